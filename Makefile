@@ -1,0 +1,60 @@
+# Each target sets up what it needs, in .venv/ (ignored by git), from nothing but Debian and Python 3.11.
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := $(shell find src -type f \( -name '*.py' -o -name '*.cpp' -o -name '*.html' -o -name '*.css' \)) pyproject.toml setup.py
+
+.PHONY: demo test lint bench claim claims table docs clean wheel
+.DELETE_ON_ERROR:
+
+demo: .venv/core
+	$(BIN)/apportion demo --out demo
+	@echo "Open demo/model/report.html (may be shared) and demo/evaluation.html (internal)."
+
+test: .venv/dev
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests
+	$(BIN)/python -m pytest --doctest-modules --pyargs apportion -q
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	PYTHONPATH=src $(BIN)/lint-imports
+
+docs: .venv/dev
+	$(BIN)/python docs/generate.py
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+
+# make claim NAME=ml1m-ratings [QUICK=1]; make claims [QUICK=1] runs all of them; make table rewrites the README's.
+claim: .venv/dev
+	$(BIN)/python -m benchmarks $(NAME) $(if $(QUICK),--quick)
+
+claims bench: .venv/dev
+	$(BIN)/python -m benchmarks --all $(if $(QUICK),--quick)
+
+table: .venv/dev
+	$(BIN)/python -m benchmarks --table
+
+wheel: .venv/wheel
+
+.venv/bin/pip:
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q --upgrade pip setuptools wheel build
+
+.venv/wheel: .venv/bin/pip $(SOURCES)
+	rm -rf build dist
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist . > .venv/wheel.log 2>&1 || (cat .venv/wheel.log; false)
+	touch $@
+
+.venv/core: .venv/wheel
+	$(BIN)/pip install -q -c constraints.txt dist/*.whl
+	$(BIN)/pip install -q --no-deps --force-reinstall dist/*.whl
+	touch $@
+
+.venv/dev: .venv/wheel constraints.txt
+	$(BIN)/pip install -q -c constraints.txt dist/*.whl torch==2.13.0 --group dev --group peers
+	$(BIN)/pip install -q --no-deps --force-reinstall dist/*.whl
+	$(BIN)/pip check
+	touch .venv/core $@
+
+clean:
+	rm -rf .venv build dist demo docs/_build docs/reference .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

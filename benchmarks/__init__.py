@@ -1,0 +1,1 @@
+"""Every figure that the project states, as a script that measures it."""

@@ -1,0 +1,49 @@
+"""Runs claims: `python -m benchmarks NAME [--quick]`, `--all`, or `--table` to rewrite the README's figures."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+
+from benchmarks import claim, table
+
+CLAIMS = (
+    "replay",
+    "ml1m-ratings",
+    "ml1m-ratings-tuned",
+    "ml1m-clicks",
+    "epoch-vs-peers",
+    "round-vs-implicit",
+    "gpu-fit",
+    "linear-growth",
+    "memory",
+)
+
+
+def run(name: str, *, quick: bool) -> int:
+    """Run one claim by name."""
+    module = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
+    return claim.run(name, module.measure, quick=quick)
+
+
+def main() -> int:
+    """Parse the command line and run what it names."""
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("name", nargs="?", choices=CLAIMS)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="at most ten seconds; nothing is stored")
+    parser.add_argument("--table", action="store_true", help="rewrite the table of figures in README.md")
+    arguments = parser.parse_args()
+    if arguments.table:
+        table.rewrite()
+        return 0
+    names = CLAIMS if arguments.all else [arguments.name] if arguments.name else []
+    if not names:
+        parser.error(f"name a claim, one of {', '.join(CLAIMS)}")
+    codes = [run(name, quick=arguments.quick) for name in names]
+    return max(codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Claim: the time of a private fit grows linearly with the observations.
+
+Users grow in step with observations (73 rows a user), over a fixed list of items; one fit of each recommender per size.
+Doubling the observations must double the time within 20 %.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from apportion.data import Interactions
+from apportion.data.synthetic import long_tailed_ratings
+from apportion.recommend import ClickSettings, PrivateClickRecommender, PrivateRatingRecommender, RatingSettings
+from benchmarks.claim import Outcome, print_table
+
+ROWS_PER_USER, TASKS = 73, 5_000
+SIZES = [1_000_000, 2_000_000, 4_000_000, 8_000_000, 16_000_000]
+
+
+def measure(quick: bool) -> Outcome:
+    """Fit both recommenders at every size."""
+    sizes = [50_000, 100_000] if quick else SIZES
+    seconds: dict[str, list[float]] = {"ratings": [], "clicks": []}
+    for size in sizes:
+        data = _ratings(size)
+        for kind, fit in (("ratings", _fit_ratings), ("clicks", _fit_clicks)):
+            seconds[kind].append(min(_seconds(fit, data) for _ in range(3 if size <= 2_000_000 else 1)))
+    rows = [[size, seconds["ratings"][k], seconds["clicks"][k]] for k, size in enumerate(sizes)]
+    print_table(["observations", "ratings s", "clicks s"], rows)
+    growth = {
+        f"{kind} {sizes[k]:.0e} to {sizes[k + 1]:.0e}": round(times[k + 1] / times[k], 3)
+        for kind, times in seconds.items()
+        for k in range(len(sizes) - 1)
+    }
+    limit = 4.0 if quick else 2.4
+    return Outcome(
+        growth,
+        dict.fromkeys(growth, limit),
+        max(growth.values()) <= limit,
+        f"doubling the observations multiplies the time of a fit by {min(growth.values()):.2f} to "
+        f"{max(growth.values()):.2f}, from {sizes[0]:,} to {sizes[-1]:,}",
+        {"sizes": sizes, "seconds": seconds, "rows_per_user": ROWS_PER_USER, "tasks": TASKS},
+    )
+
+
+def _ratings(size: int) -> Interactions:
+    rng = np.random.default_rng(3)
+    data, _ = long_tailed_ratings(size // ROWS_PER_USER, TASKS, size, rank=4, rng=rng)
+    assert data.by_task.n_segments == TASKS  # builds both orders, so that no fit is charged for them
+    return data
+
+
+def _fit_ratings(data: Interactions) -> None:
+    PrivateRatingRecommender(epsilon=5.0, settings=RatingSettings(rounds=2)).fit(data)
+
+
+def _fit_clicks(data: Interactions) -> None:
+    PrivateClickRecommender(epsilon=5.0, settings=ClickSettings(dimension=32)).fit(data)
+
+
+def _seconds(fit, data: Interactions) -> float:  # type: ignore[no-untyped-def]
+    start = time.perf_counter()
+    fit(data)
+    return time.perf_counter() - start

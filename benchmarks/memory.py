@@ -1,0 +1,102 @@
+"""Claim: a CSV of 25 million ratings is fitted within 8 GiB, and a fit at d = 64 takes at most 1 GiB over its data.
+
+The first runs `apportion fit` in a process of its own on a generated file and reads that process's peak; the second
+compares the peak during a fit of 10 million clicks at d = 64 with what the loaded data alone take.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.claim import Outcome, print_table
+
+ROWS, GIB = 25_000_000, 2**30
+LIMITS = {"csv_fit_gib": 8.0, "over_data_gib": 1.0}
+
+_FIT = """
+import json, resource, sys
+from apportion.cli.main import main
+code = 0
+try:
+    main(["fit", sys.argv[1], "--epsilon", "1", "--out", sys.argv[2], "--json"], standalone_mode=False)
+except SystemExit as stop:
+    code = stop.code or 0
+print(json.dumps({"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "code": code}))
+"""
+
+_OVER_DATA = """
+import json, resource, sys
+from benchmarks import scale
+from apportion.recommend import ClickSettings, PrivateClickRecommender
+shape = [int(n) for n in sys.argv[1:4]]
+data = scale.clicks(*shape)
+data.by_user, data.by_task
+with open("/proc/self/clear_refs", "w") as refs:
+    refs.write("5")  # the peak counts from here
+def status(name):
+    line = next(l for l in open("/proc/self/status") if l.startswith(name))
+    return int(line.split()[1]) * 1024
+before = status("VmRSS")
+PrivateClickRecommender(epsilon=5.0, settings=ClickSettings(dimension=int(sys.argv[4]))).fit(data)
+print(json.dumps({"over": status("VmHWM") - before}))
+"""
+
+
+def measure(quick: bool) -> Outcome:
+    """Measure both peaks."""
+    rows = 100_000 if quick else ROWS
+    shape = ("2000", "500", "60000", "16") if quick else ("136677", "20108", "10000000", "64")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ratings.csv"
+        write_csv(path, rows)
+        size = path.stat().st_size / GIB
+        fitted = _run(_FIT, str(path), str(Path(folder) / "model"))
+    over = _run(_OVER_DATA, *shape)["over"] / GIB
+    value = {"csv_fit_gib": round(fitted["peak"] / GIB, 3), "over_data_gib": round(over, 3)}
+    print_table(
+        ["what", "GiB", "limit"],
+        [
+            [f"peak of `apportion fit` on a CSV of {rows:,} rows ({size:.2f} GiB)", value["csv_fit_gib"], 8.0],
+            [f"peak over the data, {shape[2]} observations, d = {shape[3]}", value["over_data_gib"], 1.0],
+        ],
+    )
+    holds = fitted["code"] == 0 and all(value[name] <= limit for name, limit in LIMITS.items())
+    return Outcome(
+        value,
+        LIMITS,
+        holds,
+        f"`apportion fit` on a CSV of {rows:,} ratings peaks at {value['csv_fit_gib']:.2f} GiB; a fit of 10M clicks at d = 64 "
+        f"takes {value['over_data_gib']:.2f} GiB over its data",
+        {"rows": rows, "shape": shape},
+    )
+
+
+def write_csv(path: Path, rows: int, block: int = 1_000_000) -> None:
+    """Ratings in the layout of MovieLens, 150 rows a user, whole stars; memory does not depend on their skew."""
+    rng = np.random.default_rng(5)
+    n_users, n_tasks = max(rows // 150, 20), 20_000
+    with path.open("w", encoding="ascii") as out:
+        out.write("userId,movieId,rating,timestamp\n")
+        for start in range(0, rows, block):
+            index = np.arange(start, min(start + block, rows))
+            users = index % n_users
+            tasks = (users * 31 + index // n_users * 127) % n_tasks  # no pair occurs twice
+            stars = 1 + rng.binomial(4, 0.65, len(index))
+            times = 1_000_000_000 + index
+            lines = np.stack([users, tasks, stars, times], axis=1)
+            np.savetxt(out, lines, fmt="%d", delimiter=",")
+
+
+def _run(code: str, *arguments: str) -> dict[str, float]:
+    root = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, cwd=root
+    )
+    answer: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return answer

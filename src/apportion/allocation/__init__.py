@@ -1,0 +1,12 @@
+"""How one user's unit of sensitivity is divided: over tasks here; over users and rounds beside it."""
+
+from apportion.allocation.tasks import (
+    adaptive,
+    closed_form,
+    equal_split,
+    tail_sample,
+    uniform_sample,
+)
+from apportion.privacy.bounds import Weights
+
+__all__ = ["Weights", "adaptive", "closed_form", "equal_split", "tail_sample", "uniform_sample"]

@@ -1,0 +1,101 @@
+"""Weights over a user's tasks, all of one type that guarantees Σ w² ≤ 1 per user.
+
+A user who touches many tasks has the same unit of sensitivity as one who touches few; these functions say where it
+goes. They look at one user's own task list and at released popularity, never at other users.
+
+Equation numbers are those of Krichene et al., "Multi-Task Differential Privacy Under Distribution Skew" (2023).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data import Interactions
+from apportion.errors import InputError
+from apportion.privacy.bounds import MARGIN, FloatArray, Weights
+
+
+def equal_split(data: Interactions) -> Weights:
+    """Every task of user j gets 1/√n^j: nothing is sampled, nothing dropped, sensitivity exactly 1.
+
+    Summed over users this measures weighted popularity Σ_j 1/√n^j, not the number of users n_i; see
+    `observations_from_popularity`.
+    """
+    ones = np.ones(data.n_observations, dtype=data.values.dtype)
+    return Weights.normalised(ones, data.by_user.indptr, "equal split 1/sqrt(n^j)")
+
+
+def adaptive(data: Interactions, popularity: FloatArray, exponent: float) -> Weights:
+    """w_ij ∝ popularity_i^(−exponent), scaled up or down until each user's squares sum to 1.
+
+    An exponent of 0 is the equal split, 1/4 and 1/2 are the optima of eq. 11 for convex and strongly convex
+    losses. Unlike eq. 12, light users are scaled up as well.
+    """
+    raw = _powers(popularity, exponent).astype(data.values.dtype)[data.tasks]
+    return Weights.normalised(raw, data.by_user.indptr, f"adaptive, popularity^-{exponent:g}, normalised")
+
+
+def closed_form(data: Interactions, counts: FloatArray, exponent: float, n_users: float) -> Weights:
+    """Eq. 16 with a user budget of 1, clipped per user by eq. 12; eq. 11 at exponent (1 + γ)/4.
+
+    ω_i = n̂_i^(−μ) / √(Σ_i' n̂_i'^(1 − 2μ) / n), where μ is the exponent and c(n) = 1: eq. 12 enforces the
+    bound, whatever the log factor would have been.
+
+    Args:
+        data: the interactions.
+        counts: released or public numbers of users per task.
+        exponent: μ of eq. 16.
+        n_users: public or released number of users.
+    """
+    if not n_users > 0:
+        raise InputError(f"Expected a positive number of users, got {n_users}.")
+    omega = _powers(counts, exponent) / np.sqrt(_powers(counts, 2 * exponent - 1).sum() / n_users)
+    raw = omega.astype(data.values.dtype)[data.tasks]
+    return Weights.clipped(raw, data.by_user.indptr, f"closed form, counts^-{exponent:g}, clipped")
+
+
+def uniform_sample(data: Interactions, limit: int, seed: int) -> Weights:
+    """Keep at most `limit` tasks of each user, chosen uniformly, with weight 1/√limit each."""
+    keys = _random_keys(data.users, data.tasks, seed)
+    return _kept(data, keys, limit, f"uniform sample of {limit} tasks a user")
+
+
+def tail_sample(data: Interactions, popularity: FloatArray, limit: int) -> Weights:
+    """Keep each user's `limit` rarest tasks by released popularity, with weight 1/√limit each."""
+    return _kept(data, popularity[data.tasks], limit, f"the {limit} rarest tasks of a user")
+
+
+def observations_from_popularity(popularity: FloatArray, tasks_per_user: float) -> FloatArray:
+    """Turn weighted popularity Σ_j 1/√n^j into counts n_i, given a typical number of tasks a user.
+
+    n_i = Σ_j 1 and popularity_i = Σ_j (n^j)^(−1/2), so n_i = popularity_i · √n̄ when every user has n̄ tasks. With
+    unequal users it is an approximation: tasks that heavy users prefer are under-counted.
+    """
+    return np.asarray(popularity * np.sqrt(tasks_per_user))
+
+
+def _kept(data: Interactions, keys: NDArray[np.generic], limit: int, description: str) -> Weights:
+    if limit < 1:
+        raise InputError(f"Expected a limit of at least 1 task a user, got {limit}.")
+    order = np.lexsort((data.tasks, keys, data.users))
+    rank = np.arange(data.n_observations) - np.repeat(data.by_user.indptr[:-1], np.diff(data.by_user.indptr))
+    weights = np.zeros(data.n_observations, dtype=data.values.dtype)
+    weights[order[rank < limit]] = (1 - MARGIN) / np.sqrt(limit)
+    return Weights(weights, data.by_user.indptr, description)
+
+
+def _powers(popularity: FloatArray, exponent: float) -> NDArray[np.float64]:
+    values = np.asarray(popularity, dtype=np.float64)
+    if not (np.isfinite(values).all() and (values > 0).all()):
+        raise InputError("Expected positive popularity for every task; floor released counts first.")
+    return values**-exponent
+
+
+def _random_keys(users: NDArray[np.int32], tasks: NDArray[np.int32], seed: int) -> NDArray[np.uint64]:
+    """Hash (user, task, seed), so that one user's sample does not depend on who else is there."""
+    mixed = (users.astype(np.uint64) << np.uint64(32)) | tasks.astype(np.uint64)
+    mixed ^= np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return mixed ^ (mixed >> np.uint64(31))

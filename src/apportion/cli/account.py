@@ -1,0 +1,194 @@
+"""`apportion account`: what a plan costs, and how much noise a budget allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from apportion.cli.options import PositiveNumber, json_option
+from apportion.cli.outputs import print_json, table
+
+if TYPE_CHECKING:
+    from apportion.privacy.accounting import Mechanism
+
+
+class Parts(click.ParamType[tuple[Any, ...]]):
+    """Numbers joined by colons, such as `4.2:10`; the last one, a count, may be left out."""
+
+    name = "parts"
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
+        """Split the text and check every number."""
+        if isinstance(value, tuple):
+            return value
+        cells = str(value).split(":")
+        if len(cells) == len(self._names) - 1:
+            cells.append("1")
+        if len(cells) != len(self._names):
+            self.fail(f"expected {':'.join(self._names)}, got {value!r}", param, ctx)
+        try:
+            return (*(float(cell) for cell in cells[:-1]), int(cells[-1]))
+        except ValueError:
+            self.fail(f"expected {':'.join(self._names)} as numbers, got {value!r}", param, ctx)
+
+
+@click.command(short_help="What a plan costs, or how much noise a budget allows.")
+@click.option(
+    "--gaussian",
+    type=Parts("Z", "COUNT"),
+    multiple=True,
+    metavar="Z[:COUNT]",
+    help="Gaussian noise of Z times the sensitivity.",
+)
+@click.option(
+    "--laplace",
+    type=Parts("Z", "COUNT"),
+    multiple=True,
+    metavar="Z[:COUNT]",
+    help="Laplace noise of scale Z times the sensitivity, on one number.",
+)
+@click.option(
+    "--pure",
+    type=Parts("EPS", "COUNT"),
+    multiple=True,
+    metavar="EPS[:COUNT]",
+    help="A release known to be EPS-DP.",
+)
+@click.option(
+    "--sampled-gaussian",
+    type=Parts("Z", "Q", "COUNT"),
+    multiple=True,
+    metavar="Z:Q:COUNT",
+    help="Gaussian noise on a Poisson sample of the users, each kept with probability Q.",
+)
+@click.option("--delta", type=PositiveNumber(), default=1e-6, show_default=True, help="Chance of an exception.")
+@click.option("--epsilon", type=PositiveNumber(), help="Turn it round: the noise that this budget allows.")
+@click.option("--rounds", type=click.IntRange(min=1), help="With --epsilon: the number of Gaussian releases.")
+@click.option(
+    "--sampling-probability",
+    type=PositiveNumber(),
+    metavar="Q",
+    help="With --epsilon: each release sees a Poisson sample of the users.",
+)
+@json_option
+def account(
+    gaussian: Sequence[tuple[float, int]],
+    laplace: Sequence[tuple[float, int]],
+    pure: Sequence[tuple[float, int]],
+    sampled_gaussian: Sequence[tuple[float, float, int]],
+    delta: float,
+    epsilon: float | None,
+    rounds: int | None,
+    sampling_probability: float | None,
+    as_json: bool,
+) -> None:
+    r"""Say what a plan costs, or how much noise a budget allows. No data is read.
+
+    \b
+    apportion account --gaussian 10:3 --laplace 20 --delta 1e-6
+    apportion account --epsilon 1 --delta 1e-6 --rounds 3
+
+    Neighbours differ in one user, added or removed. A release is made COUNT times, once if that is left out.
+    """
+    plan = (*gaussian, *laplace, *pure, *sampled_gaussian)
+    if epsilon is None:
+        if not plan:
+            raise click.UsageError("Name at least one release, such as --gaussian 10:3, or a budget with --epsilon.")
+        if rounds is not None or sampling_probability is not None:
+            raise click.UsageError("--rounds and --sampling-probability go with --epsilon.")
+        _print_cost(_mechanisms(gaussian, laplace, pure, sampled_gaussian), delta, as_json)
+    else:
+        if plan:
+            raise click.UsageError("Give either releases or --epsilon, not both.")
+        _print_noise(epsilon, delta, rounds or 1, sampling_probability, as_json)
+
+
+def _mechanisms(
+    gaussian: Sequence[tuple[float, int]],
+    laplace: Sequence[tuple[float, int]],
+    pure: Sequence[tuple[float, int]],
+    sampled: Sequence[tuple[float, float, int]],
+) -> list[Mechanism]:
+    from apportion.privacy import accounting
+
+    return [
+        *(accounting.Gaussian(*parts) for parts in gaussian),
+        *(accounting.Laplace(*parts) for parts in laplace),
+        *(accounting.Pure(*parts) for parts in pure),
+        *(accounting.SampledGaussian(*parts) for parts in sampled),
+    ]
+
+
+def _print_cost(mechanisms: list[Mechanism], delta: float, as_json: bool) -> None:
+    from apportion.privacy.accounting import epsilon_of
+
+    alone = [epsilon_of([mechanism], delta) for mechanism in mechanisms]
+    total = epsilon_of(mechanisms, delta)
+    if as_json:
+        parts = [{"release": str(m), "epsilon": e} for m, e in zip(mechanisms, alone, strict=True)]
+        print_json({"epsilon": total, "delta": delta, "neighbours": _NEIGHBOURS, "releases": parts})
+        return
+    rows = [[_in_words(m), _up(e)] for m, e in zip(mechanisms, alone, strict=True)]
+    click.echo(table(["release", "epsilon alone"], rows))
+    if math.isinf(total):
+        click.echo("\nTogether: no privacy at all; a release without noise costs infinity.")
+    else:
+        click.echo(f"\nTogether: ({_up(total)}, {delta:g})-differential privacy; {_NEIGHBOURS}.")
+
+
+def _print_noise(epsilon: float, delta: float, rounds: int, probability: float | None, as_json: bool) -> None:
+    from apportion.privacy import accounting
+    from apportion.privacy.budget import Budget
+
+    budget = Budget(epsilon, delta)
+
+    def releases(noise_multiplier: float) -> list[Mechanism]:
+        if probability is None:
+            return [accounting.Gaussian(noise_multiplier, rounds)]
+        return [accounting.SampledGaussian(noise_multiplier, probability, rounds)]
+
+    noise = math.ceil(1e4 * accounting.calibrate(releases, budget)) / 1e4
+    if as_json:
+        print_json(
+            {
+                "noise_multiplier": noise,
+                "epsilon": epsilon,
+                "delta": delta,
+                "rounds": rounds,
+                "sampling_probability": probability,
+                "mu": budget.mu if probability is None else None,
+            }
+        )
+        return
+    sampled = "" if probability is None else f", each on a Poisson sample of the users at {probability:g}"
+    click.echo(
+        f"({epsilon:g}, {delta:g})-differential privacy allows "
+        f"{rounds} Gaussian release{'s' * (rounds > 1)}{sampled}, "
+        f"with noise of {noise:g} times the sensitivity; {_NEIGHBOURS}."
+    )
+
+
+_NEIGHBOURS = "add or remove one user"
+
+
+def _in_words(mechanism: Mechanism) -> str:
+    kind = type(mechanism).__name__
+    size = (
+        f"epsilon {mechanism.epsilon:g}" if hasattr(mechanism, "epsilon") else f"noise {mechanism.noise_multiplier:g}"
+    )
+    sampled = f", sampled at {mechanism.sampling_probability:g}" if hasattr(mechanism, "sampling_probability") else ""
+    return f"{kind}, {size}{sampled}" + (f", {mechanism.count} times" if mechanism.count > 1 else "")
+
+
+def _up(epsilon: float) -> str:
+    """Four digits, rounded up, so that what is printed is still a bound."""
+    if epsilon == 0 or math.isinf(epsilon):
+        return f"{epsilon:g}"
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
+    return f"{math.ceil(epsilon / unit * (1 - 1e-12)) * unit:.4g}"

@@ -1,0 +1,90 @@
+"""`apportion fit`: from a file to a private model and the page that may be shared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from apportion.cli.options import (
+    FILE,
+    DataOptions,
+    FitOptions,
+    collect,
+    data_options,
+    fit_options,
+    json_option,
+)
+from apportion.cli.outputs import REPORT, print_json, refuse_unless_model, write_model
+from apportion.cli.progress import Reporter
+
+if TYPE_CHECKING:
+    from apportion.recommend.model import ItemModel
+
+
+@click.command(short_help="Fit a private model; write it with the page that may be shared.")
+@click.argument("data", type=FILE)
+@fit_options()
+@data_options
+@click.option("--titles", type=FILE, help="Titles of items (id, title), for the page.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DATA's name with -model.")
+@json_option
+def fit(data: Path, titles: Path | None, out: Path | None, as_json: bool, **options: Any) -> None:
+    """Fit a private recommender to DATA (CSV, TSV, MovieLens .dat or Parquet).
+
+    Writes the model, its privacy statement and report.html, a page that may be shared: it holds released
+    values and the statement, never raw data. Columns are found by their usual names.
+    """
+    target = out or Path(f"{data.stem}-model")
+    with Reporter() as reporter:
+        model = run_fit(data, target, collect(DataOptions, options), collect(FitOptions, options), titles, reporter)
+    _print_result(model, target, as_json)
+
+
+def run_fit(
+    path: Path,
+    target: Path,
+    data_as: DataOptions,
+    promise: FitOptions,
+    titles: Path | None,
+    reporter: Reporter,
+) -> ItemModel:
+    """Load, fit, and put the model and its page in place; nothing is written before the fit is done."""
+    from apportion.cli.item_files import read_titles
+    from apportion.cli.loading import load_data
+    from apportion.cli.training import caution, fit_private
+    from apportion.privacy import Budget
+
+    refuse_unless_model(target)
+    Budget(promise.epsilon, promise.delta)  # a budget that makes no sense is refused before the data is read
+    loaded = load_data(path, data_as)
+    names = None if titles is None else read_titles(titles, loaded.data.task_ids)
+    for remark in (*loaded.remarks, caution(promise)):
+        if remark:
+            reporter.say(remark)
+    if target.exists():
+        reporter.say(f"Replacing the model at {target}; a second fit to the same people spends their privacy again.")
+    model = fit_private(loaded.data, loaded.kind, promise, data_as.scale, reporter, loaded.public)
+    write_model(model, target, names)
+    return model
+
+
+def _print_result(model: ItemModel, target: Path, as_json: bool) -> None:
+    statement = model.statement
+    assert statement is not None
+    if as_json:
+        print_json(
+            {
+                "model": target,
+                "report": target / REPORT,
+                "kind": model.kind,
+                "n_items": model.n_tasks,
+                "releasable": statement.releasable,
+                "statement": json.loads(statement.to_json()),
+            }
+        )
+        return
+    click.echo(statement.to_text())
+    click.echo(f"\nModel: {target}\nPage:  {target / REPORT}")

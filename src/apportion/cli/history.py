@@ -1,0 +1,62 @@
+"""Histories for a model that exists: rows of items it does not know are left out, and one user is enough."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from apportion.cli.loading import column_names, names_given
+from apportion.cli.options import DataOptions
+from apportion.data import IGNORE, Interactions, Vocabulary
+from apportion.data.columns import ColumnChoice, choose_columns
+from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    from apportion.recommend.model import ItemModel
+
+
+def read_history(path: Path, options: DataOptions, model: ItemModel) -> tuple[Interactions, tuple[str, ...]]:
+    """Read rows for a model and bring them to its item list; also returns remarks on what was left out."""
+    needs_values = model.kind == "ratings" or options.min_value is not None
+    value: ColumnChoice = options.value if needs_values else IGNORE
+    if needs_values:
+        _require_value(path, options)
+    data = Interactions.read(
+        path,
+        user=options.user,
+        task=options.item,
+        value=value,
+        timestamp=options.timestamp,
+        columns=names_given(options),
+        single_user=True,
+    )
+    if options.min_value is not None:
+        data = data.where(data.values >= np.float32(options.min_value)).with_values(1.0)
+    return onto(data, model.task_ids, path)
+
+
+def onto(data: Interactions, task_ids: Vocabulary, path: Path) -> tuple[Interactions, tuple[str, ...]]:
+    """Translate to another item list; rows of unknown items are left out and counted in a remark."""
+    codes = task_ids.find(data.task_ids.ids)[data.tasks]
+    known = codes >= 0
+    if not known.any():
+        raise InputError(f"{path.name}: none of its {data.n_tasks} items is known to the model.")
+    moved = Interactions.from_codes(
+        data.users[known], codes[known], data.values[known], user_ids=data.user_ids, task_ids=task_ids
+    )
+    left_out = int((~known).sum())
+    remark = f"{path.name}: {left_out} of {len(known)} rows are of items that the model does not know; left out."
+    return moved, (remark,) if left_out else ()
+
+
+def _require_value(path: Path, options: DataOptions) -> None:
+    choices: dict[str, ColumnChoice] = {
+        "user": options.user,
+        "task": options.item,
+        "value": options.value,
+        "timestamp": options.timestamp,
+    }
+    if choose_columns(column_names(path, options), choices).value is None:
+        raise InputError(f"{path.name}: a value column is needed and none was found; name it with value=.")

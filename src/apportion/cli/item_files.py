@@ -1,0 +1,99 @@
+"""Files about items: the public list of ids, and titles. Both are public and small."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    from apportion.data import Vocabulary
+
+_SEPARATORS: Final = ("::", "\t", "|", ";", ",")
+_ID_NAMES: Final = ("id", "item", "movie", "track", "product", "song", "book", "asin", "sku")
+_TITLE_NAMES: Final = ("title", "name", "label")
+
+
+def read_item_list(path: Path) -> list[int] | list[str]:
+    """Ids in the first column of a text or Parquet file: integers if all of them are, otherwise text."""
+    rows = _read_rows(path)
+    ids = [row[0].strip() for row in rows if row and row[0].strip()]
+    if ids and _is_header(ids[0], ids[1:]):
+        ids = ids[1:]
+    if not ids:
+        raise InputError(f"{path.name}: there are no item ids in the first column.")
+    try:
+        return [int(item) for item in ids]
+    except ValueError:
+        return ids
+
+
+def read_titles(path: Path, task_ids: Vocabulary) -> dict[int | str, str]:
+    """Titles by item id, for the ids that the vocabulary knows.
+
+    The id is in the first column, the title in the column that the header calls title or name, or in the
+    second.
+    """
+    rows = [row for row in _read_rows(path) if len(row) >= 2]
+    if not rows:
+        raise InputError(f"{path.name}: expected lines with an id and a title, found none.")
+    header = [cell.strip().lower() for cell in rows[0]]
+    column = next((k for k, cell in enumerate(header) if k and cell in _TITLE_NAMES), 1)
+    titles = {
+        key: row[column].strip()
+        for row in rows
+        if len(row) > column and (key := _as_id(row[0], task_ids.holds_text)) is not None and row[column].strip()
+    }
+    known = {key: title for key, title in titles.items() if key in task_ids}
+    if not known:
+        first = next(iter(task_ids), None)
+        raise InputError(f"{path.name}: none of its ids is an item of this model (whose first is {first!r}).")
+    return known
+
+
+def _read_rows(path: Path) -> list[list[str]]:
+    content = path.read_bytes()
+    if content[:4] == b"PAR1":
+        return _parquet_rows(path)
+    text = _decoded(content).lstrip("\ufeff")
+    lines = text.splitlines()
+    first = next((line for line in lines if line.strip()), "")
+    mark = max(_SEPARATORS, key=lambda each: (each in first, each == "::", first.count(each)))
+    if mark == "::":
+        return [line.split(mark) for line in lines]
+    return list(csv.reader(lines, delimiter=mark))
+
+
+def _parquet_rows(path: Path) -> list[list[str]]:
+    import pyarrow.parquet as parquet
+
+    frame = parquet.read_table(path)
+    columns = [[str(cell) for cell in column.to_pylist()] for column in frame.columns]
+    return [list(frame.column_names), *(list(row) for row in zip(*columns, strict=True))]
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def _is_header(first: str, others: list[str]) -> bool:
+    """A first cell that is no number above numbers, or that is called like an id."""
+    if first.lstrip("-").isdigit():
+        return False
+    numbers_below = bool(others) and all(cell.lstrip("-").isdigit() for cell in others)
+    word = first.lower().replace("_", "").replace(" ", "")
+    return numbers_below or word in _ID_NAMES or word.removesuffix("id") in _ID_NAMES
+
+
+def _as_id(cell: str, holds_text: bool) -> int | str | None:
+    if holds_text:
+        return cell.strip()
+    try:
+        return int(cell)
+    except ValueError:
+        return None

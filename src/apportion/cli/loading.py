@@ -1,0 +1,135 @@
+"""From a file to `Interactions`: which kind it holds, the public item list, and the public scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from apportion.cli.item_files import read_item_list
+from apportion.cli.options import DataOptions, Kind
+from apportion.data import IGNORE, Interactions
+from apportion.data.columns import ColumnChoice, choose_columns
+from apportion.errors import InputError
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Data as a command works on them.
+
+    Attributes:
+        data: the observations.
+        kind: ratings or clicks.
+        remarks: what was decided on the way, for stderr.
+        public: sentences for the statement about what was declared public.
+    """
+
+    data: Interactions
+    kind: Kind
+    remarks: tuple[str, ...]
+    public: tuple[str, ...]
+
+
+def load_data(path: Path, options: DataOptions) -> Loaded:
+    """Read a CSV, TSV, MovieLens .dat or Parquet file by the options given."""
+    has_value = _has_value_column(path, options)
+    kind: Kind = options.kind or _guess_kind(options, has_value)
+    if kind == "ratings" and not has_value:
+        raise InputError(f"{path.name}: ratings need a value column and none was found; name it with value=.")
+    listed = None if options.items is None else read_item_list(options.items)
+    data = Interactions.read(
+        path,
+        user=options.user,
+        task=options.item,
+        value=_value_choice(kind, options),
+        timestamp=options.timestamp,
+        columns=names_given(options),
+        task_ids=listed,
+    )
+    if options.min_value is not None:
+        data = _at_least(data, options.min_value, path)
+    if kind == "ratings":
+        _check_scale(data, options.scale, path)
+    remarks, public = _remarks(kind, options, has_value, data, listed is None)
+    return Loaded(data, kind, remarks, public)
+
+
+def _guess_kind(options: DataOptions, has_value: bool) -> Kind:
+    return "ratings" if has_value and options.min_value is None else "clicks"
+
+
+def _value_choice(kind: Kind, options: DataOptions) -> ColumnChoice:
+    return options.value if kind == "ratings" or options.min_value is not None else IGNORE
+
+
+def _has_value_column(path: Path, options: DataOptions) -> bool:
+    choices: dict[str, ColumnChoice] = {
+        "user": options.user,
+        "task": options.item,
+        "value": options.value,
+        "timestamp": options.timestamp,
+    }
+    try:
+        return choose_columns(column_names(path, options), choices).value is not None
+    except InputError as error:
+        raise InputError(f"{path.name}: {error}") from None
+
+
+def column_names(path: Path, options: DataOptions) -> Sequence[str]:
+    """The names of a file's columns, from its schema, its first line or the options."""
+    from apportion.data.text_files import see_layout
+
+    with path.open("rb") as stream:
+        if stream.read(4) != b"PAR1":
+            return see_layout(path, names_given(options), None).names
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    try:
+        names: list[str] = parquet.read_schema(path).names
+    except pa.ArrowInvalid as error:
+        raise InputError(f"The Parquet file cannot be read: {str(error).splitlines()[0]}") from None
+    return names
+
+
+def names_given(options: DataOptions) -> list[str] | None:
+    """The names in `--columns`."""
+    return None if options.columns is None else [name.strip() for name in options.columns.split(",")]
+
+
+def _at_least(data: Interactions, min_value: float, path: Path) -> Interactions:
+    kept = data.where(data.values >= np.float32(min_value))
+    if not kept.n_observations:
+        raise InputError(f"{path.name}: no row has a value of at least {min_value:g}.")
+    return kept.with_values(1.0)
+
+
+def _check_scale(data: Interactions, scale: tuple[float, float], path: Path) -> None:
+    low, high = scale
+    outside = (data.values < np.float32(low)) | (data.values > np.float32(high))
+    if outside.any():
+        first = int(np.argmax(outside))
+        user = data.user_ids.id_of(int(data.users[first]))
+        item = data.task_ids.id_of(int(data.tasks[first]))
+        raise InputError(
+            f"{path.name}: the value {data.values[first]:g} of user {user!r} for item {item!r} lies outside "
+            f"the scale {low:g} to {high:g}; declare the scale with --scale LO HI."
+        )
+
+
+def _remarks(
+    kind: Kind, options: DataOptions, has_value: bool, data: Interactions, items_from_data: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    remarks, public = [], []
+    if options.kind is None and options.min_value is None:
+        reason = "a value column was found" if has_value else "there is no value column"
+        other = "clicks" if kind == "ratings" else "ratings"
+        remarks.append(f"Taking the rows as {kind}: {reason} (--{other} says otherwise).")
+    if items_from_data:
+        remarks.append(
+            f"No item list was given (--items FILE): the {data.n_tasks} items found in the data are declared public."
+        )
+        public.append("the item list is the set of items found in the data, declared public by whoever ran the fit")
+    return tuple(remarks), tuple(public)

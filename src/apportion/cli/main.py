@@ -1,0 +1,84 @@
+"""The program `apportion`: its commands, its exit codes, and how it says what went wrong.
+
+Exit codes: 0 fine, 2 bad input or usage, 3 the privacy budget refused, 130 interrupted. An error that the
+library raises on purpose is one sentence on stderr; anything else is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any, Final
+
+import click
+
+from apportion import __version__
+from apportion.cli.account import account
+from apportion.cli.demo import demo
+from apportion.cli.evaluate import evaluate
+from apportion.cli.fit import fit
+from apportion.cli.recommend import recommend
+from apportion.cli.similar import similar
+from apportion.errors import ApportionError, BudgetError
+
+BAD_INPUT: Final = 2
+BUDGET_REFUSED: Final = 3
+INTERRUPTED: Final = 130
+
+_ARGUMENTS = re.compile(r"\b(user|task|value|timestamp|columns|separator)=")
+_OPTIONS = {"task": "--item"}
+
+
+class Program(click.Group):
+    """A group of commands that turns the library's errors into a sentence and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; errors raised on purpose end it quietly."""
+        try:
+            return super().invoke(ctx)
+        except BudgetError as error:
+            self._end(ctx, str(error), BUDGET_REFUSED)
+        except ApportionError as error:
+            self._end(ctx, str(error), BAD_INPUT)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self._end(ctx, _file_error(error), BAD_INPUT)
+        except KeyboardInterrupt:
+            self._end(ctx, "Interrupted; nothing was written.", INTERRUPTED)
+
+    def _end(self, ctx: click.Context, message: str, code: int) -> None:
+        click.echo(f"Error: {in_options(message)}", err=True)
+        ctx.exit(code)
+
+
+def in_options(message: str) -> str:
+    """Say `--item` where the library says `task=`.
+
+    >>> in_options("No column looks like the task; name it with task=; found 'a'.")
+    "No column looks like the task; name it with --item; found 'a'."
+    """
+    return _ARGUMENTS.sub(lambda found: _OPTIONS.get(found[1], f"--{found[1]}"), message)
+
+
+def _file_error(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return f"{reason}: {str(error.filename)!r}." if error.filename else f"{reason}."
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="apportion")
+def program() -> None:
+    """Ratings or clicks in, a private recommender and an honest privacy statement out.
+
+    Start with `apportion demo`, or with your own file: `apportion fit ratings.csv --epsilon 1`.
+    """
+
+
+for command in (fit, evaluate, recommend, similar, account, demo):
+    program.add_command(command)
+
+
+def main() -> None:
+    """Entry point of the installed program."""
+    sys.exit(program())

@@ -1,0 +1,133 @@
+"""Options that several commands share, and the two records they are collected in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+import click
+
+from apportion.errors import InputError
+
+Kind = Literal["ratings", "clicks"]
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class PositiveNumber(click.ParamType[float]):
+    """A finite number above zero; anything else is a usage error that quotes it."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Turn text into a number."""
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"expected a number, got {value!r}", param, ctx)
+        if not (math.isfinite(number) and number > 0):
+            self.fail(f"expected a finite number above 0, got {value}", param, ctx)
+        return number
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """How the data file is to be read."""
+
+    kind: Kind | None = None
+    min_value: float | None = None
+    user: str | None = None
+    item: str | None = None
+    value: str | None = None
+    timestamp: str | None = None
+    columns: str | None = None
+    items: Path | None = None
+    scale: tuple[float, float] = (1.0, 5.0)
+
+    def __post_init__(self) -> None:
+        if self.kind == "ratings" and self.min_value is not None:
+            raise click.UsageError("--min-value keeps rows as clicks; it cannot go with --ratings.")
+        low, high = self.scale
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise InputError(f"Expected --scale LO HI with LO below HI, got {low:g} {high:g}.")
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What is promised, and the settings of the estimator."""
+
+    epsilon: float
+    delta: float = 1e-6
+    n_users: int | None = None
+    window: str = "not declared"
+    seed: int | None = None
+    tuning: str | None = None
+    dimension: int | None = None
+    rounds: int | None = None
+
+
+def collect(record: type[Any], values: Mapping[str, Any]) -> Any:
+    """Pick a record's fields out of a command's options."""
+    return record(**{field.name: values[field.name] for field in fields(record) if field.name in values})
+
+
+def data_options(command: Command) -> Command:
+    """Add the options that say how the data file is read."""
+    for option in reversed(_DATA):
+        command = option(command)
+    return command
+
+
+def fit_options(*, epsilon_required: bool = True) -> Callable[[Command], Command]:
+    """Add the options of the guarantee and of the estimator."""
+    epsilon = click.option(
+        "--epsilon", type=PositiveNumber(), required=epsilon_required, help="The privacy loss to allow."
+    )
+
+    def add(command: Command) -> Command:
+        for option in reversed((epsilon, *_FIT)):
+            command = option(command)
+        return command
+
+    return add
+
+
+def json_option(command: Command) -> Command:
+    """Add `--json`."""
+    add = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there.")
+    return add(command)
+
+
+_DATA: Final = (
+    click.option("--ratings", "kind", flag_value="ratings", help="Values are ratings to be predicted."),
+    click.option("--clicks", "kind", flag_value="clicks", help="Every row is a click, whatever its value."),
+    click.option("--min-value", type=float, metavar="X", help="Keep rows with a value of at least X, as clicks."),
+    click.option("--user", metavar="COLUMN", help="The user column, if its name is unusual."),
+    click.option("--item", metavar="COLUMN", help="The item column."),
+    click.option("--value", metavar="COLUMN", help="The value column."),
+    click.option("--timestamp", metavar="COLUMN", help="The time column."),
+    click.option("--columns", metavar="A,B,...", help="Names of all columns, for a text file without a header."),
+    click.option("--items", type=FILE, help="The public item list: ids in the first column."),
+    click.option(
+        "--scale",
+        nargs=2,
+        type=float,
+        default=(1.0, 5.0),
+        show_default=True,
+        metavar="LO HI",
+        help="The public scale of ratings.",
+    ),
+)
+_FIT: Final = (
+    click.option("--delta", type=PositiveNumber(), default=1e-6, show_default=True, help="Chance of an exception."),
+    click.option("--n-users", type=click.IntRange(min=1), help="Number of users, declared public; else released."),
+    click.option("--window", default="not declared", metavar="TEXT", help="Time span of the data, for the statement."),
+    click.option("--seed", type=click.IntRange(min=0), help="Reproducible noise: marks everything NOT FOR RELEASE."),
+    click.option("--dimension", type=click.IntRange(min=1), help="Length of item vectors, in place of the default."),
+    click.option("--rounds", type=click.IntRange(min=1), help="Number of rounds, in place of the default."),
+    click.option("--tuning", metavar="TEXT", help="How --dimension or --rounds were chosen, for the statement."),
+)

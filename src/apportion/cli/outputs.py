@@ -1,0 +1,107 @@
+"""What commands leave behind: files that appear whole or not at all, tables for people, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    from apportion.recommend.model import ItemModel
+
+REPORT: Final = "report.html"
+_DESCRIPTION: Final = "model.json"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file beside its place, then move it there."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file beside its place, then move it there."""
+    refuse_folder(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, staged = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        os.chmod(staged, 0o644)
+        os.replace(staged, path)
+    except BaseException:
+        Path(staged).unlink(missing_ok=True)
+        raise
+
+
+def write_model(model: ItemModel, target: Path, titles: Mapping[int | str, str] | None) -> None:
+    """Put a model and its page in place together; an older model at that place is replaced.
+
+    The page is made from the files that were written, so it can hold nothing that they do not.
+    """
+    from apportion.recommend import load, save
+    from apportion.report import public_page
+
+    refuse_unless_model(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        save(model, staging / "new")
+        page = public_page(load(staging / "new"), titles=titles)
+        (staging / "new" / REPORT).write_text(page, encoding="utf-8")
+        for file in (staging / "new").iterdir():
+            file.chmod(0o644)
+        if target.exists():
+            target.rename(staging / "old")
+        (staging / "new").rename(target)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def refuse_unless_model(target: Path) -> None:
+    """Refuse, before any work is done, a place that holds something other than a model."""
+    if target.exists() and not (target / _DESCRIPTION).is_file():
+        raise InputError(f"Refusing to replace {str(target)!r}: it exists and is not a saved model.")
+
+
+def refuse_folder(path: Path) -> None:
+    """Refuse a file name that is taken by a folder."""
+    if path.is_dir():
+        raise InputError(f"Cannot write the file {str(path)!r}: a folder has that name.")
+
+
+def print_json(content: Any) -> None:
+    """One JSON document on stdout; numbers that JSON does not have become null."""
+    click.echo(json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns of text, the first one to the left and the others to the right."""
+    widths = [max(len(row[k]) for row in (header, *rows)) for k in range(len(header))]
+    lines = [header, ["-" * width for width in widths], *rows]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if k == 0 else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _plain(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {str(name): _plain(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_plain(value) for value in content]
+    if hasattr(content, "item"):
+        content = content.item()
+    if isinstance(content, float) and not (-float("inf") < content < float("inf")):
+        return None
+    return str(content) if isinstance(content, Path) else content

@@ -1,0 +1,74 @@
+"""From options to fitted models: the private one, its twin without privacy, and the baselines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from apportion.cli.options import FitOptions, Kind
+from apportion.cli.progress import Reporter
+
+if TYPE_CHECKING:
+    from apportion.data import Interactions
+    from apportion.recommend.model import ItemModel
+
+
+def fit_private(
+    data: Interactions,
+    kind: Kind,
+    options: FitOptions,
+    scale: tuple[float, float],
+    reporter: Reporter,
+    public: tuple[str, ...] = (),
+) -> ItemModel:
+    """Fit the private model; `public` is added to what its statement lists as assumed public."""
+    from apportion import recommend
+
+    settings = _settings(options)
+    estimator: Any
+    if kind == "ratings":
+        estimator = recommend.PrivateRatingRecommender(value_range=scale, **settings)
+    else:
+        estimator = recommend.PrivateClickRecommender(**settings)
+    model: ItemModel = estimator.fit(data, progress=reporter.of("private model")).model_
+    if model.statement is not None and public:
+        model.statement = replace(model.statement, public=(*model.statement.public, *public))
+    return model
+
+
+def fit_twin(data: Interactions, kind: Kind, scale: tuple[float, float], reporter: Reporter) -> ItemModel:
+    """Fit the same kind of model without any privacy."""
+    from apportion.recommend import ClickRecommender, RatingRecommender
+
+    estimator: Any = RatingRecommender(value_range=scale) if kind == "ratings" else ClickRecommender()
+    model: ItemModel = estimator.fit(data, progress=reporter.of("model without privacy")).model_
+    return model
+
+
+def fit_baselines(data: Interactions, kind: Kind) -> dict[str, Any]:
+    """What can be said without learning anybody's taste, weakest first."""
+    from apportion.evaluation import BiasModel, GlobalMean, Popularity
+
+    if kind == "ratings":
+        return {"global mean": GlobalMean().fit(data), "item and user means": BiasModel().fit(data)}
+    return {"popularity ranking": Popularity().fit(data)}
+
+
+def caution(options: FitOptions) -> str | None:
+    """A remark on a δ that is too large for the number of users declared."""
+    if options.n_users is None or options.delta * options.n_users < 1:
+        return None
+    return (
+        f"A delta of {options.delta:g} is not below one in {options.n_users}, the number of users: "
+        "it would allow publishing somebody's data outright. Choose a smaller --delta."
+    )
+
+
+def _settings(options: FitOptions) -> dict[str, Any]:
+    from apportion.privacy import SeededNoise
+
+    settings: dict[str, Any] = {"epsilon": options.epsilon, "delta": options.delta, "window": options.window}
+    settings |= {name: getattr(options, name) for name in ("n_users", "dimension", "rounds", "tuning")}
+    if options.seed is not None:
+        settings |= {"noise": SeededNoise(options.seed), "random_state": options.seed}
+    return settings

@@ -1,0 +1,229 @@
+"""Columns that arrive as Arrow batches, gathered into NumPy arrays without a Python object per row.
+
+Integer ids are kept as they come, in the narrowest type that holds a batch; text ids are looked up batch by
+batch in a dictionary that grows, so that only int32 codes are kept; values become float32 at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data.encoding import EncodedIds, distinct_integers, finite_float32, refuse_where, whole_seconds
+from apportion.data.vocabulary import TEXT, Vocabulary, bad_cell
+from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class IdColumn:
+    """Gathers one column of ids; `name` is what an id is called (user, task)."""
+
+    def __init__(self, column: str, *, name: str) -> None:
+        self.column, self.name = column, name
+        self._integers: list[NDArray[Any]] = []
+        self._codes: list[NDArray[np.int32]] = []
+        self._texts: Any = None  # pa.StringArray of the ids seen so far
+
+    def append(self, cells: pa.Array, first_row: int) -> None:
+        """Take in one batch, whose first row has the given number."""
+        cells = refuse_nulls(_decoded(cells), self.column, first_row, "an id")
+        if is_text(cells.type):
+            self._append_text(cells)
+        else:
+            self._append_integers(_as_integers(cells, self.column, first_row))
+
+    def finish(self) -> EncodedIds:
+        """The codes of all rows and the vocabulary, sorted by id; the batches are let go."""
+        return self._finish_text() if self._codes else self._finish_integers()
+
+    def _append_integers(self, ids: NDArray[np.int64]) -> None:
+        narrow = np.int32 if len(ids) and ids.min() >= -(2**31) and ids.max() < 2**31 else np.int64
+        self._integers.append(ids.astype(narrow))
+
+    def _append_text(self, cells: pa.Array) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        batch = pc.dictionary_encode(cells.cast(pa.large_string()))
+        known = self._texts if self._texts is not None else pa.array([], pa.large_string())
+        code_of_entry = pc.index_in(batch.dictionary, value_set=known)
+        unseen = batch.dictionary.filter(code_of_entry.is_null())
+        entries = code_of_entry.fill_null(-1).to_numpy(zero_copy_only=False).copy()
+        entries[entries < 0] = np.arange(len(known), len(known) + len(unseen), dtype=np.int32)
+        self._texts = pa.concat_arrays([known, unseen])
+        self._codes.append(entries[batch.indices.to_numpy()])
+
+    def _finish_integers(self) -> EncodedIds:
+        distinct = distinct_integers(np.concatenate([distinct_integers(ids) for ids in self._integers if len(ids)]))
+        vocabulary = Vocabulary(distinct, name=self.name)
+        codes = np.empty(sum(map(len, self._integers)), np.int32)
+        end = len(codes)
+        while self._integers:  # from the back, so that each batch can be let go
+            ids = self._integers.pop()
+            codes[end - len(ids) : end] = vocabulary.find(ids)
+            end -= len(ids)
+        return EncodedIds(self.column, codes, vocabulary)
+
+    def _finish_text(self) -> EncodedIds:
+        ids = np.array(self._texts.to_pylist(), dtype=TEXT)
+        order = np.argsort(ids, kind="stable")
+        rank = np.empty(len(ids), np.int32)
+        rank[order] = np.arange(len(ids), dtype=np.int32)
+        codes = joined(self._codes, np.int32)
+        np.take(rank, codes, out=codes)
+        return EncodedIds(self.column, codes, Vocabulary(ids[order], name=self.name))
+
+
+class ValueColumn:
+    """Gathers a column of values as float32."""
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+        self._chunks: list[NDArray[np.float32]] = []
+
+    def append(self, cells: pa.Array, first_row: int) -> None:
+        """Take in one batch, whose first row has the given number."""
+        cells = refuse_nulls(_decoded(cells), self.column, first_row, "a number")
+        numbers = _as_floats(cells, self.column, first_row)
+        self._chunks.append(finite_float32(numbers, self.column, first_row=first_row))
+
+    def finish(self) -> NDArray[np.float32]:
+        """The values of all rows."""
+        return joined(self._chunks, np.float32)
+
+
+class TimeColumn:
+    """Gathers a column of timestamps as int64 seconds; fractions are dropped."""
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+        self._chunks: list[NDArray[np.int64]] = []
+
+    def append(self, cells: pa.Array, first_row: int) -> None:
+        """Take in one batch, whose first row has the given number."""
+        import pyarrow as pa
+
+        cells = refuse_nulls(_decoded(cells), self.column, first_row, "a time")
+        if pa.types.is_date(cells.type) or pa.types.is_timestamp(cells.type):
+            seconds = cells.cast(pa.timestamp("s", getattr(cells.type, "tz", None)), safe=False)
+            self._chunks.append(seconds.cast(pa.int64()).to_numpy())
+            return
+        numbers = (
+            cells.to_numpy(zero_copy_only=False)
+            if pa.types.is_integer(cells.type)
+            else _as_floats(cells, self.column, first_row)
+        )
+        self._chunks.append(whole_seconds(numbers, self.column, first_row=first_row))
+
+    def finish(self) -> NDArray[np.int64]:
+        """The timestamps of all rows."""
+        return joined(self._chunks, np.int64)
+
+
+def joined(chunks: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    """One array from many, the chunks being let go on the way."""
+    whole = np.empty(sum(map(len, chunks)), dtype)
+    end = len(whole)
+    while chunks:
+        chunk = chunks.pop()
+        whole[end - len(chunk) : end] = chunk
+        end -= len(chunk)
+    return whole
+
+
+def refuse_nulls(cells: pa.Array, column: str, first_row: int, expected: str) -> pa.Array:
+    """Name the first missing cell, if there is one."""
+    if cells.null_count:
+        position = int(np.argmax(cells.is_null().to_numpy(zero_copy_only=False)))
+        raise bad_cell(column, None, first_row + position, expected)
+    return cells
+
+
+def is_text(arrow_type: pa.DataType) -> bool:
+    """Whether a column holds text in any of Arrow's forms."""
+    import pyarrow as pa
+
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(is_kind(arrow_type) for is_kind in kinds)
+
+
+def first_failing(cells: Any, converts: Callable[[Any], bool]) -> int | None:
+    """Position of the first cell that keeps a column from converting, by halving; `None` if all convert."""
+    if converts(cells):
+        return None
+    good, bad = 0, len(cells)  # the first `good` cells convert, the first `bad` do not
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if converts(cells[:middle]):
+            good = middle
+        else:
+            bad = middle
+    return good
+
+
+def casts_to(arrow_type: pa.DataType) -> Callable[[Any], bool]:
+    """A test whether Arrow cells can be cast to a type without loss."""
+    import pyarrow as pa
+
+    def casts(cells: Any) -> bool:
+        try:
+            cells.cast(arrow_type)
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+    return casts
+
+
+def _decoded(cells: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(cells.type):
+        return cells
+    entries = cells.dictionary.cast(pa.large_string()) if is_text(cells.type.value_type) else cells.dictionary
+    return entries.take(cells.indices)
+
+
+def _as_integers(cells: pa.Array, column: str, first_row: int) -> NDArray[np.int64]:
+    import pyarrow as pa
+
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    if not any(is_kind(cells.type) for is_kind in kinds):
+        raise _wrong_type(cells, column, first_row, "integers or text")
+    try:
+        ids = cells.cast(pa.int64())
+    except pa.ArrowInvalid:
+        position = first_failing(cells, casts_to(pa.int64())) or 0
+        raise bad_cell(
+            column, cells[position].as_py(), first_row + position, "an id that is an integer or text"
+        ) from None
+    array: NDArray[np.int64] = ids.to_numpy()
+    if pa.types.is_floating(cells.type):
+        exact = np.abs(array) < 2**53
+        refuse_where(~exact, array, column, first_row=first_row, expected="an id that is an integer or text")
+    return array
+
+
+def _as_floats(cells: pa.Array, column: str, first_row: int) -> NDArray[Any]:
+    import pyarrow as pa
+
+    if is_text(cells.type):
+        position = first_failing(cells, casts_to(pa.float64())) or 0
+        raise bad_cell(column, cells[position].as_py(), first_row + position, "a number, not text")
+    if pa.types.is_decimal(cells.type):
+        cells = cells.cast(pa.float64())
+    elif pa.types.is_boolean(cells.type):
+        cells = cells.cast(pa.int8())
+    if not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)):
+        raise _wrong_type(cells, column, first_row, "a number")
+    numbers: NDArray[Any] = cells.to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _wrong_type(cells: pa.Array, column: str, first_row: int, expected: str) -> InputError:
+    return bad_cell(column, cells[0].as_py(), first_row, f"{expected}, not {cells.type}")

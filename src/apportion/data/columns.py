@@ -1,0 +1,110 @@
+"""Which column is which: names that were given, or guessed from the usual ones.
+
+A guess ignores case and punctuation (`userId`, `user_id` and `User ID` are one name) and is made only where
+exactly one column fits; otherwise the error lists the columns that were found.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from apportion.errors import InputError
+
+
+class _Ignore(enum.Enum):
+    IGNORE = "ignore"
+
+    def __repr__(self) -> str:
+        return "IGNORE"
+
+
+IGNORE: Final = _Ignore.IGNORE
+"""Given as `value=` or `timestamp=`: do not look for such a column."""
+
+ColumnChoice = str | _Ignore | None
+"""A column's name, `IGNORE`, or `None` to guess."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The names of the columns to read; `value` and `timestamp` may be absent."""
+
+    user: str
+    task: str
+    value: str | None = None
+    timestamp: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """All names, in the order user, task, value, timestamp."""
+        every = (self.user, self.task, self.value, self.timestamp)
+        return [name for name in every if name is not None]
+
+
+_WHO = "user uid userid userkey reviewer reviewerid customer customerid member memberid visitor visitorid"
+_WHAT = (
+    "item itemid iid task taskid movie movieid film filmid product productid song songid track trackid "
+    "artist artistid album albumid book bookid article articleid game gameid business businessid asin sku"
+)
+_VALUE = "rating ratings value score scores star stars starrating overall plays playcount listencount"
+_WHEN = "timestamp time ts unixtime unixreviewtime datetime"
+
+USUAL_NAMES: Final[Mapping[str, frozenset[str]]] = {
+    "user": frozenset(_WHO.split()),
+    "task": frozenset(_WHAT.split()),
+    "value": frozenset(_VALUE.split()),
+    "timestamp": frozenset(_WHEN.split()),
+}
+"""For each role the names it usually has, in lower case and without punctuation."""
+
+_REQUIRED = ("user", "task")
+
+
+def choose_columns(found: Sequence[str], choices: Mapping[str, ColumnChoice]) -> Columns:
+    """Decide which of the columns found play the roles user, task, value and timestamp.
+
+    Args:
+        found: the columns' names, in the order in which they come.
+        choices: for each role a name, `IGNORE`, or `None` to guess.
+    """
+    given = {role: choice for role, choice in choices.items() if isinstance(choice, str)}
+    for role, name in given.items():
+        _check_given(role, name, found)
+    _check_distinct(given)
+    left = [name for name in found if name not in given.values()]
+    guessed = {role: _guess(role, left, found) for role in USUAL_NAMES if choices.get(role) is None}
+    return Columns(**(given | {role: name for role, name in guessed.items() if name is not None}))
+
+
+def _check_given(role: str, name: str, found: Sequence[str]) -> None:
+    if name not in found:
+        raise InputError(f"There is no column {name!r} to use as {role}; found {_listed(found)}.")
+    if found.count(name) > 1:
+        raise InputError(f"Column {name!r} occurs {found.count(name)} times; found {_listed(found)}.")
+
+
+def _check_distinct(given: Mapping[str, str]) -> None:
+    roles = list(given)
+    for position, role in enumerate(roles):
+        for other in roles[:position]:
+            if given[role] == given[other]:
+                raise InputError(f"Column {given[role]!r} cannot be both {other} and {role}.")
+
+
+def _guess(role: str, candidates: Sequence[str], found: Sequence[str]) -> str | None:
+    fitting = [name for name in candidates if re.sub(r"[\W_]", "", name).lower() in USUAL_NAMES[role]]
+    if len(fitting) > 1:
+        raise InputError(
+            f"Columns {_listed(fitting)} could each be the {role}; say which with {role}=; found {_listed(found)}."
+        )
+    if not fitting and role in _REQUIRED:
+        raise InputError(f"No column looks like the {role}; name it with {role}=; found {_listed(found)}.")
+    return fitting[0] if fitting else None
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names) if names else "no columns"

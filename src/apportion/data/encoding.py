@@ -1,0 +1,149 @@
+"""From raw columns to codes and numbers: the checks that every way into `Interactions` shares.
+
+Ids become int32 codes and a `Vocabulary`, values become finite float32, timestamps int64. What cannot be used
+is refused in one sentence with the column, the value and the row (data rows are counted from 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apportion.data.vocabulary import Vocabulary, as_ids, bad_cell
+from apportion.errors import InputError
+
+_COMPACT_SPAN_PER_ROW = 2
+_COMPACT_SPAN_ALWAYS = 1 << 16
+
+
+@dataclass(frozen=True)
+class EncodedIds:
+    """One column of ids: a code per row, and what the codes stand for."""
+
+    column: str
+    codes: NDArray[np.int32]
+    vocabulary: Vocabulary
+
+
+def encode_ids(ids: ArrayLike, column: str, *, name: str) -> EncodedIds:
+    """Give every distinct id of a column a code, in sorted order."""
+    array = as_ids(ids, column)
+    if not len(array):
+        raise InputError(f"Column {column!r} is empty; expected at least two rows.")
+    if array.dtype == np.int64:
+        vocabulary = Vocabulary(distinct_integers(array), name=name)
+        return EncodedIds(column, vocabulary.find(array), vocabulary)
+    distinct, codes = np.unique(array, return_inverse=True)
+    return EncodedIds(column, codes.astype(np.int32), Vocabulary(distinct, name=name))
+
+
+def distinct_integers(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The distinct integers of a column, sorted; by a presence table where they lie close together."""
+    lowest, highest = int(ids.min()), int(ids.max())
+    span = highest - lowest + 1
+    if span > max(_COMPACT_SPAN_PER_ROW * len(ids), _COMPACT_SPAN_ALWAYS):
+        ordered = np.sort(ids)  # NumPy's hash-based unique can be far slower on ids with a pattern
+        is_new = np.concatenate([[True], ordered[1:] != ordered[:-1]])
+        distinct: NDArray[np.int64] = ordered[is_new].astype(np.int64, copy=False)
+        return distinct
+    present = np.zeros(span, bool)
+    present[ids - lowest] = True
+    return np.flatnonzero(present).astype(np.int64, copy=False) + np.int64(lowest)
+
+
+def match_public_list(encoded: EncodedIds, public: ArrayLike | Vocabulary | None) -> EncodedIds:
+    """Recode a column by a public list of ids; an id of the data that the list lacks is refused."""
+    if public is None:
+        return encoded
+    name = encoded.vocabulary.name
+    listed = public if isinstance(public, Vocabulary) else Vocabulary(public, name=name)
+    if listed.holds_text != encoded.vocabulary.holds_text:
+        first = encoded.vocabulary.id_of(int(encoded.codes[0]))
+        kind = "text" if listed.holds_text else "an integer"
+        raise bad_cell(encoded.column, first, 1, f"{kind}, as in the public list of {name}s")
+    new_codes = listed.find(encoded.vocabulary.ids)
+    if (new_codes < 0).any():
+        row = int(np.argmax(new_codes[encoded.codes] < 0))
+        unlisted = encoded.vocabulary.id_of(int(encoded.codes[row]))
+        raise bad_cell(encoded.column, unlisted, row + 1, f"one of the {len(listed)} {name}s of the public list")
+    return EncodedIds(encoded.column, new_codes[encoded.codes], listed)
+
+
+def refuse_single_user(users: EncodedIds) -> None:
+    """A user column that never varies is almost always the wrong column, and one user cannot be hidden."""
+    if len(users.vocabulary) == 1:
+        only, n_rows = users.vocabulary.id_of(0), len(users.codes)
+        raise InputError(
+            f"Column {users.column!r} holds the same user {only!r} in every row (rows 1 to {n_rows}); "
+            "expected at least two users."
+        )
+
+
+def as_values(values: ArrayLike, column: str, *, n_rows: int) -> NDArray[np.float32]:
+    """Values as finite float32, a copy; the first cell that is not a finite number is named."""
+    array = _one_column(values, column, n_rows=n_rows)
+    if array.dtype.kind not in "biuf":
+        array = _numbers_from_objects(array, column)
+    return finite_float32(array, column, first_row=1)
+
+
+def finite_float32(array: NDArray[Any], column: str, *, first_row: int) -> NDArray[np.float32]:
+    """A numeric array as float32; NaN, infinities and what overflows float32 are refused."""
+    with np.errstate(over="ignore"):
+        converted = array.astype(np.float32)
+    finite = np.isfinite(converted)
+    if not finite.all():
+        position = int(np.argmax(~finite))
+        raise bad_cell(column, float(array[position]), first_row + position, "a finite number (float32)")
+    return converted
+
+
+def as_timestamps(timestamps: ArrayLike, column: str, *, n_rows: int) -> NDArray[np.int64]:
+    """Timestamps as int64 seconds since 1970; `datetime64` is converted, fractions are dropped."""
+    array = _one_column(timestamps, column, n_rows=n_rows)
+    if array.dtype.kind == "M":
+        refuse_where(np.isnat(array), array, column, first_row=1, expected="a time")
+        return array.astype("datetime64[s]").astype(np.int64)
+    if array.dtype.kind not in "iuf":
+        array = _numbers_from_objects(array, column)
+    return whole_seconds(array, column, first_row=1)
+
+
+def whole_seconds(array: NDArray[Any], column: str, *, first_row: int) -> NDArray[np.int64]:
+    """A numeric array as int64, fractions dropped; what int64 cannot hold is refused."""
+    if array.dtype.kind == "f" or array.dtype == np.uint64:
+        fits = (array > -(2.0**63)) & (array < 2.0**63)
+        refuse_where(~fits, array, column, first_row=first_row, expected="a time in seconds")
+    return array.astype(np.int64)
+
+
+def refuse_where(bad: NDArray[np.bool_], array: NDArray[Any], column: str, *, first_row: int, expected: str) -> None:
+    """Name the first cell at which `bad` is true, if there is one."""
+    if bad.any():
+        position = int(np.argmax(bad))
+        raise bad_cell(column, array[position].item(), first_row + position, expected)
+
+
+def _one_column(cells: ArrayLike, column: str, *, n_rows: int) -> NDArray[Any]:
+    array = np.asarray(cells)
+    if array.ndim != 1:
+        raise InputError(f"Expected {column} as a one-dimensional array, got shape {array.shape}.")
+    if len(array) != n_rows:
+        raise InputError(f"Expected {column} to have {n_rows} rows, one per user, got {len(array)}.")
+    return array
+
+
+def _numbers_from_objects(array: NDArray[Any], column: str) -> NDArray[np.float64]:
+    """Numbers that came as Python objects; text, `None` and anything else is refused."""
+    is_number = np.frompyfunc(_is_number, 1, 1)(array).astype(bool)
+    if not is_number.all():
+        position = int(np.argmax(~is_number))
+        raise bad_cell(column, array[position : position + 1].tolist()[0], position + 1, "a number")
+    return array.astype(np.float64)
+
+
+def _is_number(cell: object) -> bool:
+    return isinstance(cell, int | float | np.number)

@@ -1,0 +1,66 @@
+"""Segments: observations grouped by user or by task, in the form the kernels of `apportion.linalg` take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data.ordering import stable_order
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Observations grouped into segments: segment s holds positions indptr[s] to indptr[s+1].
+
+    Attributes:
+        indptr: int64, one more than there are segments.
+        indices: int32, the other side of each observation (tasks in `by_user`, users in `by_task`).
+        values: the value of each observation, in the order of `indices`.
+        order: position of each observation in the user-major arrays; `None` where the order is the same.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    values: NDArray[np.float32]
+    order: NDArray[np.int32] | NDArray[np.int64] | None = None
+
+    @property
+    def n_segments(self) -> int:
+        """How many segments there are, empty ones included."""
+        return len(self.indptr) - 1
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many observations each segment holds."""
+        return np.diff(self.indptr)
+
+
+def segments_by_user(
+    users: NDArray[np.int32], tasks: NDArray[np.int32], values: NDArray[np.float32], n_users: int
+) -> Segments:
+    """Segments of user-major arrays, which are shared, not copied."""
+    indptr = np.searchsorted(users, np.arange(n_users + 1, dtype=np.int32)).astype(np.int64)
+    return Segments(protected(indptr), tasks, values)
+
+
+def segments_by_task(
+    users: NDArray[np.int32], tasks: NDArray[np.int32], values: NDArray[np.float32], n_tasks: int
+) -> Segments:
+    """The same observations by task, users ascending within each."""
+    order: NDArray[Any] = stable_order(tasks, n_tasks)
+    if len(order) < 2**31:
+        order = order.astype(np.int32)
+    indptr = np.zeros(n_tasks + 1, np.int64)
+    np.cumsum(np.bincount(tasks, minlength=n_tasks), out=indptr[1:])
+    arrays = (indptr, users[order], values[order], order)
+    return Segments(*(protected(array) for array in arrays))
+
+
+def protected(array: NDArray[Any]) -> NDArray[Any]:
+    """A view that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

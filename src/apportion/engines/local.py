@@ -1,0 +1,147 @@
+"""The engine of one machine: NumPy arrays and the segment kernels of `apportion.linalg`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from apportion import linalg
+from apportion.data import Interactions
+from apportion.engines.protocol import Floats, Part, UserChunk, user_chunks
+from apportion.privacy.bounded_sum import BoundedSum
+from apportion.privacy.bounds import Labels, Parts, Rows, Weights
+
+
+class LocalEngine:
+    """Sums on this machine's processors.
+
+    Args:
+        dtype: precision of every sum; float32 is the faster one, float64 keeps rounding far below the noise.
+        threads: number of threads, or None for all that this process may use.
+        chunk: observations worked on at once where parts are formed in NumPy.
+    """
+
+    def __init__(self, dtype: DTypeLike = np.float32, threads: int | None = None, chunk: int = 200_000) -> None:
+        self.dtype = np.dtype(dtype)
+        self.threads = threads
+        self.chunk = chunk
+
+    def counts(self, data: Interactions, weights: Weights) -> BoundedSum:
+        """Σ_j w_ij for every task i."""
+        sums = np.bincount(data.tasks, weights=weights._values, minlength=data.n_tasks)
+        return BoundedSum.counts(sums, weights)
+
+    def moments(self, data: Interactions, weights: Weights, rows: Rows, labels: Labels | None = None) -> BoundedSum:
+        """Σ_j w_ij y_ij x_j for every task i; labels of 1 if none are given."""
+        coefficients = weights._values if labels is None else weights._values * labels._values
+        by_task = data.by_task
+        sums = linalg.segment_moment(
+            by_task.indptr,
+            by_task.indices,
+            self.asarray(rows._values),
+            coefficients=self.asarray(coefficients[by_task.order]),
+            threads=self.threads,
+        )
+        return BoundedSum.moments(sums, weights, rows, labels)
+
+    def grams(self, data: Interactions, weights: Weights, rows: Rows) -> BoundedSum:
+        """Σ_j w_ij x_j x_jᵀ for every task i, packed lower triangles."""
+        by_task = data.by_task
+        sums = linalg.segment_gram(
+            by_task.indptr,
+            by_task.indices,
+            self.asarray(rows._values),
+            weights=self.asarray(weights._values[by_task.order]),
+            threads=self.threads,
+        )
+        return BoundedSum.grams(sums, weights, rows)
+
+    def user_total(self, data: Interactions, rows: Rows) -> BoundedSum:
+        """Σ_j x_j over the users who have data."""
+        return BoundedSum.user_total(_present(data, rows).sum(axis=0), rows)
+
+    def user_gram(self, data: Interactions, rows: Rows) -> BoundedSum:
+        """Σ_j x_j x_jᵀ over the users who have data, packed."""
+        present = _present(data, rows)
+        return BoundedSum.user_gram(linalg.pack(present.T @ present), rows)
+
+    def user_sum(
+        self, data: Interactions, part: Callable[[UserChunk], Floats], width: int, clip_norm: float, what: str
+    ) -> BoundedSum:
+        """Add up per-user rows, each clipped to `clip_norm`; users without data contribute nothing."""
+        total = np.zeros(width)
+        for chunk in user_chunks(data, self.chunk):
+            total += _clipped_total(part(chunk), chunk, clip_norm)
+        return BoundedSum.of_parts(total, clip_norm, what)
+
+    def part_sums(
+        self,
+        data: Interactions,
+        weights: Weights,
+        part: Part,
+        widths: tuple[int, int],
+        clip_norms: tuple[float, float],
+        what: str,
+    ) -> tuple[BoundedSum, BoundedSum]:
+        """Add up rows by task, and rows by user, from one pass over the users."""
+        by_task, over_users = np.zeros((widths[0], data.n_tasks)), np.zeros(widths[1])
+        for chunk in user_chunks(data, self.chunk, weights._values):
+            rows, summary = part(chunk)
+            parts = Parts.clipped(rows, chunk.indptr, clip_norms[0])._values
+            for column in range(widths[0]):
+                by_task[column] += np.bincount(chunk.tasks, parts[:, column], minlength=data.n_tasks)
+            over_users += _clipped_total(summary, chunk, clip_norms[1])
+        tasks = BoundedSum.of_parts(np.ascontiguousarray(by_task.T), clip_norms[0], what)
+        return tasks, BoundedSum.of_parts(over_users, clip_norms[1], what)
+
+    def total_of_users(self, data: Interactions, features: Any) -> NDArray[Any]:
+        """Add up the features of every user's own tasks."""
+        by_user = data.by_user
+        return linalg.segment_moment(
+            by_user.indptr,
+            by_user.indices,
+            self.asarray(features),
+            coefficients=np.ones(data.n_observations, self.dtype),
+            threads=self.threads,
+        )
+
+    def solve_users(
+        self,
+        data: Interactions,
+        features: Any,
+        labels: Any,
+        base: Any,
+        base_rhs: Any | None = None,
+        weights: Any | None = None,
+    ) -> NDArray[Any]:
+        """Solve every user's own ridge regression; see `Engine.solve_users`."""
+        by_user = data.by_user
+        return linalg.segment_solve(
+            by_user.indptr,
+            by_user.indices,
+            self.asarray(features),
+            weights=None if weights is None else self.asarray(weights),
+            labels=self.asarray(labels),
+            base=self.asarray(base),
+            base_rhs=None if base_rhs is None else self.asarray(base_rhs),
+            threads=self.threads,
+        )
+
+    def asarray(self, values: Any) -> NDArray[Any]:
+        """Bring values to this engine's precision, contiguous."""
+        return np.ascontiguousarray(values, dtype=self.dtype)
+
+
+def _present(data: Interactions, rows: Rows) -> NDArray[np.float64]:
+    """Rows of the users who have data; a user without any contributes nothing, as if absent."""
+    return np.asarray(rows._values[np.diff(data.by_user.indptr) > 0], dtype=np.float64)
+
+
+def _clipped_total(rows: Floats, chunk: UserChunk, clip_norm: float) -> NDArray[np.float64]:
+    """Sum of one row per user, clipped; users without data contribute nothing."""
+    parts = Parts.clipped(rows, np.arange(len(rows) + 1), clip_norm)._values
+    total: NDArray[np.float64] = parts[np.diff(chunk.indptr) > 0].sum(axis=0, dtype=np.float64)
+    return total

@@ -1,0 +1,111 @@
+"""The engine of a GPU: the heavy sums and solves on a torch device, everything else as on the processor.
+
+Sums come back to the processor sealed, since they are small beside the data; per-user rows stay on the device.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from apportion.data import Interactions, Segments
+from apportion.engines.local import LocalEngine
+from apportion.privacy.bounded_sum import BoundedSum
+from apportion.privacy.bounds import Labels, Rows, Weights
+
+
+class TorchEngine(LocalEngine):
+    """Sums and solves on a torch device.
+
+    Args:
+        device: a torch device, by default the first GPU.
+        dtype: precision of sums and solves.
+    """
+
+    def __init__(self, device: str = "cuda", dtype: DTypeLike = np.float32) -> None:
+        from apportion.linalg import on_torch  # needs torch, which is optional
+
+        super().__init__(dtype)
+        self.device = device
+        self._kernels = on_torch
+        self._placed: dict[int, tuple[Segments, Any, Any]] = {}
+
+    def moments(
+        self, data: Interactions, weights: Weights, rows: Rows, labels: Labels | None = None
+    ) -> BoundedSum:
+        """Σ_j w_ij y_ij x_j for every task i; labels of 1 if none are given."""
+        coefficients = weights._values if labels is None else weights._values * labels._values
+        indptr, indices = self._place(data.by_task)
+        sums = self._kernels.segment_moment(
+            indptr, indices, self.asarray(rows._values), coefficients=self.asarray(coefficients[data.by_task.order])
+        )
+        return BoundedSum.moments(sums.cpu().numpy(), weights, rows, labels)
+
+    def grams(self, data: Interactions, weights: Weights, rows: Rows) -> BoundedSum:
+        """Σ_j w_ij x_j x_jᵀ for every task i, packed lower triangles."""
+        indptr, indices = self._place(data.by_task)
+        placed = self.asarray(weights._values[data.by_task.order])
+        sums = self._kernels.segment_gram(indptr, indices, self.asarray(rows._values), weights=placed)
+        return BoundedSum.grams(sums.cpu().numpy(), weights, rows)
+
+    def user_total(self, data: Interactions, rows: Rows) -> BoundedSum:
+        """Σ_j x_j over the users who have data."""
+        return BoundedSum.user_total(self._present(data, rows).sum(0).cpu().numpy(), rows)
+
+    def user_gram(self, data: Interactions, rows: Rows) -> BoundedSum:
+        """Σ_j x_j x_jᵀ over the users who have data, packed."""
+        present = self._present(data, rows)
+        return BoundedSum.user_gram(self._kernels.pack(present.T @ present).cpu().numpy(), rows)
+
+    def total_of_users(self, data: Interactions, features: Any) -> Any:
+        """Add up the features of every user's own tasks."""
+        indptr, indices = self._place(data.by_user)
+        ones = self.asarray(np.ones(data.n_observations, self.dtype))
+        return self._kernels.segment_moment(indptr, indices, self.asarray(features), coefficients=ones)
+
+    def solve_users(
+        self,
+        data: Interactions,
+        features: Any,
+        labels: Any,
+        base: Any,
+        base_rhs: Any | None = None,
+        weights: Any | None = None,
+    ) -> Any:
+        """Solve every user's own ridge regression; see `Engine.solve_users`."""
+        indptr, indices = self._place(data.by_user)
+        return self._kernels.segment_solve(
+            indptr,
+            indices,
+            self.asarray(features),
+            weights=None if weights is None else self.asarray(weights),
+            labels=self.asarray(labels),
+            base=self.asarray(base),
+            base_rhs=None if base_rhs is None else self.asarray(base_rhs),
+        )
+
+    def asarray(self, values: Any) -> Any:
+        """Bring values to the device, in this engine's precision."""
+        import torch
+
+        dtype = getattr(torch, self.dtype.name)
+        return torch.as_tensor(values, dtype=dtype, device=self.device).contiguous()
+
+    def _place(self, segments: Segments) -> tuple[Any, Any]:
+        """The structure on the device; it is kept, since every round needs it again."""
+        import torch
+
+        known = self._placed.get(id(segments))
+        if known is None or known[0] is not segments:
+            placed = (torch.tensor(a, device=self.device) for a in (segments.indptr, segments.indices))
+            known = (segments, *placed)
+            self._placed[id(segments)] = known
+        return known[1], known[2]
+
+    def _present(self, data: Interactions, rows: Rows) -> Any:
+        import torch
+
+        with_data = torch.as_tensor(np.diff(data.by_user.indptr) > 0, device=self.device)
+        return self.asarray(rows._values)[with_data].to(torch.float64)

@@ -1,0 +1,262 @@
+"""How well the top of a ranking finds what users did next: Recall@k and NDCG@k, overall and by slice.
+
+For a user with n targets, ranked among all tasks outside the user's history,
+
+    Recall@k = |targets in the top k| / min(k, n)
+    NDCG@k   = Σ_{targets at rank r ≤ k} 1/log2(r+1)  /  Σ_{r ≤ min(k, n)} 1/log2(r+1)
+
+averaged over users. In a slice only the targets of the slice count (and n is their number), the ranking is
+still over all tasks, and users without targets there are left out. Equal scores are ranked by code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data import Interactions
+from apportion.errors import InputError
+from apportion.evaluation.results import Evaluation, MetricValue, slice_means
+from apportion.evaluation.slices import PopularitySlices
+
+_CELLS_AT_ONCE = 1 << 22
+
+
+class RankingModel(Protocol):
+    """What an evaluation of rankings needs of a model."""
+
+    def score(self, history: Interactions, users: NDArray[np.int64]) -> NDArray[np.floating]:
+        """A score for every task, one row per user code in `users`, from the users' histories."""
+        ...
+
+
+def recall_at_k(
+    model: RankingModel,
+    history: Interactions,
+    targets: Interactions,
+    k: int = 20,
+    *,
+    slices: PopularitySlices | None = None,
+) -> MetricValue:
+    """Recall@k of a model on held-out users."""
+    return evaluate_rankings(model, history, targets, recall_at=(k,), ndcg_at=(), slices=slices)[f"recall@{k}"]
+
+
+def ndcg_at_k(
+    model: RankingModel,
+    history: Interactions,
+    targets: Interactions,
+    k: int = 100,
+    *,
+    slices: PopularitySlices | None = None,
+) -> MetricValue:
+    """NDCG@k of a model on held-out users."""
+    return evaluate_rankings(model, history, targets, recall_at=(), ndcg_at=(k,), slices=slices)[f"ndcg@{k}"]
+
+
+def evaluate_rankings(
+    model: RankingModel,
+    history: Interactions,
+    targets: Interactions,
+    *,
+    recall_at: Sequence[int] = (20,),
+    ndcg_at: Sequence[int] = (100,),
+    slices: PopularitySlices | None = None,
+) -> Evaluation:
+    """Recall and NDCG at several cut-offs from one pass of scoring, a block of users at a time.
+
+    Args:
+        model: scores tasks.
+        history: what the model is shown of the users; never recommended again.
+        targets: what is to be found; every user with a target is evaluated.
+        recall_at: cut-offs of Recall.
+        ndcg_at: cut-offs of NDCG.
+        slices: popularity slices to report as well.
+    """
+    _check(history, targets, [*recall_at, *ndcg_at], slices)
+    cut = slices if slices is not None else PopularitySlices.whole(targets.n_tasks)
+    metrics = [_Recall(k) for k in recall_at] + [_Ndcg(k) for k in ndcg_at]
+    tallies = [_Tally.empty(cut.n_slices) for _ in metrics]
+    depth = min(max(metric.k for metric in metrics), targets.n_tasks)
+    for users in _user_blocks(targets):
+        block = _Block.of(users, _top(model, history, users, depth), targets, cut)
+        for metric, tally in zip(metrics, tallies, strict=True):
+            tally.add(metric.gain(block), metric.ideal(block.n_targets), metric.ideal(block.n_targets.sum(axis=1)))
+    labels = slices.labels if slices is not None else ()
+    return Evaluation(
+        {metric.name: tally.value(n_slices=len(labels)) for metric, tally in zip(metrics, tallies, strict=True)},
+        labels,
+    )
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A block of users: who was found where, and how many targets each user has in each slice."""
+
+    is_hit: NDArray[np.bool_]  # users x depth
+    slice_at_rank: NDArray[np.int64]  # users x depth
+    n_targets: NDArray[np.int64]  # users x slices
+
+    @classmethod
+    def of(
+        cls, users: NDArray[np.int64], top: NDArray[np.int64], targets: Interactions, slices: PopularitySlices
+    ) -> _Block:
+        """Match the top of each user's ranking, -1 where it ends early, with the user's targets."""
+        start, stop = targets.by_user.indptr[users[0]], targets.by_user.indptr[users[-1] + 1]
+        row = np.searchsorted(users, targets.users[start:stop])
+        target_keys = row * targets.n_tasks + targets.tasks[start:stop]  # sorted, as targets are
+        keys = np.arange(len(users))[:, None] * targets.n_tasks + top
+        position = np.minimum(np.searchsorted(target_keys, keys), len(target_keys) - 1)
+        cell = row * slices.n_slices + slices.of_task[targets.tasks[start:stop]]
+        counts = np.bincount(cell, minlength=len(users) * slices.n_slices)
+        return cls(
+            is_hit=(target_keys[position] == keys) & (top >= 0),
+            slice_at_rank=slices.of_task[top],
+            n_targets=counts.reshape(len(users), slices.n_slices),
+        )
+
+    def gained(self, gain_at_rank: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Gains of the hits, added up by user and slice; users x slices."""
+        n_users, n_slices = self.n_targets.shape
+        user, rank = np.nonzero(self.is_hit[:, : len(gain_at_rank)])
+        cell = user * n_slices + self.slice_at_rank[user, rank]
+        gains = np.bincount(cell, weights=gain_at_rank[rank], minlength=n_users * n_slices)
+        return gains.astype(np.float64).reshape(n_users, n_slices)  # without a hit NumPy returns integers
+
+
+@dataclass(frozen=True)
+class _Recall:
+    """Every hit in the top k counts the same."""
+
+    k: int
+
+    @property
+    def name(self) -> str:
+        return f"recall@{self.k}"
+
+    def gain(self, block: _Block) -> NDArray[np.float64]:
+        return block.gained(np.ones(self.k))
+
+    def ideal(self, n_targets: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.minimum(n_targets, self.k).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class _Ndcg:
+    """A hit at rank r counts 1/log2(r+1)."""
+
+    k: int
+
+    @property
+    def name(self) -> str:
+        return f"ndcg@{self.k}"
+
+    @property
+    def _discounts(self) -> NDArray[np.float64]:
+        return 1.0 / np.log2(np.arange(2, self.k + 2))
+
+    def gain(self, block: _Block) -> NDArray[np.float64]:
+        return block.gained(self._discounts)
+
+    def ideal(self, n_targets: NDArray[np.int64]) -> NDArray[np.float64]:
+        cumulative = np.concatenate([[0.0], np.cumsum(self._discounts)])
+        return cumulative[np.minimum(n_targets, self.k)]
+
+
+@dataclass
+class _Tally:
+    """Sums over users of gain / ideal, and the number of users, overall and by slice."""
+
+    total: float
+    n: int
+    by_slice: NDArray[np.float64]
+    n_by_slice: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, n_slices: int) -> _Tally:
+        return cls(0.0, 0, np.zeros(n_slices), np.zeros(n_slices, np.int64))
+
+    def add(self, gain: NDArray[np.float64], ideal: NDArray[np.float64], ideal_overall: NDArray[np.float64]) -> None:
+        self.total += float((gain.sum(axis=1) / ideal_overall).sum())
+        self.n += len(gain)
+        self.by_slice += np.divide(gain, ideal, out=np.zeros_like(gain), where=ideal > 0).sum(axis=0)
+        self.n_by_slice += (ideal > 0).sum(axis=0)
+
+    def value(self, *, n_slices: int) -> MetricValue:
+        by_slice = slice_means(self.by_slice[:n_slices], self.n_by_slice[:n_slices])
+        return MetricValue(self.total / self.n, self.n, by_slice, tuple(self.n_by_slice[:n_slices].tolist()))
+
+
+def _check(
+    history: Interactions, targets: Interactions, cutoffs: Sequence[int], slices: PopularitySlices | None
+) -> None:
+    if not cutoffs or min(cutoffs) < 1:
+        raise InputError(f"Expected cut-offs k >= 1, got {list(cutoffs)}.")
+    if targets.n_observations == 0:
+        raise InputError("Expected at least one target to evaluate on, got 0.")
+    if (history.n_users, history.n_tasks) != (targets.n_users, targets.n_tasks):
+        raise InputError(
+            "Expected history and targets of the same users and tasks, "
+            f"got {history.n_users} x {history.n_tasks} and {targets.n_users} x {targets.n_tasks}."
+        )
+    if slices is not None and len(slices.of_task) != targets.n_tasks:
+        raise InputError(f"Expected slices of {targets.n_tasks} tasks, got {len(slices.of_task)}.")
+    _refuse_shown_targets(history, targets)
+
+
+def _refuse_shown_targets(history: Interactions, targets: Interactions) -> None:
+    """A target that is in the history could never be found: it is masked."""
+    shown = history.users.astype(np.int64) * history.n_tasks + history.tasks
+    keys = targets.users.astype(np.int64) * targets.n_tasks + targets.tasks
+    position = np.searchsorted(shown, keys)
+    repeated = np.flatnonzero(np.append(shown, -1)[position] == keys)
+    if len(repeated):
+        user, task = (int(codes[repeated[0]]) for codes in (targets.users, targets.tasks))
+        raise InputError(
+            f"Task {targets.task_ids.id_of(task)!r} of user {targets.user_ids.id_of(user)!r} is both "
+            "in the history and among the targets; expected it in one of them."
+        )
+
+
+def _user_blocks(targets: Interactions) -> Iterator[NDArray[np.int64]]:
+    """Users with targets, ascending, so many at once that their scores stay within `_CELLS_AT_ONCE`."""
+    users = np.flatnonzero(targets.by_user.counts)
+    size = max(1, _CELLS_AT_ONCE // targets.n_tasks)
+    for start in range(0, len(users), size):
+        yield users[start : start + size]
+
+
+def _top(model: RankingModel, history: Interactions, users: NDArray[np.int64], depth: int) -> NDArray[np.int64]:
+    """The `depth` best tasks of each user outside the history, best first, -1 where there are no more."""
+    scores = np.array(model.score(history, users), copy=True)  # ours to mask
+    if scores.dtype.kind != "f":
+        scores = scores.astype(np.float64)
+    if scores.shape != (len(users), history.n_tasks):
+        raise InputError(f"Expected scores of shape {(len(users), history.n_tasks)}, got {scores.shape}.")
+    if np.isnan(scores).any():
+        row = int(np.argmax(np.isnan(scores).any(axis=1)))
+        raise InputError(f"The model's scores for user code {users[row]} hold NaN; expected numbers.")
+    shown = history.select_users(users)
+    scores[np.searchsorted(users, shown.users), shown.tasks] = -np.inf
+    return top_tasks(scores, depth)
+
+
+def top_tasks(scores: NDArray[Any], depth: int) -> NDArray[np.int64]:
+    """The columns of the `depth` largest scores in each row, largest first, ties by column; -1 for -inf."""
+    n_rows, n_columns = scores.shape
+    threshold = np.partition(scores, n_columns - depth, axis=1)[:, n_columns - depth, None]
+    chosen = scores > threshold
+    at_threshold = scores == threshold
+    n_wanted = depth - chosen.sum(axis=1)
+    crowded = at_threshold.sum(axis=1) > n_wanted  # more ties than places: the lowest codes win
+    ties = at_threshold[crowded]
+    at_threshold[crowded] = ties & (np.cumsum(ties, axis=1) <= n_wanted[crowded, None])
+    columns = np.nonzero(chosen | at_threshold)[1].reshape(n_rows, depth)
+    best = np.take_along_axis(scores, columns, axis=1)
+    order = np.argsort(-best, axis=1, kind="stable")
+    ranked = np.take_along_axis(columns, order, axis=1)
+    return np.where(np.take_along_axis(best, order, axis=1) == -np.inf, -1, ranked)

@@ -1,0 +1,138 @@
+"""What an evaluation found: plain numbers, overall and by slice, that travel as JSON.
+
+A slice in which nothing could be measured has the value `None`; NaN is never a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class MetricValue:
+    """One metric: overall and by slice, each with the number of targets (or users) averaged over."""
+
+    overall: float
+    n: int
+    by_slice: tuple[float | None, ...] = ()
+    n_by_slice: tuple[int, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers and lists, ready for JSON."""
+        return {
+            "overall": self.overall,
+            "n": self.n,
+            "by_slice": list(self.by_slice),
+            "n_by_slice": list(self.n_by_slice),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> MetricValue:
+        """The inverse of `to_dict`."""
+        return cls(stored["overall"], stored["n"], tuple(stored["by_slice"]), tuple(stored["n_by_slice"]))
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Metrics of one model by name, for instance `rmse` or `recall@20`, and the names of the slices."""
+
+    metrics: Mapping[str, MetricValue]
+    slices: tuple[str, ...] = ()
+
+    def __getitem__(self, metric: str) -> MetricValue:
+        if metric not in self.metrics:
+            raise InputError(f"There is no metric {metric!r} here; there are {', '.join(self.metrics)}.")
+        return self.metrics[metric]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers, text, lists and dictionaries, ready for JSON."""
+        return {
+            "metrics": {name: value.to_dict() for name, value in self.metrics.items()},
+            "slices": list(self.slices),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Evaluation:
+        """The inverse of `to_dict`."""
+        metrics = {name: MetricValue.from_dict(value) for name, value in stored["metrics"].items()}
+        return cls(metrics, tuple(stored["slices"]))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Evaluations of several models on the same targets, as a table."""
+
+    evaluations: Mapping[str, Evaluation]
+
+    def __getitem__(self, model: str) -> Evaluation:
+        if model not in self.evaluations:
+            raise InputError(f"There is no model {model!r} here; there are {', '.join(self.evaluations)}.")
+        return self.evaluations[model]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.evaluations)
+
+    def rows(self) -> list[dict[str, str | float | int | None]]:
+        """One row per model, metric and slice (`overall` first): model, metric, slice, value, n."""
+        return [
+            {"model": model, "metric": metric, "slice": label, "value": value, "n": n}
+            for model, evaluation in self.evaluations.items()
+            for metric, measured in evaluation.metrics.items()
+            for label, value, n in zip(
+                ("overall", *evaluation.slices),
+                (measured.overall, *measured.by_slice),
+                (measured.n, *measured.n_by_slice),
+                strict=True,
+            )
+        ]
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        import pyarrow as pa
+
+        text, number = pa.string(), pa.float64()
+        columns = [("model", text), ("metric", text), ("slice", text), ("value", number), ("n", pa.int64())]
+        return pa.Table.from_pylist(self.rows(), schema=pa.schema(columns))
+
+    def to_text(self) -> str:
+        """A table for people: a line per model and metric, a column overall and for each slice."""
+        lines = [["model", "metric", "overall", *next(iter(self.evaluations.values())).slices]]
+        for model, evaluation in self.evaluations.items():
+            for metric, measured in evaluation.metrics.items():
+                lines.append([model, metric, *map(_shown, (measured.overall, *measured.by_slice))])
+        widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if column < 2 else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers, text, lists and dictionaries, ready for JSON."""
+        return {model: evaluation.to_dict() for model, evaluation in self.evaluations.items()}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Comparison:
+        """The inverse of `to_dict`."""
+        return cls({model: Evaluation.from_dict(value) for model, value in stored.items()})
+
+
+def slice_means(totals: NDArray[np.float64], ns: NDArray[np.int64]) -> tuple[float | None, ...]:
+    """The mean in each slice from totals and numbers, `None` where there is nothing."""
+    return tuple(total / n if n else None for total, n in zip(totals.tolist(), ns.tolist(), strict=True))
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

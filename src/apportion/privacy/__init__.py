@@ -1,0 +1,25 @@
+"""Budgets, bounded sums, releases and statements: the part of the library that carries the guarantee."""
+
+from apportion.privacy.bounded_sum import BoundedSum
+from apportion.privacy.bounds import Labels, Rows, Weights
+from apportion.privacy.budget import Budget, Plan, Share
+from apportion.privacy.noise import NoiseSource, SeededNoise, SystemNoise
+from apportion.privacy.session import Ledger, Session
+from apportion.privacy.statement import Release, Statement
+
+__all__ = [
+    "BoundedSum",
+    "Budget",
+    "Labels",
+    "Ledger",
+    "NoiseSource",
+    "Plan",
+    "Release",
+    "Rows",
+    "SeededNoise",
+    "Session",
+    "Share",
+    "Statement",
+    "SystemNoise",
+    "Weights",
+]

@@ -1,0 +1,100 @@
+"""A sum over users that nobody can read: the only thing a release accepts.
+
+Its L2 sensitivity to adding or removing one user is derived, by the constructors below, from the bounds that the
+summed arrays carry. Noise may be anisotropic: coordinate k gets standard deviation σ·s_k and the sensitivity is
+the norm of the coordinate-wise quotient by s, which is the same guarantee. A packed symmetric matrix uses
+s = 1 on the diagonal and 1/√2 off it, so that its norm is the Frobenius norm (docs/proofs/releases.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from apportion.privacy.bounds import FloatArray, Hidden, Labels, Rows, Weights
+
+_KEY = object()  # the auditor's door and the session hold it; see apportion.auditing.door
+
+
+class BoundedSum(Hidden):
+    """A hidden sum over users, its shape, and the L2 sensitivity that follows from how it was formed."""
+
+    __slots__ = ("_open", "derivation", "l2_sensitivity", "scales", "shape")
+
+    def __init__(
+        self, key: object, value: Any, bound: float, derivation: str, scales: FloatArray | None = None
+    ) -> None:
+        if key is not _KEY:
+            raise TypeError("Build a BoundedSum from bounded parts: counts, moments, grams, user_total.")
+        self._open = _sealed(value)
+        self.shape: tuple[int, ...] = tuple(value.shape)
+        self.l2_sensitivity = bound
+        self.derivation = derivation
+        self.scales = scales
+
+    @classmethod
+    def counts(cls, value: Any, weights: Weights) -> BoundedSum:
+        """Σ_j w_ij for every task i: a user's part is the vector of its weights, of norm at most 1."""
+        return cls(_KEY, value, 1.0, f"{weights.description}: norm of one user's weights <= 1")
+
+    @classmethod
+    def moments(cls, value: Any, weights: Weights, rows: Rows, labels: Labels | None) -> BoundedSum:
+        """Σ_j w_ij y_ij x_j for every task i: the norm of one user's part is at most |y| ||x||."""
+        label_bound = 1.0 if labels is None else labels.bound
+        text = f"{weights.description}; row norm {rows.norm:g} x label bound {label_bound:g}"
+        return cls(_KEY, value, rows.norm * label_bound, text)
+
+    @classmethod
+    def grams(cls, value: Any, weights: Weights, rows: Rows) -> BoundedSum:
+        """Σ_j w_ij x_j x_jᵀ for every task i, packed: Frobenius norm of one user's part at most ||x||²."""
+        text = f"{weights.description}; squared row norm {rows.norm:g}^2, Frobenius"
+        return cls(_KEY, value, rows.norm**2, text, symmetric_scales(value.shape[-1]))
+
+    @classmethod
+    def user_total(cls, value: Any, rows: Rows) -> BoundedSum:
+        """Σ_j x_j: one user's part has norm at most ||x||."""
+        return cls(_KEY, value, rows.norm, f"row norm {rows.norm:g}")
+
+    @classmethod
+    def user_gram(cls, value: Any, rows: Rows) -> BoundedSum:
+        """Σ_j x_j x_jᵀ over users, packed: Frobenius norm of one user's part at most ||x||²."""
+        text = f"squared row norm {rows.norm:g}^2, Frobenius"
+        return cls(_KEY, value, rows.norm**2, text, symmetric_scales(value.shape[-1]))
+
+    @classmethod
+    def of_parts(cls, value: Any, norm: float, what: str) -> BoundedSum:
+        """A sum of `Parts`, each user's whole part clipped to `norm`."""
+        return cls(_KEY, value, norm, f"{what}: each user's whole part clipped to norm {norm:g}")
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return math.prod(self.shape)
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """A bound on the L1 sensitivity: the norm inequality √size times the L2 one."""
+        return math.sqrt(self.size) * self.l2_sensitivity
+
+    def _reveal(self, key: object) -> Any:
+        if key is not _KEY:
+            self._refuse("read")
+        return self._open()
+
+    def __repr__(self) -> str:
+        return f"BoundedSum(shape={self.shape}, l2_sensitivity={self.l2_sensitivity:g}, value hidden)"
+
+
+def symmetric_scales(packed_size: int) -> FloatArray:
+    """Relative noise per entry of a packed symmetric matrix: 1 on the diagonal, 1/√2 off it."""
+    width = (math.isqrt(8 * packed_size + 1) - 1) // 2
+    scales = np.full(packed_size, math.sqrt(0.5))
+    scales[np.cumsum(np.arange(1, width + 1)) - 1] = 1.0
+    return scales
+
+
+def _sealed(value: Any) -> Callable[[], Any]:
+    return lambda: value

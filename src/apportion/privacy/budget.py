@@ -1,0 +1,118 @@
+"""What a user's privacy may cost in all (`Budget`), and how it is divided (`Share`, `Plan`).
+
+A budget (ε, δ) is worth μ² of Gaussian DP; μ² adds up over releases, so a share is a fraction of μ² and a plan
+is a set of shares that sum to at most 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from apportion.errors import BudgetError, InputError
+from apportion.privacy import gaussian
+
+_KEPT_BACK = 1e-12  # so that rounding in a sum of shares can never exceed the whole
+
+
+@dataclass(frozen=True)
+class Budget:
+    """An (ε, δ) that everything made from one user's data must stay within.
+
+    >>> Budget(1.0, 1e-5).mu  # doctest: +ELLIPSIS
+    0.268...
+    """
+
+    epsilon: float
+    delta: float
+    mu: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+            raise InputError(f"Expected a finite epsilon > 0, got {self.epsilon}.")
+        if not 0 < self.delta < 1:
+            raise InputError(f"Expected delta strictly between 0 and 1, got {self.delta}.")
+        object.__setattr__(self, "mu", gaussian.mu_of(self.epsilon, self.delta))
+
+
+@dataclass(frozen=True)
+class Share:
+    """A fraction of a budget's μ²; `mu` is what one release that takes the whole share may cost."""
+
+    fraction: float
+    of_mu: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise BudgetError(f"Expected a share in (0, 1] of the budget, got {self.fraction}.")
+
+    @property
+    def mu(self) -> float:
+        """The Gaussian-DP parameter that this share buys."""
+        return self.of_mu * math.sqrt(self.fraction)
+
+    def split(self, **fractions: float) -> dict[str, Share]:
+        """Divide this share; fractions are of this share and must sum to at most 1."""
+        scale = _scale_to_whole(fractions, available=1.0)
+        return {name: Share(self.fraction * part * scale, self.of_mu) for name, part in fractions.items()}
+
+
+class Plan(Mapping[str, "Share | tuple[Share, ...]"]):
+    """Named shares of one budget; `plan.one(name)` and `plan.several(name)` give them with their type."""
+
+    def __init__(self, shares: Mapping[str, Share | tuple[Share, ...]]) -> None:
+        self._shares = dict(shares)
+
+    def __getitem__(self, name: str) -> Share | tuple[Share, ...]:
+        return self._shares[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shares)
+
+    def __len__(self) -> int:
+        return len(self._shares)
+
+    def one(self, name: str) -> Share:
+        """Return the share planned under a name that stands for a single release or group."""
+        share = self._shares[name]
+        if not isinstance(share, Share):
+            raise KeyError(f"{name!r} is a sequence of {len(share)} shares; use several({name!r}).")
+        return share
+
+    def several(self, name: str) -> tuple[Share, ...]:
+        """Return the shares planned under a name that stands for several rounds."""
+        share = self._shares[name]
+        if isinstance(share, Share):
+            raise KeyError(f"{name!r} is one share; use one({name!r}).")
+        return share
+
+
+def make_plan(mu: float, available: float, fractions: Mapping[str, float | Sequence[float]]) -> Plan:
+    """Turn fractions of a budget's μ² into shares; refuses when they sum to more than is available."""
+    flat = {
+        f"{name}[{k}]" if isinstance(parts, Sequence) else name: part
+        for name, parts in fractions.items()
+        for k, part in enumerate(parts if isinstance(parts, Sequence) else [parts])
+    }
+    scale = _scale_to_whole(flat, available)
+    return Plan(
+        {
+            name: tuple(Share(part * scale, mu) for part in parts)
+            if isinstance(parts, Sequence)
+            else Share(parts * scale, mu)
+            for name, parts in fractions.items()
+        }
+    )
+
+
+def _scale_to_whole(fractions: Mapping[str, float], available: float) -> float:
+    """Check that fractions fit, and return the factor that absorbs the rounding of their sum."""
+    for name, part in fractions.items():
+        if not (math.isfinite(part) and part > 0):
+            raise BudgetError(f"Expected the share of {name!r} to be positive and finite, got {part}.")
+    asked = math.fsum(fractions.values())
+    if asked > available * (1 + 1e-9):
+        listed = ", ".join(f"{name}={part:g}" for name, part in fractions.items())
+        raise BudgetError(f"The plan asks for {asked:.6g} of the budget but {available:.6g} is left ({listed}).")
+    return (1 - _KEPT_BACK) * min(1.0, available / asked)

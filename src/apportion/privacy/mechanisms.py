@@ -1,0 +1,36 @@
+"""The three draws: Gaussian and Laplace noise on a sum, and the exponential mechanism's choice.
+
+These functions only draw. Who calls them has charged for the draw before (`Session`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.privacy.bounds import FloatArray
+from apportion.privacy.noise import NoiseSource
+
+
+def add_gaussian(
+    value: NDArray[Any], stddev: float, scales: FloatArray | None, noise: NoiseSource
+) -> NDArray[Any]:
+    """Return value + N(0, (stddev · scales)²), in the precision of value."""
+    out = noise.normal(value.shape, value.dtype)
+    out *= stddev if scales is None else (stddev * scales).astype(value.dtype)
+    out += value
+    return out
+
+
+def add_laplace(value: NDArray[Any], scale: float, noise: NoiseSource) -> NDArray[Any]:
+    """Return value + Laplace(scale) in every coordinate, by inverting the distribution function."""
+    centred = noise.uniform(value.size).reshape(value.shape) - 0.5
+    return np.asarray(value - scale * np.sign(centred) * np.log1p(-2 * np.abs(centred)))
+
+
+def choose_exponential(scores: NDArray[Any], rate: float, noise: NoiseSource) -> int:
+    """Return index k with probability proportional to exp(rate · scores[k]), by Gumbel noise."""
+    gumbel = -np.log(-np.log(noise.uniform(scores.size)))
+    return int(np.argmax(rate * scores.ravel() + gumbel))

@@ -1,0 +1,109 @@
+"""The privacy statement: what is promised, to whom, and what it rests on, as JSON and in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+FORMAT = 1
+
+REAL_ARITHMETIC = (
+    "Sums and noise are floating-point numbers; the guarantee is proved for real arithmetic and does not "
+    "cover attacks on floating-point rounding."
+)
+NOT_FOR_RELEASE = "NOT FOR RELEASE: the noise came from a seed, so it can be reproduced and removed."
+
+
+@dataclass(frozen=True)
+class Release:
+    """One noisy output: what it was, what it cost, and the noise it got."""
+
+    name: str
+    mechanism: str
+    shape: tuple[int, ...]
+    share: float
+    mu: float
+    sensitivity: float
+    derivation: str
+    stddev: float
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Everything a reader needs to judge the guarantee. Plain data; it travels with the model.
+
+    Attributes:
+        epsilon: the ε of the budget, an upper bound on what was spent.
+        delta: the δ of the budget.
+        spent_epsilon: the ε at `delta` of the releases that were really made.
+        unit: whose data is protected.
+        neighbours: which two data sets are indistinguishable.
+        releases: every release, in order.
+        public: what was assumed to be known to everybody and is not protected.
+        tuning: how the settings were chosen, and whether that was paid for.
+        noise: where randomness came from.
+        releasable: False if any part of it must not leave the building.
+        window: the time span of the data, as declared by whoever ran it.
+        arithmetic: what the proof assumes of the numbers.
+    """
+
+    epsilon: float
+    delta: float
+    spent_epsilon: float
+    spent_mu: float
+    releases: tuple[Release, ...]
+    public: tuple[str, ...]
+    tuning: str
+    noise: str
+    releasable: bool
+    unit: str = "user: all rows of one user"
+    neighbours: str = "add or remove one user"
+    window: str = "not declared"
+    arithmetic: str = REAL_ARITHMETIC
+    version: str = field(default="")
+
+    def to_json(self) -> str:
+        """Serialise to JSON with a format number."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=2, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Statement:
+        """Read back what `to_json` wrote."""
+        fields: dict[str, Any] = json.loads(text)
+        written = fields.pop("format", None)
+        if written != FORMAT:
+            raise ValueError(f"Expected a statement of format {FORMAT}, got {written!r}.")
+        releases = tuple(_release(row) for row in fields.pop("releases"))
+        return cls(releases=releases, public=tuple(fields.pop("public")), **fields)
+
+    def to_text(self) -> str:
+        """Say it in words, one fact a line."""
+        lines = [] if self.releasable else [NOT_FOR_RELEASE]
+        lines += [
+            f"Guarantee: ({self.epsilon:g}, {self.delta:g})-differential privacy.",
+            f"Spent: epsilon = {self.spent_epsilon:.4g} at delta = {self.delta:g} "
+            f"(Gaussian-DP mu = {self.spent_mu:.4g}), over {len(self.releases)} releases.",
+            f"Unit: {self.unit}. Neighbours: {self.neighbours}.",
+            f"Time window: {self.window}.",
+            f"Assumed public: {'; '.join(self.public) or 'nothing'}.",
+            f"Tuning: {self.tuning}.",
+            f"Noise: {self.noise}.",
+            self.arithmetic,
+            "Releases:",
+        ]
+        lines += [
+            f"  {r.name}: {r.mechanism}, {_shape(r.shape)}, {100 * r.share:.3g} % of the budget, "
+            f"sensitivity {r.sensitivity:.4g} ({r.derivation}), noise {r.stddev:.4g}"
+            for r in self.releases
+        ]
+        return "\n".join(lines)
+
+
+def _release(row: Mapping[str, Any]) -> Release:
+    return Release(**{**row, "shape": tuple(row["shape"])})
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return " x ".join(str(n) for n in shape) or "one number"

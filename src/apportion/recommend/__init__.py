@@ -1,0 +1,21 @@
+"""Recommenders: private ones for ratings and clicks, their non-private twins, and models on disk."""
+
+from apportion.recommend.als import ClickRecommender, RatingRecommender
+from apportion.recommend.clicks import ClickSettings, PrivateClickRecommender
+from apportion.recommend.model import ClickModel, ItemModel, RatingModel
+from apportion.recommend.ratings import PrivateRatingRecommender, RatingSettings
+from apportion.recommend.storage import load, save
+
+__all__ = [
+    "ClickModel",
+    "ClickRecommender",
+    "ClickSettings",
+    "ItemModel",
+    "PrivateClickRecommender",
+    "PrivateRatingRecommender",
+    "RatingModel",
+    "RatingRecommender",
+    "RatingSettings",
+    "load",
+    "save",
+]

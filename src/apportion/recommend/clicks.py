@@ -1,0 +1,241 @@
+"""A private recommender for clicks, by noisy subspace iteration between users and tasks.
+
+The plan of a fit (docs/proofs/recommend.md has the bounds):
+
+1. the number of users, and popularity t by weighted counts, deconvolved;
+2. `rounds` rounds. Each user j computes a unit vector x_j from its own clicks and the task vectors released so far;
+   the release is B = Σ_j w_j x_jᵀ with w_ij = 1/√n^j, whose sensitivity is 1 whatever the number of tasks or the
+   dimension. Rows of B are denoised by empirical Bayes and become the next task vectors;
+3. the last vectors, with popularity as a first coordinate, are the model. A user folds in by a regression in which every
+   task counts as unobserved (the term Σ_i p_i p_iᵀ, which is public) and the user's own clicks count more.
+
+No per-task matrix is released: at these budgets the vectors B_i are worth far more than Grams.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion import allocation
+from apportion.data import Interactions
+from apportion.engines import Engine, LocalEngine
+from apportion.engines.protocol import UserChunk
+from apportion.privacy import NoiseSource, Rows, Session, Share, Statement
+from apportion.recommend.als import Progress
+from apportion.recommend.model import ClickModel, FoldIn
+from apportion.recommend.postprocessing import popularity
+from apportion.recommend.postprocessing.low_rank import Denoised, denoise_rows
+from apportion.recommend.private import PrivateEstimator
+
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class ClickSettings:
+    """Everything that can be tuned; all of it public.
+
+    Attributes:
+        rounds: number of rounds.
+        dimension: length of task vectors; None to compute it from the budget and the released number of users.
+        users_share: share of the budget for the number of users, unless that is declared public.
+        counts_share: share for popularity.
+        ramp: round r gets a share proportional to r^ramp.
+        steps: EM steps of the denoising.
+        observed: extra weight of observed pairs in a user's regression.
+        ridge: ridge of that regression, in units of the mean eigenvalue.
+        popularity_offset: task vectors are divided by the root of popularity plus this many times its noise.
+        least_popularity: fraction of the mean popularity below which a task's prior variance does not fall.
+    """
+
+    rounds: int = 4
+    dimension: int | None = None
+    users_share: float = 0.002
+    counts_share: float = 0.08
+    ramp: float = 2.0
+    steps: int = 5
+    observed: float = 2.0
+    ridge: float = 0.1
+    popularity_offset: float = 3.0
+    least_popularity: float = 0.03
+
+    @classmethod
+    def for_budget(cls, mu: float) -> ClickSettings:
+        """The defaults; the dimension follows from the budget once the number of users is known."""
+        return cls()
+
+
+def default_dimension(mu: float, n_users: float, n_tasks: int) -> int:
+    """How many directions can stand out of the noise: (μ n / √m)^0.7, between 2 and 128."""
+    return int(np.clip(round((mu * n_users / np.sqrt(n_tasks)) ** 0.7), 2, min(128, max(2, n_tasks // 4))))
+
+
+class PrivateClickRecommender(PrivateEstimator):
+    """Learns task vectors from clicks under user-level differential privacy.
+
+    Args:
+        epsilon: ε of the whole fit.
+        delta: δ of the whole fit.
+        n_users: a number of users that is declared public; None to release it.
+        dimension: length of task vectors; None for the default of this budget.
+        rounds: number of rounds; None for the default.
+        settings: all settings at once.
+        window: the time span of the data, for the statement.
+        tuning: how settings were chosen, for the statement, if any was given.
+        noise: the noise source; None for the operating system's.
+        engine: where sums are formed; None for this machine's processors.
+        random_state: seed of the public initial task vectors.
+
+    Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
+    tasks is public.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        n_users: int | None = None,
+        dimension: int | None = None,
+        rounds: int | None = None,
+        settings: ClickSettings | None = None,
+        window: str = "not declared",
+        tuning: str | None = None,
+        noise: NoiseSource | None = None,
+        engine: Engine | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.n_users = n_users
+        self.dimension = dimension
+        self.rounds = rounds
+        self.settings = settings
+        self.window = window
+        self.tuning = tuning
+        self.noise = noise
+        self.engine = engine
+        self.random_state = random_state
+
+    def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
+        """Spend the budget on the data; afterwards `model_` may be released with its `statement_`."""
+        settings: ClickSettings = self._chosen_settings(ClickSettings.for_budget)
+        session = session or self._open_session(data, [])
+        fit = _Fit(data, session, self._engine_or(LocalEngine()), settings, self.n_users)
+        state = fit.run(np.random.default_rng(self.random_state), progress)
+        self.statement_ = session.statement()
+        self.model_ = fit.model(state, self.statement_)
+        return self
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is known of the tasks; all released."""
+
+    popularity: NDArray[np.float64]
+    count_noise: float
+    rows: Denoised
+
+
+class _Fit:
+    """One fit: private data on one side, released state on the other, the session between them."""
+
+    def __init__(
+        self, data: Interactions, session: Session, engine: Engine, settings: ClickSettings, declared_users: int | None
+    ) -> None:
+        self._data = data
+        self._session = session
+        self._engine = engine
+        self._settings = settings
+        self._declared_users = declared_users
+
+    def run(self, rng: np.random.Generator, progress: Progress | None) -> _State:
+        """Make every release, in order; return what was learned."""
+        chosen = self._settings
+        fixed = {"counts": chosen.counts_share}
+        if self._declared_users is None:
+            fixed["users"] = chosen.users_share
+        growth = np.arange(1, chosen.rounds + 1) ** chosen.ramp
+        shares = growth / growth.sum() * (1 - sum(fixed.values()))
+        plan = self._session.plan(**fixed, rounds=shares.tolist())
+        n_users = float(self._declared_users or self._number_of_users(plan.one("users")))
+        weights = allocation.equal_split(self._data)
+        counts = self._session.release("popularity", self._engine.counts(self._data, weights), plan.one("counts"))
+        count_noise = 1 / plan.one("counts").mu
+        found = popularity.posterior_popularity(counts, count_noise, n_users).mean
+        dimension = chosen.dimension or default_dimension(self._session.budget.mu, n_users, self._data.n_tasks)
+        state = _State(found, count_noise, _random_start(found, dimension, rng))
+        for k, share in enumerate(plan.several("rounds")):
+            if progress:
+                progress("round", k, chosen.rounds)
+            state = self._round(k, state, weights, share)
+        if progress:
+            progress("round", chosen.rounds, chosen.rounds)
+        return state
+
+    def _number_of_users(self, share: Share) -> float:
+        def part(chunk: UserChunk) -> Floats:
+            return np.ones((len(chunk.indptr) - 1, 1))
+
+        released = self._session.release(
+            "number of users", self._engine.user_sum(self._data, part, 1, 1.0, "one for each user"), share
+        )
+        return max(float(released[0]), 10.0)
+
+    def _round(self, k: int, state: _State, weights: allocation.Weights, share: Share) -> _State:
+        rows = self._user_rows(k, state)
+        moments = self._engine.moments(self._data, weights, rows)
+        released = self._session.release(f"round {k + 1}: task vectors", moments, share)
+        vectors = np.asarray(released, np.float64)
+        found = state.popularity
+        vectors -= np.outer(found, found @ vectors) / (found @ found)
+        spread = np.maximum(found, self._settings.least_popularity * found.mean())
+        denoised = denoise_rows(vectors, rows.norm / share.mu, spread, self._settings.steps)
+        return _State(found, state.count_noise, denoised)
+
+    def _user_rows(self, k: int, state: _State) -> Rows:
+        """Every user's unit vector, from its own clicks and released values."""
+        if k == 0:
+            return Rows.scaled(self._engine.total_of_users(self._data, state.rows.mean), 1.0)
+        ones = np.ones(self._data.n_observations, np.float32)
+        solved = _fold_in(state, self._settings).solve(self._engine, self._data, ones)
+        return Rows.scaled(solved[:, 1:], 1.0)
+
+    def model(self, state: _State, statement: Statement) -> ClickModel:
+        """The public model."""
+        fold_in = _fold_in(state, self._settings)
+        return ClickModel(
+            fold_in=fold_in,
+            vectors=fold_in.features[:, 1:],
+            popularity=state.popularity.astype(np.float32),
+            reliability=np.clip(state.rows.resolved, 0, 1).astype(np.float32),
+            task_ids=self._data.task_ids,
+            statement=statement,
+            settings={**asdict(self._settings), "dimension": state.rows.mean.shape[1]},
+        )
+
+
+def _random_start(found: Floats, dimension: int, rng: np.random.Generator) -> Denoised:
+    """Random vectors, longer for popular tasks, that cancel out for a user of average taste."""
+    vectors = rng.standard_normal((len(found), dimension)) * np.sqrt(found)[:, None]
+    vectors -= found @ vectors / found.sum()
+    return Denoised(vectors, np.zeros(len(found)))
+
+
+def _fold_in(state: _State, chosen: ClickSettings) -> FoldIn:
+    """A user's regression on task features (popularity, vector), scaled to a mean square length of 1.
+
+    Every pair pulls towards 0 with weight 1, an observed one towards 1 with weight `observed` beside that; the ridge
+    spares popularity.
+    """
+    scale = 1 / np.sqrt(state.popularity + chosen.popularity_offset * state.count_noise)
+    features = np.concatenate([state.popularity[:, None], state.rows.mean], axis=1) * scale[:, None]
+    features *= np.sqrt(len(features) / np.square(features).sum())
+    gram = features.T @ features
+    penalty = chosen.ridge * np.trace(gram[1:, 1:]) / (len(gram) - 1)
+    base = (gram + np.diag([0.0] + [penalty] * (len(gram) - 1))) / chosen.observed
+    ones = np.ones(len(features), np.float32)
+    return FoldIn(features.astype(np.float32), ones, base.astype(np.float32), np.zeros(len(base), np.float32))

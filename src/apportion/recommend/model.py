@@ -1,0 +1,217 @@
+"""The fitted model: the item side, which may be public, and how a user folds in from their own history.
+
+A model holds one feature row f_i per task and a regression that every user solves alone, on their own history:
+
+    u = (base + Σ_i c_i f_i f_iᵀ)⁻¹ (base_rhs + Σ_i c_i y_i f_i),        score of task i: offset + f_i · u
+
+The solution depends on the model, which was released, and on that user's rows; computing it never costs privacy,
+and a user who was not in training is treated like any other.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data import Interactions, Vocabulary
+from apportion.engines import Engine, LocalEngine
+from apportion.errors import InputError
+from apportion.privacy.statement import Statement
+
+_USERS_AT_A_TIME: Final = 1024
+
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class FoldIn:
+    """The regression a user solves: task features, observation weights c_i, and the prior."""
+
+    features: Floats
+    observation_weights: Floats
+    base: Floats
+    base_rhs: Floats
+
+    def solve(self, engine: Engine, history: Interactions, labels: Floats) -> Any:
+        """Return every user's solution, from that user's history alone."""
+        weights = self.observation_weights[history.tasks]
+        return engine.solve_users(history, self.features, labels, self.base, self.base_rhs, weights)
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A task that resembles the one asked for; similarity is the cosine of their feature rows."""
+
+    task: int | str
+    similarity: float
+
+
+@dataclass(frozen=True)
+class Recommendations:
+    """The k best tasks for each user, best first; a user's row ends in -1 if fewer were left to recommend."""
+
+    users: NDArray[np.int32]
+    tasks: NDArray[np.int32]
+    scores: NDArray[np.float32]
+
+
+class ItemModel(ABC):
+    """What ratings and clicks share.
+
+    Args:
+        fold_in: the regression of the user side; its features are the item side.
+        vectors: what tasks are compared by in `similar`.
+        popularity: released popularity of each task.
+        reliability: per task, from 0 (prior only) to 1 (data outweigh noise), from released values.
+        task_ids: the public list of tasks.
+        statement: the privacy statement, or None for a model without any guarantee.
+        offset: what is added to every score.
+        value_range: the public scale of the values.
+        settings: the settings it was fitted with, for the record.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        fold_in: FoldIn,
+        vectors: Floats,
+        popularity: Floats,
+        reliability: Floats,
+        task_ids: Vocabulary,
+        statement: Statement | None,
+        offset: float = 0.0,
+        value_range: tuple[float, float] = (0.0, 1.0),
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.fold_in = fold_in
+        self.vectors = vectors
+        self.popularity = popularity
+        self.reliability = reliability
+        self.task_ids = task_ids
+        self.statement = statement
+        self.offset = offset
+        self.value_range = value_range
+        self.settings = dict(settings or {})
+        self._engine: Engine = LocalEngine(np.float32)
+
+    @abstractmethod
+    def labels(self, history: Interactions) -> Floats:
+        """What the user regression is fitted to, one per observation."""
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks in the public list."""
+        return len(self.task_ids)
+
+    def user_vectors(self, history: Interactions) -> NDArray[np.float32]:
+        """Fold in every user of the history, each from their own rows; costs no privacy."""
+        self._check_tasks(history)
+        solved: NDArray[np.float32] = self.fold_in.solve(self._engine, history, self.labels(history))
+        return solved
+
+    def score(self, history: Interactions, users: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """Score all tasks for some users (rows follow `users`), from the history given."""
+        chosen = history.select_users(users)
+        vectors = self.user_vectors(chosen)[np.asarray(users)]
+        return self._scores(vectors)
+
+    def recommend(self, history: Interactions, k: int = 10, *, exclude_history: bool = True) -> Recommendations:
+        """Return the k best tasks for each user who has a history, without what they already have."""
+        if not 1 <= k <= self.n_tasks:
+            raise InputError(f"Expected k from 1 to {self.n_tasks}, the number of tasks, got {k}.")
+        users = np.flatnonzero(np.diff(history.by_user.indptr)).astype(np.int32)
+        vectors = self.user_vectors(history)
+        tasks = np.empty((len(users), k), dtype=np.int32)
+        scores = np.empty((len(users), k), dtype=np.float32)
+        for rows in _chunks(len(users)):
+            block = self._scores(vectors[users[rows]])
+            if exclude_history:
+                _mask_history(block, history, users[rows])
+            tasks[rows], scores[rows] = _best(block, k)
+        return Recommendations(users, tasks, scores)
+
+    def similar(self, task: int | str, k: int = 10) -> list[Neighbour]:
+        """Return the k tasks whose vectors point most in the direction of this one's."""
+        if not 1 <= k < self.n_tasks:
+            raise InputError(f"Expected k from 1 to {self.n_tasks - 1}, got {k}.")
+        code = self.task_ids.code_of(task)
+        lengths = np.maximum(np.linalg.norm(self.vectors, axis=1), 1e-12)
+        cosines = self.vectors @ self.vectors[code] / (lengths * lengths[code])
+        cosines[code] = -np.inf
+        best, values = _best(cosines[None, :], k)
+        return [Neighbour(self.task_ids.id_of(int(c)), float(v)) for c, v in zip(best[0], values[0], strict=True)]
+
+    def _scores(self, vectors: Floats) -> NDArray[np.float32]:
+        scores = vectors @ self.fold_in.features.T + self.offset
+        return scores.astype(np.float32, copy=False)
+
+    def _check_tasks(self, history: Interactions) -> None:
+        if history.task_ids is not self.task_ids and history.task_ids != self.task_ids:
+            raise InputError(
+                f"The history's task list ({history.n_tasks} tasks) is not the model's ({self.n_tasks}); "
+                "build it with task_ids=model.task_ids.ids."
+            )
+
+
+@final
+class RatingModel(ItemModel):
+    """Predicts a value: f_i · u above the offset, within the public scale."""
+
+    kind = "ratings"
+
+    def labels(self, history: Interactions) -> Floats:
+        """What is left of a rating, brought into the public scale, after the global mean."""
+        low, high = self.value_range
+        return np.clip(history.values, low, high) - np.float32(self.offset)
+
+    def predict(self, history: Interactions, targets: Interactions) -> NDArray[np.float32]:
+        """Predict the targets' values, in their order, from the users' histories."""
+        vectors = self.user_vectors(history)
+        features = self.fold_in.features
+        predicted = np.empty(targets.n_observations, dtype=np.float32)
+        for rows in _chunks(targets.n_observations, 1 << 18):
+            users, tasks = targets.users[rows], targets.tasks[rows]
+            predicted[rows] = np.einsum("nd,nd->n", vectors[users], features[tasks])
+        return np.clip(predicted + np.float32(self.offset), *self.value_range).astype(np.float32, copy=False)
+
+
+@final
+class ClickModel(ItemModel):
+    """Ranks tasks by f_i · u; every observed pair counts as a 1, whatever its value."""
+
+    kind = "clicks"
+
+    def labels(self, history: Interactions) -> Floats:
+        """Ones: that a pair was observed is the signal."""
+        return np.ones(history.n_observations, dtype=np.float32)
+
+
+def _chunks(length: int, step: int = _USERS_AT_A_TIME) -> Iterator[slice]:
+    return (slice(start, min(start + step, length)) for start in range(0, length, step))
+
+
+def _mask_history(scores: NDArray[np.float32], history: Interactions, users: NDArray[np.int32]) -> None:
+    indptr = history.by_user.indptr
+    lengths = indptr[users + 1] - indptr[users]
+    rows = np.repeat(np.arange(len(users)), lengths)
+    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    scores[rows, history.tasks[np.repeat(indptr[users], lengths) + within]] = -np.inf
+
+
+def _best(scores: NDArray[np.floating[Any]], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Top k per row, best first; ties go to the lower code; masked entries become task -1."""
+    candidates = np.argpartition(-scores, min(k, scores.shape[1] - 1), axis=1)[:, :k]
+    candidates.sort(axis=1)
+    values = np.take_along_axis(scores, candidates, axis=1)
+    order = np.argsort(-values, axis=1, kind="stable")
+    tasks = np.take_along_axis(candidates, order, axis=1).astype(np.int32)
+    best = np.take_along_axis(values, order, axis=1).astype(np.float32)
+    tasks[np.isneginf(best)] = -1
+    return tasks, best

@@ -1,0 +1,102 @@
+"""From the releases of several rounds to one body of evidence about all tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.recommend.postprocessing.empirical_bayes import Evidence
+from apportion.recommend.postprocessing.popularity import Exposure
+
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class SharedMoments:
+    """What all tasks share in a round.
+
+    Attributes:
+        residual_variance: mean squared residual of the labels.
+        clipped_variance: the same after users' contributions were clipped.
+        design: second moment A of the features that tasks are regressed on.
+    """
+
+    residual_variance: float
+    clipped_variance: float
+    design: NDArray[np.float64]
+
+
+def shared_moments(released: Floats, stddev: float) -> SharedMoments:
+    """Read the users' summed votes: (say, say·s², say·e², say·clipped e², say·q qᵀ / d), see `ratings_user_side`.
+
+    The latent block is shrunk towards a multiple of the identity by as much as its noise asks for, and kept
+    positive.
+    """
+    voters = max(float(released[0]), 10.0)
+    votes = released / voters
+    design = np.diag([float(np.clip(votes[1], 0.2, 1.2))])
+    latent = (int(np.sqrt(8 * (len(released) - 4) + 1)) - 1) // 2
+    if latent:
+        block = _latent_block(votes[4:], latent, stddev / voters)
+        design = np.block([[design, np.zeros((1, latent))], [np.zeros((latent, 1)), block]])
+    return SharedMoments(float(np.clip(votes[2], 0.2, 2.0)), float(np.clip(votes[3], 0.05, 2.0)), design)
+
+
+def _latent_block(votes: Floats, latent: int, stddev: float) -> NDArray[np.float64]:
+    rows, columns = np.tril_indices(latent)
+    block = np.zeros((latent, latent))
+    block[rows, columns] = votes * latent / np.where(rows == columns, 1.0, np.sqrt(2))
+    block = block + np.tril(block, -1).T
+    level = float(np.clip(np.trace(block) / latent, 0.05, 1.5))
+    apart = block - level * np.eye(latent)
+    noise = np.square(stddev * latent) * latent * (latent + 1) / 2
+    kept = max(0.0, 1.0 - noise / max(float(np.square(apart).sum()), 1e-12))
+    values, vectors = np.linalg.eigh(level * np.eye(latent) + kept * apart)
+    positive: NDArray[np.float64] = (vectors * np.maximum(values, 0.1 * level)) @ vectors.T
+    return positive
+
+
+@dataclass(frozen=True)
+class RoundEvidence:
+    """One round: statistics b with E b_i = t_i A θ_i, the design A, and the noise of each coordinate."""
+
+    statistics: NDArray[np.float64]
+    design: NDArray[np.float64]
+    stddev: NDArray[np.float64]
+
+
+def of_round(
+    released: Floats, stddev: float, scales: Floats, moments: SharedMoments, about: Floats, exposure: Exposure
+) -> RoundEvidence:
+    """Turn summed residual contributions into statistics of the parameters themselves.
+
+    Residuals were taken around parameters `about`, so the sum estimates t_i A (θ_i − about_i); adding t_i A about_i
+    gives back t_i A θ_i.
+    """
+    shifted = released / scales + exposure.total[:, None] * (about @ moments.design.T)
+    return RoundEvidence(shifted, moments.design, np.asarray(stddev / scales, np.float64))
+
+
+def combine(rounds: Sequence[RoundEvidence], exposure: Exposure, label_variance: float) -> Evidence:
+    """Average rounds coordinate by coordinate, each with the inverse of its noise variance."""
+    width = max(len(r.stddev) for r in rounds)
+    statistics = np.zeros((len(rounds[0].statistics), width))
+    design, precision = np.zeros((width, width)), np.zeros(width)
+    for r in rounds:
+        known = len(r.stddev)
+        weight = r.stddev**-2
+        statistics[:, :known] += r.statistics * weight
+        design[:known, :known] += weight[:, None] * r.design
+        precision[:known] += weight
+    return Evidence(
+        statistics / precision,
+        design / precision[:, None],
+        exposure.total,
+        exposure.variance,
+        label_variance * exposure.squares,
+        1 / precision,
+    )

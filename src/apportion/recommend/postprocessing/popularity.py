@@ -1,0 +1,85 @@
+"""What a noisy popularity says about the true one, and how much evidence a weighted sum then holds per task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating[Any]]
+
+_GRID, _STEPS = 80, 60
+
+
+@dataclass(frozen=True)
+class Popularity:
+    """Posterior mean and variance of each task's weighted popularity Σ_j 1/√n^j."""
+
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+
+
+def posterior_popularity(noisy: Floats, stddev: float, ceiling: float) -> Popularity:
+    """Deconvolve released counts: fit their distribution over tasks, return each task's posterior.
+
+    The prior is a discrete distribution on a geometric grid from 0 to `ceiling`, fitted by maximum likelihood (EM)
+    over all tasks (Kiefer-Wolfowitz), so that a long tail is found if there is one and nothing is assumed of its
+    shape.
+
+    Args:
+        noisy: released counts.
+        stddev: standard deviation of their noise.
+        ceiling: no task is more popular than this (a released number of users).
+    """
+    smallest = min(0.02 * max(stddev, 1.0), 0.1)
+    grid = np.concatenate([[0.0], np.geomspace(smallest, max(ceiling, 10 * smallest), _GRID)])
+    distances = np.square((noisy[:, None] - grid) / stddev)
+    likelihood = np.exp(-0.5 * (distances - distances.min(axis=1, keepdims=True)))
+    prior = np.full(len(grid), 1 / len(grid))
+    for _ in range(_STEPS):
+        prior = _responsibilities(likelihood, prior).mean(axis=0) + 1e-3 / len(grid)
+        prior /= prior.sum()
+    posterior = _responsibilities(likelihood, prior)
+    mean = posterior @ grid
+    return Popularity(mean, np.maximum(posterior @ grid**2 - mean**2, 0.0))
+
+
+def _responsibilities(likelihood: Floats, prior: Floats) -> NDArray[np.float64]:
+    joint = likelihood * prior
+    return np.asarray(joint / joint.sum(axis=1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """How much weight the users together put on each task, as far as released popularity tells.
+
+    With w_ij = ω_i / √(Σ_{i' of j} ω_i'²) and r² the popularity-weighted mean of ω², a user of n^j tasks has about
+    w_ij = ω_i / (r √n^j), so that Σ_j w_ij = ω_i popularity_i / r.
+
+    Attributes:
+        total: estimate of Σ_j w_ij.
+        variance: its variance, from the noise in popularity.
+        squares: estimate of Σ_j w_ij², which sums to the number of users.
+    """
+
+    total: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    squares: NDArray[np.float64]
+
+
+def exposure(popularity: Popularity, weights: Floats, n_users: float) -> Exposure:
+    """Estimate exposure under task weights ω that were normalised per user."""
+    mean = popularity.mean
+    typical = np.sqrt((np.square(weights) * mean).sum() / mean.sum())
+    total = weights * mean / typical
+    squares = total * weights
+    return Exposure(total, np.square(weights / typical) * popularity.variance, squares * (n_users / squares.sum()))
+
+
+def log_popularity(popularity: Popularity) -> NDArray[np.float64]:
+    """Standardised log popularity, a covariate for priors: rare and popular tasks are liked differently."""
+    logs = np.log(popularity.mean + 0.05 * popularity.mean.mean())
+    centred = logs - logs.mean()
+    return np.asarray(centred / max(float(centred.std()), 1e-9))

@@ -1,0 +1,59 @@
+"""What private estimators share: how a fit opens its session, and what its statement says was public."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from apportion.data import Interactions
+from apportion.engines import Engine, LocalEngine
+from apportion.errors import InputError
+from apportion.privacy import Budget, NoiseSource, Session
+from apportion.privacy.session import UNTUNED
+from apportion.recommend.estimator import Estimator
+
+BY_HAND = "declared: some settings were given by hand; whatever data they were chosen on is not covered"
+
+
+class PrivateEstimator(Estimator):
+    """The arguments that every private estimator has, and the session they open."""
+
+    epsilon: float
+    delta: float
+    n_users: int | None
+    dimension: int | None
+    rounds: int | None
+    settings: Any
+    window: str
+    tuning: str | None
+    noise: NoiseSource | None
+    engine: Engine | None
+
+    def _budget(self) -> Budget:
+        if self.n_users is not None and self.n_users < 1:
+            raise InputError(f"Expected a declared number of users of at least 1, got {self.n_users}.")
+        return Budget(self.epsilon, self.delta)
+
+    def _chosen_settings(self, default: Callable[[float], Any]) -> Any:
+        """The given settings, or the default of this budget, with a dimension or rounds given by hand."""
+        chosen = self.settings or default(self._budget().mu)
+        by_hand = {"dimension": self.dimension, "rounds": self.rounds}
+        for name, value in by_hand.items():
+            if value is not None and value < 1:
+                raise InputError(f"Expected {name} of at least 1, got {value}.")
+        return replace(chosen, **{name: value for name, value in by_hand.items() if value is not None})
+
+    def _open_session(self, data: Interactions, further_public: list[str]) -> Session:
+        by_hand = any(value is not None for value in (self.settings, self.dimension, self.rounds))
+        declared = [] if self.n_users is None else [f"the number of users, declared as {self.n_users}"]
+        return Session(
+            self._budget(),
+            noise=self.noise,
+            public=[f"the list of {data.n_tasks} tasks", *declared, *further_public],
+            tuning=self.tuning or (BY_HAND if by_hand else UNTUNED),
+            window=self.window,
+        )
+
+    def _engine_or(self, default: LocalEngine) -> Engine:
+        return self.engine or default

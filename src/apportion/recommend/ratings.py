@@ -1,0 +1,360 @@
+"""A private recommender for ratings, by alternating minimisation on residuals.
+
+The plan of a fit (docs/proofs/recommend.md has the bounds):
+
+1. overview: number of users and mean rating; popularity: weighted counts, deconvolved;
+2. a round for item biases, then `rounds` rounds for item biases and vectors. In each, every user solves a small
+   regression alone and contributes residuals times tastes, its whole part clipped; one release carries the sums of
+   all tasks, a second, tiny one the moments that all tasks share;
+3. after each round the task parameters are re-estimated from all rounds so far by empirical Bayes.
+
+Only item parameters leave; users fold in from their own ratings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion import allocation
+from apportion.data import Interactions
+from apportion.engines import Engine, LocalEngine
+from apportion.engines.protocol import UserChunk
+from apportion.errors import InputError
+from apportion.privacy import NoiseSource, Session, Share, Statement
+from apportion.recommend import ratings_user_side
+from apportion.recommend.als import Progress
+from apportion.recommend.model import FoldIn, RatingModel
+from apportion.recommend.postprocessing import empirical_bayes, evidence, popularity
+from apportion.recommend.private import PrivateEstimator
+from apportion.recommend.ratings_user_side import Round
+
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class RatingSettings:
+    """Everything that can be tuned; all of it public. Labels are in units of a quarter of the value range.
+
+    Attributes:
+        dimension: length of item vectors.
+        rounds: number of rounds after the one for biases.
+        growth: each round gets this many times the share of the one before.
+        exponent: weights over a user's tasks are popularity^-exponent.
+        popularity_floor: popularity is floored at this fraction of its mean before that.
+        overview_share: share of the budget for the number of users and the mean.
+        counts_share: share for popularity.
+        moments_share: share for the shared moments of all rounds.
+        clip: norm of a user's part in a round.
+        latent_scale: relative size of the latent coordinates in a contribution.
+        bias_variance: prior variance of a user's bias.
+        scale_variance: prior variance of a user's factor on item biases.
+        latent_variance: prior variance of a user's taste, per coordinate.
+        start_scale: size of the stand-in item vectors of the first latent round.
+        start_level: mean square of the tastes in that round.
+        prior_variance: where EM for the prior of item vectors starts; twice that for biases.
+        steps: EM steps a round.
+    """
+
+    dimension: int = 8
+    rounds: int = 8
+    growth: float = 1.15
+    exponent: float = 0.25
+    popularity_floor: float = 0.05
+    overview_share: float = 0.003
+    counts_share: float = 0.1
+    moments_share: float = 0.02
+    clip: float = 0.7
+    latent_scale: float = 1.2
+    bias_variance: float = 0.15
+    scale_variance: float = 0.15
+    latent_variance: float = 1.0
+    start_scale: float = 0.1
+    start_level: float = 0.4
+    prior_variance: float = 0.05
+    steps: int = 10
+
+    @classmethod
+    def for_budget(cls, mu: float) -> RatingSettings:
+        """Settings as a function of the budget alone; one rule turned out to serve all budgets."""
+        return cls()
+
+
+_SUMMARY_CLIP = 2.0
+_FIRST_RESIDUAL_VARIANCE = 0.9
+
+
+class PrivateRatingRecommender(PrivateEstimator):
+    """Learns item parameters from ratings under user-level differential privacy.
+
+    Args:
+        epsilon: ε of the whole fit.
+        delta: δ of the whole fit.
+        n_users: a number of users that is declared public; None to release it.
+        value_range: the public scale of the values; values outside are brought into it.
+        dimension: length of item vectors; None for the default of this budget.
+        rounds: number of rounds; None for the default of this budget.
+        settings: all settings at once, instead of `dimension` and `rounds`.
+        window: the time span of the data, for the statement.
+        tuning: how settings were chosen, for the statement, if any was given.
+        noise: the noise source; None for the operating system's.
+        engine: where sums are formed; None for this machine's processors.
+        random_state: seed of the public initial item vectors.
+
+    Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
+    tasks and the value range are public.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        n_users: int | None = None,
+        value_range: tuple[float, float] = (1.0, 5.0),
+        dimension: int | None = None,
+        rounds: int | None = None,
+        settings: RatingSettings | None = None,
+        window: str = "not declared",
+        tuning: str | None = None,
+        noise: NoiseSource | None = None,
+        engine: Engine | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.n_users = n_users
+        self.value_range = value_range
+        self.dimension = dimension
+        self.rounds = rounds
+        self.settings = settings
+        self.window = window
+        self.tuning = tuning
+        self.noise = noise
+        self.engine = engine
+        self.random_state = random_state
+
+    def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
+        """Spend the budget on the data; afterwards `model_` may be released with its `statement_`."""
+        low, high = self.value_range
+        if not low < high:
+            raise InputError(f"Expected a value range with low < high, got ({low}, {high}).")
+        settings: RatingSettings = self._chosen_settings(RatingSettings.for_budget)
+        session = session or self._open_session(data, [f"the scale of the values, {low:g} to {high:g}"])
+        engine = self._engine_or(LocalEngine(np.float64))
+        fit = _Fit(data, session, engine, settings, self.value_range, self.n_users)
+        state = fit.run(np.random.default_rng(self.random_state), progress)
+        self.statement_ = session.statement()
+        self.model_ = fit.model(state, self.statement_)
+        return self
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What is known before the first round; all released."""
+
+    n_users: float
+    centre: float
+    exposure: popularity.Exposure
+    popularity: popularity.Popularity
+    covariates: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is known of the tasks after a round; all released."""
+
+    start: _Start
+    posterior: empirical_bayes.Posterior
+    residual_variance: float
+    rounds: tuple[evidence.RoundEvidence, ...]
+
+
+class _Fit:
+    """One fit: private data on one side, released state on the other, the session between them."""
+
+    def __init__(
+        self,
+        data: Interactions,
+        session: Session,
+        engine: Engine,
+        settings: RatingSettings,
+        value_range: tuple[float, float],
+        declared_users: int | None,
+    ) -> None:
+        self._data = data
+        self._session = session
+        self._engine = engine
+        self._settings = settings
+        self._range = value_range
+        self._declared_users = declared_users
+        self._unit = (value_range[1] - value_range[0]) / 4
+
+    def run(self, rng: np.random.Generator, progress: Progress | None) -> _State:
+        """Make every release, in order; return what was learned."""
+        chosen = self._settings
+        fixed = {"overview": chosen.overview_share, "counts": chosen.counts_share}
+        n_rounds = chosen.rounds + 1
+        growth = chosen.growth ** np.arange(n_rounds)
+        shares = growth / growth.sum() * (1 - chosen.moments_share - sum(fixed.values()))
+        plan = self._session.plan(**fixed, moments=[chosen.moments_share / n_rounds] * n_rounds, rounds=shares.tolist())
+        start, weights = self._start(plan.one("overview"), plan.one("counts"))
+        state = None
+        for k, shares in enumerate(zip(plan.several("rounds"), plan.several("moments"), strict=True)):
+            if progress:
+                progress("round", k, n_rounds)
+            state = self._round(k, start, state, weights, shares, rng)
+        if progress:
+            progress("round", n_rounds, n_rounds)
+        assert state is not None
+        return state
+
+    def _start(self, overview: Share, counts: Share) -> tuple[_Start, allocation.Weights]:
+        n_users, centre = self._overview(overview)
+        split = allocation.equal_split(self._data)
+        released = self._session.release("popularity", self._engine.counts(self._data, split), counts)
+        found = popularity.posterior_popularity(released, 1.0 / counts.mu, n_users)
+        floored = np.maximum(found.mean, self._settings.popularity_floor * found.mean.mean())
+        weights = allocation.adaptive(self._data, floored, self._settings.exponent)
+        exposure = popularity.exposure(found, floored**-self._settings.exponent, n_users)
+        logs = popularity.log_popularity(found)
+        return _Start(n_users, centre, exposure, found, np.stack([np.ones_like(logs), logs], axis=1)), weights
+
+    def _overview(self, share: Share) -> tuple[float, float]:
+        """Release the number of users and the mean of users' mean ratings, together."""
+        low, high = self._range
+        middle, half = (low + high) / 2, (high - low) / 2
+
+        def part(chunk: UserChunk) -> Floats:
+            values = np.clip(chunk.values, low, high)
+            sums = np.bincount(chunk.owner, values - middle, minlength=len(chunk.indptr) - 1)
+            means = sums / np.maximum(np.diff(chunk.indptr), 1) / half
+            return np.stack([np.ones_like(means), means], axis=1)
+
+        total = self._engine.user_sum(self._data, part, 2, np.sqrt(2), "one, and the scaled mean of a user")
+        released = self._session.release("overview", total, share)
+        n_users = float(self._declared_users or max(released[0], 10.0))
+        return n_users, middle + half * float(np.clip(released[1] / n_users, -1, 1))
+
+    def _round(
+        self,
+        k: int,
+        start: _Start,
+        before: _State | None,
+        weights: allocation.Weights,
+        shares: tuple[Share, Share],
+        rng: np.random.Generator,
+    ) -> _State:
+        about = self._about(k, start, before, rng)
+        task_sums, user_sums = self._engine.part_sums(
+            self._data,
+            weights,
+            partial(ratings_user_side.contribute, about=about),
+            (about.width, about.summary_width),
+            (about.clip_norm, _SUMMARY_CLIP),
+            f"round {k}",
+        )
+        released = self._session.release(f"round {k}: task sums", task_sums, shares[0])
+        moments = evidence.shared_moments(
+            self._session.release(f"round {k}: shared moments", user_sums, shares[1]),
+            _SUMMARY_CLIP / shares[1].mu,
+        )
+        return self._learn(k, start, before, about, moments, released, about.clip_norm / shares[0].mu)
+
+    def _about(self, k: int, start: _Start, before: _State | None, rng: np.random.Generator) -> Round:
+        """What users are told at the beginning of round k: biases first, then random tastes, then estimates."""
+        chosen = self._settings
+        latent = chosen.dimension if k else 0
+        parameters = np.zeros((self._data.n_tasks, 1 + latent))
+        variances = np.zeros_like(parameters)
+        if before is not None:
+            known = before.posterior.mean.shape[1]
+            parameters[:, :known] = before.posterior.mean
+            variances[:, :known] = before.posterior.variance
+        if k == 1:
+            parameters[:, 1:] = chosen.start_scale * self._first_vectors(start, parameters[:, 0], rng)
+        residual = _FIRST_RESIDUAL_VARIANCE if before is None else before.residual_variance
+        return Round(
+            fold_in=self._fold_in(parameters, variances, residual),
+            centre=start.centre,
+            unit=self._unit,
+            value_range=self._range,
+            scales=np.array([1.0] + [chosen.latent_scale / np.sqrt(max(latent, 1))] * latent),
+            clip_norm=chosen.clip,
+            starting=k <= 1,
+            start_norm=float(np.sqrt(chosen.start_level * latent)),
+        )
+
+    def _first_vectors(self, start: _Start, biases: Floats, rng: np.random.Generator) -> Floats:
+        """Random directions, but for two that are known to matter: popularity and the item's own bias."""
+        vectors = rng.standard_normal((self._data.n_tasks, self._settings.dimension))
+        vectors[:, 0] = start.covariates[:, 1]
+        if self._settings.dimension > 1:
+            vectors[:, 1] = biases / max(float(biases.std()), 1e-9)
+        return vectors
+
+    def _fold_in(self, parameters: Floats, variances: Floats, residual: float) -> FoldIn:
+        """A user's regression: items that are poorly known are trusted less."""
+        chosen = self._settings
+        latent = parameters.shape[1] - 1
+        uncertain = variances @ np.array([1 + chosen.scale_variance] + [chosen.latent_variance / 2] * latent)
+        prior_variances = [chosen.bias_variance, chosen.scale_variance] + [chosen.latent_variance] * latent
+        precision = 1 / np.array(prior_variances)
+        features = np.concatenate([np.ones((len(parameters), 1)), parameters], axis=1)
+        prior_mean = np.eye(len(precision))[1]
+        return FoldIn(features, 1 / (residual + uncertain), np.diag(precision), precision * prior_mean)
+
+    def _learn(
+        self,
+        k: int,
+        start: _Start,
+        before: _State | None,
+        about: Round,
+        moments: evidence.SharedMoments,
+        released: Floats,
+        stddev: float,
+    ) -> _State:
+        """Post-processing of one round: all evidence so far, then the posterior of every task."""
+        around = about.fold_in.features[:, 1:].copy()
+        if k == 1:
+            around[:, 1:] = 0.0  # residuals of that round were taken around biases alone
+        this = evidence.of_round(released, stddev, about.scales, moments, around, start.exposure)
+        rounds = (*(before.rounds if before else ()), this)
+        combined = evidence.combine(rounds, start.exposure, moments.clipped_variance)
+        chosen = self._settings
+        if before is None:
+            prior = empirical_bayes.Prior(np.zeros((2, 1)), np.array([[2 * chosen.prior_variance]]))
+        else:
+            prior = before.posterior.prior.widened(about.width, chosen.prior_variance)
+        posterior = empirical_bayes.fit(combined, start.covariates, prior, chosen.steps)
+        return _State(start, posterior, moments.residual_variance, rounds)
+
+    def model(self, state: _State, statement: Statement) -> RatingModel:
+        """The public model, in the units of the values."""
+        mean, variance = state.posterior.mean, state.posterior.variance
+        inner = self._fold_in(mean, variance, state.residual_variance)
+        unit = self._unit
+        scaled = np.array([1.0] + [unit] * mean.shape[1])
+        prior_scale = np.array([unit] + [1.0] * mean.shape[1])
+        outer = FoldIn(
+            (inner.features * scaled).astype(np.float32),
+            (inner.observation_weights / unit**2).astype(np.float32),
+            (inner.base / prior_scale**2).astype(np.float32),
+            inner.base_rhs.astype(np.float32),
+        )
+        spread = np.diag(state.posterior.prior.covariance)
+        return RatingModel(
+            fold_in=outer,
+            vectors=mean[:, 1:].astype(np.float32),
+            popularity=state.start.popularity.mean.astype(np.float32),
+            reliability=np.clip(1 - (variance / spread).mean(axis=1), 0, 1).astype(np.float32),
+            task_ids=self._data.task_ids,
+            statement=statement,
+            offset=state.start.centre,
+            value_range=self._range,
+            settings=asdict(self._settings),
+        )

@@ -1,0 +1,104 @@
+"""Models on disk: a directory with tensors, a JSON description and the privacy statement. No pickle.
+
+The directory is written beside its place and moved there whole, so that a crash leaves the old one or the new one,
+never half of either.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from apportion.data import Vocabulary
+from apportion.errors import InputError
+from apportion.privacy.statement import Statement
+from apportion.recommend.model import ClickModel, FoldIn, ItemModel, RatingModel
+
+_FORMAT = 1
+_TENSORS, _DESCRIPTION, _STATEMENT = "model.safetensors", "model.json", "statement.json"
+_KINDS: dict[str, type[ItemModel]] = {RatingModel.kind: RatingModel, ClickModel.kind: ClickModel}
+
+
+def save(model: ItemModel, path: str | Path) -> None:
+    """Write a model with its statement; an existing model at that path is replaced, nothing else is."""
+    from safetensors.numpy import save_file
+
+    target = Path(path)
+    if target.exists() and not (target / _DESCRIPTION).exists():
+        raise InputError(f"Refusing to replace {str(target)!r}: it exists and is not a saved model.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        save_file(_tensors(model), str(staging / _TENSORS))
+        (staging / _DESCRIPTION).write_text(json.dumps(_description(model), indent=2), encoding="utf-8")
+        if model.statement is not None:
+            (staging / _STATEMENT).write_text(model.statement.to_json(), encoding="utf-8")
+        _replace(staging, target)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def load(path: str | Path) -> ItemModel:
+    """Read a model back, statement and all."""
+    from safetensors.numpy import load_file
+
+    folder = Path(path)
+    if not (folder / _DESCRIPTION).is_file():
+        raise InputError(f"There is no saved model at {str(folder)!r}.")
+    about: dict[str, Any] = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
+    if about.get("format") != _FORMAT or about.get("kind") not in _KINDS:
+        raise InputError(f"{str(folder)!r} holds a model of format {about.get('format')!r}, expected {_FORMAT}.")
+    tensors = load_file(str(folder / _TENSORS))
+    statement = folder / _STATEMENT
+    if about["private"] and not statement.is_file():
+        raise InputError(f"The privacy statement of the model at {str(folder)!r} is missing.")
+    ids = tensors["task_ids"] if about["task_ids"] is None else np.array(about["task_ids"], dtype=object)
+    fold_in = FoldIn(*(tensors[f"fold_in.{name}"] for name in FoldIn.__dataclass_fields__))
+    return _KINDS[about["kind"]](
+        fold_in=fold_in,
+        vectors=tensors["vectors"],
+        popularity=tensors["popularity"],
+        reliability=tensors["reliability"],
+        task_ids=Vocabulary(ids, name=about["task_name"]),
+        statement=Statement.from_json(statement.read_text(encoding="utf-8")) if about["private"] else None,
+        offset=about["offset"],
+        value_range=(about["value_range"][0], about["value_range"][1]),
+        settings=about["settings"],
+    )
+
+
+def _tensors(model: ItemModel) -> dict[str, Any]:
+    tensors = {f"fold_in.{name}": getattr(model.fold_in, name) for name in FoldIn.__dataclass_fields__}
+    tensors |= {"vectors": model.vectors, "popularity": model.popularity, "reliability": model.reliability}
+    if not model.task_ids.holds_text:
+        tensors["task_ids"] = np.array(model.task_ids.ids)
+    return {name: np.ascontiguousarray(values) for name, values in tensors.items()}
+
+
+def _description(model: ItemModel) -> dict[str, Any]:
+    return {
+        "format": _FORMAT,
+        "kind": model.kind,
+        "private": model.statement is not None,
+        "task_name": model.task_ids.name,
+        "task_ids": list(model.task_ids) if model.task_ids.holds_text else None,
+        "offset": model.offset,
+        "value_range": list(model.value_range),
+        "settings": model.settings,
+    }
+
+
+def _replace(staging: Path, target: Path) -> None:
+    staging.chmod(0o755)
+    if target.exists():
+        old = staging.with_name(staging.name + "-old")
+        target.rename(old)
+        staging.rename(target)
+        shutil.rmtree(old)
+    else:
+        staging.rename(target)

@@ -1,0 +1,173 @@
+"""The internal page: quality on raw data, overall and by popularity slice. It is not covered by ε."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from apportion.evaluation import Comparison, MetricValue
+from apportion.privacy.statement import Statement
+from apportion.report import internal_charts as charts
+from apportion.report.internal_charts import Line
+from apportion.report.rendering import render
+
+_LOWER_IS_BETTER = ("rmse", "mae")
+_BASELINE_COLOURS = (6, 2, 5, 7)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which model of a comparison plays which part.
+
+    Attributes:
+        private: the model that the page is about.
+        twin: the same kind of model without privacy, if there is one.
+        baselines: what can be said without learning anybody's taste, weakest first.
+    """
+
+    private: str
+    twin: str | None = None
+    baselines: tuple[str, ...] = field(default=())
+
+    @property
+    def in_order(self) -> tuple[str, ...]:
+        """All models, as tables and charts list them."""
+        return (self.private, *((self.twin,) if self.twin else ()), *reversed(self.baselines))
+
+
+def internal_page(
+    comparison: Comparison,
+    roles: Roles,
+    *,
+    statement: Statement | None = None,
+    facts: Mapping[str, str] | None = None,
+    remarks: Sequence[str] = (),
+) -> str:
+    """Return the internal page as self-contained HTML, marked as not covered by ε.
+
+    Args:
+        comparison: evaluations of all models on the same targets.
+        roles: which of them is which.
+        statement: the privacy statement of the private model.
+        facts: how it was measured, by name.
+        remarks: cautions to put beside the figures.
+    """
+    metrics = list(comparison[roles.private].metrics)
+    slices = comparison[roles.private].slices
+    return render(
+        "internal.html",
+        roles=roles,
+        statement=statement,
+        facts=facts or {},
+        remarks=remarks,
+        headline=_headline(comparison, roles, metrics[0]),
+        lead=summary(comparison, roles),
+        slices=slices,
+        names=[display_name(metric) for metric in metrics],
+        overall=[_overall_row(comparison, roles, name, metrics) for name in roles.in_order],
+        parts=[_part(comparison, roles, metric, slices) for metric in metrics],
+    )
+
+
+def summary(comparison: Comparison, roles: Roles) -> str:
+    """The main figure against the twin and the baselines, in a sentence or two."""
+    metric = next(iter(comparison[roles.private].metrics))
+    mine = comparison[roles.private][metric].overall
+    words = f"{display_name(metric)} of the private model is {mine:.4f}"
+    if roles.twin:
+        words += f", against {comparison[roles.twin][metric].overall:.4f} without privacy"
+    if roles.baselines:
+        each = [f"{comparison[name][metric].overall:.4f} ({name})" for name in roles.baselines]
+        words += f"{' and' if roles.twin else ', against'} {_joined(each)} for what needs no learning of taste"
+    ahead = [name for name in roles.baselines if _is_better(comparison[name][metric].overall, mine, metric)]
+    if not ahead:
+        return words + "."
+    return words + f". Computed without privacy, {_joined(ahead)} would do better than the private model."
+
+
+def display_name(metric: str) -> str:
+    """A metric's name as people write it.
+
+    >>> display_name("rmse"), display_name("recall@20"), display_name("ndcg@100")
+    ('RMSE', 'Recall@20', 'NDCG@100')
+    """
+    return metric.capitalize() if metric.startswith("recall") else metric.upper()
+
+
+def share_kept(comparison: Comparison, roles: Roles, metric: str) -> float | None:
+    """How far the private model gets from the weakest baseline (0) to the twin (1); None without both."""
+    if roles.twin is None or not roles.baselines:
+        return None
+    floor, limit = comparison[roles.baselines[0]][metric].overall, comparison[roles.twin][metric].overall
+    if not _is_better(limit, floor, metric):
+        return None
+    return (comparison[roles.private][metric].overall - floor) / (limit - floor)
+
+
+def _headline(comparison: Comparison, roles: Roles, metric: str) -> str:
+    kept = share_kept(comparison, roles, metric)
+    if kept is None:
+        return "How good the model is, from head to tail"
+    if kept <= 0:
+        return f"At this budget the private model does no better than the {roles.baselines[0]}."
+    floor = roles.baselines[0]
+    return f"With privacy, the model keeps {100 * kept:.0f} % of what learning buys over the {floor}."
+
+
+def _overall_row(comparison: Comparison, roles: Roles, name: str, metrics: Sequence[str]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "main": name == roles.private,
+        "colour": _colour(roles, name),
+        "figures": [f"{comparison[name][metric].overall:.4f}" for metric in metrics],
+    }
+
+
+def _part(comparison: Comparison, roles: Roles, metric: str, slices: Sequence[str]) -> dict[str, Any]:
+    """What the page shows about one metric."""
+    lines = [_line(comparison[name][metric], roles, name) for name in roles.in_order]
+    lower, shown = metric in _LOWER_IS_BETTER, display_name(metric)
+    return {
+        "metric": shown,
+        "n": comparison[roles.private][metric].n,
+        "n_by_slice": comparison[roles.private][metric].n_by_slice,
+        "unit": "ratings" if lower else "users",
+        "rows": [
+            {
+                "name": line.name,
+                "main": line.style == "main",
+                "colour": line.colour,
+                "figures": _figures(line),
+            }
+            for line in lines
+        ],
+        "draw_overall": partial(charts.overall_chart, lines, shown, lower),
+        "draw_slices": partial(charts.slice_chart, lines, slices, shown, lower),
+    }
+
+
+def _line(value: MetricValue, roles: Roles, name: str) -> Line:
+    style = "main" if name == roles.private else "" if name == roles.twin else "minor"
+    return Line(name, _colour(roles, name), style, value.overall, value.by_slice)
+
+
+def _colour(roles: Roles, name: str) -> int:
+    if name == roles.private:
+        return 3
+    if name == roles.twin:
+        return 1
+    return _BASELINE_COLOURS[roles.baselines.index(name) % len(_BASELINE_COLOURS)]
+
+
+def _figures(line: Line) -> list[str]:
+    return [f"{line.overall:.4f}", *("–" if value is None else f"{value:.4f}" for value in line.by_slice)]
+
+
+def _is_better(one: float, other: float, metric: str) -> bool:
+    return one < other if metric in _LOWER_IS_BETTER else one > other
+
+
+def _joined(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -1,0 +1,137 @@
+"""The page that may be shared: released values, what follows from them, and the statement. Nothing else.
+
+It is a function of the model (as saved and loaded) and of titles, which belong to the public item list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from apportion.errors import InputError
+from apportion.privacy.statement import NOT_FOR_RELEASE
+from apportion.recommend.model import ItemModel
+from apportion.report import public_charts as charts
+from apportion.report.bands import popularity_bands
+from apportion.report.releases import explain, families_of, popularity_noise, unspent
+from apportion.report.rendering import render
+from apportion.report.wording import meaning_of, number, whole
+
+Titles = Mapping[int | str, str]
+
+_N_NEAR = 5
+_PLACES = ((0.0, "The most popular"), (0.5, "In the middle"), (0.95, "Far down the tail"))
+
+
+@dataclass(frozen=True)
+class Near:
+    """An item close to the one looked at."""
+
+    title: str
+    similarity: float
+
+
+@dataclass(frozen=True)
+class Look:
+    """One item and its nearest neighbours."""
+
+    role: str
+    title: str
+    rank: int
+    reliability: float
+    near: list[Near]
+
+
+def public_page(model: ItemModel, *, titles: Titles | None = None) -> str:
+    """Return the page that may be shared, as self-contained HTML.
+
+    Args:
+        model: a private model; one without a statement has nothing that may be shared.
+        titles: names of items by their ids, which are shown in place of the ids.
+    """
+    statement = model.statement
+    if statement is None:
+        raise InputError("This model was fitted without privacy: it has no statement, and no page may be shared.")
+    rows = explain(statement)
+    noise = popularity_noise(statement, model.n_tasks)
+    bands = popularity_bands(model.popularity, model.reliability)
+    return render(
+        "public.html",
+        statement=statement,
+        meaning=(meaning := meaning_of(statement)),
+        not_releasable=NOT_FOR_RELEASE.partition(": ")[2].capitalize(),
+        kind=model.kind,
+        n_tasks=model.n_tasks,
+        unit=statement.unit.partition(":")[0].capitalize(),
+        one_in=f"one in {whole(1 / statement.delta)}",
+        rows=rows,
+        families=families_of(rows),
+        mechanisms=" and ".join(dict.fromkeys(row.release.mechanism for row in rows)),
+        unspent=unspent(rows),
+        bands=bands,
+        neighbours=_looks(model, titles or {}),
+        settings=_settings(model.settings),
+        popularity_words=_popularity_words(model, noise),
+        popularity_caption=_popularity_caption(noise),
+        draw_guess=partial(charts.guess_chart, meaning.best_guess),
+        draw_budget=partial(charts.budget_chart, rows),
+        draw_popularity=partial(charts.popularity_chart, model.popularity, noise),
+        draw_reliability=partial(charts.reliability_chart, bands),
+    )
+
+
+def _looks(model: ItemModel, titles: Titles) -> list[Look]:
+    """A popular, a middling and a rare item with the items nearest to them."""
+    k = min(_N_NEAR, model.n_tasks - 1)
+    if k < 1:
+        return []
+    order = np.argsort(-np.asarray(model.popularity, dtype=np.float64), kind="stable")
+    ranks = sorted({int(part * (model.n_tasks - 1)) for part, _ in _PLACES})
+    roles = [role for _, role in _PLACES][: len(ranks)]
+    return [_look(model, titles, role, rank, int(order[rank]), k) for rank, role in zip(ranks, roles, strict=True)]
+
+
+def _look(model: ItemModel, titles: Titles, role: str, rank: int, code: int, k: int) -> Look:
+    task = model.task_ids.id_of(code)
+    near = [Near(_title(each.task, titles), each.similarity) for each in model.similar(task, k)]
+    return Look(role, _title(task, titles), rank + 1, float(model.reliability[code]), near)
+
+
+def _title(task: int | str, titles: Titles) -> str:
+    return titles.get(task, f"item {task}")
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}" for name, value in settings.items()
+    )
+
+
+def _popularity_words(model: ItemModel, noise: float | None) -> str:
+    n_reliable = int((model.reliability >= 0.5).sum())
+    who = f"{whole(n_reliable)} of the" if n_reliable else "None of the"
+    words = (
+        "Noise does not grow with popularity, so popular items shrug it off and rare ones drown in it. "
+        f"{who} {whole(model.n_tasks)} items rest more on data than on the prior, which is what all items "
+        "have in common."
+    )
+    if noise is None:
+        return words
+    clear = int((model.popularity > 2 * noise).sum())
+    return words + f" {whole(clear)} have a released popularity of more than twice its noise."
+
+
+def _popularity_caption(noise: float | None) -> str:
+    words = (
+        "Popularity as it was released and then smoothed, largest first; both axes go in factors of ten. A person "
+        "who touched n items counts 1/√n for each of them."
+    )
+    if noise is None:
+        return words
+    return words + (
+        f" One item’s value carries noise of ± {number(noise)}: in the shaded zone the order of items is mostly chance."
+    )

@@ -1,0 +1,23 @@
+"""Templates into pages: every value is escaped, and a page refers to nothing outside itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apportion.report import wording
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill in one of the templates; a name that is missing is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("apportion.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for function in (wording.percent, wording.number, wording.whole, wording.shape, wording.tiny):
+        environment.globals[function.__name__] = function
+    return environment.get_template(template).render(**values)

@@ -1,0 +1,109 @@
+"""Every sum of every engine: removing any user moves it by at most its sensitivity, and some user reaches that."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apportion import allocation
+from apportion.auditing.door import peek, scaled_distance
+from apportion.data import Interactions
+from apportion.engines import LocalEngine
+from apportion.privacy import Labels, Rows
+
+from strategies import interactions, random_interactions
+
+WIDTH = 3
+
+
+def rows_of(data, norm=0.7):
+    rng = np.random.default_rng(5)
+    return Rows.clipped(rng.standard_normal((data.n_users, WIDTH)), norm)
+
+
+def part_per_observation(chunk):
+    return np.stack([chunk.values, chunk.tasks + 1.0, np.ones(len(chunk.tasks))], axis=1)
+
+
+def part_per_user(chunk):
+    totals = np.bincount(chunk.owner, chunk.values, minlength=len(chunk.indptr) - 1)
+    return np.stack([totals, np.ones_like(totals)], axis=1)
+
+
+def both_parts(chunk):
+    return part_per_observation(chunk), part_per_user(chunk)
+
+
+SUMS = {
+    "counts": lambda e, d: e.counts(d, allocation.equal_split(d)),
+    "moments": lambda e, d: e.moments(
+        d, allocation.equal_split(d), rows_of(d), Labels.clipped(d.values.astype(float) - 3, 1.5)
+    ),
+    "moments of ones": lambda e, d: e.moments(d, allocation.equal_split(d), rows_of(d)),
+    "grams": lambda e, d: e.grams(d, allocation.equal_split(d), rows_of(d)),
+    "user total": lambda e, d: e.user_total(d, rows_of(d)),
+    "user gram": lambda e, d: e.user_gram(d, rows_of(d)),
+    "task part": lambda e, d: e.part_sums(d, allocation.equal_split(d), both_parts, (3, 2), (2.5, 4.0), "test")[0],
+    "user part": lambda e, d: e.part_sums(d, allocation.equal_split(d), both_parts, (3, 2), (2.5, 4.0), "test")[1],
+    "user sum": lambda e, d: e.user_sum(d, part_per_user, 2, 4.0, "test"),
+}
+
+
+@pytest.mark.parametrize("form", SUMS.values(), ids=SUMS)
+@given(data=interactions(), user=st.integers(0, 11))
+def test_removing_any_user_moves_the_sum_by_at_most_its_sensitivity(form, data, user):
+    engine = LocalEngine(np.float64, chunk=10)
+    full, rest = form(engine, data), form(engine, data.without(user))
+    assert scaled_distance(full, peek(rest)) <= full.l2_sensitivity * (1 + 1e-9)
+    assert full.l2_sensitivity == rest.l2_sensitivity
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_a_user_at_the_bound_reaches_it(name):
+    data = Interactions.from_arrays(["a", "a", "b"], [0, 1, 0], [5.0, 5.0, 1.0], task_ids=[0, 1])
+    engine = LocalEngine(np.float64)
+    rows = Rows.scaled(np.ones((2, WIDTH)), 0.7)
+    reaching = {
+        "moments": lambda d: engine.moments(
+            d, allocation.equal_split(d), rows, Labels.clipped(d.values.astype(float), 1.5)
+        ),
+        "moments of ones": lambda d: engine.moments(d, allocation.equal_split(d), rows),
+        "grams": lambda d: engine.grams(d, allocation.equal_split(d), rows),
+        "user total": lambda d: engine.user_total(d, rows),
+        "user gram": lambda d: engine.user_gram(d, rows),
+    }
+    form = reaching.get(name, lambda d: SUMS[name](engine, d))
+    full, rest = form(data), form(data.without(0))
+    assert scaled_distance(full, peek(rest)) >= 0.999 * full.l2_sensitivity
+
+
+def test_sums_are_what_they_say():
+    data = random_interactions(1)
+    engine = LocalEngine(np.float64)
+    weights, rows = allocation.equal_split(data), rows_of(data)
+    labels = Labels.clipped(data.values.astype(float) - 3, 1.5)
+    w, x, y = weights._values.astype(float), rows._values, labels._values
+    moments, grams = np.zeros((data.n_tasks, WIDTH)), np.zeros((data.n_tasks, WIDTH, WIDTH))
+    for k, (user, task) in enumerate(zip(data.users, data.tasks, strict=True)):
+        moments[task] += w[k] * y[k] * x[user]
+        grams[task] += w[k] * np.outer(x[user], x[user])
+    lower = np.tril_indices(WIDTH)
+    np.testing.assert_allclose(peek(engine.moments(data, weights, rows, labels)), moments, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(peek(engine.grams(data, weights, rows)), grams[:, *lower], rtol=1e-6, atol=1e-9)
+
+
+def test_chunking_does_not_change_a_sum():
+    data = random_interactions(2, n_users=60)
+    whole = peek(SUMS["task part"](LocalEngine(np.float64), data))
+    cut = peek(SUMS["task part"](LocalEngine(np.float64, chunk=7), data))
+    np.testing.assert_allclose(cut, whole, rtol=1e-12)
+
+
+def test_users_without_data_contribute_nothing():
+    data = random_interactions(3)
+    empty = data.where(np.zeros(data.n_observations, bool))
+    engine = LocalEngine(np.float64)
+    for name in ("user total", "user gram", "user sum", "user part"):
+        assert not peek(SUMS[name](engine, empty)).any()
