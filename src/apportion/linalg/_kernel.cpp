@@ -508,6 +508,8 @@ struct Worker {
         return all_finite(vector.get(), dim);
     }
 
+    bool dual_is_cheaper(Index length) const { return round_up(length, S::rows) * 6 <= dim * 5; }  // as measured
+
     // theta = X' (ridge I + X X')^-1 y for fewer observations than columns
     bool solve_dual(Index segment, Index begin, Index count) {
         gather(begin, count);
@@ -599,7 +601,7 @@ Index run(const Segments<T>& task, int threads) {
             for (Index s = first; s < std::min(first + grain, task.n_segments); ++s) {
                 Index begin = task.indptr[s], length = task.indptr[s + 1] - begin;
                 bool good;
-                if (want == Want::solution && task.ridge > 0 && length < task.dim) {
+                if (want == Want::solution && task.ridge > 0 && worker.dual_is_cheaper(length)) {
                     good = worker.solve_dual(s, begin, length);
                 } else {
                     if (length > 2 * piece_length) add_pieces(worker, s);

@@ -28,8 +28,11 @@ class RatingRecommender(Estimator):
     Args:
         dimension: length of the latent vectors.
         epochs: number of alternations.
-        ridge: penalty on latent vectors, per observation-weight unit.
-        bias_ridge: penalty on user and item biases.
+        ridge: penalty on users' latent vectors.
+        bias_ridge: penalty on users' biases.
+        item_ridge: penalty on items' latent vectors, times the root of the number of their ratings: popular items
+            are rated by many light users, whose few ratings a large vector would overfit.
+        item_bias_ridge: penalty on items' biases, times the same root.
         value_range: scale of the values; predictions stay within it.
         random_state: seed of the initial item vectors.
     """
@@ -38,8 +41,10 @@ class RatingRecommender(Estimator):
         self,
         dimension: int = 12,
         epochs: int = 15,
-        ridge: float = 8.0,
+        ridge: float = 6.0,
         bias_ridge: float = 3.0,
+        item_ridge: float = 2.0,
+        item_bias_ridge: float = 0.1,
         value_range: tuple[float, float] = (1.0, 5.0),
         random_state: int = 0,
     ) -> None:
@@ -47,6 +52,8 @@ class RatingRecommender(Estimator):
         self.epochs = epochs
         self.ridge = ridge
         self.bias_ridge = bias_ridge
+        self.item_ridge = item_ridge
+        self.item_bias_ridge = item_bias_ridge
         self.value_range = value_range
         self.random_state = random_state
 
@@ -55,16 +62,18 @@ class RatingRecommender(Estimator):
         _check(self.dimension, self.epochs)
         values = np.clip(data.values, *self.value_range).astype(np.float32)
         mean = float(values.mean(dtype=np.float64))
-        base = np.diag([self.bias_ridge, *[self.ridge] * self.dimension]).astype(np.float32)
+        user_base = np.diag([self.bias_ridge, *[self.ridge] * self.dimension]).astype(np.float32)
+        item_base = np.diag([self.item_bias_ridge, *[self.item_ridge] * self.dimension]).astype(np.float32)
         rng = np.random.default_rng(self.random_state)
         items = np.zeros((data.n_tasks, 1 + self.dimension), dtype=np.float32)
         items[:, 1:] = 0.1 * rng.standard_normal((data.n_tasks, self.dimension))
         by_user, by_task = data.by_user, data.by_task
+        per_rating = np.repeat(1 / np.sqrt(np.maximum(by_task.counts, 1)), by_task.counts).astype(np.float32)
         centred = values - np.float32(mean)
         for epoch in range(self.epochs):
-            users = _solve(by_user, _with_constant(items), centred - items[data.tasks, 0], base)
+            users = _solve(by_user, _with_constant(items), centred - items[data.tasks, 0], user_base)
             labels = (centred - users[data.users, 0])[by_task.order]
-            items = _solve(by_task, _with_constant(users), labels, base)
+            items = _solve(by_task, _with_constant(users), labels, item_base, per_rating)
             if progress:
                 progress("epoch", epoch + 1, self.epochs)
         self.model_ = self._model(data, mean, items)
@@ -143,9 +152,17 @@ class ClickRecommender(Estimator):
         return gram + self.ridge * np.eye(self.dimension, dtype=np.float32)
 
 
-def _solve(segments: Segments, features: NDArray[Any], labels: NDArray[Any], base: NDArray[Any]) -> NDArray[Any]:
+def _solve(
+    segments: Segments,
+    features: NDArray[Any],
+    labels: NDArray[Any],
+    base: NDArray[Any],
+    weights: NDArray[Any] | None = None,
+) -> NDArray[Any]:
     """One exact half-epoch."""
-    return linalg.segment_solve(segments.indptr, segments.indices, features, labels=labels, base=base)
+    return linalg.segment_solve(
+        segments.indptr, segments.indices, features, weights=weights, labels=labels, base=base
+    )
 
 
 def _with_constant(parameters: NDArray[Any]) -> NDArray[Any]:

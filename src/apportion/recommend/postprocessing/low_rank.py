@@ -31,7 +31,8 @@ def denoise_rows(noisy: Floats, stddev: float, spread: Floats, steps: int) -> De
         noisy: one row per task.
         stddev: of the noise on every entry.
         spread: h, relative prior variance of each task's row.
-        steps: EM steps, from the raw second moment; few steps shrink less.
+        steps: EM steps, from the raw second moment. Stopping early regularises: rows have heavier tails than the
+            prior, and EM run to the end shrinks too much (measured: 30 steps lose 0.01 to 0.02 Recall@20 against 3).
     """
     rows = np.asarray(noisy, np.float64) / stddev
     relative = np.asarray(spread, np.float64)[:, None] / np.mean(spread)

@@ -1,0 +1,72 @@
+"""`evaluate` compares the private model with its twin and the baselines on an internal page."""
+
+from __future__ import annotations
+
+import pytest
+
+SMALL = ("--dimension", "2", "--rounds", "2")
+
+
+@pytest.mark.parametrize(
+    ("kind", "metrics", "models"),
+    [
+        ("ratings", {"rmse", "mae"}, ["private, ε = 8", "without privacy", "global mean", "item and user means"]),
+        ("clicks", {"recall@20", "ndcg@100"}, ["private, ε = 8", "without privacy", "popularity ranking"]),
+    ],
+)
+def test_all_models_are_measured_overall_and_by_slice(run, ratings, folder, kind, metrics, models):
+    answer = run("evaluate", ratings, f"--{kind}", "--epsilon", 8, *SMALL, "--json").json
+    assert answer["marking"] == "computed from raw data, not covered by epsilon"
+    assert list(answer["models"]) == models
+    page = (folder / "ratings-evaluation.html").read_text(encoding="utf-8")
+    assert "not covered by ε" in page
+    for measured in answer["models"].values():
+        assert set(measured["metrics"]) == metrics
+        for value in measured["metrics"].values():
+            assert len(value["by_slice"]) == 5
+            assert f"{value['overall']:.4f}" in page
+
+
+def test_the_twin_learns_more_than_the_weakest_baseline(run, ratings):
+    models = run("evaluate", ratings, "--epsilon", 8, *SMALL, "--json").json["models"]
+    rmse = {name: measured["metrics"]["rmse"]["overall"] for name, measured in models.items()}
+    assert rmse["without privacy"] < rmse["global mean"]
+
+
+def test_the_figures_are_printed_under_a_warning(run, ratings):
+    result = run("evaluate", ratings, "--epsilon", 8, "--out", "pages/e.html", *SMALL)
+    assert result.stdout.startswith("INTERNAL: computed from raw data, not covered by epsilon.")
+    assert "Page: pages/e.html" in result.stdout
+    assert "model without privacy: epoch" in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["ratings", "clicks"])
+def test_a_saved_model_can_be_evaluated(run, fitted, ratings, folder, kind):
+    answer = run("evaluate", ratings, "--model", fitted / kind, "--out", "e.html", "--json").json
+    assert answer["private"] == "private, ε = 8"
+    assert any("flatter" in remark for remark in answer["remarks"])
+    assert "flatter" in (folder / "e.html").read_text(encoding="utf-8")
+
+
+def test_the_same_seeds_give_the_same_figures(run, ratings):
+    arguments = ("evaluate", ratings, "--epsilon", 8, "--seed", 4, *SMALL, "--json")
+    first, again, other = (run(*arguments, *more).json["models"] for more in ((), (), ("--split-seed", 1)))
+    assert first == again
+    assert first != other
+
+
+def test_a_declared_number_of_users_is_brought_down_to_the_training_users(run, ratings, monkeypatch):
+    from apportion.cli import training
+
+    declared = []
+    fit = training.fit_private
+    monkeypatch.setattr(training, "fit_private", lambda *a, **k: declared.append(a[2].n_users) or fit(*a, **k))
+    run("evaluate", ratings, "--clicks", "--epsilon", 8, "--n-users", 300, *SMALL)
+    run("evaluate", ratings, "--ratings", "--epsilon", 8, "--n-users", 300, *SMALL)
+    assert 235 <= declared[0] <= 245
+    assert declared[1] == 300
+
+
+def test_too_few_users_to_hold_out_are_refused(run, write):
+    few = write("few.csv", "user,item", [[1, 1], [1, 2], [2, 1], [2, 3]])
+    assert "Cannot hold out" in run("evaluate", few, "--epsilon", 1, code=2).stderr

@@ -1,0 +1,151 @@
+"""`fit` writes a model and a page, prints the statement, and says what it decided."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+import pytest
+
+from apportion.privacy.statement import Statement
+from apportion.recommend import load
+from apportion.report import public_page
+
+SMALL = ("--dimension", "2", "--rounds", "2")
+
+
+def test_a_fit_writes_a_model_and_a_page_and_prints_the_statement(run, ratings, folder):
+    result = run("fit", ratings, "--epsilon", 2, *SMALL)
+    model = load(folder / "ratings-model")
+    assert result.stdout.startswith(model.statement.to_text())
+    assert {file.name for file in (folder / "ratings-model").iterdir()} == {
+        "model.json",
+        "model.safetensors",
+        "report.html",
+        "statement.json",
+    }
+    assert model.kind == "ratings"
+    assert model.statement.epsilon == 2.0
+    assert model.statement.releasable
+
+
+def test_the_page_is_made_from_the_files_beside_it(run, ratings, folder):
+    run("fit", ratings, "--epsilon", 2, "--out", "m", *SMALL)
+    assert (folder / "m/report.html").read_text(encoding="utf-8") == public_page(load("m"))
+
+
+def test_everything_that_was_written_can_be_read_by_others(run, ratings, folder):
+    run("fit", ratings, "--epsilon", 2, "--out", "m", *SMALL)
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in (folder / "m").iterdir()}
+    assert modes == {0o644}
+    assert stat.S_IMODE((folder / "m").stat().st_mode) == 0o755
+
+
+def test_json_is_all_there_is_on_stdout(run, ratings):
+    answer = run("fit", ratings, "--epsilon", 2, "--json", *SMALL).json
+    assert answer["model"] == "ratings-model"
+    assert answer["kind"] == "ratings"
+    assert Statement.from_json(json.dumps(answer["statement"])) == load("ratings-model").statement
+
+
+def test_progress_goes_to_stderr_in_plain_lines(run, ratings):
+    result = run("fit", ratings, "--epsilon", 2, *SMALL)
+    assert "private model: round 1 of" in result.stderr
+    assert "\x1b" not in result.stderr
+    assert "private model" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [((), "ratings"), (("--clicks",), "clicks"), (("--ratings",), "ratings"), (("--min-value", "4"), "clicks")],
+)
+def test_the_kind_is_found_or_given(run, ratings, options, kind):
+    assert run("fit", ratings, "--epsilon", 2, "--json", *SMALL, *options).json["kind"] == kind
+
+
+def test_a_guess_of_the_kind_is_said_and_a_given_one_is_not(run, ratings, clicks):
+    assert "Taking the rows as ratings" in run("fit", ratings, "--epsilon", 2, *SMALL).stderr
+    assert "Taking the rows as clicks" in run("fit", clicks, "--epsilon", 2, *SMALL).stderr
+    assert "Taking the rows" not in run("fit", ratings, "--ratings", "--epsilon", 2, *SMALL).stderr
+
+
+def test_items_found_in_the_data_are_declared_public_once(run, ratings, write):
+    without = run("fit", ratings, "--epsilon", 2, "--json", *SMALL)
+    assert without.stderr.count("declared public") == 1
+    assert any("items found in the data" in words for words in without.json["statement"]["public"])
+    items = write("items.csv", "item", [[k] for k in range(45)])
+    with_list = run("fit", ratings, "--epsilon", 2, "--items", items, "--json", *SMALL)
+    assert "declared public" not in with_list.stderr
+    assert not any("found in the data" in words for words in with_list.json["statement"]["public"])
+    assert with_list.json["n_items"] == 45
+
+
+def test_a_declared_number_of_users_is_in_the_statement(run, ratings):
+    public = run("fit", ratings, "--epsilon", 2, "--n-users", 300, "--json", *SMALL).json["statement"]["public"]
+    assert any("300" in words for words in public)
+
+
+def test_a_seed_repeats_the_model_and_marks_everything(run, ratings, folder):
+    for out in ("a", "b"):
+        assert "NOT FOR RELEASE" in run("fit", ratings, "--epsilon", 2, "--seed", 7, "--out", out, *SMALL).stdout
+        assert "NOT FOR RELEASE" in (folder / out / "report.html").read_text(encoding="utf-8")
+        assert not load(out).statement.releasable
+    first, second = (load(out).fold_in.features for out in ("a", "b"))
+    assert (first == second).all()
+
+
+def test_without_a_seed_no_two_fits_are_the_same(run, ratings):
+    for out in ("a", "b"):
+        run("fit", ratings, "--epsilon", 2, "--out", out, *SMALL)
+    assert (load("a").popularity != load("b").popularity).any()
+
+
+def test_settings_given_by_hand_are_declared(run, ratings):
+    def tuning(*options):
+        return run("fit", ratings, "--epsilon", 2, "--json", *options).json["statement"]["tuning"]
+
+    assert "declared" in tuning("--dimension", "2")
+    assert tuning("--dimension", "2", "--tuning", "on public data") == "on public data"
+    assert "nothing was tuned" in tuning()
+
+
+def test_the_window_is_in_the_statement_and_on_the_page(run, ratings, folder):
+    run("fit", ratings, "--epsilon", 2, "--window", "May 2001 <to> June 2002", "--out", "m", *SMALL)
+    assert load("m").statement.window == "May 2001 <to> June 2002"
+    assert "May 2001 &lt;to&gt; June 2002" in (folder / "m/report.html").read_text(encoding="utf-8")
+
+
+def test_titles_are_on_the_page(run, ratings, write, folder):
+    titles = write("titles.csv", "id,title", [[k, f"Title number {k}"] for k in range(40)])
+    run("fit", ratings, "--epsilon", 2, "--titles", titles, "--out", "m", *SMALL)
+    assert "Title number" in (folder / "m/report.html").read_text(encoding="utf-8")
+
+
+def test_unusual_columns_and_files_without_a_header_can_be_named(run, write, rows):
+    odd = write("odd.csv", "a,b,c", rows)
+    assert run("fit", odd, "--epsilon", 2, "--user", "a", "--item", "b", "--value", "c", "--json", *SMALL).json
+    bare = write("bare.csv", ",".join(str(cell) for cell in rows[0]), rows[1:])
+    assert run("fit", bare, "--epsilon", 2, "--columns", "user,item,rating", "--json", *SMALL).json["n_items"] == 40
+
+
+def test_a_second_fit_replaces_the_model_and_says_that_it_costs_again(run, ratings):
+    run("fit", ratings, "--epsilon", 2, "--out", "m", *SMALL)
+    assert "spends their privacy again" in run("fit", ratings, "--epsilon", 3, "--out", "m", *SMALL).stderr
+    assert load("m").statement.epsilon == 3.0
+
+
+def test_a_delta_too_large_for_the_users_gets_a_word_of_caution(run, ratings):
+    said = run("fit", ratings, "--epsilon", 2, "--delta", 0.01, "--n-users", 300, *SMALL).stderr
+    assert "Choose a smaller --delta" in said
+    assert "Choose a smaller" not in run("fit", ratings, "--epsilon", 2, "--n-users", 300, *SMALL).stderr
+
+
+def test_long_text_ids_work_from_end_to_end(run, write, rows):
+    def long(prefix, number):
+        return f"{prefix}-{number:08d}-0000-4000-8000-000000000000"
+
+    data = write("long.csv", "user,item,rating", [[long("u", u), long("i", i), v] for u, i, v in rows])
+    run("fit", data, "--epsilon", 4, "--out", "m", *SMALL)
+    found = run("recommend", "m", data, "-k", 3, "--user", long("u", 7), "--json").json["recommendations"]
+    assert [each["user"] for each in found] == [long("u", 7)]
+    assert len(run("similar", "m", long("i", 3), "-k", 4, "--json").json["similar"]) == 4

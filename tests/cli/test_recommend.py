@@ -1,0 +1,79 @@
+"""`recommend` and `similar` read a saved model and answer for people, files and machines."""
+
+from __future__ import annotations
+
+import csv
+
+import pyarrow.parquet as parquet
+import pytest
+
+
+@pytest.mark.parametrize("kind", ["ratings", "clicks"])
+def test_every_user_gets_k_items_that_they_do_not_have(run, fitted, ratings, rows, kind):
+    answer = run("recommend", fitted / kind, ratings, "-k", 4, "--json").json
+    assert answer["users"] == 300
+    owned = {(user, item) for user, item, _ in rows}
+    for each in answer["recommendations"]:
+        assert 1 <= len(each["items"]) <= 4
+        assert not {(each["user"], entry["item"]) for entry in each["items"]} & owned
+        scores = [entry["score"] for entry in each["items"]]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_a_file_holds_the_same_as_the_json(run, fitted, ratings, folder):
+    model = fitted / "ratings"
+    listed = run("recommend", model, ratings, "-k", 3, "--json").json["recommendations"]
+    expected = [(each["user"], entry["item"], rank + 1) for each in listed for rank, entry in enumerate(each["items"])]
+    assert "300 users" in run("recommend", model, ratings, "-k", 3, "--out", "r.parquet").stdout
+    frame = parquet.read_table(folder / "r.parquet")
+    assert list(zip(*(frame[name].to_pylist() for name in ("user", "item", "rank")), strict=True)) == expected
+    run("recommend", model, ratings, "-k", 3, "--out", "r.csv")
+    with (folder / "r.csv").open(newline="") as stream:
+        assert [(int(r["user"]), int(r["item"]), int(r["rank"])) for r in csv.DictReader(stream)] == expected
+
+
+def test_one_user_can_be_asked_for_and_is_served_from_their_own_rows_alone(run, fitted, ratings, write, rows):
+    model = fitted / "ratings"
+    asked = run("recommend", model, ratings, "--user", 7, "--json").json["recommendations"]
+    alone = write("alone.csv", "user,item,rating", [row for row in rows if row[0] == 7])
+    assert run("recommend", model, alone, "--json").json["recommendations"] == asked
+
+
+def test_rows_of_unknown_items_are_left_out_with_a_remark(run, fitted, write, rows):
+    own = [row for row in rows if row[0] == 7]
+    known = write("known.csv", "user,item,rating", own)
+    more = write("more.csv", "user,item,rating", [*own, (7, 4444, 5.0)])
+    model = fitted / "ratings"
+    result = run("recommend", model, more, "--json")
+    assert f"1 of {len(own) + 1} rows" in result.stderr
+    assert result.json == run("recommend", model, known, "--json").json
+
+
+def test_a_table_shows_some_users_and_says_where_the_others_are(run, fitted, ratings):
+    result = run("recommend", fitted / "ratings", ratings, "-k", 2)
+    assert result.stdout.count("user ") == 5
+    assert "295 more users" in result.stderr
+
+
+def test_more_items_than_there_are_is_all_of_them(run, fitted, ratings):
+    (each,) = run("recommend", fitted / "clicks", ratings, "-k", 500, "--user", 7, "--json").json["recommendations"]
+    assert len({entry["item"] for entry in each["items"]}) == len(each["items"]) < 40
+
+
+def test_similar_items_come_with_similarity_and_reliability(run, fitted):
+    answer = run("similar", fitted / "ratings", 3, "-k", 5, "--json").json
+    assert answer["item"] == 3
+    values = [each["similarity"] for each in answer["similar"]]
+    assert values == sorted(values, reverse=True)
+    assert all(0 <= each["reliability"] <= 1 and each["item"] != 3 for each in answer["similar"])
+    assert "similar item" in run("similar", fitted / "ratings", 3).stdout
+
+
+def test_items_can_be_found_by_their_titles(run, fitted, write):
+    titles = write("titles.csv", "id,title", [[k, f"The {name}"] for k, name in enumerate(["Bird", "Birds", "Cat"])])
+    model = fitted / "ratings"
+    assert run("similar", model, "cat", "--titles", titles, "--json").json["item"] == 2
+    assert run("similar", model, "the bird", "--titles", titles, "--json").json["title"] == "The Bird"
+    assert "fits 2 titles: The Bird (0); The Birds (1)" in run("similar", model, "bird", "--titles", titles, code=2).stderr
+    assert "'dog'" in run("similar", model, "dog", "--titles", titles, code=2).stderr
+    assert "The Bird" in run("recommend", model, write("h.csv", "user,item,rating", [[1, 5, 5]]), "-k", 39, "--titles", titles).stdout

@@ -1,0 +1,91 @@
+"""The internal page shows every figure of the comparison under a banner that nobody can miss."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from apportion.evaluation import Comparison, Evaluation, MetricValue
+from apportion.report import Roles, internal_page
+from apportion.report.internal import share_kept, summary
+
+SLICES = ("rarest 50 %", "most popular 50 %")
+ROLES = Roles("private, ε = 1", "without privacy", ("global mean", "item and user means"))
+
+
+def evaluation(rmse, by_slice):
+    return Evaluation(
+        {
+            "rmse": MetricValue(rmse, 1234, by_slice, (200, 1034)),
+            "mae": MetricValue(rmse / 2, 1234, tuple(v and v / 2 for v in by_slice), (200, 1034)),
+        },
+        SLICES,
+    )
+
+
+def compare(private=0.96):
+    return Comparison(
+        {
+            "private, ε = 1": evaluation(private, (1.2345, 0.9456)),
+            "without privacy": evaluation(0.85, (None, 0.8321)),
+            "global mean": evaluation(1.11, (1.3, 1.1)),
+            "item and user means": evaluation(0.93, (1.25, 0.9)),
+        }
+    )
+
+
+def test_the_banner_says_that_epsilon_does_not_cover_the_page():
+    page = internal_page(compare(), ROLES)
+    assert '<div class="banner orange"' in page
+    assert "Computed from raw data, not covered by ε" in page
+
+
+def test_every_figure_is_on_the_page():
+    page = internal_page(compare(), ROLES)
+    for row in compare().rows():
+        assert (f"{row['value']:.4f}" if row["value"] is not None else "–") in page
+    for words in ("1,234", "1,034", *SLICES, *ROLES.in_order, "RMSE", "MAE"):
+        assert words in page
+
+
+def test_facts_remarks_and_the_statement_are_on_the_page(model):
+    page = internal_page(
+        compare(), ROLES, statement=model.statement, facts={"Split": "by <rows>"}, remarks=["flattering & fine"]
+    )
+    for words in ("by &lt;rows&gt;", "flattering &amp; fine", "spring of 2003", "δ = 1e-6"):
+        assert words in page
+
+
+def test_the_page_refers_to_nothing_outside_itself(model):
+    page = internal_page(compare(), ROLES, statement=model.statement)
+    assert not re.search(r"https?:|url\(|@import|<script|<link|<iframe|<img|src=|href=", page)
+
+
+def test_what_is_kept_is_measured_between_the_weakest_baseline_and_the_twin():
+    assert share_kept(compare(), ROLES, "rmse") == pytest.approx((1.11 - 0.96) / (1.11 - 0.85))
+    assert "keeps 58 %" in internal_page(compare(), ROLES)
+    assert "no better than the global mean" in internal_page(compare(private=1.2), ROLES)
+
+
+def test_without_a_twin_or_baselines_there_is_no_such_claim():
+    alone = Roles("private, ε = 1")
+    assert share_kept(compare(), alone, "rmse") is None
+    assert "keeps" not in internal_page(compare(), alone)
+
+
+def test_the_summary_admits_a_baseline_that_does_better():
+    assert "item and user means would do better" in summary(compare(), ROLES)
+    assert "would do better" not in summary(compare(private=0.9), ROLES)
+
+
+def test_higher_is_better_for_recall():
+    recall = Comparison(
+        {name: Evaluation({"recall@20": MetricValue(value, 50)}) for name, value in {"p": 0.3, "t": 0.4, "b": 0.2}.items()}
+    )
+    roles = Roles("p", "t", ("b",))
+    assert share_kept(recall, roles, "recall@20") == pytest.approx(0.5)
+    assert "would do better" not in summary(recall, roles)
+    page = internal_page(recall, roles)
+    assert "higher is better" in page
+    assert "From tail to head" not in page

@@ -1,0 +1,141 @@
+"""The page that may be shared says what the statement says, holds nothing else, and refers to nothing outside."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from apportion.data import Interactions
+from apportion.errors import InputError
+from apportion.recommend import PrivateRatingRecommender, load, save
+from apportion.report import public_page
+
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class Outline(HTMLParser):
+    """Collects text and tags, and fails on tags that are not closed in order."""
+
+    def __init__(self, page):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.words = [], [], []
+        self.feed(page)
+        assert not self.open, f"not closed: {self.open}"
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+
+def test_the_page_contains_the_numbers_of_the_statement(model):
+    text = Outline(public_page(model)).text
+    statement = model.statement
+    for words in ("0.9731", "1e-6", "spring of 2003", "add or remove one user", *statement.public, statement.noise):
+        assert words in text
+    for words in (statement.unit, statement.tuning, statement.arithmetic, "dimension = 3", "exponent = 0.25"):
+        assert words in text
+    for release in statement.releases:
+        assert release.name in text
+        assert f"{release.stddev:.4g}" in text
+        assert release.derivation in text
+        assert f"{100 * release.share:.1f} %" in text
+
+
+def test_the_statement_is_on_the_page_word_for_word_as_json(model):
+    assert " ".join(model.statement.to_json().split()) in Outline(public_page(model)).text
+
+
+def test_the_page_refers_to_nothing_outside_itself(model):
+    page = public_page(model)
+    assert not re.search(r"https?:|//|url\(|@import|<script|<link|<iframe|<img", page.replace("</", "<"))
+    assert not [tag for tag, attributes in Outline(page).tags if {"src", "href"} & set(attributes)]
+
+
+def test_titles_cannot_smuggle_markup_into_the_page(model):
+    titles = {task: f"<script>alert({task})</script> & 'co' \"x\"" for task in model.task_ids}
+    page = public_page(model, titles=titles)
+    assert "<script" not in page
+    assert "<script>alert(100)</script> & 'co' \"x\"" in Outline(page).text
+
+
+def test_ids_and_statements_cannot_smuggle_markup_either(build):
+    page = public_page(build(ids=[f"<b x>{k}</b>" for k in range(40)]))
+    assert "<b x" not in page
+    assert "<1 to 5>" not in page
+
+
+def test_items_have_their_titles_or_their_ids(model):
+    assert "Casablanca" in public_page(model, titles={100: "Casablanca"})
+    assert "item 100" in public_page(model)
+
+
+def test_a_page_from_the_saved_files_is_the_same_page(model, tmp_path):
+    save(model, tmp_path / "model")
+    assert public_page(load(tmp_path / "model")) == public_page(model)
+
+
+def test_no_user_of_the_data_is_on_the_page():
+    rng = np.random.default_rng(2)
+    users = [f"person-{k:03d}" for k in rng.integers(0, 60, 900)]
+    pairs = sorted(set(zip(users, rng.integers(0, 25, 900).tolist(), strict=True)))
+    data = Interactions.from_arrays(*zip(*pairs, strict=True), rng.integers(1, 6, len(pairs)))
+    page = public_page(PrivateRatingRecommender(2.0, 1e-5, dimension=2, rounds=2).fit(data).model_)
+    assert "person-" not in page
+    assert str(data.n_observations) not in page
+
+
+def test_a_model_with_seeded_noise_is_marked_and_promises_nothing(build):
+    page = public_page(build(releasable=False))
+    assert '<div class="banner red"' in page
+    assert "NOT FOR RELEASE" in page
+    assert "may be shared" not in page
+    assert "learns almost nothing" not in page
+
+
+def test_a_model_that_may_be_released_is_not_marked(model):
+    page = public_page(model)
+    assert "NOT FOR RELEASE" not in page
+    assert "this page may be shared" in page
+
+
+def test_a_model_without_a_statement_gets_no_page(build):
+    with pytest.raises(InputError, match="without privacy"):
+        public_page(build(None))
+
+
+@pytest.mark.parametrize(("epsilon", "words"), [(0.5, "almost nothing"), (4.0, "only a little"), (30.0, "weakly")])
+def test_the_headline_is_no_stronger_than_the_guarantee(build, epsilon, words):
+    assert words in public_page(build(epsilon=epsilon))
+
+
+def test_what_was_not_spent_is_shown(build):
+    assert "not spent" in public_page(build(shares=(0.01, 0.09, 0.3, 0.05, 0.35)))
+    assert "not spent" not in public_page(build(shares=(0.01, 0.09, 0.3, 0.1, 0.5)))
+
+
+@pytest.mark.parametrize("n_tasks", [1, 2, 3, 12])
+def test_a_handful_of_items_still_makes_a_page(build, n_tasks):
+    Outline(public_page(build(n_tasks=n_tasks)))
+
+
+def test_popularity_without_noise_of_its_own_or_above_zero_still_makes_a_page(build):
+    model = build()
+    model.popularity = -model.popularity
+    Outline(public_page(model))
+    renamed = [r for r in model.statement.releases if r.name != "popularity"]
+    object.__setattr__(model.statement, "releases", tuple(renamed))
+    assert "carries noise" not in Outline(public_page(model)).text
