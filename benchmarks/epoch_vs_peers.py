@@ -36,12 +36,15 @@ def measure(quick: bool) -> Outcome:
         gradient = peers.implicit_epoch(matrix, dimension, exact=False)
         ours = min(ours, scale.best_of(3, epoch))
         speed = operations(data, dimension) / ours / 1e9
-        rows.append([dimension, ours, irspack, implicit, gradient, ours / irspack, ours / implicit, speed, speed / peak])
+        rows.append(
+            [dimension, ours, irspack, implicit, gradient, ours / irspack, ours / implicit, speed, speed / peak]
+        )
         value |= {f"d={dimension}/irspack": ours / irspack, f"d={dimension}/implicit": ours / implicit}
         target |= {f"d={dimension}/irspack": against_irspack, f"d={dimension}/implicit": against_implicit}
         holds &= ours / irspack <= against_irspack and ours / implicit <= against_implicit
     print_table(
-        ["d", "ours s", "irspack s", "implicit s", "implicit CG s", "/ irspack", "/ implicit", "GFLOP/s", "of GEMM"], rows
+        ["d", "ours s", "irspack s", "implicit s", "implicit CG s", "/ irspack", "/ implicit", "GFLOP/s", "of GEMM"],
+        rows,
     )
     print(f"GEMM peak of this machine: {peak:.0f} GFLOP/s, float32, {scale.threads()} threads")
     ratios = " and ".join(
@@ -70,9 +73,7 @@ def our_epoch(data: Interactions, dimension: int) -> Callable[[], None]:
     def epoch() -> None:
         items = state["items"]
         users = linalg.segment_solve(by_user.indptr, by_user.indices, items, labels=ones, base=base(items))
-        state["items"] = linalg.segment_solve(
-            by_task.indptr, by_task.indices, users, labels=ones, base=base(users)
-        )
+        state["items"] = linalg.segment_solve(by_task.indptr, by_task.indices, users, labels=ones, base=base(users))
 
     return epoch
 

@@ -35,9 +35,7 @@ def measure_with(quick: bool, targets: dict[str, float], settings_of: SettingsOf
     train, _, test = movielens.ratings().split_by_value(np.random.default_rng(SPLIT_SEED))
     value, rows = {}, []
     for epsilon in movielens.EPSILONS:
-        errors = [
-            _error(train, test, epsilon, seed, settings_of(epsilon), tuning) for seed in movielens.NOISE_SEEDS
-        ]
+        errors = [_error(train, test, epsilon, seed, settings_of(epsilon), tuning) for seed in movielens.NOISE_SEEDS]
         value[f"{epsilon:g}"] = round(float(np.mean(errors)), 5)
         rows.append([f"{epsilon:g}", float(np.mean(errors)), float(np.std(errors)), targets[f"{epsilon:g}"]])
     twin = _test_error(RatingRecommender().fit(train).model_, train, test)
@@ -63,7 +61,12 @@ def measure_with(quick: bool, targets: dict[str, float], settings_of: SettingsOf
 
 
 def _error(
-    train: Interactions, test: Interactions, epsilon: float, seed: int, settings: RatingSettings | None, tuning: str | None
+    train: Interactions,
+    test: Interactions,
+    epsilon: float,
+    seed: int,
+    settings: RatingSettings | None,
+    tuning: str | None,
 ) -> float:
     estimator = PrivateRatingRecommender(
         epsilon, movielens.DELTA, settings=settings, tuning=tuning, noise=SeededNoise(seed), random_state=seed

@@ -4,22 +4,46 @@ from __future__ import annotations
 
 import numpy as np
 
+from apportion.auditing import audit
 from apportion.data import Interactions
 from apportion.engines import LocalEngine
+from apportion.privacy import Budget, SeededNoise
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
 
 
 def ratings(**arguments):
-    defaults = {"epsilon": 2.0, "delta": 1e-5, "dimension": 2, "rounds": 3, "engine": LocalEngine(np.float64)}
+    engine = LocalEngine(np.float64, chunk=17)
+    defaults = {"epsilon": 2.0, "delta": 1e-5, "dimension": 3, "rounds": 3, "engine": engine}
     return PrivateRatingRecommender(**{**defaults, **arguments})
 
 
 def clicks(**arguments):
-    defaults = {"epsilon": 2.0, "delta": 1e-5, "dimension": 2, "rounds": 3, "engine": LocalEngine(np.float64)}
+    engine = LocalEngine(np.float64, chunk=17)
+    defaults = {"epsilon": 2.0, "delta": 1e-5, "dimension": 3, "rounds": 3, "engine": engine}
     return PrivateClickRecommender(**{**defaults, **arguments})
 
 
-PRIVATE_ESTIMATORS = {"ratings": ratings, "clicks": clicks}
+def clicks_of_default_size(**arguments):
+    return clicks(**{"dimension": None, "rounds": None, **arguments})
+
+
+PRIVATE_ESTIMATORS = {"ratings": ratings, "clicks": clicks, "clicks of default size": clicks_of_default_size}
+
+
+def published(model):
+    """Everything of a model that leaves with it."""
+    arrays = {name: getattr(model.fold_in, name) for name in model.fold_in.__dataclass_fields__}
+    arrays |= {name: getattr(model, name) for name in ("vectors", "popularity", "reliability", "offset", "value_range")}
+    return {**arrays, "settings": model.settings, "tasks": model.task_ids.ids, "statement": model.statement}
+
+
+def audit_estimator(make, data, user, *, epsilon, seed):
+    """Record and replay one estimator; returns one finding per release."""
+
+    def fit(some, session):
+        return published(make().fit(some, session=session).model_)
+
+    return audit(fit, data, user, {"budget": Budget(epsilon, 1e-5), "noise": SeededNoise(seed)})
 
 
 def at_the_bound():

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+
+from apportion.recommend import load
 
 SMALL = ("--dimension", "2", "--rounds", "2")
 
@@ -71,6 +75,11 @@ def test_ratings_need_a_value_column(refused, clicks):
     assert "name it with --value" in refused("fit", clicks, "--ratings", "--epsilon", 1)
 
 
+def test_recommend_says_how_its_own_columns_are_named(refused, write, fitted):
+    odd = write("odd.csv", "who,item,rating", [[1, 1, 5], [2, 2, 4]])
+    assert "name it with --user-column" in refused("recommend", fitted / "ratings", odd)
+
+
 def test_an_item_that_is_not_on_the_public_list_is_named(refused, ratings, write):
     items = write("items.csv", "item", [[k] for k in range(39)])
     assert "39" in refused("fit", ratings, "--epsilon", 1, "--items", items)
@@ -124,9 +133,7 @@ def test_what_recommend_and_similar_cannot_find_is_named(refused, ratings, write
 
 
 def test_a_budget_that_refuses_has_its_own_exit_code(refused):
-    assert "No noise below" in refused(
-        "account", "--epsilon", "1e-9", "--delta", "1e-30", "--rounds", 10**9, code=3
-    )
+    assert "No noise below" in refused("account", "--epsilon", "1e-9", "--delta", "1e-30", "--rounds", 10**9, code=3)
 
 
 def test_an_interrupted_fit_leaves_nothing(refused, ratings, monkeypatch):
@@ -150,4 +157,19 @@ def test_a_failure_while_writing_keeps_the_old_model_and_leaves_no_scraps(run, r
     monkeypatch.setattr(failing, fail)
     assert "No space left" in run("fit", ratings, "--epsilon", 3, "--out", "m", *SMALL, code=2).stderr
     assert {file.name: file.read_bytes() for file in (folder / "m").iterdir()} == before
+    assert sorted(path.name for path in folder.iterdir()) == ["m", "ratings.csv"]
+
+
+def test_if_the_new_model_cannot_be_moved_in_the_old_one_goes_back(run, ratings, folder, monkeypatch):
+    run("fit", ratings, "--epsilon", 2, "--out", "m", *SMALL)
+    rename = Path.rename
+
+    def fail_at_the_last_step(self, target):
+        if self.name == "new" and Path(target).name == "m":
+            raise OSError(1, "Operation not permitted", str(target))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail_at_the_last_step)
+    assert "not permitted" in run("fit", ratings, "--epsilon", 3, "--out", "m", *SMALL, code=2).stderr
+    assert load(folder / "m").statement.epsilon == 2.0
     assert sorted(path.name for path in folder.iterdir()) == ["m", "ratings.csv"]

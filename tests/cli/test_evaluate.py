@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 SMALL = ("--dimension", "2", "--rounds", "2")
@@ -61,10 +63,12 @@ def test_a_declared_number_of_users_is_brought_down_to_the_training_users(run, r
     declared = []
     fit = training.fit_private
     monkeypatch.setattr(training, "fit_private", lambda *a, **k: declared.append(a[2].n_users) or fit(*a, **k))
-    run("evaluate", ratings, "--clicks", "--epsilon", 8, "--n-users", 300, *SMALL)
+    split = run("evaluate", ratings, "--clicks", "--epsilon", 8, "--n-users", 300, "--json", *SMALL).json["facts"][
+        "Split"
+    ]
+    held_out = int(re.search(r"(\d+) for test", split)[1])
     run("evaluate", ratings, "--ratings", "--epsilon", 8, "--n-users", 300, *SMALL)
-    assert 235 <= declared[0] <= 245
-    assert declared[1] == 300
+    assert declared == [300 - 2 * held_out, 300]
 
 
 def test_too_few_users_to_hold_out_are_refused(run, write):

@@ -106,7 +106,7 @@ def test_settings_given_by_hand_are_declared(run, ratings):
 
     assert "declared" in tuning("--dimension", "2")
     assert tuning("--dimension", "2", "--tuning", "on public data") == "on public data"
-    assert "nothing was tuned" in tuning()
+    assert "library defaults" in tuning()
 
 
 def test_the_window_is_in_the_statement_and_on_the_page(run, ratings, folder):
@@ -126,6 +126,12 @@ def test_unusual_columns_and_files_without_a_header_can_be_named(run, write, row
     assert run("fit", odd, "--epsilon", 2, "--user", "a", "--item", "b", "--value", "c", "--json", *SMALL).json
     bare = write("bare.csv", ",".join(str(cell) for cell in rows[0]), rows[1:])
     assert run("fit", bare, "--epsilon", 2, "--columns", "user,item,rating", "--json", *SMALL).json["n_items"] == 40
+
+
+def test_a_time_column_that_nobody_asked_for_is_not_read(run, write, rows):
+    dated = write("dated.csv", "user,item,rating,timestamp", [[*row, "last spring"] for row in rows])
+    assert run("fit", dated, "--epsilon", 2, "--json", *SMALL).json["n_items"] == 40
+    assert "last spring" in run("fit", dated, "--epsilon", 2, "--timestamp", "timestamp", code=2).stderr
 
 
 def test_a_second_fit_replaces_the_model_and_says_that_it_costs_again(run, ratings):

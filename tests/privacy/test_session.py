@@ -42,7 +42,7 @@ def weights_of(n=4):
 def test_private_values_cannot_be_printed_pickled_copied_or_converted(hidden):
     assert "hidden" in repr(hidden)
     assert "hidden" in f"{hidden}"
-    for read in (pickle.dumps, copy.copy, copy.deepcopy, np.asarray, list, float):
+    for read in (pickle.dumps, copy.copy, copy.deepcopy, np.asarray, list, float, lambda h: h.__getstate__()):
         with pytest.raises(TypeError, match=r"private values|must be"):
             read(hidden)
     assert not hasattr(hidden, "__dict__")
@@ -121,7 +121,7 @@ def test_nothing_is_drawn_when_the_ledger_refuses_or_the_budget_is_spent():
     empty = Session(BUDGET, noise=SeededNoise(0))
     whole = empty.plan(a=1.0).one("a")
     empty.release("x", a_sum(2), whole)
-    empty.noise = Untouchable(0)
+    empty._noise = Untouchable(0)
     with pytest.raises(BudgetError, match="is left"):
         empty.release("y", a_sum(2), whole)
     with pytest.raises(BudgetError, match=r"is left"):
@@ -169,6 +169,68 @@ def test_a_spent_session_reports_at_most_its_budget():
         session.release(f"r{k}", a_sum(2), share)
     assert session.statement().spent_epsilon <= BUDGET.epsilon
     assert session.statement().spent_epsilon >= BUDGET.epsilon * (1 - 1e-6)
+
+
+def test_threads_that_race_for_the_whole_budget_get_it_once():
+    import threading
+    import time
+
+    class Slow:
+        def charge(self, name, mu):
+            time.sleep(0.02)
+
+    session = Session(BUDGET, noise=SeededNoise(0), ledger=Slow())
+    whole = session.plan(a=1.0).one("a")
+    refused = []
+
+    def ask(name):
+        try:
+            session.release(name, a_sum(2), whole)
+        except BudgetError:
+            refused.append(name)
+
+    threads = [threading.Thread(target=ask, args=(f"r{k}",)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 5
+    assert session.spent <= 1.0
+
+
+def test_a_bound_cannot_be_broken_after_it_was_checked():
+    values = np.full((2, 3), 0.5)
+    rows = Rows(values, 1.0)
+    values *= 1000
+    assert np.abs(rows._values).max() == 0.5
+    total = BoundedSum.grams(np.zeros((1, 6)), weights_of(), rows)
+    total.scales[:] = 1e-12
+    assert total.scales.min() > 0.7
+    for name in ("l2_sensitivity", "scales", "shape", "derivation"):
+        with pytest.raises(AttributeError):
+            setattr(total, name, 0.0)
+    with pytest.raises(AttributeError):
+        rows.norm = 1e-9
+
+
+def test_low_precision_numbers_do_not_carry_their_rounding_into_the_noise():
+    exact = Budget(float(np.float16(0.01)), 1e-8)
+    assert Budget(np.float16(0.01), np.float64(1e-8)).mu == exact.mu
+    assert Budget(np.float32(0.5), 1e-8).mu == Budget(0.5, 1e-8).mu
+
+
+def test_long_float32_rows_stay_within_their_bound_in_any_memory_order():
+    rng = np.random.default_rng(0)
+    for order in ("C", "F"):
+        raw = np.asarray(rng.standard_normal((50, 4096)), np.float32, order=order)
+        for rows in (Rows.clipped(raw, 1.0), Rows.scaled(raw, 1.0)):
+            assert np.linalg.norm(rows._values.astype(np.float64), axis=1).max() <= 1.0
+
+
+def test_rows_without_a_direction_become_zero_instead_of_an_error():
+    tiny = np.array([[1e-30, 0.0], [0.0, 0.0], [1e-20, 1e-20], [3.0, 4.0]], np.float32)
+    lengths = np.linalg.norm(Rows.scaled(tiny, 1.0)._values, axis=1)
+    np.testing.assert_allclose(lengths, [0, 0, 0, 1], atol=1e-5)
 
 
 def test_bounds_are_checked_not_believed():

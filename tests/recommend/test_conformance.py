@@ -43,14 +43,14 @@ def test_the_statement_lists_every_release_and_what_was_public(make):
     assert statement.releasable
     assert statement.window == "May 2025"
     assert any("declared as 12" in line for line in statement.public)
-    assert any("9 tasks" in line for line in statement.public)
-    assert "by hand" in statement.tuning
+    assert any("9 tasks, as given" in line for line in statement.public)
+    assert "by hand" in make(dimension=2).fit(random_interactions(2)).statement_.tuning
 
 
 @ESTIMATORS
 def test_defaults_say_that_nothing_was_tuned(make):
     statement = make(dimension=None, rounds=None).fit(random_interactions(2)).statement_
-    assert "nothing was tuned" in statement.tuning
+    assert "library defaults" in statement.tuning
 
 
 @ESTIMATORS
@@ -77,7 +77,8 @@ def test_a_saved_model_answers_as_before_and_keeps_its_statement(make, tmp_path)
     users = np.arange(data.n_users)
     np.testing.assert_array_equal(back.score(data, users), model.score(data, users))
     assert back.statement == model.statement
-    assert back.similar(3, 2) == model.similar(3, 2)
+    ours, theirs = model.similar(3, 2), back.similar(3, 2)
+    assert [n.similarity for n in theirs] == pytest.approx([n.similarity for n in ours], abs=1e-5)
     assert back.settings.keys() == model.settings.keys()
 
 
@@ -97,7 +98,7 @@ def test_a_session_that_cannot_pay_refuses_before_anything_is_learned(make):
     ("arguments", "message"),
     [
         ({"epsilon": -1.0}, "epsilon > 0, got -1"),
-        ({"delta": 2.0}, "delta strictly between 0 and 1, got 2"),
+        ({"delta": 2.0}, "delta strictly between 0 and 1 .* got 2"),
         ({"dimension": 0}, "dimension of at least 1, got 0"),
         ({"n_users": 0}, "at least 1, got 0"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -100,8 +101,8 @@ def test_bands_hold_all_items_and_go_from_popular_to_rare():
     assert sum(band.n_items for band in bands) == 995
     assert [band.typical for band in bands] == sorted((band.typical for band in bands), reverse=True)
     assert all(band.low <= band.typical <= band.high for band in bands)
-    for width in WIDTHS:
-        assert "0–10 %" in words(reliability_chart(bands, width))
+    assert "0–10 %" in words(reliability_chart(bands, 920))
+    assert "10" in words(reliability_chart(bands, 340))
 
 
 @pytest.mark.parametrize("best_guess", [0.5, 0.55, 0.75, 0.95, 1.0])
@@ -116,7 +117,7 @@ def test_the_marker_of_the_best_guess_stays_on_the_track(best_guess, width):
 def test_labels_are_moved_apart_in_their_order(heights):
     moved = _spread(heights, 17.0)
     assert len(moved) == len(heights)
-    assert all(b - a >= 17.0 - 1e-6 for a, b in zip(moved, moved[1:], strict=False))
+    assert all(b - a >= 17.0 - 1e-6 for a, b in itertools.pairwise(moved))
     assert sum(moved) == pytest.approx(sum(heights), abs=1e-6)
 
 

@@ -80,9 +80,8 @@ def test_the_summary_admits_a_baseline_that_does_better():
 
 
 def test_higher_is_better_for_recall():
-    recall = Comparison(
-        {name: Evaluation({"recall@20": MetricValue(value, 50)}) for name, value in {"p": 0.3, "t": 0.4, "b": 0.2}.items()}
-    )
+    figures = {"p": 0.3, "t": 0.4, "b": 0.2}
+    recall = Comparison({name: Evaluation({"recall@20": MetricValue(value, 50)}) for name, value in figures.items()})
     roles = Roles("p", "t", ("b",))
     assert share_kept(recall, roles, "recall@20") == pytest.approx(0.5)
     assert "would do better" not in summary(recall, roles)

@@ -8,10 +8,12 @@ Equation numbers are those of Krichene et al., "Multi-Task Differential Privacy 
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data import Interactions
+from apportion.data import Interactions, Vocabulary
 from apportion.errors import InputError
 from apportion.privacy.bounds import MARGIN, FloatArray, Weights
 
@@ -32,7 +34,8 @@ def adaptive(data: Interactions, popularity: FloatArray, exponent: float) -> Wei
     An exponent of 0 is the equal split, 1/4 and 1/2 are the optima of eq. 11 for convex and strongly convex
     losses. Unlike eq. 12, light users are scaled up as well.
     """
-    raw = _powers(popularity, exponent).astype(data.values.dtype)[data.tasks]
+    omega = _powers(popularity, exponent)
+    raw = (omega / omega.max()).astype(data.values.dtype)[data.tasks]
     return Weights.normalised(raw, data.by_user.indptr, f"adaptive, popularity^-{exponent:g}, normalised")
 
 
@@ -57,7 +60,7 @@ def closed_form(data: Interactions, counts: FloatArray, exponent: float, n_users
 
 def uniform_sample(data: Interactions, limit: int, seed: int) -> Weights:
     """Keep at most `limit` tasks of each user, chosen uniformly, with weight 1/√limit each."""
-    keys = _random_keys(data.users, data.tasks, seed)
+    keys = _random_keys(_user_keys(data.user_ids)[data.users], data.tasks, seed)
     return _kept(data, keys, limit, f"uniform sample of {limit} tasks a user")
 
 
@@ -89,12 +92,24 @@ def _powers(popularity: FloatArray, exponent: float) -> NDArray[np.float64]:
     values = np.asarray(popularity, dtype=np.float64)
     if not (np.isfinite(values).all() and (values > 0).all()):
         raise InputError("Expected positive popularity for every task; floor released counts first.")
-    return values**-exponent
+    with np.errstate(over="ignore"):
+        powers = values**-exponent
+    if not np.isfinite(powers).all():  # for every task, whoever has it
+        raise InputError(f"Popularity to the power {-exponent:g} is not finite; use a smaller exponent.")
+    return powers
 
 
-def _random_keys(users: NDArray[np.int32], tasks: NDArray[np.int32], seed: int) -> NDArray[np.uint64]:
+def _user_keys(user_ids: Vocabulary) -> NDArray[np.uint64]:
+    """A number for each user from its id alone: codes would shift when another user leaves the data."""
+    if user_ids.holds_text:
+        digests = [blake2b(str(name).encode(), digest_size=8).digest() for name in user_ids]
+        return np.frombuffer(b"".join(digests), np.uint64)
+    return np.asarray(user_ids.ids).astype(np.uint64) * np.uint64(0xD1342543DE82EF95)
+
+
+def _random_keys(users: NDArray[np.uint64], tasks: NDArray[np.int32], seed: int) -> NDArray[np.uint64]:
     """Hash (user, task, seed), so that one user's sample does not depend on who else is there."""
-    mixed = (users.astype(np.uint64) << np.uint64(32)) | tasks.astype(np.uint64)
+    mixed = users ^ (tasks.astype(np.uint64) * np.uint64(0xA24BAED4963EE407))
     mixed ^= np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)

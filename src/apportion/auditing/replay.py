@@ -1,24 +1,35 @@
 """Record and replay: does a neighbouring run differ by more than it declares?
 
-The first run is recorded: names, hidden sums, released values. The second run, on data without one user, is fed the
-released values of the first, so both see the same world up to each release. Then, if the guarantee holds, (1) the
-second run asks for the same releases in the same order with the same sensitivities and shares, and (2) each hidden
-sum differs from the recorded one by at most its declared sensitivity. That is the premise of adaptive composition,
-checked release by release; it catches clipping that does not clip, unreleased quantities that steer the run, and
-parts of one user that reach another's.
+The first run, on D, is recorded: names, hidden sums, released values. Then the run is repeated on other data sets, fed
+the released values of the first, so that all see the same world up to each release:
+
+- on D without user j, once with j's rows taken out and once rebuilt from scratch, so that codes, vocabularies and chunk
+  boundaries move as they would for a data set in which j never was;
+- on user j alone.
+
+If the guarantee holds, then (1) every run asks for the same releases in the same order with the same shapes,
+sensitivities and noise; (2) each hidden sum moves by at most its declared sensitivity; (3) it is a sum over users, so the
+sum without j and the sum of j alone add up to the whole; and (4) what the run returns is a function of what was
+released, so all runs return the same. (1) and (2) are the premise of adaptive composition. (3) and (4) catch what a bound
+alone would miss: counts, maxima, seeds or settings that reach a formula or the model without a release.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from apportion.auditing.door import peek, scaled_distance
+from apportion.data import Interactions
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.session import Session
+
+Fit = Callable[[Any, Session], Mapping[str, Any]]
+"""Runs an estimator on (data, session) and returns everything that it would publish, by name."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +39,28 @@ class Record:
     name: str
     sensitivity: float
     stddev: float
+    scales: NDArray[Any] | None
     hidden: NDArray[Any]
     released: Any
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """One release in two neighbouring runs: how far the hidden sums are apart, in sensitivities."""
+class Finding:
+    """One release under audit.
+
+    Attributes:
+        name: of the release.
+        ratio: how far the hidden sum moved when the user left, in declared sensitivities.
+        gap: by how much the sum without the user and the sum of the user alone miss the whole, relative to it.
+    """
 
     name: str
     ratio: float
+    gap: float
+
+
+class AuditError(AssertionError):
+    """Two runs that must agree did not."""
 
 
 class RecordingSession(Session):
@@ -49,7 +72,8 @@ class RecordingSession(Session):
 
     def _draw(self, name: str, statistic: BoundedSum, stddev: float) -> Any:
         released = super()._draw(name, statistic, stddev)
-        self.records.append(Record(name, statistic.l2_sensitivity, stddev, peek(statistic).copy(), released))
+        hidden = peek(statistic).copy()
+        self.records.append(Record(name, statistic.l2_sensitivity, stddev, statistic.scales, hidden, released.copy()))
         return released
 
 
@@ -59,40 +83,81 @@ class ReplayingSession(Session):
     def __init__(self, records: list[Record], *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._records = records
-        self.comparisons: list[Comparison] = []
+        self.hidden: list[NDArray[Any]] = []
+        self.ratios: list[float] = []
 
     def _draw(self, name: str, statistic: BoundedSum, stddev: float) -> Any:
-        record = self._expected(name)
+        if len(self.hidden) >= len(self._records):
+            raise AuditError(f"The neighbouring run makes a release {name!r} that the first did not.")
+        record = self._records[len(self.hidden)]
         seen = (name, statistic.l2_sensitivity, stddev, statistic.shape)
         wanted = (record.name, record.sensitivity, record.stddev, record.hidden.shape)
-        if seen != wanted:
-            raise AssertionError(f"The neighbouring run released {seen} where the first released {wanted}.")
-        ratio = scaled_distance(statistic, record.hidden) / statistic.l2_sensitivity
-        self.comparisons.append(Comparison(name, ratio))
-        return record.released
-
-    def _expected(self, name: str) -> Record:
-        if len(self.comparisons) >= len(self._records):
-            raise AssertionError(f"The neighbouring run makes a release {name!r} that the first did not.")
-        return self._records[len(self.comparisons)]
+        if seen != wanted or not _same(statistic.scales, record.scales):
+            raise AuditError(f"The neighbouring run released {seen} where the first released {wanted}.")
+        self.ratios.append(scaled_distance(statistic, record.hidden) / statistic.l2_sensitivity)
+        self.hidden.append(peek(statistic).copy())
+        return record.released.copy()
 
 
-def compare(
-    fit: Callable[[Any, Session], object], data: Any, neighbour: Any, session_arguments: dict[str, Any]
-) -> list[Comparison]:
-    """Fit on data, replay on its neighbour, and return how far each hidden sum moved.
+def audit(fit: Fit, data: Interactions, user: int, session_arguments: Mapping[str, Any]) -> list[Finding]:
+    """Run on the data, on the data without one user and on that user alone; raise or return what was found.
 
     Args:
-        fit: runs the estimator on (data, session).
-        data: the data set.
-        neighbour: the same data without one user.
-        session_arguments: what both sessions are built with.
+        fit: runs the estimator and returns what it would publish.
+        data: the data set; its task list is taken as public.
+        user: code of the user to take out.
+        session_arguments: what the sessions are built with, a seeded noise source among them.
+
+    Raises:
+        AuditError: if the runs ask for different releases or return different results.
     """
     first = RecordingSession(**session_arguments)
-    fit(data, first)
-    second = ReplayingSession(first.records, **session_arguments)
-    fit(neighbour, second)
-    if len(second.comparisons) != len(first.records):
-        missing = first.records[len(second.comparisons)].name
-        raise AssertionError(f"The neighbouring run never made the release {missing!r}.")
-    return second.comparisons
+    published = fit(data, first)
+
+    def replay(other: Interactions) -> ReplayingSession:
+        session = ReplayingSession(first.records, **session_arguments)
+        _require_same(published, fit(other, session))
+        if len(session.hidden) != len(first.records):
+            missing = first.records[len(session.hidden)].name
+            raise AuditError(f"The neighbouring run never made the release {missing!r}.")
+        return session
+
+    removed, rebuilt = replay(data.without(user)), replay(_rebuilt(data, user))
+    alone = replay(data.where(data.users == user))
+    return [
+        Finding(
+            record.name, max(removed.ratios[k], rebuilt.ratios[k]), _gap(record, rebuilt.hidden[k], alone.hidden[k])
+        )
+        for k, record in enumerate(first.records)
+    ]
+
+
+def _rebuilt(data: Interactions, user: int) -> Interactions:
+    """The data as they would have been read had the user never been there."""
+    kept = data.users != user
+    return Interactions.from_arrays(
+        data.user_ids.ids_of(data.users[kept]),
+        data.task_ids.ids_of(data.tasks[kept]),
+        data.values[kept],
+        task_ids=data.task_ids,
+        single_user=True,
+    )
+
+
+def _gap(record: Record, without: NDArray[Any], alone: NDArray[Any]) -> float:
+    missed = np.abs(record.hidden - without - alone).max(initial=0.0)
+    return float(missed / max(1.0, np.abs(record.hidden).max(initial=0.0)))
+
+
+def _require_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
+    if first.keys() != second.keys():
+        raise AuditError(f"The neighbouring run published {sorted(second)}, the first {sorted(first)}.")
+    for name, value in first.items():
+        if not _same(value, second[name]):
+            raise AuditError(f"{name!r} differs between neighbouring runs that were fed the same releases.")
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return one.shape == other.shape and bool(np.array_equal(one, other))
+    return bool(one == other)

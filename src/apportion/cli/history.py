@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from apportion.cli.loading import column_names, names_given
+from apportion.cli.loading import has_value_column, names_given
 from apportion.cli.options import DataOptions
 from apportion.data import IGNORE, Interactions, Vocabulary
-from apportion.data.columns import ColumnChoice, choose_columns
+from apportion.data.columns import ColumnChoice
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ def read_history(path: Path, options: DataOptions, model: ItemModel) -> tuple[In
     """Read rows for a model and bring them to its item list; also returns remarks on what was left out."""
     needs_values = model.kind == "ratings" or options.min_value is not None
     value: ColumnChoice = options.value if needs_values else IGNORE
-    if needs_values:
-        _require_value(path, options)
+    if needs_values and not has_value_column(path, options):
+        raise InputError(f"{path.name}: a value column is needed and none was found; name it with value=.")
     data = Interactions.read(
         path,
         user=options.user,
         task=options.item,
         value=value,
-        timestamp=options.timestamp,
+        timestamp=options.timestamp or IGNORE,
         columns=names_given(options),
         single_user=True,
     )
@@ -49,14 +49,3 @@ def onto(data: Interactions, task_ids: Vocabulary, path: Path) -> tuple[Interact
     left_out = int((~known).sum())
     remark = f"{path.name}: {left_out} of {len(known)} rows are of items that the model does not know; left out."
     return moved, (remark,) if left_out else ()
-
-
-def _require_value(path: Path, options: DataOptions) -> None:
-    choices: dict[str, ColumnChoice] = {
-        "user": options.user,
-        "task": options.item,
-        "value": options.value,
-        "timestamp": options.timestamp,
-    }
-    if choose_columns(column_names(path, options), choices).value is None:
-        raise InputError(f"{path.name}: a value column is needed and none was found; name it with value=.")

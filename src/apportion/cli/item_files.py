@@ -60,7 +60,7 @@ def _read_rows(path: Path) -> list[list[str]]:
     text = _decoded(content).lstrip("\ufeff")
     lines = text.splitlines()
     first = next((line for line in lines if line.strip()), "")
-    mark = max(_SEPARATORS, key=lambda each: (each in first, each == "::", first.count(each)))
+    mark = "::" if "::" in first else max(_SEPARATORS[::-1], key=first.count)
     if mark == "::":
         return [line.split(mark) for line in lines]
     return list(csv.reader(lines, delimiter=mark))

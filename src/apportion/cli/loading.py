@@ -34,7 +34,7 @@ class Loaded:
 
 def load_data(path: Path, options: DataOptions) -> Loaded:
     """Read a CSV, TSV, MovieLens .dat or Parquet file by the options given."""
-    has_value = _has_value_column(path, options)
+    has_value = has_value_column(path, options)
     kind: Kind = options.kind or _guess_kind(options, has_value)
     if kind == "ratings" and not has_value:
         raise InputError(f"{path.name}: ratings need a value column and none was found; name it with value=.")
@@ -44,7 +44,7 @@ def load_data(path: Path, options: DataOptions) -> Loaded:
         user=options.user,
         task=options.item,
         value=_value_choice(kind, options),
-        timestamp=options.timestamp,
+        timestamp=options.timestamp or IGNORE,
         columns=names_given(options),
         task_ids=listed,
     )
@@ -64,12 +64,13 @@ def _value_choice(kind: Kind, options: DataOptions) -> ColumnChoice:
     return options.value if kind == "ratings" or options.min_value is not None else IGNORE
 
 
-def _has_value_column(path: Path, options: DataOptions) -> bool:
+def has_value_column(path: Path, options: DataOptions) -> bool:
+    """Whether a value column was named, or is there under a usual name."""
     choices: dict[str, ColumnChoice] = {
         "user": options.user,
         "task": options.item,
         "value": options.value,
-        "timestamp": options.timestamp,
+        "timestamp": options.timestamp or IGNORE,
     }
     try:
         return choose_columns(column_names(path, options), choices).value is not None

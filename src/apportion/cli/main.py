@@ -27,6 +27,7 @@ INTERRUPTED: Final = 130
 
 _ARGUMENTS = re.compile(r"\b(user|task|value|timestamp|columns|separator)=")
 _OPTIONS = {"task": "--item"}
+_OF_RECOMMEND = {"user": "--user-column"}  # where --user is the person asked for
 
 
 class Program(click.Group):
@@ -45,20 +46,21 @@ class Program(click.Group):
         except OSError as error:
             self._end(ctx, _file_error(error), BAD_INPUT)
         except KeyboardInterrupt:
-            self._end(ctx, "Interrupted; nothing was written.", INTERRUPTED)
+            self._end(ctx, "Interrupted.", INTERRUPTED)
 
     def _end(self, ctx: click.Context, message: str, code: int) -> None:
-        click.echo(f"Error: {in_options(message)}", err=True)
+        click.echo(f"Error: {in_options(message, ctx.invoked_subcommand)}", err=True)
         ctx.exit(code)
 
 
-def in_options(message: str) -> str:
+def in_options(message: str, command: str | None = None) -> str:
     """Say `--item` where the library says `task=`.
 
     >>> in_options("No column looks like the task; name it with task=; found 'a'.")
     "No column looks like the task; name it with --item; found 'a'."
     """
-    return _ARGUMENTS.sub(lambda found: _OPTIONS.get(found[1], f"--{found[1]}"), message)
+    names = _OPTIONS | (_OF_RECOMMEND if command == "recommend" else {})
+    return _ARGUMENTS.sub(lambda found: names.get(found[1], f"--{found[1]}"), message)
 
 
 def _file_error(error: OSError) -> str:

@@ -58,11 +58,21 @@ def write_model(model: ItemModel, target: Path, titles: Mapping[int | str, str] 
         (staging / "new" / REPORT).write_text(page, encoding="utf-8")
         for file in (staging / "new").iterdir():
             file.chmod(0o644)
-        if target.exists():
-            target.rename(staging / "old")
-        (staging / "new").rename(target)
+        _swap(staging, target)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _swap(staging: Path, target: Path) -> None:
+    """Move the new folder into place; if that fails, the old one goes back."""
+    if target.exists():
+        target.rename(staging / "old")
+    try:
+        (staging / "new").rename(target)
+    except BaseException:
+        if (staging / "old").exists():
+            (staging / "old").rename(target)
+        raise
 
 
 def refuse_unless_model(target: Path) -> None:

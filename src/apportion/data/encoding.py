@@ -60,6 +60,8 @@ def match_public_list(encoded: EncodedIds, public: ArrayLike | Vocabulary | None
         return encoded
     name = encoded.vocabulary.name
     listed = public if isinstance(public, Vocabulary) else Vocabulary(public, name=name)
+    if not listed.declared:
+        listed = Vocabulary(listed.ids, name=listed.name, declared=True)
     if listed.holds_text != encoded.vocabulary.holds_text:
         first = encoded.vocabulary.id_of(int(encoded.codes[0]))
         kind = "text" if listed.holds_text else "an integer"

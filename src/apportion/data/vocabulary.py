@@ -31,6 +31,7 @@ class Vocabulary:
     Args:
         ids: distinct integers or distinct text; the order is kept.
         name: what the ids are called in error messages.
+        declared: whether the list was given as public, rather than found in data.
 
     Example:
         >>> titles = Vocabulary(["Alien", "Brazil", "Casablanca"], name="movie")
@@ -40,8 +41,9 @@ class Vocabulary:
         'Brazil'
     """
 
-    def __init__(self, ids: ArrayLike, *, name: str = "id") -> None:
+    def __init__(self, ids: ArrayLike, *, name: str = "id", declared: bool = False) -> None:
         self.name = name
+        self.declared = declared
         self._ids = as_ids(ids, name).copy()
         self._ids.flags.writeable = False
         self._lookup: _Lookup | None = None
@@ -50,7 +52,7 @@ class Vocabulary:
     @classmethod
     def of_range(cls, size: int, *, name: str = "id") -> Vocabulary:
         """The integers 0 to size-1, each its own code."""
-        return cls(np.arange(size, dtype=np.int64), name=name)
+        return cls(np.arange(size, dtype=np.int64), name=name, declared=True)
 
     @property
     def ids(self) -> Ids:
@@ -125,7 +127,7 @@ class Vocabulary:
         return f"Vocabulary({len(self)} {self.name}s, {'text' if self.holds_text else 'integers'})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self._ids, self.name)
+        return _restored, (self._ids, self.name, self.declared)
 
     def _refuse_repeated(self) -> None:
         ordered = np.sort(self._ids)
@@ -167,8 +169,8 @@ class _Lookup:
         return codes
 
 
-def _restored(ids: Ids, name: str) -> Vocabulary:
-    return Vocabulary(ids, name=name)
+def _restored(ids: Ids, name: str, declared: bool) -> Vocabulary:
+    return Vocabulary(ids, name=name, declared=declared)
 
 
 def as_ids(ids: ArrayLike, name: str) -> Ids:

@@ -10,9 +10,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from apportion import linalg
 from apportion.data import Interactions
-from apportion.engines.protocol import Floats, Part, UserChunk, user_chunks
+from apportion.engines.protocol import Floats, Part, UserChunk, check_layout, user_chunks
 from apportion.privacy.bounded_sum import BoundedSum
-from apportion.privacy.bounds import Labels, Parts, Rows, Weights
+from apportion.privacy.bounds import Labels, Rows, Weights
+from apportion.privacy.clipped_total import ClippedTotal
 
 
 class LocalEngine:
@@ -31,11 +32,13 @@ class LocalEngine:
 
     def counts(self, data: Interactions, weights: Weights) -> BoundedSum:
         """Σ_j w_ij for every task i."""
+        check_layout(data, weights)
         sums = np.bincount(data.tasks, weights=weights._values, minlength=data.n_tasks)
         return BoundedSum.counts(sums, weights)
 
     def moments(self, data: Interactions, weights: Weights, rows: Rows, labels: Labels | None = None) -> BoundedSum:
         """Σ_j w_ij y_ij x_j for every task i; labels of 1 if none are given."""
+        check_layout(data, weights, rows, labels)
         coefficients = weights._values if labels is None else weights._values * labels._values
         by_task = data.by_task
         sums = linalg.segment_moment(
@@ -49,6 +52,7 @@ class LocalEngine:
 
     def grams(self, data: Interactions, weights: Weights, rows: Rows) -> BoundedSum:
         """Σ_j w_ij x_j x_jᵀ for every task i, packed lower triangles."""
+        check_layout(data, weights, rows)
         by_task = data.by_task
         sums = linalg.segment_gram(
             by_task.indptr,
@@ -72,10 +76,10 @@ class LocalEngine:
         self, data: Interactions, part: Callable[[UserChunk], Floats], width: int, clip_norm: float, what: str
     ) -> BoundedSum:
         """Add up per-user rows, each clipped to `clip_norm`; users without data contribute nothing."""
-        total = np.zeros(width)
+        total = ClippedTotal(clip_norm, width, None, what)
         for chunk in user_chunks(data, self.chunk):
-            total += _clipped_total(part(chunk), chunk, clip_norm)
-        return BoundedSum.of_parts(total, clip_norm, what)
+            total.add_users(part(chunk), np.diff(chunk.indptr) > 0)
+        return total.sealed()
 
     def part_sums(
         self,
@@ -87,15 +91,14 @@ class LocalEngine:
         what: str,
     ) -> tuple[BoundedSum, BoundedSum]:
         """Add up rows by task, and rows by user, from one pass over the users."""
-        by_task, over_users = np.zeros((widths[0], data.n_tasks)), np.zeros(widths[1])
+        check_layout(data, weights)
+        by_task = ClippedTotal(clip_norms[0], widths[0], data.n_tasks, what)
+        over_users = ClippedTotal(clip_norms[1], widths[1], None, what)
         for chunk in user_chunks(data, self.chunk, weights._values):
             rows, summary = part(chunk)
-            parts = Parts.clipped(rows, chunk.indptr, clip_norms[0])._values
-            for column in range(widths[0]):
-                by_task[column] += np.bincount(chunk.tasks, parts[:, column], minlength=data.n_tasks)
-            over_users += _clipped_total(summary, chunk, clip_norms[1])
-        tasks = BoundedSum.of_parts(np.ascontiguousarray(by_task.T), clip_norms[0], what)
-        return tasks, BoundedSum.of_parts(over_users, clip_norms[1], what)
+            by_task.add_by_task(rows, chunk.indptr, chunk.tasks)
+            over_users.add_users(summary, np.diff(chunk.indptr) > 0)
+        return by_task.sealed(), over_users.sealed()
 
     def total_of_users(self, data: Interactions, features: Any) -> NDArray[Any]:
         """Add up the features of every user's own tasks."""
@@ -137,11 +140,5 @@ class LocalEngine:
 
 def _present(data: Interactions, rows: Rows) -> NDArray[np.float64]:
     """Rows of the users who have data; a user without any contributes nothing, as if absent."""
+    check_layout(data, rows=rows)
     return np.asarray(rows._values[np.diff(data.by_user.indptr) > 0], dtype=np.float64)
-
-
-def _clipped_total(rows: Floats, chunk: UserChunk, clip_norm: float) -> NDArray[np.float64]:
-    """Sum of one row per user, clipped; users without data contribute nothing."""
-    parts = Parts.clipped(rows, np.arange(len(rows) + 1), clip_norm)._values
-    total: NDArray[np.float64] = parts[np.diff(chunk.indptr) > 0].sum(axis=0, dtype=np.float64)
-    return total

@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike
 
 from apportion.data import Interactions, Segments
 from apportion.engines.local import LocalEngine
+from apportion.engines.protocol import check_layout
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Labels, Rows, Weights
 
@@ -32,10 +33,9 @@ class TorchEngine(LocalEngine):
         self._kernels = on_torch
         self._placed: dict[int, tuple[Segments, Any, Any]] = {}
 
-    def moments(
-        self, data: Interactions, weights: Weights, rows: Rows, labels: Labels | None = None
-    ) -> BoundedSum:
+    def moments(self, data: Interactions, weights: Weights, rows: Rows, labels: Labels | None = None) -> BoundedSum:
         """Σ_j w_ij y_ij x_j for every task i; labels of 1 if none are given."""
+        check_layout(data, weights, rows, labels)
         coefficients = weights._values if labels is None else weights._values * labels._values
         indptr, indices = self._place(data.by_task)
         sums = self._kernels.segment_moment(
@@ -45,6 +45,7 @@ class TorchEngine(LocalEngine):
 
     def grams(self, data: Interactions, weights: Weights, rows: Rows) -> BoundedSum:
         """Σ_j w_ij x_j x_jᵀ for every task i, packed lower triangles."""
+        check_layout(data, weights, rows)
         indptr, indices = self._place(data.by_task)
         placed = self.asarray(weights._values[data.by_task.order])
         sums = self._kernels.segment_gram(indptr, indices, self.asarray(rows._values), weights=placed)
@@ -106,6 +107,8 @@ class TorchEngine(LocalEngine):
 
     def _present(self, data: Interactions, rows: Rows) -> Any:
         import torch
+
+        check_layout(data, rows=rows)
 
         with_data = torch.as_tensor(np.diff(data.by_user.indptr) > 0, device=self.device)
         return self.asarray(rows._values)[with_data].to(torch.float64)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data import Interactions
+from apportion.errors import InputError
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Labels, Rows, Weights
 
@@ -60,6 +61,18 @@ def user_chunks(data: Interactions, observations: int, weights: Floats | None = 
         own = None if weights is None else weights[rows]
         yield UserChunk(slice(first, last), rows, local, owner, data.tasks[rows], data.values[rows], own)
         first = last
+
+
+def check_layout(
+    data: Interactions, weights: Weights | None = None, rows: Rows | None = None, labels: Labels | None = None
+) -> None:
+    """Refuse bounded arrays that were made for other data: their bounds say nothing about this one's users."""
+    if weights is not None and not weights.belong_to(data.by_user.indptr):
+        raise InputError("Expected weights that were made for this data set; their layout is another one's.")
+    if rows is not None and len(rows) != data.n_users:
+        raise InputError(f"Expected one row for each of {data.n_users} users, got {len(rows)}.")
+    if labels is not None and len(labels) != data.n_observations:
+        raise InputError(f"Expected one label for each of {data.n_observations} observations, got {len(labels)}.")
 
 
 class Engine(Protocol):

@@ -27,6 +27,7 @@
 #include <vector>
 
 #define INLINE inline __attribute__((always_inline))
+#define INLINE_LAMBDA __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
 
 namespace {
@@ -50,36 +51,43 @@ struct Segments {  // the arguments of one call, shared by its threads
     T* out;
 };
 
-constexpr Index kPieceLength = 32768;  // longer segments are cut, so that threads can share one
-constexpr Index kMostPieces = 64;
-constexpr Index kAhead = 16;           // observations between asking the memory for a row and its use
+constexpr Index kSuccess = -1, kOutOfMemory = -2;  // other results name the first segment that failed
+constexpr Index kPanelBytes = 49152;                // gathered rows that fit the inner caches
+constexpr Index kAhead = 16;                        // observations between asking memory for a row and its use
+constexpr int kBlocks = 16;                         // ChaCha20 blocks made at a time
+constexpr Index kNormals = 8 * kBlocks;             // normal numbers made of them
 
 constexpr Index round_up(Index n, Index multiple) { return (n + multiple - 1) / multiple * multiple; }
 
+struct FreeAligned {
+    void operator()(void* p) const { std::free(p); }
+};
 template <typename T>
-struct FreeAligned { void operator()(T* p) const { std::free(p); } };
-template <typename T>
-using Buffer = std::unique_ptr<T[], FreeAligned<T>>;
+using Buffer = std::unique_ptr<T[], FreeAligned>;
 
 template <typename T>
 Buffer<T> zeros(Index n) {
-    size_t bytes = size_t(round_up(std::max<Index>(n, 1) * Index(sizeof(T)), 64));
+    const size_t bytes = size_t(round_up(std::max<Index>(n, 1) * Index(sizeof(T)), 64));
     void* p = std::aligned_alloc(64, bytes);
     if (!p) throw std::bad_alloc();
     std::memset(p, 0, bytes);
     return Buffer<T>(static_cast<T*>(p));
 }
 
-// Runs body(thread) on `threads` threads; fewer if the system refuses to start more.
+// Calls body(thread, i) for all i < n, each thread taking the next i; fewer threads if the system refuses to start more.
 template <typename Body>
-void in_parallel(int threads, const Body& body) {
+void in_parallel(int threads, Index n, const Body& body) {
+    std::atomic<Index> next{0};
+    auto work = [&](int thread) {
+        for (Index i; (i = next++) < n;) body(thread, i);
+    };
     std::vector<std::thread> others;
     try {
-        for (int t = 1; t < threads; ++t) others.emplace_back([&body, t] { body(t); });
+        for (int t = 1; t < threads && t < n; ++t) others.emplace_back(work, t);
     } catch (const std::system_error&) {
     }
-    body(0);
-    for (auto& other : others) other.join();
+    work(0);
+    for (std::thread& other : others) other.join();
 }
 
 void keep_smallest(std::atomic<Index>& target, Index value) {
@@ -88,10 +96,37 @@ void keep_smallest(std::atomic<Index>& target, Index value) {
     }
 }
 
+// Who does what.  A long segment is cut into pieces that threads can share; the others are handed out in turns of
+// about equal work.  Both depend on the data alone, so that the number of threads does not alter a sum.
+struct Plan {
+    struct Piece { Index segment, begin, end; };
+    std::vector<Piece> pieces;
+    std::vector<Index> turns{0};  // turn i covers segments turns[i] .. turns[i + 1]
+    Index piece_length;
+
+    Plan(const int64_t* indptr, Index n_segments, Index dim) {
+        const Index most_pieces = std::clamp<Index>((Index(1) << 24) / (dim * dim), 16, 512);  // bounds their memory
+        piece_length = std::max<Index>(16384, indptr[n_segments] / most_pieces);
+        Index work = 0;
+        for (Index s = 0; s < n_segments; ++s) {
+            const Index begin = indptr[s], length = indptr[s + 1] - begin;
+            const Index n = in_pieces(length) ? (length + piece_length - 1) / piece_length : 0;
+            for (Index i = 0; i < n; ++i) pieces.push_back({s, begin + length * i / n, begin + length * (i + 1) / n});
+            work += length + dim / 2;
+            if (work >= 4096 || s + 1 == n_segments) {
+                turns.push_back(s + 1);
+                work = 0;
+            }
+        }
+    }
+    bool in_pieces(Index length) const { return length > 2 * piece_length; }
+};
+
 }  // namespace
 
 // ---- one namespace per instruction set -----------------------------------------------------------------------
 
+#pragma GCC visibility push(hidden)
 #define KERNEL_LEVEL
 #define KERNEL_VECTOR_BYTES 16
 #define KERNEL_ROWS 4
@@ -129,6 +164,8 @@ namespace avx512 {
 #pragma GCC pop_options
 #endif
 
+#pragma GCC visibility pop
+
 // ---- the C interface -----------------------------------------------------------------------------------------
 
 namespace {
@@ -150,8 +187,6 @@ int best_level() {
 #define AT_LEVEL(level, call) (baseline::call)
 #endif
 
-constexpr Index kOutOfMemory = -2;  // other results: -1 for success, else the first segment that failed
-
 template <typename T>
 Index segments_call(int level, int threads, Want want, const Segments<T>& task) {
     level = std::min(level, best_level());
@@ -171,10 +206,22 @@ Index packed_call(int level, int threads, Index n, Index dim, const T* packed, c
                   uint8_t* failed) {
     level = std::min(level, best_level());
     try {
-        return AT_LEVEL(level, solve_packed(threads, n, dim, packed, rhs, base, out, failed));
+        AT_LEVEL(level, solve_packed(threads, n, dim, packed, rhs, base, out, failed));
+        return kSuccess;
     } catch (const std::bad_alloc&) {
         return kOutOfMemory;
     }
+}
+
+template <typename T>
+void normals_call(int level, int threads, const uint8_t* key, uint64_t counter, Index n, T* out) {
+    level = std::min(level, best_level());
+    uint32_t words[8];
+    std::memcpy(words, key, 32);
+    const Index batches = (n + kNormals - 1) / kNormals, share = 64;
+    in_parallel(threads, (batches + share - 1) / share, [&](int, Index i) {
+        AT_LEVEL(level, fill_normals(words, counter, i * share, std::min((i + 1) * share, batches), n, out));
+    });
 }
 
 }  // namespace
@@ -201,6 +248,28 @@ SEGMENTS_FUNCTION(kernel_segments_float64, double)
     }
 PACKED_FUNCTION(kernel_solve_packed_float32, float)
 PACKED_FUNCTION(kernel_solve_packed_float64, double)
+
+void kernel_normals_float32(int level, int threads, const uint8_t* key, uint64_t counter, Index n, float* out) {
+    normals_call(level, threads, key, counter, n, out);
+}
+void kernel_normals_float64(int level, int threads, const uint8_t* key, uint64_t counter, Index n, double* out) {
+    normals_call(level, threads, key, counter, n, out);
+}
+
+// words[i][b] = word i of ChaCha20 block counter + b, for 16 blocks: the published test vectors check this one.
+void kernel_chacha20(int level, const uint8_t* key, uint64_t counter, uint64_t nonce, uint32_t (*words)[kBlocks]) {
+    uint32_t key_words[8];
+    std::memcpy(key_words, key, 32);
+    AT_LEVEL(std::min(level, best_level()), chacha20(key_words, counter, nonce, words));
+}
+
+// setuptools expects this name; the library is meant for ctypes and refuses to be imported.
+extern void* PyExc_ImportError;
+void PyErr_SetString(void*, const char*);
+void* PyInit__kernel() {
+    PyErr_SetString(PyExc_ImportError, "apportion.linalg._kernel is loaded by apportion.linalg.kernel, not imported");
+    return nullptr;
+}
 
 }  // extern "C"
 
@@ -421,227 +490,309 @@ void weighted_sum(const T* panel, Index depth, Index stride, Index size, const T
 }
 
 template <typename T>
-INLINE bool all_finite(const T* x, Index n) {
-    T sum = 0;
-    for (Index i = 0; i < n; ++i) sum += x[i] * T(0);
-    return sum == T(0);
+INLINE bool all_finite(const T* x, Index n, Index step = 1) {
+    T zero = 0;
+    for (Index i = 0; i < n; ++i) zero += x[i * step] * T(0);  // infinity times zero is NaN
+    return zero == T(0);
 }
+
+// Columns are padded with zeros to whole tiles (`size`), rows to whole vectors (`stride`).
+template <typename T>
+struct Padding {
+    Index dim, size, stride;
+    explicit Padding(Index dim)
+        : dim(dim), size(round_up(dim, Shape<T>::rows)), stride(round_up(dim, Shape<T>::lanes)) {}
+
+    Buffer<T> padded(const T* base) const {  // ones on the padding's diagonal keep the matrix positive definite
+        Buffer<T> to = zeros<T>(stride * stride);
+        for (Index r = 0; r < dim; ++r)
+            if (base) std::copy_n(base + r * dim, dim, &to[r * stride]);
+        for (Index r = dim; r < stride; ++r) to[r * stride + r] = 1;
+        return to;
+    }
+};
 
 // One thread's working memory and the steps it takes.
 template <Want want, typename T>
 struct Worker {
     using S = Shape<T>;
+    using V = typename S::Vector;
     const Segments<T>& task;
-    Index dim, size, stride, panel_rows, n_observations;
-    Buffer<T> panel, left_panel, transposed, matrix, coefficients, vector, inverse_diagonal;
-    const T* base;  // padded to size x stride, ones on the padding's diagonal
+    const Padding<T> pad;
+    const Index dim = pad.dim, size = pad.size, stride = pad.stride;
+    const Index depth = std::clamp<Index>(kPanelBytes / (stride * Index(sizeof(T))), 32, 256);  // rows in a panel
+    const Index most_rows = std::max(depth, stride);
+    Buffer<T> panel = zeros<T>(most_rows * stride);
+    Buffer<T> left_panel = zeros<T>(task.signed_weights ? most_rows * stride : 0);
+    Buffer<T> transposed = zeros<T>(task.ridge > 0 ? stride * stride : 0);
+    Buffer<T> coefficients = zeros<T>(most_rows);
+    Buffer<T> matrix = zeros<T>(want == Want::moment ? 0 : stride * stride);
+    Buffer<T> vector = zeros<T>(stride);
+    Buffer<T> inverse_diagonal = zeros<T>(stride);
 
-    Worker(const Segments<T>& task, const T* base)
-        : task(task), dim(task.dim), size(round_up(dim, S::rows)), stride(round_up(size, S::lanes)),
-          n_observations(task.indptr[task.n_segments]), base(base) {
-        Index depth = std::clamp<Index>(24576 / Index(stride * sizeof(T)), 32, 256);
-        panel_rows = round_up(std::max(depth, task.ridge > 0 ? stride : 0), S::lanes);
-        panel = zeros<T>(panel_rows * stride);
-        if (task.signed_weights) left_panel = zeros<T>(panel_rows * stride);
-        if (task.ridge > 0) transposed = zeros<T>(stride * stride);
-        panel_rows = std::min(panel_rows, depth);
-        matrix = zeros<T>(stride * stride);
-        coefficients = zeros<T>(std::max(panel_rows, stride) + S::lanes);
-        vector = zeros<T>(stride);
-        inverse_diagonal = zeros<T>(stride);
-    }
+    explicit Worker(const Segments<T>& task) : task(task), pad(task.dim) {}
 
-    // panel[k] = sqrt|w| x, coefficients[k] = +-sqrt|w| y: their products are w x x' and w y x
+    // panel[k] = sqrt|w| x and coefficients[k] = +-sqrt|w| y: their products are w x x' and w y x
     void gather(Index begin, Index count) {
+        const Index last = task.indptr[task.n_segments] - 1;
         for (Index k = 0; k < count; ++k) {
-            const Index observation = begin + k;
-            ask_for(observation + kAhead);
-            const T* row = task.features + Index(task.indices[observation]) * dim;
-            T weight = task.weights ? task.weights[observation] : T(1);
-            T scale = std::sqrt(std::fabs(weight));
-            scaled_copy(row, scale, panel.get() + k * stride);
-            T signed_scale = weight < 0 ? -scale : scale;
-            if (task.signed_weights) scaled_copy(row, signed_scale, left_panel.get() + k * stride);
-            if (want != Want::gram) coefficients[k] = signed_scale * task.labels[observation];
+            const Index here = begin + k;
+            const T* soon = task.features + Index(task.indices[std::min(here + kAhead, last)]) * dim;
+            for (Index c = 0; c < dim; c += 64 / Index(sizeof(T))) __builtin_prefetch(soon + c);
+            const T* row = task.features + Index(task.indices[here]) * dim;
+            const T weight = task.weights ? task.weights[here] : T(1);
+            const T scale = std::sqrt(std::fabs(weight)), signed_scale = weight < 0 ? -scale : scale;
+            scaled_copy(row, scale, &panel[k * stride]);
+            if (task.signed_weights) scaled_copy(row, signed_scale, &left_panel[k * stride]);
+            if (want != Want::gram) coefficients[k] = signed_scale * task.labels[here];
         }
-    }
-
-    // Asks for a row of features that is wanted soon.
-    INLINE void ask_for(Index observation) const {
-        const T* row = task.features + Index(task.indices[std::min(observation, n_observations - 1)]) * dim;
-        for (Index c = 0; c < dim; c += 64 / Index(sizeof(T))) __builtin_prefetch(row + c);
     }
 
     INLINE void scaled_copy(const T* row, T scale, T* to) const {
         Index c = 0;
-        for (; c + S::lanes <= dim; c += S::lanes) store(to + c, scale * load<typename S::Vector>(row + c));
+        for (; c + S::lanes <= dim; c += S::lanes) store(to + c, scale * load<V>(row + c));
         for (; c < dim; ++c) to[c] = scale * row[c];
     }
 
-    // matrix and vector <- the sums over observations begin .. end, starting from `start`
+    // matrix <- start + sum w x x' and vector <- sum w y x over observations begin .. end
     void accumulate(Index begin, Index end, const T* start) {
         std::fill_n(vector.get(), stride, T(0));
-        Index blocks = std::max<Index>(1, (end - begin + panel_rows - 1) / panel_rows);
+        const Index length = end - begin, blocks = std::max<Index>(1, (length + depth - 1) / depth);
         for (Index block = 0; block < blocks; ++block) {
-            Index from = begin + (end - begin) * block / blocks, to = begin + (end - begin) * (block + 1) / blocks;
-            gather(from, to - from);
-            const T* left = task.signed_weights ? left_panel.get() : panel.get();
+            const Index from = begin + length * block / blocks, count = begin + length * (block + 1) / blocks - from;
+            gather(from, count);
             if (want != Want::moment)
-                rank_update<want == Want::gram>(left, panel.get(), to - from, stride, size,
-                                                block ? matrix.get() : start, matrix.get());
+                rank_update<want == Want::gram>(task.signed_weights ? left_panel.get() : panel.get(), panel.get(), count,
+                                                stride, size, block ? matrix.get() : start, matrix.get());
             if (want != Want::gram)
-                weighted_sum(panel.get(), to - from, stride, size, coefficients.get(), vector.get());
+                weighted_sum(panel.get(), count, stride, size, coefficients.get(), vector.get());
         }
     }
 
+    // Turns matrix and vector into the wanted result; false if that is not a finite one.
     bool finish(Index segment) {
         if constexpr (want == Want::gram) {
             T* packed = task.out + segment * (dim * (dim + 1) / 2);
-            for (Index r = 0; r < dim; packed += ++r) std::memcpy(packed, &matrix[r * stride], (r + 1) * sizeof(T));
-            return true;
+            for (Index r = 0; r < dim; packed += ++r) std::copy_n(&matrix[r * stride], r + 1, packed);
+            return all_finite(matrix.get(), dim, stride + 1);  // a bad row of features shows on the diagonal
         }
         if constexpr (want == Want::solution) {
             if (!factor(matrix.get(), size, stride, inverse_diagonal.get())) return false;
             substitute(matrix.get(), size, stride, inverse_diagonal.get(), vector.get());
         }
-        std::memcpy(task.out + segment * dim, vector.get(), dim * sizeof(T));
+        std::copy_n(vector.get(), dim, task.out + segment * dim);
         return all_finite(vector.get(), dim);
     }
 
     bool dual_is_cheaper(Index length) const { return round_up(length, S::rows) * 6 <= dim * 5; }  // as measured
 
-    // theta = X' (ridge I + X X')^-1 y for fewer observations than columns
+    // theta = X' (ridge I + X X')^-1 y
     bool solve_dual(Index segment, Index begin, Index count) {
         gather(begin, count);
-        const Index n = round_up(count, S::rows), across = round_up(count, S::lanes);
-        transpose_panel(count, across);
-        rank_update<false>(transposed.get(), transposed.get(), dim, across, n, (const T*)nullptr, matrix.get());
-        for (Index r = 0; r < n; ++r) matrix[r * across + r] += task.ridge;
-        std::fill_n(coefficients.get() + count, n - count, T(0));
-        if (!factor(matrix.get(), n, across, inverse_diagonal.get())) return false;
-        substitute(matrix.get(), n, across, inverse_diagonal.get(), coefficients.get());
+        const Padding<T> dual(count);
+        transpose_panel(count, dual.stride);
+        rank_update<false, T>(transposed.get(), transposed.get(), dim, dual.stride, dual.size, nullptr, matrix.get());
+        for (Index r = 0; r < dual.size; ++r) matrix[r * dual.stride + r] += task.ridge;
+        std::fill_n(&coefficients[count], dual.size - count, T(0));
+        if (!factor(matrix.get(), dual.size, dual.stride, inverse_diagonal.get())) return false;
+        substitute(matrix.get(), dual.size, dual.stride, inverse_diagonal.get(), coefficients.get());
         std::fill_n(vector.get(), stride, T(0));
         weighted_sum(panel.get(), count, stride, size, coefficients.get(), vector.get());
-        std::memcpy(task.out + segment * dim, vector.get(), dim * sizeof(T));
+        std::copy_n(vector.get(), dim, task.out + segment * dim);
         return all_finite(vector.get(), dim);
     }
 
     void transpose_panel(Index count, Index across) {
         for (Index k = 0; k < across; k += S::lanes)
             for (Index c = 0; c < dim; c += S::lanes) {
-                typename S::Vector square[S::lanes];
+                V square[S::lanes];
                 UNROLL for (int i = 0; i < S::lanes; ++i)
-                    square[i] = k + i < count ? load<typename S::Vector>(&panel[(k + i) * stride + c]) : typename S::Vector{};
+                    square[i] = k + i < count ? load<V>(&panel[(k + i) * stride + c]) : V{};
                 transpose<T>(square);
                 UNROLL for (int i = 0; i < S::lanes; ++i) store(&transposed[(c + i) * across + k], square[i]);
             }
     }
 };
 
-template <typename T>
-Buffer<T> padded_base(const T* base, Index dim) {
-    Index stride = round_up(dim, Shape<T>::lanes);
-    Buffer<T> padded = zeros<T>(stride * stride);
-    for (Index r = 0; r < stride; ++r) {
-        if (r >= dim) padded[r * stride + r] = 1;
-        else if (base) std::memcpy(&padded[r * stride], base + r * dim, dim * sizeof(T));
-    }
-    return padded;
-}
-
-// Cuts long segments into pieces, sums those first, then takes segments in turn.  The cuts depend on the data alone.
+// Sums the pieces of long segments first, then takes the segments in turn.
 template <Want want, typename T>
 Index run(const Segments<T>& task, int threads) {
-    const Index total = task.indptr[task.n_segments];
-    const Index piece_length = std::max(kPieceLength, total / kMostPieces);
-    struct Piece { Index segment, begin, end; };
-    std::vector<Piece> pieces;
-    for (Index s = 0; s < task.n_segments; ++s) {
-        Index begin = task.indptr[s], length = task.indptr[s + 1] - begin;
-        Index n = length > 2 * piece_length ? (length + piece_length - 1) / piece_length : 0;
-        for (Index i = 0; i < n; ++i) pieces.push_back({s, begin + length * i / n, begin + length * (i + 1) / n});
-    }
+    const Plan plan(task.indptr, task.n_segments, task.dim);
+    std::vector<std::unique_ptr<Worker<want, T>>> workers;
+    for (int t = 0; t < threads; ++t) workers.push_back(std::make_unique<Worker<want, T>>(task));
+    const Index stride = workers[0]->stride, matrix_size = want == Want::moment ? 0 : stride * stride;
+    const Buffer<T> base = workers[0]->pad.padded(task.base);
+    const Buffer<T> parts = zeros<T>(Index(plan.pieces.size()) * (matrix_size + stride));
+    auto part = [&](size_t piece) { return parts.get() + Index(piece) * (matrix_size + stride); };
 
-    Buffer<T> base = padded_base(task.base, task.dim);
-    std::vector<Worker<want, T>> workers;
-    for (int t = 0; t < threads; ++t) workers.emplace_back(task, base.get());
-    const Index stride = workers[0].stride, part = (want == Want::moment ? 0 : stride * stride) + stride;
-    Buffer<T> parts = zeros<T>(part * Index(pieces.size()));
-
-    std::atomic<Index> next{0};
-    if (!pieces.empty())
-        in_parallel(threads, [&](int thread) {
-            Worker<want, T>& worker = workers[thread];
-            for (Index i; (i = next++) < Index(pieces.size());) {
-                worker.accumulate(pieces[i].begin, pieces[i].end, nullptr);
-                T* to = parts.get() + i * part;
-                std::copy_n(worker.vector.get(), stride, to);
-                if (want != Want::moment) std::copy_n(worker.matrix.get(), stride * stride, to + stride);
-            }
-        });
-
+    in_parallel(threads, plan.pieces.size(), [&](int thread, Index i) {
+        Worker<want, T>& worker = *workers[thread];
+        worker.accumulate(plan.pieces[i].begin, plan.pieces[i].end, nullptr);
+        std::copy_n(worker.vector.get(), stride, part(i));
+        std::copy_n(worker.matrix.get(), matrix_size, part(i) + stride);
+    });
     auto add_pieces = [&](Worker<want, T>& worker, Index segment) {
         std::fill_n(worker.vector.get(), stride, T(0));
-        std::copy_n(base.get(), stride * stride, worker.matrix.get());
-        for (size_t i = 0; i < pieces.size(); ++i)
-            if (pieces[i].segment == segment) {
-                const T* from = parts.get() + Index(i) * part;
-                for (Index c = 0; c < stride; ++c) worker.vector[c] += from[c];
-                if (want != Want::moment)
-                    for (Index c = 0; c < stride * stride; ++c) worker.matrix[c] += from[stride + c];
-            }
+        std::copy_n(base.get(), matrix_size, worker.matrix.get());
+        for (size_t i = 0; i < plan.pieces.size(); ++i) {
+            if (plan.pieces[i].segment != segment) continue;
+            for (Index c = 0; c < stride; ++c) worker.vector[c] += part(i)[c];
+            for (Index c = 0; c < matrix_size; ++c) worker.matrix[c] += part(i)[stride + c];
+        }
     };
 
-    std::atomic<Index> failed{-1};
-    next = 0;
-    constexpr Index grain = 16;
-    in_parallel(threads, [&](int thread) {
-        Worker<want, T>& worker = workers[thread];
-        for (Index first; (first = next.fetch_add(grain)) < task.n_segments;)
-            for (Index s = first; s < std::min(first + grain, task.n_segments); ++s) {
-                Index begin = task.indptr[s], length = task.indptr[s + 1] - begin;
-                bool good;
-                if (want == Want::solution && task.ridge > 0 && worker.dual_is_cheaper(length)) {
-                    good = worker.solve_dual(s, begin, length);
-                } else {
-                    if (length > 2 * piece_length) add_pieces(worker, s);
-                    else worker.accumulate(begin, begin + length, base.get());
-                    good = worker.finish(s);
-                }
-                if (!good) keep_smallest(failed, s);
+    std::atomic<Index> failed{kSuccess};
+    in_parallel(threads, plan.turns.size() - 1, [&](int thread, Index turn) {
+        Worker<want, T>& worker = *workers[thread];
+        for (Index s = plan.turns[turn]; s < plan.turns[turn + 1]; ++s) {
+            const Index begin = task.indptr[s], end = task.indptr[s + 1];
+            bool good;
+            if (want == Want::solution && task.ridge > 0 && worker.dual_is_cheaper(end - begin)) {
+                good = worker.solve_dual(s, begin, end - begin);
+            } else {
+                if (plan.in_pieces(end - begin)) add_pieces(worker, s);
+                else worker.accumulate(begin, end, base.get());
+                good = worker.finish(s);
             }
+            if (!good) keep_smallest(failed, s);
+        }
     });
     return failed;
 }
 
-// (base + A_s)^-1 rhs_s for packed A_s; rows that cannot be solved become NaN and are marked.
+// (base + A_s)^-1 rhs_s for packed A_s; a segment that cannot be solved is marked and becomes NaN.
 template <typename T>
-Index solve_packed(int threads, Index n, Index dim, const T* packed, const T* rhs, const T* base, T* out,
-                   uint8_t* failed) {
-    const Index size = round_up(dim, Shape<T>::rows), stride = round_up(size, Shape<T>::lanes);
-    Buffer<T> padded = padded_base(base, dim);
-    const Index each = stride * stride + 2 * stride;
-    Buffer<T> scratch = zeros<T>(threads * each);
-    std::atomic<Index> next{0};
-    in_parallel(threads, [&](int thread) {
-        T* matrix = scratch.get() + thread * each;
-        T *vector = matrix + stride * stride, *inverse_diagonal = vector + stride;
-        for (Index s; (s = next++) < n;) {
-            std::copy_n(padded.get(), stride * stride, matrix);
-            const T* a = packed + s * (dim * (dim + 1) / 2);
-            for (Index r = 0; r < dim; ++r)
-                for (Index c = 0; c <= r; ++c) matrix[c * stride + r] += *a++;
-            std::fill_n(vector, stride, T(0));
-            std::copy_n(rhs + s * dim, dim, vector);
-            bool good = factor(matrix, size, stride, inverse_diagonal);
-            if (good) substitute(matrix, size, stride, inverse_diagonal, vector);
-            good = good && all_finite(vector, dim);
-            if (!good) std::fill_n(vector, stride, T(NAN));
-            std::copy_n(vector, dim, out + s * dim);
-            failed[s] = !good;
-        }
+void solve_packed(int threads, Index n, Index dim, const T* packed, const T* rhs, const T* base, T* out,
+                  uint8_t* failed) {
+    const Padding<T> pad(dim);
+    const Index stride = pad.stride, each = stride * stride + 2 * stride;
+    const Buffer<T> start = pad.padded(base), scratch = zeros<T>(threads * each);
+    in_parallel(threads, n, [&](int thread, Index s) {
+        T *matrix = scratch.get() + thread * each, *x = matrix + stride * stride, *inverse_diagonal = x + stride;
+        std::copy_n(start.get(), stride * stride, matrix);
+        const T* entry = packed + s * (dim * (dim + 1) / 2);
+        for (Index r = 0; r < dim; ++r)
+            for (Index c = 0; c <= r; ++c) matrix[c * stride + r] += *entry++;
+        std::fill_n(x, stride, T(0));
+        std::copy_n(rhs + s * dim, dim, x);
+        bool good = factor(matrix, pad.size, stride, inverse_diagonal);
+        if (good) substitute(matrix, pad.size, stride, inverse_diagonal, x);
+        good = good && all_finite(x, dim);
+        if (!good) std::fill_n(x, dim, T(NAN));
+        std::copy_n(x, dim, out + s * dim);
+        failed[s] = !good;
     });
-    return -1;
+}
+
+// ---- normal numbers from a ChaCha20 stream ----
+
+template <typename V>
+INLINE V rotate(V x, int n) { return (x << n) | (x >> (32 - n)); }
+
+// words[i][b] = word i of block number counter + b (RFC 8439 section 2.3, with a 64-bit counter and nonce)
+inline void chacha20(const uint32_t* key, uint64_t counter, uint64_t nonce, uint32_t (*words)[kBlocks]) {
+    constexpr int lanes = KERNEL_VECTOR_BYTES / 4;
+    using V = typename VectorOf<uint32_t, lanes>::type;
+    for (int b = 0; b < kBlocks; b += lanes) {
+        V start[16] = {}, x[16];
+        const uint32_t constants[4] = {0x61707865, 0x3320646e, 0x79622d32, 0x6b206574};
+        UNROLL for (int i = 0; i < 4; ++i) start[i] = V{} + constants[i];
+        UNROLL for (int i = 0; i < 8; ++i) start[4 + i] = V{} + key[i];
+        for (int lane = 0; lane < lanes; ++lane) {
+            start[12][lane] = uint32_t(counter + b + lane);
+            start[13][lane] = uint32_t((counter + b + lane) >> 32);
+        }
+        start[14] = V{} + uint32_t(nonce);
+        start[15] = V{} + uint32_t(nonce >> 32);
+        UNROLL for (int i = 0; i < 16; ++i) x[i] = start[i];
+        auto quarter = [&x](int i, int j, int k, int l) INLINE_LAMBDA {
+            x[i] += x[j]; x[l] = rotate(x[l] ^ x[i], 16);
+            x[k] += x[l]; x[j] = rotate(x[j] ^ x[k], 12);
+            x[i] += x[j]; x[l] = rotate(x[l] ^ x[i], 8);
+            x[k] += x[l]; x[j] = rotate(x[j] ^ x[k], 7);
+        };
+        for (int round = 0; round < 10; ++round) {
+            UNROLL for (int i = 0; i < 4; ++i) quarter(i, 4 + i, 8 + i, 12 + i);
+            UNROLL for (int i = 0; i < 4; ++i) quarter(i, 4 + (i + 1) % 4, 8 + (i + 2) % 4, 12 + (i + 3) % 4);
+        }
+        UNROLL for (int i = 0; i < 16; ++i) store(&words[i][b], x[i] + start[i]);
+    }
+}
+
+struct Doubles {
+    static constexpr int lanes = KERNEL_VECTOR_BYTES / 8;
+    using V = typename VectorOf<double, lanes>::type;
+    using Bits = typename VectorOf<uint64_t, lanes>::type;
+
+    static INLINE Bits bits(V x) { return (Bits)x; }
+    static INLINE V value(Bits x) { return (V)x; }
+
+    // 1 + k / 2^52 for the upper 52 bits k of a 64-bit word
+    static INLINE V one_to_two(const uint32_t* low, const uint32_t* high) {
+        using Narrow = typename VectorOf<uint32_t, lanes>::type;
+        Bits word = __builtin_convertvector(load<Narrow>(high), Bits) << 32 |
+                    __builtin_convertvector(load<Narrow>(low), Bits);
+        return value(word >> 12 | 0x3ff0000000000000u);
+    }
+
+    static INLINE V horner(V x, const double* coefficients, int n) {
+        V sum = V{} + coefficients[n - 1];
+        UNROLL for (int i = n - 2; i >= 0; --i) sum = sum * x + coefficients[i];
+        return sum;
+    }
+
+    // log of a positive normal number: exponent * log 2 + 2 artanh((m - 1) / (m + 1)), m in (0.7, 1.42)
+    static INLINE V logarithm(V x) {
+        constexpr double artanh[] = {1., 1. / 3, 1. / 5, 1. / 7, 1. / 9, 1. / 11, 1. / 13, 1. / 15, 1. / 17, 1. / 19,
+                                     1. / 21};
+        Bits shifted = bits(x) + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu);  // m starts at sqrt(1/2)
+        V exponent = value((shifted >> 52) + 0x4330000000000000u) - (4503599627370496. + 1023.);
+        V m = value((shifted & 0x000fffffffffffffu) + 0x3fe6a09e667f3bcdu);
+        V s = (m - 1.) / (m + 1.);
+        return exponent * 0.6931471805599453 + 2. * s * horner(s * s, artanh, 11);
+    }
+
+    // cosine and sine of 2 pi turn, turn in [0, 1]: Taylor polynomials on +- pi/4, then the quadrant
+    static INLINE void circle(V turn, V& cosine, V& sine) {
+        constexpr double sin_taylor[] = {1., -1. / 6, 1. / 120, -1. / 5040, 1. / 362880, -1. / 39916800,
+                                         1. / 6227020800., -1. / 1307674368000.};
+        constexpr double cos_taylor[] = {1., -1. / 2, 1. / 24, -1. / 720, 1. / 40320, -1. / 3628800, 1. / 479001600,
+                                         -1. / 87178291200., 1. / 20922789888000.};
+        V rounded = turn * 4. + 6755399441055744.;  // adding 1.5 * 2^52 rounds to an integer, kept in the low bits
+        Bits quadrant = bits(rounded);
+        V x = (turn * 4. - (rounded - 6755399441055744.)) * 1.5707963267948966;
+        V s = x * horner(x * x, sin_taylor, 8), c = horner(x * x, cos_taylor, 9);
+        auto odd = (quadrant & 1) != 0;
+        cosine = value(bits(odd ? s : c) ^ ((quadrant + 1) & 2) << 62);
+        sine = value(bits(odd ? c : s) ^ (quadrant & 2) << 62);
+    }
+};
+
+// Box-Muller on kBlocks blocks: 64-bit words 0..3 of a block give radii, words 4..7 angles.
+inline void normals_of(const uint32_t (*words)[kBlocks], double* out) {
+    using V = Doubles::V;
+    for (int pair = 0; pair < 4; ++pair)
+        for (int b = 0; b < kBlocks; b += Doubles::lanes) {
+            V uniform = Doubles::one_to_two(&words[2 * pair][b], &words[2 * pair + 1][b]) - 0x1.fffffffffffffp-1;
+            V turn = Doubles::one_to_two(&words[2 * pair + 8][b], &words[2 * pair + 9][b]) - 1.;
+            V square = -2. * Doubles::logarithm(uniform), radius, cosine, sine;
+            UNROLL for (int i = 0; i < Doubles::lanes; ++i) radius[i] = __builtin_sqrt(square[i]);
+            Doubles::circle(turn, cosine, sine);
+            store(out + 2 * pair * kBlocks + b, radius * cosine);
+            store(out + (2 * pair + 1) * kBlocks + b, radius * sine);
+        }
+}
+
+template <typename T>
+void fill_normals(const uint32_t* key, uint64_t counter, Index first, Index last, Index n, T* out) {
+    uint32_t words[16][kBlocks];
+    double batch[kNormals];
+    for (Index i = first; i < last; ++i) {
+        chacha20(key, counter + uint64_t(i) * kBlocks, 0, words);
+        normals_of(words, batch);
+        Index here = std::min(kNormals, n - i * kNormals);
+        for (Index k = 0; k < here; ++k) out[i * kNormals + k] = T(batch[k]);
+    }
 }
 
 #endif

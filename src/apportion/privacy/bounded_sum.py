@@ -1,7 +1,7 @@
 """A sum over users that nobody can read: the only thing a release accepts.
 
 Its L2 sensitivity to adding or removing one user is derived, by the constructors below, from the bounds that the
-summed arrays carry. Noise may be anisotropic: coordinate k gets standard deviation σ·s_k and the sensitivity is
+summed arrays carry (and by `ClippedTotal`, which clips as it adds). Noise may be anisotropic: coordinate k gets standard deviation σ·s_k and the sensitivity is
 the norm of the coordinate-wise quotient by s, which is the same guarantee. A packed symmetric matrix uses
 s = 1 on the diagonal and 1/√2 off it, so that its norm is the Frobenius norm (docs/proofs/releases.md).
 """
@@ -16,13 +16,13 @@ import numpy as np
 
 from apportion.privacy.bounds import FloatArray, Hidden, Labels, Rows, Weights
 
-_KEY = object()  # the auditor's door and the session hold it; see apportion.auditing.door
+_KEY = object()  # held by this layer and by the auditor's door, apportion.auditing.door
 
 
 class BoundedSum(Hidden):
     """A hidden sum over users, its shape, and the L2 sensitivity that follows from how it was formed."""
 
-    __slots__ = ("_open", "derivation", "l2_sensitivity", "scales", "shape")
+    __slots__ = ("_bound", "_derivation", "_open", "_scales", "_shape")
 
     def __init__(
         self, key: object, value: Any, bound: float, derivation: str, scales: FloatArray | None = None
@@ -30,10 +30,30 @@ class BoundedSum(Hidden):
         if key is not _KEY:
             raise TypeError("Build a BoundedSum from bounded parts: counts, moments, grams, user_total.")
         self._open = _sealed(value)
-        self.shape: tuple[int, ...] = tuple(value.shape)
-        self.l2_sensitivity = bound
-        self.derivation = derivation
-        self.scales = scales
+        self._shape: tuple[int, ...] = tuple(value.shape)
+        self._bound = float(bound)
+        self._derivation = derivation
+        self._scales = scales
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the hidden value."""
+        return self._shape
+
+    @property
+    def l2_sensitivity(self) -> float:
+        """How far one user can move the value, in the metric that `scales` define."""
+        return self._bound
+
+    @property
+    def derivation(self) -> str:
+        """Where the sensitivity comes from, in words."""
+        return self._derivation
+
+    @property
+    def scales(self) -> FloatArray | None:
+        """Relative noise of each coordinate of the last axis; None if all are 1."""
+        return None if self._scales is None else self._scales.copy()
 
     @classmethod
     def counts(cls, value: Any, weights: Weights) -> BoundedSum:
@@ -63,11 +83,6 @@ class BoundedSum(Hidden):
         """Σ_j x_j x_jᵀ over users, packed: Frobenius norm of one user's part at most ||x||²."""
         text = f"squared row norm {rows.norm:g}^2, Frobenius"
         return cls(_KEY, value, rows.norm**2, text, symmetric_scales(value.shape[-1]))
-
-    @classmethod
-    def of_parts(cls, value: Any, norm: float, what: str) -> BoundedSum:
-        """A sum of `Parts`, each user's whole part clipped to `norm`."""
-        return cls(_KEY, value, norm, f"{what}: each user's whole part clipped to norm {norm:g}")
 
     @property
     def size(self) -> int:

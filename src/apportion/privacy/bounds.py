@@ -1,10 +1,10 @@
 """Per-user arrays that carry the bound they were clipped to.
 
-A sensitivity in this library is never an argument: it is derived from these types. Each one is checked when it
-is made, so it cannot claim a bound that its values break, and none of them shows its values when printed or
-lets them be pickled. Their values are private; only engines read them, to form sums.
+A sensitivity in this library is never an argument: it is derived from these types. Each one copies its values,
+protects them and checks them when it is made, so it cannot claim a bound that its values break; none of them shows its
+values when printed or lets them be pickled. Their values are private; only engines read them, to form sums.
 
-The bounds hold in real arithmetic with a margin `MARGIN`, which covers rounding to float32.
+Norms are taken in float64. The bounds hold with a relative margin `MARGIN`, which covers rounding to float32.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from apportion.errors import InputError
 
 MARGIN = 1e-6
+_SHORTEST = 1e-18  # rows shorter than this point nowhere in particular and become zero
 
 FloatArray = NDArray[np.floating[Any]]
+Offsets = NDArray[np.int64]
 
 
 class Hidden:
@@ -35,6 +37,9 @@ class Hidden:
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         self._refuse("pickled or copied")
 
+    def __getstate__(self) -> NoReturn:
+        self._refuse("pickled or copied")
+
     def __array__(self, *_args: object, **_kwargs: object) -> NoReturn:
         self._refuse("turned into an array")
 
@@ -48,27 +53,38 @@ class Hidden:
 class Rows(Hidden):
     """One row per user whose L2 norm is at most `norm`: user j's features in every task.
 
-    `norm` is the bound, a public constant. Rows may live in NumPy or on a torch device.
+    The bound is a public constant. Rows may live in NumPy or on a torch device.
     """
 
-    __slots__ = ("_values", "norm")
+    __slots__ = ("_norm", "_values")
 
     def __init__(self, values: Any, norm: float) -> None:
-        largest = float(abs((values * values).sum(-1)).max()) ** 0.5 if len(values) else 0.0
-        if not largest <= norm:  # also refuses NaN
-            raise InputError(f"Expected every row's norm to be at most {norm}, got {largest}.")
-        self._values = values
-        self.norm = float(norm)
+        held = _held(values)
+        if not (len(held) == 0 or float(_lengths(held).max()) <= norm):  # also refuses NaN
+            raise InputError(f"Expected every row's norm to be at most {norm}; some row is longer or not a number.")
+        self._values = held
+        self._norm = float(norm)
+
+    @property
+    def norm(self) -> float:
+        """The bound on every row's norm."""
+        return self._norm
 
     @classmethod
     def clipped(cls, values: Any, norm: float) -> Rows:
         """Scale down the rows that are longer than `norm`."""
-        return cls(_rescaled(values, norm, only_down=True), norm)
+        inner = norm * (1 - MARGIN)
+        return cls(_stretched(values, inner / _lengths(values).clip(inner)), norm)
 
     @classmethod
     def scaled(cls, values: Any, norm: float) -> Rows:
-        """Scale every row to length `norm`; a zero row stays zero."""
-        return cls(_rescaled(values, norm, only_down=False), norm)
+        """Scale every row to length `norm`; a row too short to have a direction becomes zero."""
+        lengths = _lengths(values)
+        factors = (norm * (1 - MARGIN)) / lengths.clip(_SHORTEST) * (lengths > _SHORTEST)
+        return cls(_stretched(values, factors), norm)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
     def __repr__(self) -> str:
         return f"Rows({self._values.shape[1]} columns, norm <= {self.norm:g}, values hidden)"
@@ -77,20 +93,28 @@ class Rows(Hidden):
 class Labels(Hidden):
     """One value per observation, in user-major order, whose absolute value is at most `bound`."""
 
-    __slots__ = ("_values", "bound")
+    __slots__ = ("_bound", "_values")
 
     def __init__(self, values: Any, bound: float) -> None:
-        largest = float(abs(values).max()) if len(values) else 0.0
-        if not largest <= bound:
-            raise InputError(f"Expected every label to be at most {bound} in absolute value, got {largest}.")
-        self._values = values
-        self.bound = float(bound)
+        held = _held(values)
+        if not (len(held) == 0 or float(abs(held).max()) <= bound):
+            raise InputError(f"Expected every label to be at most {bound} in absolute value; some is not.")
+        self._values = held
+        self._bound = float(bound)
+
+    @property
+    def bound(self) -> float:
+        """The bound on every label's absolute value."""
+        return self._bound
 
     @classmethod
     def clipped(cls, values: Any, bound: float) -> Labels:
         """Clip every value to [-bound, bound]."""
         inner = bound * (1 - MARGIN)
         return cls(values.clip(-inner, inner), bound)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
     def __repr__(self) -> str:
         return f"Labels(|label| <= {self.bound:g}, values hidden)"
@@ -99,38 +123,47 @@ class Labels(Hidden):
 class Weights(Hidden):
     """One weight per observation, in user-major order, with Σ w² ≤ 1 over the tasks of each user.
 
-    A user's weights may depend on that user's own rows and on released values, on nothing else.
+    A user's weights may depend on that user's own rows and on released values, on nothing else. They belong to the
+    data whose `indptr` they were made with; engines refuse them for any other.
     """
 
-    __slots__ = ("_indptr", "_values", "description")
+    __slots__ = ("_description", "_indptr", "_values")
 
-    def __init__(self, values: FloatArray, indptr: NDArray[np.int64], description: str) -> None:
-        squares = _sum_of_squares(values, indptr)
-        largest = float(squares.max(initial=0.0))
-        if not largest <= 1.0:
-            raise InputError(f"Expected every user's squared weights to sum to at most 1, got {largest}.")
-        self._values = values
+    def __init__(self, values: FloatArray, indptr: Offsets, description: str) -> None:
+        held = _held(values)
+        if not float(_sum_of_squares(held, indptr).max(initial=0.0)) <= 1.0:
+            raise InputError("Expected every user's squared weights to sum to at most 1; some user's do not.")
+        self._values = held
         self._indptr = indptr
-        self.description = description
+        self._description = description
+
+    @property
+    def description(self) -> str:
+        """How they were made, for the statement."""
+        return self._description
 
     @classmethod
-    def normalised(cls, raw: FloatArray, indptr: NDArray[np.int64], description: str) -> Weights:
+    def normalised(cls, raw: FloatArray, indptr: Offsets, description: str) -> Weights:
         """Scale each user's weights so that their squares sum to 1."""
         return cls._fitted(raw, indptr, description, only_down=False)
 
     @classmethod
-    def clipped(cls, raw: FloatArray, indptr: NDArray[np.int64], description: str) -> Weights:
+    def clipped(cls, raw: FloatArray, indptr: Offsets, description: str) -> Weights:
         """Scale down the weights of users whose squares sum to more than 1 (eq. 12)."""
         return cls._fitted(raw, indptr, description, only_down=True)
 
     @classmethod
-    def _fitted(cls, raw: FloatArray, indptr: NDArray[np.int64], description: str, *, only_down: bool) -> Weights:
-        norms = np.sqrt(_sum_of_squares(raw, indptr)).astype(raw.dtype)
+    def _fitted(cls, raw: FloatArray, indptr: Offsets, description: str, *, only_down: bool) -> Weights:
+        norms = np.sqrt(_sum_of_squares(raw, indptr))
         if not np.isfinite(norms).all():
             raise InputError("Expected finite weights, got NaN or infinity.")
-        floor = 1.0 if only_down else np.finfo(raw.dtype).tiny
-        factors = ((1 - MARGIN) / np.maximum(norms, floor)).astype(raw.dtype)
-        return cls(raw * np.repeat(factors, np.diff(indptr)), indptr, description)
+        floor = 1.0 if only_down else _SHORTEST
+        factors = (1 - MARGIN) / np.maximum(norms, floor)
+        return cls((raw * np.repeat(factors, np.diff(indptr))).astype(raw.dtype), indptr, description)
+
+    def belong_to(self, indptr: Offsets) -> bool:
+        """Whether they were made for data with this layout."""
+        return self._indptr is indptr or np.array_equal(self._indptr, indptr)
 
     def __repr__(self) -> str:
         return f"Weights({self.description}; squares sum to <= 1 per user, values hidden)"
@@ -143,44 +176,65 @@ class Parts(Hidden):
     has one row per user.
     """
 
-    __slots__ = ("_indptr", "_values", "norm")
+    __slots__ = ("_norm", "_values")
 
-    def __init__(self, values: FloatArray, indptr: NDArray[np.int64], norm: float) -> None:
-        largest = float(np.sqrt(_sum_of_squares(values, indptr).max(initial=0.0)))
-        if not largest <= norm:
-            raise InputError(f"Expected every user's part to have norm at most {norm}, got {largest}.")
-        self._values = values
-        self._indptr = indptr
-        self.norm = float(norm)
+    def __init__(self, values: FloatArray, indptr: Offsets, norm: float) -> None:
+        held = _held(values)
+        if not float(np.sqrt(_sum_of_squares(held, indptr).max(initial=0.0))) <= norm:
+            raise InputError(f"Expected every user's part to have norm at most {norm}; some user's is longer.")
+        self._values = held
+        self._norm = float(norm)
+
+    @property
+    def norm(self) -> float:
+        """The bound on the norm of one user's whole part."""
+        return self._norm
 
     @classmethod
-    def clipped(cls, values: FloatArray, indptr: NDArray[np.int64], norm: float) -> Parts:
+    def clipped(cls, values: FloatArray, indptr: Offsets, norm: float) -> Parts:
         """Scale down each user whose rows together are longer than `norm`."""
         lengths = np.sqrt(_sum_of_squares(values, indptr))
         if not np.isfinite(lengths).all():
             raise InputError("Expected finite contributions, got NaN or infinity.")
-        factors = np.minimum(1.0, norm * (1 - MARGIN) / np.maximum(lengths, norm * 1e-9))
+        inner = norm * (1 - MARGIN)
+        factors = inner / np.maximum(lengths, inner)
         return cls(values * np.repeat(factors, np.diff(indptr))[:, None], indptr, norm)
 
     def __repr__(self) -> str:
         return f"Parts(norm of a user's part <= {self.norm:g}, values hidden)"
 
 
-def _sum_of_squares(values: FloatArray, indptr: NDArray[np.int64]) -> NDArray[np.float64]:
+def _held(values: Any) -> Any:
+    """A copy that nobody else holds, write-protected where the library has that."""
+    if isinstance(values, np.ndarray):
+        held = values.copy()
+        held.flags.writeable = False
+        return held
+    return values.clone()
+
+
+def _lengths(values: Any) -> Any:
+    """Norms of rows, in float64 whatever the precision of the values."""
+    if isinstance(values, np.ndarray):
+        return np.sqrt(np.einsum("nd,nd->n", values, values, dtype=np.float64))
+    return (values.double() ** 2).sum(-1).sqrt()
+
+
+def _stretched(values: Any, factors: Any) -> Any:
+    """Rows times factors, computed in float64, in the precision of the rows."""
+    if isinstance(values, np.ndarray):
+        return (values * factors[:, None]).astype(values.dtype)
+    return (values.double() * factors[:, None]).to(values.dtype)
+
+
+def _sum_of_squares(values: FloatArray, indptr: Offsets) -> NDArray[np.float64]:
     """Sum of squares per user; users without rows get 0."""
-    if not len(values):
-        return np.zeros(len(indptr) - 1)
-    squares = np.square(values, dtype=np.float64)
-    if squares.ndim == 2:
-        squares = squares.sum(axis=1)
-    filled = np.flatnonzero(np.diff(indptr))
+    if indptr[0] != 0 or indptr[-1] != len(values) or (np.diff(indptr) < 0).any():
+        raise InputError(f"Expected offsets from 0 to {len(values)}, one run per user; they do not fit the values.")
     sums = np.zeros(len(indptr) - 1)
-    sums[filled] = np.add.reduceat(squares, indptr[filled])
+    filled = np.flatnonzero(np.diff(indptr))
+    if len(filled):
+        squares = np.square(values, dtype=np.float64)
+        per_row = squares.sum(axis=1) if squares.ndim == 2 else squares
+        sums[filled] = np.add.reduceat(per_row, indptr[filled])
     return sums
-
-
-def _rescaled(values: Any, norm: float, *, only_down: bool) -> Any:
-    inner = norm * (1 - MARGIN)
-    lengths = (values * values).sum(-1) ** 0.5
-    floor = inner if only_down else 1e-30
-    return values * (inner / lengths.clip(floor))[:, None]

@@ -29,10 +29,12 @@ class Budget:
     mu: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", float(self.epsilon))  # a float16 would carry its rounding into mu
+        object.__setattr__(self, "delta", float(self.delta))
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise InputError(f"Expected a finite epsilon > 0, got {self.epsilon}.")
-        if not 0 < self.delta < 1:
-            raise InputError(f"Expected delta strictly between 0 and 1, got {self.delta}.")
+        if not 1e-300 < self.delta < 1:
+            raise InputError(f"Expected delta strictly between 0 and 1 (and at least 1e-300), got {self.delta}.")
         object.__setattr__(self, "mu", gaussian.mu_of(self.epsilon, self.delta))
 
 
@@ -44,6 +46,8 @@ class Share:
     of_mu: float
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "fraction", float(self.fraction))
+        object.__setattr__(self, "of_mu", float(self.of_mu))
         if not 0 < self.fraction <= 1:
             raise BudgetError(f"Expected a share in (0, 1] of the budget, got {self.fraction}.")
 

@@ -63,7 +63,9 @@ def mu_of_pure(epsilon: float) -> float:
     """
     if math.isinf(epsilon):
         return math.inf
-    return -2 * NormalDist().inv_cdf(math.exp(-epsilon) / (1 + math.exp(-epsilon))) * (1 + _RELATIVE_SLACK)
+    if epsilon < 1e-4:  # where 1/2 - p would cancel; the curve lies below its tangent at 0 there
+        return epsilon * math.sqrt(math.pi / 2) * (1 + _RELATIVE_SLACK)
+    return -2 * NormalDist().inv_cdf(math.exp(-epsilon) / (1 + math.exp(-epsilon))) * (1 + 1e-9)
 
 
 def pure_of_mu(mu: float) -> float:
@@ -93,5 +95,5 @@ def _log_normal_tail(x: float) -> float:
     if x < 30:
         return math.log(_normal_tail(x))
     inverse = 1 / (x * x)
-    series = 1 - inverse * (1 - 3 * inverse * (1 - 5 * inverse * (1 - 7 * inverse)))
+    series = 1 - inverse * (1 - 3 * inverse * (1 - 5 * inverse * (1 - 7 * inverse * (1 - 9 * inverse))))
     return -x * x / 2 - math.log(x * math.sqrt(2 * math.pi)) + math.log(series)

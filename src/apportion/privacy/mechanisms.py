@@ -14,9 +14,7 @@ from apportion.privacy.bounds import FloatArray
 from apportion.privacy.noise import NoiseSource
 
 
-def add_gaussian(
-    value: NDArray[Any], stddev: float, scales: FloatArray | None, noise: NoiseSource
-) -> NDArray[Any]:
+def add_gaussian(value: NDArray[Any], stddev: float, scales: FloatArray | None, noise: NoiseSource) -> NDArray[Any]:
     """Return value + N(0, (stddev · scales)²), in the precision of value."""
     out = noise.normal(value.shape, value.dtype)
     out *= stddev if scales is None else (stddev * scales).astype(value.dtype)

@@ -36,7 +36,12 @@ class SystemNoise:
     """Noise keyed by the operating system's entropy; every call takes a fresh key."""
 
     releasable = True
-    description = "operating system entropy, expanded by ChaCha20 where the compiled kernel is built"
+
+    @property
+    def description(self) -> str:
+        """What this machine does: ChaCha20 needs the compiled kernel."""
+        how = "a fresh key for each draw, expanded by ChaCha20" if linalg.compiled_available() else "every bit"
+        return f"operating system entropy ({how})"
 
     def normal(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """Standard normal draws; the key is used once and forgotten."""
@@ -45,7 +50,7 @@ class SystemNoise:
         return out
 
     def uniform(self, size: int) -> NDArray[np.float64]:
-        """Draws from (0, 1) with 53 random bits, never 0 or 1."""
+        """Draws from (0, 1) with 52 random bits, never 0 or 1."""
         bits = np.frombuffer(os.urandom(8 * size), dtype=np.uint64) >> np.uint64(12)
         return (bits.astype(np.float64) + 0.5) * 2.0**-52
 
@@ -58,7 +63,7 @@ class SeededNoise:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.description = f"seeded generator (seed {seed}): reproducible, therefore NOT FOR RELEASE"
-        self._generator = np.random.default_rng(seed)
+        self._generator = np.random.default_rng([seed, 0x6E6F697365])  # not the stream of a public default_rng(seed)
 
     def normal(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """Standard normal draws from the seeded stream."""

@@ -8,6 +8,7 @@ releases stays at or below the budget's, the whole is (ε, δ)-DP (docs/proofs/c
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -18,7 +19,10 @@ from apportion.privacy.budget import Budget, Plan, Share, make_plan
 from apportion.privacy.noise import NoiseSource, SystemNoise
 from apportion.privacy.statement import Release, Statement
 
-UNTUNED = "settings are fixed functions of public and released quantities; nothing was tuned on this data"
+DEFAULTS = (
+    "library defaults: constants and functions of public and released quantities, developed on MovieLens 1M; "
+    "nothing was chosen by looking at these data unless they are those"
+)
 
 
 class Ledger(Protocol):
@@ -46,17 +50,23 @@ class Session:
         *,
         noise: NoiseSource | None = None,
         public: Sequence[str] = (),
-        tuning: str = UNTUNED,
+        tuning: str = DEFAULTS,
         window: str = "not declared",
         ledger: Ledger | None = None,
     ) -> None:
         self.budget = budget
-        self.noise = noise or SystemNoise()
+        self._noise = noise or SystemNoise()
+        self._lock = threading.Lock()
         self._public = list(public)
         self._tuning = tuning
         self._window = window
         self._ledger = ledger
         self._releases: list[Release] = []
+
+    @property
+    def noise(self) -> NoiseSource:
+        """Where randomness comes from; fixed for the life of a session."""
+        return self._noise
 
     @property
     def spent(self) -> float:
@@ -71,6 +81,10 @@ class Session:
         """Add a sentence to what the statement lists as assumed public."""
         if sentence not in self._public:
             self._public.append(sentence)
+
+    def declare_tuning(self, sentence: str) -> None:
+        """Say how the settings of what is released were chosen; replaces what was said before."""
+        self._tuning = sentence
 
     def release(self, name: str, statistic: BoundedSum, share: Share) -> Any:
         """Charge the share, then return the sum with Gaussian noise.
@@ -128,32 +142,27 @@ class Session:
         share: Share,
         stddev: float,
     ) -> None:
-        """Refuse, or record durably, before any noise is drawn."""
-        if any(r.name == name for r in self._releases):
-            raise BudgetError(f"A release named {name!r} was already made in this session.")
+        """Refuse, or record durably, before any noise is drawn; one charge at a time."""
         if not share.mu > 0 or not math.isfinite(stddev):
             raise BudgetError(f"Expected a share that buys a finite noise, got mu = {share.mu}.")
+        fraction = share.mu**2 / self.budget.mu**2
+        derivation = statistic.derivation
+        record = Release(name, mechanism, statistic.shape, fraction, share.mu, sensitivity, derivation, stddev)
+        with self._lock:
+            self._refuse_beyond_budget(record)
+            if self._ledger is not None:
+                self._ledger.charge(name, share.mu)
+            self._releases.append(record)
+
+    def _refuse_beyond_budget(self, record: Release) -> None:
+        if any(r.name == record.name for r in self._releases):
+            raise BudgetError(f"A release named {record.name!r} was already made in this session.")
         before = [r.mu**2 for r in self._releases]
-        if math.fsum([*before, share.mu**2]) > self.budget.mu**2:
+        if math.fsum([*before, record.mu**2]) > self.budget.mu**2:
             left = max(0.0, 1 - math.fsum(before) / self.budget.mu**2)
             raise BudgetError(
-                f"Release {name!r} asks for {share.mu**2 / self.budget.mu**2:.6g} of the budget but {left:.6g} is left."
+                f"Release {record.name!r} asks for {record.share:.6g} of the budget but {left:.6g} is left."
             )
-        if self._ledger is not None:
-            self._ledger.charge(name, share.mu)
-        fraction = share.mu**2 / self.budget.mu**2
-        self._releases.append(
-            Release(
-                name,
-                mechanism,
-                statistic.shape,
-                fraction,
-                share.mu,
-                sensitivity,
-                statistic.derivation,
-                stddev,
-            )
-        )
 
     def _draw(self, name: str, statistic: BoundedSum, stddev: float) -> Any:
         """Draw the Gaussian release; the auditor's replay overrides this to feed recorded values."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -82,8 +83,8 @@ class Statement:
         """Say it in words, one fact a line."""
         lines = [] if self.releasable else [NOT_FOR_RELEASE]
         lines += [
-            f"Guarantee: ({self.epsilon:g}, {self.delta:g})-differential privacy.",
-            f"Spent: epsilon = {self.spent_epsilon:.4g} at delta = {self.delta:g} "
+            f"Guarantee: ({self.epsilon!r}, {self.delta!r})-differential privacy.",
+            f"Spent: epsilon = {rounded_up(self.spent_epsilon):g} at delta = {self.delta!r} "
             f"(Gaussian-DP mu = {self.spent_mu:.4g}), over {len(self.releases)} releases.",
             f"Unit: {self.unit}. Neighbours: {self.neighbours}.",
             f"Time window: {self.window}.",
@@ -99,6 +100,18 @@ class Statement:
             for r in self.releases
         ]
         return "\n".join(lines)
+
+
+def rounded_up(value: float, digits: int = 4) -> float:
+    """A cost for display: to this many digits, never below the true one.
+
+    >>> rounded_up(0.99994)
+    1.0
+    """
+    if value <= 0 or not math.isfinite(value):
+        return value
+    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return round(math.ceil(value / unit - 1e-9) * unit, 15)
 
 
 def _release(row: Mapping[str, Any]) -> Release:

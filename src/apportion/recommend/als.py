@@ -160,9 +160,7 @@ def _solve(
     weights: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
     """One exact half-epoch."""
-    return linalg.segment_solve(
-        segments.indptr, segments.indices, features, weights=weights, labels=labels, base=base
-    )
+    return linalg.segment_solve(segments.indptr, segments.indices, features, weights=weights, labels=labels, base=base)
 
 
 def _with_constant(parameters: NDArray[Any]) -> NDArray[Any]:

@@ -123,7 +123,7 @@ class PrivateClickRecommender(PrivateEstimator):
     def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
         """Spend the budget on the data; afterwards `model_` may be released with its `statement_`."""
         settings: ClickSettings = self._chosen_settings(ClickSettings.for_budget)
-        session = session or self._open_session(data, [])
+        session = self._declared(session, data, [])
         fit = _Fit(data, session, self._engine_or(LocalEngine()), settings, self.n_users)
         state = fit.run(np.random.default_rng(self.random_state), progress)
         self.statement_ = session.statement()

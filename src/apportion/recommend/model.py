@@ -91,7 +91,7 @@ class ItemModel(ABC):
         settings: dict[str, Any] | None = None,
     ) -> None:
         self.fold_in = fold_in
-        self.vectors = vectors
+        self.vectors = np.ascontiguousarray(vectors)
         self.popularity = popularity
         self.reliability = reliability
         self.task_ids = task_ids

@@ -10,7 +10,7 @@ from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
 from apportion.privacy import Budget, NoiseSource, Session
-from apportion.privacy.session import UNTUNED
+from apportion.privacy.session import DEFAULTS
 from apportion.recommend.estimator import Estimator
 
 BY_HAND = "declared: some settings were given by hand; whatever data they were chosen on is not covered"
@@ -44,16 +44,23 @@ class PrivateEstimator(Estimator):
                 raise InputError(f"Expected {name} of at least 1, got {value}.")
         return replace(chosen, **{name: value for name, value in by_hand.items() if value is not None})
 
-    def _open_session(self, data: Interactions, further_public: list[str]) -> Session:
+    def _declared(self, given: Session | None, data: Interactions, further_public: list[str]) -> Session:
+        """The session of this fit, which knows what the fit assumes public and how its settings were chosen."""
+        session = given or Session(self._budget(), noise=self.noise, window=self.window)
+        session.assume_public(_about_tasks(data))
+        if self.n_users is not None:
+            session.assume_public(f"the number of users, declared as {self.n_users}")
+        for sentence in further_public:
+            session.assume_public(sentence)
         by_hand = any(value is not None for value in (self.settings, self.dimension, self.rounds))
-        declared = [] if self.n_users is None else [f"the number of users, declared as {self.n_users}"]
-        return Session(
-            self._budget(),
-            noise=self.noise,
-            public=[f"the list of {data.n_tasks} tasks", *declared, *further_public],
-            tuning=self.tuning or (BY_HAND if by_hand else UNTUNED),
-            window=self.window,
-        )
+        session.declare_tuning(self.tuning or (BY_HAND if by_hand else DEFAULTS))
+        return session
 
     def _engine_or(self, default: LocalEngine) -> Engine:
         return self.engine or default
+
+
+def _about_tasks(data: Interactions) -> str:
+    if data.task_ids.declared:
+        return f"the list of {data.n_tasks} tasks, as given"
+    return f"the list of {data.n_tasks} tasks, taken from the data itself, so that which tasks occur is revealed"

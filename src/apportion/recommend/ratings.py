@@ -144,7 +144,7 @@ class PrivateRatingRecommender(PrivateEstimator):
         if not low < high:
             raise InputError(f"Expected a value range with low < high, got ({low}, {high}).")
         settings: RatingSettings = self._chosen_settings(RatingSettings.for_budget)
-        session = session or self._open_session(data, [f"the scale of the values, {low:g} to {high:g}"])
+        session = self._declared(session, data, [f"the scale of the values, {low:g} to {high:g}"])
         engine = self._engine_or(LocalEngine(np.float64))
         fit = _Fit(data, session, engine, settings, self.value_range, self.n_users)
         state = fit.run(np.random.default_rng(self.random_state), progress)

@@ -64,7 +64,7 @@ def load(path: str | Path) -> ItemModel:
         vectors=tensors["vectors"],
         popularity=tensors["popularity"],
         reliability=tensors["reliability"],
-        task_ids=Vocabulary(ids, name=about["task_name"]),
+        task_ids=Vocabulary(ids, name=about["task_name"], declared=True),
         statement=Statement.from_json(statement.read_text(encoding="utf-8")) if about["private"] else None,
         offset=about["offset"],
         value_range=(about["value_range"][0], about["value_range"][1]),

@@ -114,7 +114,12 @@ def _draw_band(picture: Drawing, band: Band, up: Linear, centre: float, pitch: f
         "strong small",
         anchor="middle",
     )
-    picture.text((centre, up(0) + 18), band.short, "axis", anchor="middle")
+    picture.text(
+        (centre, up(0) + 18),
+        band.short if pitch > 60 else band.short.partition("–")[2].removesuffix(" %"),
+        "axis",
+        anchor="middle",
+    )
 
 
 def _label_inside(picture: Drawing, place: tuple[float, float], room: float, words: str, css: str = "inside") -> None:

@@ -1,0 +1,49 @@
+"""A running sum over users that clips each user's whole part before it is added, and ends as a `BoundedSum`.
+
+The object that clips is the object that states the sensitivity, so the two cannot drift apart. Each user must be added
+at most once; a user is one run of rows between consecutive offsets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.privacy.bounded_sum import _KEY, BoundedSum
+from apportion.privacy.bounds import FloatArray, Offsets, Parts
+
+
+class ClippedTotal:
+    """Sum of users' parts, each clipped to `clip_norm`.
+
+    Args:
+        clip_norm: norm to which a user's whole part is clipped.
+        width: number of coordinates of a row.
+        n_tasks: number of tasks that rows are added up by, or None to add up all rows.
+        what: what a part is, for the statement.
+    """
+
+    def __init__(self, clip_norm: float, width: int, n_tasks: int | None, what: str) -> None:
+        self._clip_norm = float(clip_norm)
+        self._n_tasks = n_tasks
+        self._what = what
+        self._total = np.zeros((width, n_tasks) if n_tasks is not None else width)
+
+    def add_by_task(self, rows: FloatArray, indptr: Offsets, tasks: NDArray[np.int32]) -> None:
+        """Add one row per observation to its task; a user's rows are clipped together."""
+        clipped = Parts.clipped(rows, indptr, self._clip_norm)._values
+        for column, sums in enumerate(self._total):
+            sums += np.bincount(tasks, clipped[:, column], minlength=len(sums))
+
+    def add_users(self, rows: FloatArray, present: NDArray[np.bool_]) -> None:
+        """Add one row per user who is present."""
+        clipped = Parts.clipped(rows, np.arange(len(rows) + 1), self._clip_norm)._values
+        self._total += clipped[present].sum(axis=0, dtype=np.float64)
+
+    def sealed(self) -> BoundedSum:
+        """The sum so far, hidden, with the sensitivity that its clipping gives it."""
+        value: NDArray[Any] = self._total if self._n_tasks is None else np.ascontiguousarray(self._total.T)
+        text = f"{self._what}: each user's whole part clipped to norm {self._clip_norm:g}"
+        return BoundedSum(_KEY, value.copy(), self._clip_norm, text)
