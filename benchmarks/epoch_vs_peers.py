@@ -1,8 +1,8 @@
 """Claim: one exact ALS epoch, both sides, against `irspack` and `implicit` in the same run.
 
-136,677 users x 20,108 items, 10 million observations, float32, all threads of the machine, no privacy: Gram and Cholesky
-solve for every user, then for every item. The quick form takes a small piece of data at d = 32 and asks only that we
-are not slower than `implicit`.
+136,677 users x 20,108 items, 10 million observations, float32, all threads of the machine, no privacy: Gram and
+Cholesky solve for every user, then for every item. The quick form takes a small piece of data at d = 32 and asks only
+that we are not slower than `implicit`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from apportion import linalg
 from apportion.data import Interactions
@@ -27,7 +28,10 @@ def measure(quick: bool) -> Outcome:
     data = scale.clicks()
     matrix = peers.as_matrix(data)
     peak = scale.gemm_gflops()
-    rows, value, target, holds = [], {}, {}, True
+    rows: list[list[float]] = []
+    value: dict[str, float] = {}
+    target: dict[str, float] = {}
+    holds = True
     for dimension, (against_irspack, against_implicit) in targets.items():
         epoch = our_epoch(data, dimension)
         ours = scale.best_of(3, epoch)
@@ -66,8 +70,8 @@ def our_epoch(data: Interactions, dimension: int) -> Callable[[], None]:
     ones = np.ones(data.n_observations, np.float32)
     by_user, by_task = data.by_user, data.by_task
 
-    def base(vectors: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-        matrix: np.ndarray = 0.1 * (vectors.T @ vectors) + np.eye(dimension, dtype=np.float32)  # type: ignore[type-arg]
+    def base(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        matrix: NDArray[np.float32] = 0.1 * (vectors.T @ vectors) + np.eye(dimension, dtype=np.float32)
         return matrix
 
     def epoch() -> None:

@@ -1,7 +1,8 @@
 """Claim: a whole private fit of 10 million clicks at d = 64, three rounds, takes under ten seconds on one GPU.
 
-136,677 users x 20,108 items through torch; NumPy and torch are all it needs (`PYTHONPATH=src python -m benchmarks gpu-fit`).
-The quick form runs the same engine on the processor, on small data, and asks that it agree with the NumPy engine.
+136,677 users x 20,108 items through torch; NumPy and torch are all it needs (`PYTHONPATH=src python -m benchmarks
+gpu-fit`). The quick form runs the same engine on the processor, on small data, and asks that it agree with the NumPy
+engine.
 """
 
 from __future__ import annotations

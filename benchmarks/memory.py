@@ -71,8 +71,8 @@ def measure(quick: bool) -> Outcome:
         value,
         LIMITS,
         holds,
-        f"`apportion fit` on a CSV of {rows:,} ratings peaks at {value['csv_fit_gib']:.2f} GiB; a fit of 10M clicks at d = 64 "
-        f"takes {value['over_data_gib']:.2f} GiB over its data",
+        f"`apportion fit` on a CSV of {rows:,} ratings peaks at {value['csv_fit_gib']:.2f} GiB; a fit of 10M clicks at d = "
+        f"64 takes {value['over_data_gib']:.2f} GiB over its data",
         {"rows": rows, "shape": shape},
     )
 

@@ -1,9 +1,9 @@
 """Claim: Recall@20 on MovieLens 1M clicks under user-level DP, with the settings a user gets who gives ε and data.
 
-Clicks are ratings of at least 4; 600 users each are held out for validation and test and show 80 % of their clicks; δ = 1e-5,
-add/remove of a user, everything in the budget; mean over five noise seeds. The constants of the defaults were found with
-the validation users of this data set in view, so this is not an independent test of them. The quick form fits generated clicks at ε = 5
-and asks that the model beat popularity.
+Clicks are ratings of at least 4; 600 users each are held out for validation and test and show 80 % of their clicks; δ
+= 1e-5, add/remove of a user, everything in the budget; mean over five noise seeds. The constants of the defaults were
+found with the validation users of this data set in view, so this is not an independent test of them. The quick form
+fits generated clicks at ε = 5 and asks that the model beat popularity.
 """
 
 from __future__ import annotations

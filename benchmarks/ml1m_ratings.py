@@ -1,8 +1,9 @@
 """Claim: test RMSE on MovieLens 1M under user-level DP, with the settings a user gets who gives ε and data.
 
 Random 80/10/10 split of the ratings, δ = 1e-5, add/remove of a user, everything in the budget; mean over five noise
-seeds. The defaults are one set of constants for every ε and every data set, but they were found with the validation part
-of this one in view (about 150 readings), so this is not an independent test of them. The quick form fits generated ratings at ε = 5 and asks that the model beat what user means alone predict.
+seeds. The defaults are one set of constants for every ε and every data set, but they were found with the validation
+part of this one in view (about 150 readings), so this is not an independent test of them. The quick form fits
+generated ratings at ε = 5 and asks that the model beat what user means alone predict.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Claim: test RMSE on MovieLens 1M with settings tuned for that data set.
 
-As `ml1m-ratings`, but the settings per ε were chosen on the validation part of the same split, by hand and by small grids.
-That choice is not covered by ε, and the statement of these fits says so.
+As `ml1m-ratings`, but the settings per ε were chosen on the validation part of the same split, by hand and by small
+grids. That choice is not covered by ε, and the statement of these fits says so.
 """
 
 from __future__ import annotations

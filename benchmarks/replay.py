@@ -1,9 +1,10 @@
 """Claim: no release of any private estimator moves by more than its declared sensitivity when a user leaves.
 
-Each estimator is fitted to random small data sets; the run is repeated without one user (rows taken out, and rebuilt from
-scratch) and on that user alone, fed what the first run released. All runs must ask for the same releases and return the
-same model, and hidden sums must add up over users. The largest ratio of the pre-noise difference to the declared sensitivity is reported, over all releases, and
-on data built to reach the bound the largest ratio of each release, which shows that the bound is not idle.
+Each estimator is fitted to random small data sets; the run is repeated without one user (rows taken out, and rebuilt
+from scratch) and on that user alone, fed what the first run released. All runs must ask for the same releases and
+return the same model, and hidden sums must add up over users. The largest ratio of the pre-noise difference to the
+declared sensitivity is reported, over all releases, and on data built to reach the bound the largest ratio of each
+release, which shows that the bound is not idle.
 """
 
 from __future__ import annotations

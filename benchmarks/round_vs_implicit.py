@@ -1,9 +1,9 @@
 """Claim: one whole private round against one exact epoch of `implicit`, in the same run.
 
-The round is a full round of `PrivateClickRecommender` at d = 64 on 136,677 x 20,108 with 10 million observations: the users'
-regressions, the weighted sums by task, cryptographic noise, and the denoising by empirical Bayes. Beside it stands the
-dearer round of sufficient-statistics perturbation with the same parts (a Gram per task with noise, shrinkage,
-positive-definite solves), which the target is asked of as well.
+The round is a full round of `PrivateClickRecommender` at d = 64 on 136,677 x 20,108 with 10 million observations: the
+users' regressions, the weighted sums by task, cryptographic noise, and the denoising by empirical Bayes. Beside it
+stands the dearer round of sufficient-statistics perturbation with the same parts (a Gram per task with noise,
+shrinkage, positive-definite solves), which the target is asked of as well.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def measure(quick: bool) -> Outcome:
         value,
         dict.fromkeys(value, limit),
         max(value.values()) <= limit,
-        f"a private round takes {value['round']:.2f}x an exact epoch of implicit, {value['round_with_grams']:.2f}x with a "
-        f"Gram per task (d = {dimension}, 10M observations)",
+        f"a private round takes {value['round']:.2f}x an exact epoch of implicit, {value['round_with_grams']:.2f}x with "
+        f"a Gram per task (d = {dimension}, 10M observations)",
         {"shape": [data.n_users, data.n_tasks, data.n_observations], "rows": rows},
     )
 

@@ -15,6 +15,7 @@ from apportion.privacy import bounds
 from apportion.recommend import clicks as clicks_module
 from apportion.recommend import ratings as ratings_module
 from apportion.recommend import ratings_user_side
+
 from private_estimators import audit_estimator, clicks, ratings
 from strategies import random_interactions
 

@@ -72,11 +72,11 @@ def test_a_guess_of_the_kind_is_said_and_a_given_one_is_not(run, ratings, clicks
 def test_items_found_in_the_data_are_declared_public_once(run, ratings, write):
     without = run("fit", ratings, "--epsilon", 2, "--json", *SMALL)
     assert without.stderr.count("declared public") == 1
-    assert any("items found in the data" in words for words in without.json["statement"]["public"])
+    assert any("taken from the data" in words for words in without.json["statement"]["public"])
     items = write("items.csv", "item", [[k] for k in range(45)])
     with_list = run("fit", ratings, "--epsilon", 2, "--items", items, "--json", *SMALL)
     assert "declared public" not in with_list.stderr
-    assert not any("found in the data" in words for words in with_list.json["statement"]["public"])
+    assert not any("taken from the data" in words for words in with_list.json["statement"]["public"])
     assert with_list.json["n_items"] == 45
 
 

@@ -88,3 +88,11 @@ def test_a_vocabulary_survives_pickling(ids):
 
 def test_the_printed_form_shows_no_id():
     assert repr(Vocabulary(["ann", "bob"], name="user")) == "Vocabulary(2 users, text)"
+
+
+def test_long_text_is_found_whatever_array_it_comes_in():
+    ids = [f"item-{k:08d}-0000-4000-8000-000000000000" for k in range(300)]
+    known = Vocabulary(ids)
+    assert known.find([ids[k] for k in (4, 299, 17)]).tolist() == [4, 299, 17]
+    assert known.find(list(reversed(ids))).tolist() == list(range(299, -1, -1))
+    assert known.find([ids[0] + "x"]).tolist() == [-1]

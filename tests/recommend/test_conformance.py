@@ -9,6 +9,7 @@ from sklearn.base import clone
 from apportion.errors import BudgetError, InputError
 from apportion.privacy import Budget, SeededNoise, Session
 from apportion.recommend import load, save
+
 from private_estimators import PRIVATE_ESTIMATORS
 from strategies import random_interactions
 

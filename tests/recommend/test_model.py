@@ -8,6 +8,7 @@ import pytest
 from apportion.data import Interactions
 from apportion.errors import InputError
 from apportion.recommend import ClickRecommender, RatingRecommender, load, save
+
 from strategies import random_interactions
 
 

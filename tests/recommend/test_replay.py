@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from apportion.auditing import RecordingSession
 from apportion.privacy import Budget, SeededNoise
+
 from private_estimators import PRIVATE_ESTIMATORS, at_the_bound, audit_estimator
 from strategies import interactions, random_interactions
 

@@ -65,6 +65,7 @@ def test_the_page_refers_to_nothing_outside_itself(model):
 def test_what_is_kept_is_measured_between_the_weakest_baseline_and_the_twin():
     assert share_kept(compare(), ROLES, "rmse") == pytest.approx((1.11 - 0.96) / (1.11 - 0.85))
     assert "keeps 58 %" in internal_page(compare(), ROLES)
+    assert "as well as its twin" in internal_page(compare(private=0.8), ROLES)
     assert "no better than the global mean" in internal_page(compare(private=1.2), ROLES)
 
 

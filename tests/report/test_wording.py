@@ -38,10 +38,20 @@ def test_percentages_have_about_three_digits(value, shown):
 
 
 @given(st.floats(1e-12, 0.5))
-def test_small_probabilities_read_back(value):
-    assert float(wording.tiny(value)) == pytest.approx(value, rel=1e-5)
+def test_declared_numbers_read_back_exactly(value):
+    assert float(wording.exact(value)) == value
 
 
 @given(st.floats(-1e9, 1e9))
 def test_numbers_read_back_to_four_digits(value):
     assert float(wording.number(value).replace(",", "")) == pytest.approx(value, rel=6e-3)
+
+
+@given(st.floats(1e-8, 1e9))
+def test_bounds_are_rounded_up_and_not_by_much(value):
+    assert value * (1 - 1e-9) <= float(wording.bound(value).replace(",", "")) <= value * 1.006
+
+
+@given(st.floats(0, 1))
+def test_bounds_in_percent_are_rounded_up_to_a_tenth(value):
+    assert -1e-9 <= float(wording.percent_bound(value).removesuffix(" %")) - 100 * value <= 0.1

@@ -104,7 +104,8 @@ def _user_keys(user_ids: Vocabulary) -> NDArray[np.uint64]:
     if user_ids.holds_text:
         digests = [blake2b(str(name).encode(), digest_size=8).digest() for name in user_ids]
         return np.frombuffer(b"".join(digests), np.uint64)
-    return np.asarray(user_ids.ids).astype(np.uint64) * np.uint64(0xD1342543DE82EF95)
+    keys: NDArray[np.uint64] = np.asarray(user_ids.ids).astype(np.uint64) * np.uint64(0xD1342543DE82EF95)
+    return keys
 
 
 def _random_keys(users: NDArray[np.uint64], tasks: NDArray[np.int32], seed: int) -> NDArray[np.uint64]:

@@ -8,10 +8,10 @@ the released values of the first, so that all see the same world up to each rele
 - on user j alone.
 
 If the guarantee holds, then (1) every run asks for the same releases in the same order with the same shapes,
-sensitivities and noise; (2) each hidden sum moves by at most its declared sensitivity; (3) it is a sum over users, so the
-sum without j and the sum of j alone add up to the whole; and (4) what the run returns is a function of what was
-released, so all runs return the same. (1) and (2) are the premise of adaptive composition. (3) and (4) catch what a bound
-alone would miss: counts, maxima, seeds or settings that reach a formula or the model without a release.
+sensitivities and noise; (2) each hidden sum moves by at most its declared sensitivity; (3) it is a sum over users, so
+the sum without j and the sum of j alone add up to the whole; and (4) what the run returns is a function of what was
+released, so all runs return the same. (1) and (2) are the premise of adaptive composition. (3) and (4) catch what a
+bound alone would miss: counts, maxima, seeds or settings that reach a formula or the model without a release.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 @click.command(short_help="Generate long-tailed data, fit, evaluate, and write both pages.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("demo"), show_default=True, help="Folder to fill.")
 @click.option("--users", type=click.IntRange(min=50), default=20_000, show_default=True, help="Number of users.")
-@click.option("--items", type=click.IntRange(min=20), default=2_000, show_default=True, help="Number of items.")
-@click.option("--rows", type=click.IntRange(min=500), default=1_000_000, show_default=True, help="Number of rows.")
+@click.option("--items", type=click.IntRange(min=20), default=3_000, show_default=True, help="Number of items.")
+@click.option("--rows", type=click.IntRange(min=500), default=600_000, show_default=True, help="Number of rows.")
 @click.option("--clicks", "kind", flag_value="clicks", help="Generate clicks; the default is ratings.")
 @click.option("--epsilon", type=PositiveNumber(), default=1.0, show_default=True, help="The privacy loss to allow.")
 @click.option("--delta", type=PositiveNumber(), default=1e-6, show_default=True, help="Chance of an exception.")
@@ -81,7 +81,9 @@ def _generate(kind: Kind, users: int, items: int, rows: int) -> Interactions:
     rng = np.random.default_rng(20)
     if kind == "ratings":
         return synthetic.long_tailed_ratings(users, items, rows, rank=4, rng=rng, stars="half")[0]
-    return synthetic.long_tailed_clicks(users, items, rows, rank=4, rng=rng)[0]
+    return synthetic.long_tailed_clicks(
+        users, items, rows, rank=min(20, items), rng=rng, taste_strength=2.5, skew=0.6, concentration=0.1
+    )[0]
 
 
 def _as_csv(data: Interactions, kind: Kind) -> bytes:

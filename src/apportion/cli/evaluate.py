@@ -108,7 +108,7 @@ def run_evaluation(path: Path, data_as: DataOptions, promise: FitOptions, seed: 
     split = _split(loaded.data, loaded.kind, seed)
     if promise.n_users is not None:
         promise = replace(promise, n_users=max(1, round(promise.n_users * split.users_kept)))
-    private = fit_private(split.train, loaded.kind, promise, data_as.scale, reporter, loaded.public)
+    private = fit_private(split.train, loaded.kind, promise, data_as.scale, reporter)
     return _compare(private, f"private, ε = {promise.epsilon:g}", split, loaded.data, data_as.scale, reporter)
 
 

@@ -66,7 +66,7 @@ def run_fit(
             reporter.say(remark)
     if target.exists():
         reporter.say(f"Replacing the model at {target}; a second fit to the same people spends their privacy again.")
-    model = fit_private(loaded.data, loaded.kind, promise, data_as.scale, reporter, loaded.public)
+    model = fit_private(loaded.data, loaded.kind, promise, data_as.scale, reporter)
     write_model(model, target, names)
     return model
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,13 +23,11 @@ class Loaded:
         data: the observations.
         kind: ratings or clicks.
         remarks: what was decided on the way, for stderr.
-        public: sentences for the statement about what was declared public.
     """
 
     data: Interactions
     kind: Kind
     remarks: tuple[str, ...]
-    public: tuple[str, ...]
 
 
 def load_data(path: Path, options: DataOptions) -> Loaded:
@@ -52,8 +50,7 @@ def load_data(path: Path, options: DataOptions) -> Loaded:
         data = _at_least(data, options.min_value, path)
     if kind == "ratings":
         _check_scale(data, options.scale, path)
-    remarks, public = _remarks(kind, options, has_value, data, listed is None)
-    return Loaded(data, kind, remarks, public)
+    return Loaded(data, kind, tuple(_remarks(kind, options, has_value, data)))
 
 
 def _guess_kind(options: DataOptions, has_value: bool) -> Kind:
@@ -120,17 +117,10 @@ def _check_scale(data: Interactions, scale: tuple[float, float], path: Path) -> 
         )
 
 
-def _remarks(
-    kind: Kind, options: DataOptions, has_value: bool, data: Interactions, items_from_data: bool
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    remarks, public = [], []
+def _remarks(kind: Kind, options: DataOptions, has_value: bool, data: Interactions) -> Iterator[str]:
     if options.kind is None and options.min_value is None:
         reason = "a value column was found" if has_value else "there is no value column"
         other = "clicks" if kind == "ratings" else "ratings"
-        remarks.append(f"Taking the rows as {kind}: {reason} (--{other} says otherwise).")
-    if items_from_data:
-        remarks.append(
-            f"No item list was given (--items FILE): the {data.n_tasks} items found in the data are declared public."
-        )
-        public.append("the item list is the set of items found in the data, declared public by whoever ran the fit")
-    return tuple(remarks), tuple(public)
+        yield f"Taking the rows as {kind}: {reason} (--{other} says otherwise)."
+    if options.items is None:
+        yield f"No item list was given (--items FILE): the {data.n_tasks} items found in the data are declared public."

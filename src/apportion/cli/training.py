@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from apportion.cli.options import FitOptions, Kind
@@ -14,14 +13,9 @@ if TYPE_CHECKING:
 
 
 def fit_private(
-    data: Interactions,
-    kind: Kind,
-    options: FitOptions,
-    scale: tuple[float, float],
-    reporter: Reporter,
-    public: tuple[str, ...] = (),
+    data: Interactions, kind: Kind, options: FitOptions, scale: tuple[float, float], reporter: Reporter
 ) -> ItemModel:
-    """Fit the private model; `public` is added to what its statement lists as assumed public."""
+    """Fit the private model."""
     from apportion import recommend
 
     settings = _settings(options)
@@ -31,8 +25,6 @@ def fit_private(
     else:
         estimator = recommend.PrivateClickRecommender(**settings)
     model: ItemModel = estimator.fit(data, progress=reporter.of("private model")).model_
-    if model.statement is not None and public:
-        model.statement = replace(model.statement, public=(*model.statement.public, *public))
     return model
 
 

@@ -137,11 +137,19 @@ class Vocabulary:
 
 
 class _Lookup:
-    """From ids to codes: a table where the integers lie close together, binary search elsewhere."""
+    """From ids to codes: a table where integers lie close together, binary search for others, a dict for text.
+
+    NumPy's binary search compares long text of two arrays wrongly (seen in 2.4), and vocabularies are small beside the
+    data, so text goes through Python.
+    """
 
     def __init__(self, ids: Ids) -> None:
         self._table: NDArray[np.int32] | None = None
-        if ids.dtype == np.int64:
+        self._codes: dict[str, int] | None = None
+        if ids.dtype != np.int64:
+            self._codes = {name: code for code, name in enumerate(ids.tolist())}
+            return
+        if len(ids):
             self._lowest = int(ids.min())
             span = int(ids.max()) - self._lowest + 1
             if span <= max(_SPAN_PER_ID * len(ids), _SPAN_ALWAYS):
@@ -152,6 +160,8 @@ class _Lookup:
         self._sorted = ids[self._order]
 
     def __call__(self, wanted: Ids) -> NDArray[np.int32]:
+        if self._codes is not None:
+            return np.array([self._codes.get(name, -1) for name in wanted.tolist()], np.int32)
         if self._table is not None:
             return self._from_table(self._table, wanted)
         position = np.minimum(np.searchsorted(self._sorted, wanted), len(self._sorted) - 1)

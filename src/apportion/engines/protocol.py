@@ -1,8 +1,8 @@
 """What an engine must do: form sums over users and hand them out sealed.
 
 Every method returns a `BoundedSum`, whose sensitivity follows from the bounds its arguments carry, but for two:
-`total_of_users` and `solve_users` are the local half of alternating minimisation. Their row j depends on user j's data and on released
-values only, and the result stays on the user's side until it is clipped into `Rows`.
+`total_of_users` and `solve_users` are the local half of alternating minimisation. Their row j depends on user j's
+data and on released values only, and the result stays on the user's side until it is clipped into `Rows`.
 """
 
 from __future__ import annotations

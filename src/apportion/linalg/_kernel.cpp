@@ -1,13 +1,13 @@
 // The hot loops of apportion.linalg: per segment s (a user or a task with its observations)
 //
-//     A = base + sum_k w_k x_k x_k'        b = sum_k w_k y_k x_k        theta = A^-1 b
+//     A = base + sum_k w_k x_k x_k'        b = base_rhs + sum_k w_k y_k x_k        theta = A^-1 b
 //
 // and normal numbers from a ChaCha20 stream.  Plain C interface, loaded with ctypes; Python checks all arguments.
 //
 // How it is fast.  Rows x_k, scaled by sqrt(w_k), are gathered into a small panel that stays in cache, and A is
 // updated tile by tile in registers, one triangle only.  A is kept as the upper triangle of a row-major matrix, so
 // that the same tile also does the bulk of the Cholesky factorisation A = U'U.  A segment with fewer rows than
-// columns is solved in its dual form, theta = X'(r I + X X')^-1 y, where the matrix is the smaller one.
+// columns is solved in its dual form (see solve_dual), where the matrix is the smaller one.
 // Everything below `KERNEL_LEVEL` is compiled once per instruction set (the file includes itself), and the best one
 // that the processor has is chosen at run time.  Results do not depend on the number of threads.
 
@@ -47,6 +47,7 @@ struct Segments {  // the arguments of one call, shared by its threads
     const T* labels;          // y_k, or null where no moment is wanted
     bool signed_weights;      // some w_k < 0
     const T* base;            // dim x dim, or null for zero
+    const T* base_rhs;        // dim, or null for zero
     T ridge;                  // > 0 if base is ridge * I and the dual form may be used
     T* out;
 };
@@ -74,7 +75,7 @@ Buffer<T> zeros(Index n) {
     return Buffer<T>(static_cast<T*>(p));
 }
 
-// Calls body(thread, i) for all i < n, each thread taking the next i; fewer threads if the system refuses to start more.
+// Calls body(thread, i) for all i < n, each thread taking the next i, on as many threads as the system grants.
 template <typename Body>
 void in_parallel(int threads, Index n, const Body& body) {
     std::atomic<Index> next{0};
@@ -233,10 +234,10 @@ int kernel_best_level() { return best_level(); }
 #define SEGMENTS_FUNCTION(name, T)                                                                                 \
     Index name(int level, int threads, int want, Index n_segments, const int64_t* indptr, const int32_t* indices,  \
                const T* features, Index dim, const T* weights, const T* labels, int signed_weights, const T* base, \
-               T ridge, T* out) {                                                                                  \
+               const T* base_rhs, T ridge, T* out) {                                                               \
         return segments_call<T>(level, threads, Want(want),                                                        \
                                 {n_segments, indptr, indices, features, dim, weights, labels, signed_weights != 0, \
-                                 base, ridge, out});                                                               \
+                                 base, base_rhs, ridge, out});                                                     \
     }
 SEGMENTS_FUNCTION(kernel_segments_float32, float)
 SEGMENTS_FUNCTION(kernel_segments_float64, double)
@@ -331,7 +332,7 @@ INLINE void transpose(typename Shape<T>::Vector* square) {
     }
 }
 
-// Calls f(V{}, c) for vectors that cover columns begin .. end (multiples of `rows`), each as wide as alignment allows.
+// Calls f(V{}, c) for vectors that cover columns begin .. end (multiples of `rows`), as wide as alignment allows.
 template <typename T, typename F>
 INLINE void for_vectors(Index begin, Index end, const F& f) {
     using S = Shape<T>;
@@ -396,7 +397,7 @@ void rank_update(const T* left, const T* right, Index depth, Index stride, Index
                         Lower ? 0 : r, Lower ? r + Shape<T>::rows : size);
 }
 
-// Upper Cholesky factor U of a (a = U'U), in place; inverse_diagonal[r] = 1 / U[r][r].  False if not positive definite.
+// Upper Cholesky factor U of a (a = U'U), in place, and 1 / U[r][r].  False if a is not positive definite.
 template <typename T>
 bool factor(T* a, Index size, Index stride, T* inverse_diagonal) {
     using S = Shape<T>;
@@ -501,7 +502,7 @@ template <typename T>
 struct Padding {
     Index dim, size, stride;
     explicit Padding(Index dim)
-        : dim(dim), size(round_up(dim, Shape<T>::rows)), stride(round_up(dim, Shape<T>::lanes)) {}
+        : dim(dim), size(round_up(dim, Shape<T>::rows)), stride(round_up(size, Shape<T>::lanes)) {}
 
     Buffer<T> padded(const T* base) const {  // ones on the padding's diagonal keep the matrix positive definite
         Buffer<T> to = zeros<T>(stride * stride);
@@ -554,16 +555,21 @@ struct Worker {
         for (; c < dim; ++c) to[c] = scale * row[c];
     }
 
-    // matrix <- start + sum w x x' and vector <- sum w y x over observations begin .. end
+    // vector <- base_rhs * factor
+    void start_vector(T factor) {
+        for (Index c = 0; c < dim; ++c) vector[c] = task.base_rhs ? task.base_rhs[c] * factor : T(0);
+    }
+
+    // matrix <- start + sum w x x' over observations begin .. end; vector gains sum w y x
     void accumulate(Index begin, Index end, const T* start) {
-        std::fill_n(vector.get(), stride, T(0));
         const Index length = end - begin, blocks = std::max<Index>(1, (length + depth - 1) / depth);
         for (Index block = 0; block < blocks; ++block) {
             const Index from = begin + length * block / blocks, count = begin + length * (block + 1) / blocks - from;
             gather(from, count);
+            const T *right = panel.get(), *left = task.signed_weights ? left_panel.get() : right;
             if (want != Want::moment)
-                rank_update<want == Want::gram>(task.signed_weights ? left_panel.get() : panel.get(), panel.get(), count,
-                                                stride, size, block ? matrix.get() : start, matrix.get());
+                rank_update<want == Want::gram>(left, right, count, stride, size, block ? matrix.get() : start,
+                                                matrix.get());
             if (want != Want::gram)
                 weighted_sum(panel.get(), count, stride, size, coefficients.get(), vector.get());
         }
@@ -586,7 +592,7 @@ struct Worker {
 
     bool dual_is_cheaper(Index length) const { return round_up(length, S::rows) * 6 <= dim * 5; }  // as measured
 
-    // theta = X' (ridge I + X X')^-1 y
+    // With theta_0 = base_rhs / ridge:  theta = theta_0 + X' (ridge I + X X')^-1 (y - X theta_0)
     bool solve_dual(Index segment, Index begin, Index count) {
         gather(begin, count);
         const Padding<T> dual(count);
@@ -594,9 +600,13 @@ struct Worker {
         rank_update<false, T>(transposed.get(), transposed.get(), dim, dual.stride, dual.size, nullptr, matrix.get());
         for (Index r = 0; r < dual.size; ++r) matrix[r * dual.stride + r] += task.ridge;
         std::fill_n(&coefficients[count], dual.size - count, T(0));
+        if (task.base_rhs) {
+            start_vector(T(-1) / task.ridge);
+            weighted_sum(transposed.get(), dim, dual.stride, dual.size, vector.get(), coefficients.get());
+        }
         if (!factor(matrix.get(), dual.size, dual.stride, inverse_diagonal.get())) return false;
         substitute(matrix.get(), dual.size, dual.stride, inverse_diagonal.get(), coefficients.get());
-        std::fill_n(vector.get(), stride, T(0));
+        start_vector(T(1) / task.ridge);
         weighted_sum(panel.get(), count, stride, size, coefficients.get(), vector.get());
         std::copy_n(vector.get(), dim, task.out + segment * dim);
         return all_finite(vector.get(), dim);
@@ -627,12 +637,12 @@ Index run(const Segments<T>& task, int threads) {
 
     in_parallel(threads, plan.pieces.size(), [&](int thread, Index i) {
         Worker<want, T>& worker = *workers[thread];
+        std::fill_n(worker.vector.get(), stride, T(0));
         worker.accumulate(plan.pieces[i].begin, plan.pieces[i].end, nullptr);
         std::copy_n(worker.vector.get(), stride, part(i));
         std::copy_n(worker.matrix.get(), matrix_size, part(i) + stride);
     });
     auto add_pieces = [&](Worker<want, T>& worker, Index segment) {
-        std::fill_n(worker.vector.get(), stride, T(0));
         std::copy_n(base.get(), matrix_size, worker.matrix.get());
         for (size_t i = 0; i < plan.pieces.size(); ++i) {
             if (plan.pieces[i].segment != segment) continue;
@@ -650,6 +660,7 @@ Index run(const Segments<T>& task, int threads) {
             if (want == Want::solution && task.ridge > 0 && worker.dual_is_cheaper(end - begin)) {
                 good = worker.solve_dual(s, begin, end - begin);
             } else {
+                worker.start_vector(1);
                 if (plan.in_pieces(end - begin)) add_pieces(worker, s);
                 else worker.accumulate(begin, end, base.get());
                 good = worker.finish(s);
@@ -694,14 +705,17 @@ inline void chacha20(const uint32_t* key, uint64_t counter, uint64_t nonce, uint
     constexpr int lanes = KERNEL_VECTOR_BYTES / 4;
     using V = typename VectorOf<uint32_t, lanes>::type;
     for (int b = 0; b < kBlocks; b += lanes) {
-        V start[16] = {}, x[16];
+        V start[16], x[16];
+        uint32_t low[lanes], high[lanes];
         const uint32_t constants[4] = {0x61707865, 0x3320646e, 0x79622d32, 0x6b206574};
         UNROLL for (int i = 0; i < 4; ++i) start[i] = V{} + constants[i];
         UNROLL for (int i = 0; i < 8; ++i) start[4 + i] = V{} + key[i];
         for (int lane = 0; lane < lanes; ++lane) {
-            start[12][lane] = uint32_t(counter + b + lane);
-            start[13][lane] = uint32_t((counter + b + lane) >> 32);
+            low[lane] = uint32_t(counter + b + lane);
+            high[lane] = uint32_t((counter + b + lane) >> 32);
         }
+        start[12] = load<V>(low);
+        start[13] = load<V>(high);
         start[14] = V{} + uint32_t(nonce);
         start[15] = V{} + uint32_t(nonce >> 32);
         UNROLL for (int i = 0; i < 16; ++i) x[i] = start[i];

@@ -1,120 +1,124 @@
-"""The readable path: every kernel in NumPy, a block of segments at a time.
+"""The segment operations in plain NumPy: the reference for the compiled kernel, and what runs without it.
 
-It is what runs where the compiled kernel was not built, and what the compiled kernel is tested against.
+Segments of similar length are padded and stacked (`batches`), so that each step is one batched product.
+Arguments have been checked before; results may hold NaN, which the caller reports.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.linalg.packed import packed_size, unpack
+from apportion.linalg.batches import padded_batches
+from apportion.linalg.checks import SegmentedRows
+from apportion.linalg.packed import FloatArray, pack, unpack
 
-Floats = NDArray[np.floating[Any]]
-_ROWS_AT_A_TIME = 1 << 16
-
-
-def segment_gram(
-    indptr: NDArray[np.int64], indices: NDArray[np.int32], features: Floats, weights: Floats | None
-) -> Floats:
-    """Σ w x xᵀ of every segment, packed."""
-    width = features.shape[1]
-    grams = np.zeros((len(indptr) - 1, packed_size(width)), features.dtype)
-    lower = np.tril_indices(width)
-    for segment in np.flatnonzero(np.diff(indptr)):  # over segments, not observations: one matrix product each
-        entries = slice(indptr[segment], indptr[segment + 1])
-        x = features[indices[entries]]
-        weighted = x if weights is None else x * weights[entries, None]
-        grams[segment] = (weighted.T @ x)[lower]
-    return grams
+MAX_ELEMENTS = 1 << 21  # of one batch: a few temporary arrays of this size are alive at a time
 
 
-def segment_moment(
-    indptr: NDArray[np.int64], indices: NDArray[np.int32], features: Floats, coefficients: Floats
-) -> Floats:
-    """Σ c x of every segment."""
-    moments = np.zeros((len(indptr) - 1, features.shape[1]), features.dtype)
-    for segments, entries in _blocks(indptr):
-        products = features[indices[entries]] * coefficients[entries, None]
-        moments[segments] = _segment_sums(products, indptr[segments.start : segments.stop + 1] - entries.start)
-    return moments
+def segment_gram(rows: SegmentedRows, weights: FloatArray | None, out: FloatArray) -> None:
+    """out[s] = packed sum of w x x' over the segment."""
+    for segments, gram, _ in _sums(rows, weights, None, want_gram=True):
+        out[segments] = pack(gram)
+
+
+def segment_moment(rows: SegmentedRows, coefficients: FloatArray, out: FloatArray) -> None:
+    """out[s] = sum of c x over the segment."""
+    for segments, _, moment in _sums(rows, None, coefficients, want_gram=False):
+        out[segments] = moment
 
 
 def segment_solve(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    features: Floats,
-    weights: Floats | None,
-    labels: Floats,
-    base: Floats,
-    base_rhs: Floats | None,
-) -> Floats:
-    """(base + Σ w x xᵀ)⁻¹ (base_rhs + Σ w y x) of every segment; NaN where the matrix is not positive definite."""
-    coefficients = labels if weights is None else weights * labels
-    solved = np.empty((len(indptr) - 1, features.shape[1]), features.dtype)
-    for segments, entries in _blocks(indptr):
-        local = indptr[segments.start : segments.stop + 1] - entries.start
-        own = None if weights is None else weights[entries]
-        grams = segment_gram(local, indices[entries], features, own)
-        moments = segment_moment(local, indices[entries], features, coefficients[entries])
-        if base_rhs is not None:
-            moments += base_rhs
-        solved[segments], _ = solve_packed(grams, moments, base)
-    return solved
+    rows: SegmentedRows,
+    weights: FloatArray | None,
+    labels: FloatArray,
+    base: FloatArray,
+    base_rhs: FloatArray,
+    out: FloatArray,
+) -> None:
+    """out[s] = (base + sum w x x')^-1 (base_rhs + sum w y x); NaN where there is no Cholesky factor."""
+    coefficients = labels if weights is None else labels * weights
+    for segments, gram, moment in _sums(rows, weights, coefficients, want_gram=True):
+        out[segments] = cholesky_solve(gram + base, moment + base_rhs)[0]
 
 
-def solve_packed(packed: Floats, rhs: Floats, base: Floats | None) -> tuple[Floats, NDArray[np.bool_]]:
-    """Solve (packed + base) θ = rhs for every row by Cholesky; rows that are not positive definite become NaN."""
-    full = unpack(packed) if base is None else unpack(packed) + base
-    failed = _not_positive(full)
-    full[failed] = np.eye(full.shape[-1], dtype=full.dtype)
-    solved = np.linalg.solve(full, rhs[:, :, None])[:, :, 0]
-    solved[failed] = np.nan
-    return solved, failed
+def solve_packed(
+    packed: FloatArray, rhs: FloatArray, base: FloatArray | None
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """(base + A_s)^-1 rhs_s for packed A_s, and which of them failed."""
+    solution, failed = np.empty_like(rhs), np.zeros(rhs.shape[0], dtype=np.bool_)
+    count = max(1, MAX_ELEMENTS // rhs.shape[1] ** 2)
+    for first in range(0, rhs.shape[0], count):
+        part = slice(first, first + count)
+        matrices = unpack(packed[part]) if base is None else unpack(packed[part]) + base
+        solution[part], failed[part] = cholesky_solve(matrices, rhs[part])
+    return solution, failed
 
 
-def fill_normals(out: Floats, random_bytes: Any) -> None:
-    """Fill with standard normals by Box-Muller from 53-bit uniforms."""
-    flat = out.reshape(-1)
-    for start in range(0, len(flat), _ROWS_AT_A_TIME):
-        block = flat[start : start + _ROWS_AT_A_TIME]
-        pairs = (len(block) + 1) // 2
-        bits = np.frombuffer(random_bytes(16 * pairs), dtype=np.uint64) >> np.uint64(11)
-        radius = np.sqrt(-2 * np.log((bits[:pairs] + np.uint64(1)) * 2.0**-53))
-        angle = bits[pairs:] * (2.0**-53 * 2 * np.pi)
-        block[:pairs] = radius * np.cos(angle)
-        block[pairs:] = (radius * np.sin(angle))[: len(block) - pairs]
+def _sums(
+    rows: SegmentedRows, weights: FloatArray | None, coefficients: FloatArray | None, *, want_gram: bool
+) -> Iterator[tuple[NDArray[np.int64], FloatArray, FloatArray]]:
+    """Yields (segments, their Grams, their moments), a batch at a time."""
+    dim, dtype = rows.dim, rows.features.dtype
+    for batch in padded_batches(np.diff(rows.indptr), dim, MAX_ELEMENTS):
+        n = batch.segments.size
+        gram = np.zeros((n, dim, dim) if want_gram else (0,), dtype)
+        moment = np.zeros((n, dim), dtype)
+        for stride in batch.strides:
+            at, present = _padded_positions(rows.indptr, batch.segments, *stride)
+            x = rows.features[rows.indices[at]]
+            if want_gram:
+                w = present if weights is None else np.where(present, weights[at], 0)
+                gram += np.matmul(x.transpose(0, 2, 1), x * w[:, :, None].astype(dtype))
+            if coefficients is not None:
+                c = np.where(present, coefficients[at], 0)
+                moment += np.matmul(c[:, None, :], x)[:, 0, :]
+        yield batch.segments, gram, moment
 
 
-def _not_positive(full: Floats) -> NDArray[np.bool_]:
-    """Which matrices have no Cholesky factor; the whole stack is tried first, since that is almost always enough."""
+def _padded_positions(
+    indptr: NDArray[np.int64], segments: NDArray[np.int64], start: int, stop: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Observations start .. stop of each segment, [segments, stop - start], and which of them exist."""
+    at = indptr[segments][:, None] + np.arange(start, stop)
+    present = at < indptr[segments + 1][:, None]
+    return np.where(present, at, 0), present
+
+
+def cholesky_solve(matrices: FloatArray, rhs: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Solves matrices[s] x = rhs[s] by Cholesky; the ones that fail are marked and become NaN."""
+    lower, failed = _cholesky(matrices)
+    x = rhs.copy()
+    dim = rhs.shape[1]
+    with np.errstate(all="ignore"):
+        for r in range(dim):
+            x[:, r] -= np.einsum("sc,sc->s", lower[:, r, :r], x[:, :r])
+            x[:, r] /= lower[:, r, r]
+        for r in reversed(range(dim)):
+            x[:, r] -= np.einsum("sc,sc->s", lower[:, r + 1 :, r], x[:, r + 1 :])
+            x[:, r] /= lower[:, r, r]
+    failed |= ~np.isfinite(x).all(axis=1)
+    x[failed] = np.nan
+    return x, failed
+
+
+def _cholesky(matrices: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Lower Cholesky factors; a matrix that has none is marked, and the identity stands in for its factor."""
+    failed = np.zeros(matrices.shape[0], dtype=np.bool_)
     try:
-        np.linalg.cholesky(full)
-        return np.zeros(len(full), bool)
+        return np.linalg.cholesky(matrices), failed
     except np.linalg.LinAlgError:
-        finite = np.isfinite(full).all(axis=(1, 2))
-        smallest = np.full(len(full), -np.inf)
-        smallest[finite] = np.linalg.eigvalsh(full[finite].astype(np.float64))[:, 0]
-        return smallest <= 0
+        failed[:] = [not _has_cholesky(matrix) for matrix in matrices]
+    patched = matrices.copy()
+    patched[failed] = np.eye(matrices.shape[-1], dtype=matrices.dtype)
+    return np.linalg.cholesky(patched), failed
 
 
-def _blocks(indptr: NDArray[np.int64]) -> Iterator[tuple[slice, slice]]:
-    """Runs of segments of about as many entries as are worked on at once."""
-    first = 0
-    while first < len(indptr) - 1:
-        reach = int(np.searchsorted(indptr, indptr[first] + _ROWS_AT_A_TIME, side="right")) - 1
-        last = min(max(reach, first + 1), first + _ROWS_AT_A_TIME, len(indptr) - 1)
-        yield slice(first, last), slice(int(indptr[first]), int(indptr[last]))
-        first = last
-
-
-def _segment_sums(products: Floats, local: NDArray[np.int64]) -> Floats:
-    """Sum rows between consecutive offsets; empty segments give zeros."""
-    sums = np.zeros((len(local) - 1, products.shape[1]), products.dtype)
-    filled = np.flatnonzero(np.diff(local))
-    if len(filled):
-        sums[filled] = np.add.reduceat(products, local[filled], axis=0)
-    return sums
+def _has_cholesky(matrix: FloatArray) -> bool:
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True

@@ -1,9 +1,10 @@
 """A sum over users that nobody can read: the only thing a release accepts.
 
 Its L2 sensitivity to adding or removing one user is derived, by the constructors below, from the bounds that the
-summed arrays carry (and by `ClippedTotal`, which clips as it adds). Noise may be anisotropic: coordinate k gets standard deviation σ·s_k and the sensitivity is
-the norm of the coordinate-wise quotient by s, which is the same guarantee. A packed symmetric matrix uses
-s = 1 on the diagonal and 1/√2 off it, so that its norm is the Frobenius norm (docs/proofs/releases.md).
+summed arrays carry (and by `ClippedTotal`, which clips as it adds). Noise may be anisotropic: coordinate k gets
+standard deviation σ·s_k and the sensitivity is the norm of the coordinate-wise quotient by s, which is the same
+guarantee. A packed symmetric matrix uses s = 1 on the diagonal and 1/√2 off it, so that its norm is the Frobenius
+norm (docs/proofs/releases.md).
 """
 
 from __future__ import annotations

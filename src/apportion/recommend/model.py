@@ -169,7 +169,7 @@ class RatingModel(ItemModel):
     def labels(self, history: Interactions) -> Floats:
         """What is left of a rating, brought into the public scale, after the global mean."""
         low, high = self.value_range
-        return np.clip(history.values, low, high) - np.float32(self.offset)
+        return np.asarray(np.clip(history.values, low, high) - np.float32(self.offset))
 
     def predict(self, history: Interactions, targets: Interactions) -> NDArray[np.float32]:
         """Predict the targets' values, in their order, from the users' histories."""

@@ -112,6 +112,8 @@ def _headline(comparison: Comparison, roles: Roles, metric: str) -> str:
         return "How good the model is, from head to tail"
     if kept <= 0:
         return f"At this budget the private model does no better than the {roles.baselines[0]}."
+    if kept >= 1:
+        return "With privacy, the model does as well as its twin without."
     floor = roles.baselines[0]
     return f"With privacy, the model keeps {100 * kept:.0f} % of what learning buys over the {floor}."
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from apportion.report.bands import Band
 from apportion.report.releases import ReleaseRow, unspent
 from apportion.report.svg import Anchor, Drawing, Linear, Log
-from apportion.report.wording import compact, number, percent, whole
+from apportion.report.wording import compact, number, percent, percent_bound, whole
 
 _LETTER = 6.6  # average width of a letter at the size of chart text
 _MOST_POINTS = 240
@@ -20,12 +20,12 @@ _MOST_POINTS = 240
 
 def guess_chart(best_guess: float, width: float) -> Drawing:
     """How far the attacker's best guess can get from a coin toss towards certainty."""
-    picture = Drawing(width, 84, f"Best possible guess {percent(best_guess)}, where a coin toss is 50 %.")
+    picture = Drawing(width, 84, f"Best possible guess {percent_bound(best_guess)}, where a coin toss is 50 %.")
     place = Linear(0.5, 1.0, 2, width - 2)
     picture.rect((2, 36), width - 4, 14, "track", radius=7)
     picture.rect((2, 36), max(14.0, place(best_guess) - 2), 14, "fill-accent", radius=7)
     picture.circle((max(9.0, place(best_guess)), 43), 10, "marker")
-    words = f"best possible guess: at most {percent(best_guess)} right"
+    words = f"best possible guess: at most {percent_bound(best_guess)} right"
     half = len(words) * _LETTER / 2
     at = place(best_guess)
     anchor: Anchor = "start" if at < half else "end" if at > width - half else "middle"

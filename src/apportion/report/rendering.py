@@ -6,6 +6,16 @@ from typing import Any
 
 from apportion.report import wording
 
+_FUNCTIONS = (
+    wording.bound,
+    wording.exact,
+    wording.number,
+    wording.percent,
+    wording.percent_bound,
+    wording.shape,
+    wording.whole,
+)
+
 
 def render(template: str, **values: Any) -> str:
     """Fill in one of the templates; a name that is missing is an error."""
@@ -18,6 +28,6 @@ def render(template: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for function in (wording.percent, wording.number, wording.whole, wording.shape, wording.tiny):
+    for function in _FUNCTIONS:
         environment.globals[function.__name__] = function
     return environment.get_template(template).render(**values)

@@ -14,7 +14,7 @@ from statistics import NormalDist
 from typing import Final
 
 from apportion.privacy import gaussian
-from apportion.privacy.statement import Statement
+from apportion.privacy.statement import Statement, rounded_up
 
 
 @dataclass(frozen=True)
@@ -136,11 +136,30 @@ def shape(dimensions: tuple[int, ...]) -> str:
     return " × ".join(whole(n) for n in dimensions) or "one number"
 
 
-def tiny(value: float) -> str:
-    """A small probability.
+def exact(value: float) -> str:
+    """A declared number, with all its digits and no others.
 
-    >>> tiny(1e-6), tiny(2.5e-5), tiny(0.01)
-    ('1e-6', '2.5e-5', '0.01')
+    >>> exact(1.0), exact(1e-6), exact(2.5e-5), exact(0.1234567891)
+    ('1', '1e-6', '2.5e-5', '0.1234567891')
     """
-    digits, mark, exponent = f"{value:g}".partition("e")
-    return f"{digits}e{int(exponent)}" if mark else digits
+    digits, mark, exponent = repr(float(value)).removesuffix(".0").partition("e")
+    return f"{digits.removesuffix('.0')}e{int(exponent)}" if mark else digits
+
+
+def bound(value: float) -> str:
+    """A bound, rounded up to four digits.
+
+    >>> bound(1.41421356), bound(0.99999), bound(2.0)
+    ('1.415', '1', '2')
+    """
+    shown = rounded_up(value)
+    return f"{shown:,.0f}" if shown >= 1000 else f"{shown:.4g}"
+
+
+def percent_bound(fraction: float) -> str:
+    """A bound as a percentage, rounded up to a tenth.
+
+    >>> percent_bound(0.54706), percent_bound(0.5), percent_bound(0.99999)
+    ('54.8 %', '50.0 %', '100.0 %')
+    """
+    return f"{math.ceil(1000 * fraction - 1e-9) / 10:.1f} %"

@@ -1,0 +1,44 @@
+"""Linear algebra over segments: Gram matrices, moments and solves per user or task, and what follows them.
+
+NumPy alone is enough. Where the compiled kernel was built it does the heavy loops; `on_torch` has the same
+functions for torch tensors, on a GPU for instance.
+"""
+
+from __future__ import annotations
+
+from apportion.linalg.backend import active_backend, compiled_available, use_backend
+from apportion.linalg.kernel import instruction_sets, thread_count, use_instruction_set
+from apportion.linalg.normals import fill_normals
+from apportion.linalg.packed import (
+    diagonal_positions,
+    frobenius_weights,
+    pack,
+    packed_dim,
+    packed_size,
+    unpack,
+)
+from apportion.linalg.psd import project_psd
+from apportion.linalg.segments import segment_gram, segment_moment, segment_solve, solve_packed
+from apportion.linalg.shrinkage import shrink_towards
+
+__all__ = [
+    "active_backend",
+    "compiled_available",
+    "diagonal_positions",
+    "fill_normals",
+    "frobenius_weights",
+    "instruction_sets",
+    "pack",
+    "packed_dim",
+    "packed_size",
+    "project_psd",
+    "segment_gram",
+    "segment_moment",
+    "segment_solve",
+    "shrink_towards",
+    "solve_packed",
+    "thread_count",
+    "unpack",
+    "use_backend",
+    "use_instruction_set",
+]

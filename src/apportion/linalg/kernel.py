@@ -1,0 +1,178 @@
+"""Loads the compiled kernel (`_kernel.cpp`) and calls it; arguments have been checked before.
+
+The library is optional. `library()` is None where it was not built, and everything runs on NumPy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.errors import InputError
+from apportion.linalg.packed import FloatArray
+
+GRAM, MOMENT, SOLUTION = range(3)
+INSTRUCTION_SETS = ("baseline", "avx2", "avx512")
+BLOCKS_AT_A_TIME = 16
+_SUCCESS = -1
+_OUT_OF_MEMORY = -2
+_level: ContextVar[int] = ContextVar("apportion_linalg_level", default=len(INSTRUCTION_SETS) - 1)
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL | None:
+    """The loaded kernel, or None where it was not built or cannot be loaded."""
+    for suffix in EXTENSION_SUFFIXES:
+        path = Path(__file__).with_name(f"_kernel{suffix}")
+        if path.exists():
+            try:
+                return _declare(ctypes.CDLL(os.fspath(path)))
+            except (OSError, AttributeError):  # built for another system, or by another version
+                continue
+    return None
+
+
+def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
+    number, pointer, size = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
+    for name, real in (("float32", ctypes.c_float), ("float64", ctypes.c_double)):
+        segments = getattr(loaded, f"kernel_segments_{name}")
+        segments.restype = size
+        segments.argtypes = [number, number, number, size, pointer, pointer, pointer, size]
+        segments.argtypes += [pointer, pointer, number, pointer, pointer, real, pointer]
+        packed = getattr(loaded, f"kernel_solve_packed_{name}")
+        packed.restype = size
+        packed.argtypes = [number, number, size, size, *[pointer] * 5]
+        normals = getattr(loaded, f"kernel_normals_{name}")
+        normals.restype = None
+        normals.argtypes = [number, number, ctypes.c_char_p, ctypes.c_uint64, size, pointer]
+    loaded.kernel_chacha20.restype = None
+    loaded.kernel_chacha20.argtypes = [number, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64, pointer]
+    loaded.kernel_best_level.restype = number
+    loaded.kernel_best_level.argtypes = []
+    return loaded
+
+
+def thread_count(threads: int | None = None) -> int:
+    """Number of threads to use: the argument, else APPORTION_THREADS, else the processors we may use."""
+    if threads is None:
+        text = os.environ.get("APPORTION_THREADS", "")
+        if not text:
+            return _processors()
+        if not text.isdecimal() or int(text) < 1:
+            raise InputError(f"Expected APPORTION_THREADS to be a positive integer, got {text!r}.")
+        return int(text)
+    if threads < 1:
+        raise InputError(f"Expected threads >= 1, got {threads}.")
+    return int(threads)
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
+
+
+def _loaded() -> ctypes.CDLL:
+    found = library()
+    if found is None:
+        raise InputError("The compiled kernel was not built on this machine; use the 'numpy' backend.")
+    return found
+
+
+def instruction_sets() -> tuple[str, ...]:
+    """The instruction sets that this processor has, slowest first; empty if the kernel was not built."""
+    found = library()
+    return () if found is None else INSTRUCTION_SETS[: found.kernel_best_level() + 1]
+
+
+@contextmanager
+def use_instruction_set(name: str) -> Iterator[None]:
+    """Limits the kernel to `name` inside the block, for tests and measurements."""
+    if name not in instruction_sets():
+        raise InputError(f"Expected an instruction set of {instruction_sets()}, got {name!r}.")
+    token = _level.set(INSTRUCTION_SETS.index(name))
+    try:
+        yield
+    finally:
+        _level.reset(token)
+
+
+def _address(array: NDArray[Any] | None) -> int | None:
+    return None if array is None else array.ctypes.data
+
+
+def segments(
+    want: int,
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    features: FloatArray,
+    out: FloatArray,
+    *,
+    threads: int,
+    weights: FloatArray | None = None,
+    labels: FloatArray | None = None,
+    base: FloatArray | None = None,
+    base_rhs: FloatArray | None = None,
+    ridge: float = 0.0,
+) -> int | None:
+    """Fills `out`; returns the first segment whose result is not finite, or None if all are.
+
+    Args:
+        want: GRAM, MOMENT or SOLUTION.
+        indptr: segment boundaries.
+        indices: rows of `features`, one per observation.
+        features: [n, d]; its dtype is that of all other real arrays.
+        out: the result, [s, d(d+1)/2] or [s, d].
+        threads: number of threads.
+        weights: per observation, or None for ones.
+        labels: per observation, for MOMENT and SOLUTION.
+        base: [d, d], for SOLUTION; None is zero.
+        base_rhs: [d], for SOLUTION; None is zero.
+        ridge: r > 0 if base is r I and no weight is negative, which allows the dual form for short segments.
+    """
+    signed = weights is not None and weights.size > 0 and float(weights.min()) < 0
+    call = getattr(_loaded(), f"kernel_segments_{features.dtype.name}")
+    failed: int = call(
+        _level.get(), threads, want, indptr.size - 1, _address(indptr), _address(indices), _address(features),
+        features.shape[1],
+        _address(weights), _address(labels), signed, _address(base), _address(base_rhs), ridge, _address(out),
+    )  # fmt: skip
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+    return None if failed == _SUCCESS else failed
+
+
+def solve_packed(
+    packed: FloatArray, rhs: FloatArray, base: FloatArray | None, *, threads: int
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Batched Cholesky solves; see `apportion.linalg.solve_packed`."""
+    solution = np.empty_like(rhs)
+    failed = np.zeros(rhs.shape[0], dtype=np.bool_)
+    call = getattr(_loaded(), f"kernel_solve_packed_{packed.dtype.name}")
+    addresses = [_address(array) for array in (packed, rhs, base, solution, failed)]
+    if call(_level.get(), threads, *rhs.shape, *addresses) == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+    return solution, failed
+
+
+def fill_normals(out: FloatArray, key: bytes, counter: int = 0, *, threads: int | None = None) -> None:
+    """Fills the contiguous array `out` from the stream of `key`, starting at block `counter`."""
+    call = getattr(_loaded(), f"kernel_normals_{out.dtype.name}")
+    call(_level.get(), thread_count(threads), key, counter, out.size, _address(out))
+
+
+def chacha20_words(key: bytes, counter: int, nonce: int = 0) -> NDArray[np.uint32]:
+    """Words [16 blocks, 16] of the stream, for checks against published test vectors."""
+    words = np.empty((16, BLOCKS_AT_A_TIME), dtype=np.uint32)
+    _loaded().kernel_chacha20(_level.get(), key, counter, nonce, _address(words))
+    return np.ascontiguousarray(words.T)

@@ -1,0 +1,98 @@
+"""The segment kernels on a torch device, for GPUs. Imports NumPy and torch alone.
+
+Segments of similar length are padded to the longest of their group and multiplied as one batch; groups are kept small
+enough for a bounded amount of memory, and within a group no segment is padded to much more than its own length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+_NUMBERS_AT_A_TIME = 1 << 27  # entries of a padded batch of rows
+_PADDED_TO = 1.25
+
+Tensor = Any  # torch.Tensor; torch is optional where types are checked
+
+
+def pack(full: Tensor) -> Tensor:
+    """Keep the lower triangles of symmetric matrices, over any leading axes."""
+    rows, columns = torch.tril_indices(full.shape[-1], full.shape[-1], device=full.device)
+    return full[..., rows, columns]
+
+
+def segment_gram(indptr: Tensor, indices: Tensor, features: Tensor, *, weights: Tensor | None = None) -> Tensor:
+    """Σ w x xᵀ of every segment, as packed lower triangles."""
+    width = features.shape[1]
+    grams = features.new_zeros((len(indptr) - 1, width * (width + 1) // 2))
+    for group, rows, trust, _ in _batches(indptr, indices, features, weights, None):
+        grams[group] = pack((rows * trust[:, :, None]).transpose(1, 2) @ rows)
+    return grams
+
+
+def segment_moment(indptr: Tensor, indices: Tensor, features: Tensor, *, coefficients: Tensor) -> Tensor:
+    """Σ c x of every segment."""
+    moments = features.new_zeros((len(indptr) - 1, features.shape[1]))
+    for group, rows, trust, _ in _batches(indptr, indices, features, coefficients, None):
+        moments[group] = (trust[:, None, :] @ rows)[:, 0]
+    return moments
+
+
+def segment_solve(
+    indptr: Tensor,
+    indices: Tensor,
+    features: Tensor,
+    *,
+    labels: Tensor,
+    base: Tensor,
+    weights: Tensor | None = None,
+    base_rhs: Tensor | None = None,
+) -> Tensor:
+    """(base + Σ w x xᵀ)⁻¹ (base_rhs + Σ w y x) of every segment, by Cholesky."""
+    side = torch.zeros_like(base[0]) if base_rhs is None else base_rhs
+    solved = torch.linalg.solve(base.double(), side.double()).to(features.dtype).repeat(len(indptr) - 1, 1)
+    for group, rows, trust, targets in _batches(indptr, indices, features, weights, labels):
+        weighted = rows * trust[:, :, None]
+        factors, failed = torch.linalg.cholesky_ex(weighted.transpose(1, 2) @ rows + base)
+        if bool(failed.any()):
+            raise ArithmeticError("A segment has no solution: its matrix is not positive definite or not finite.")
+        moments = weighted.transpose(1, 2) @ targets[:, :, None] + side[:, None]
+        solved[group] = torch.cholesky_solve(moments, factors)[:, :, 0]
+    return solved
+
+
+def _batches(
+    indptr: Tensor, indices: Tensor, features: Tensor, weights: Tensor | None, labels: Tensor | None
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Groups of segments that have observations: which, their rows padded, weights (0 where padded), labels."""
+    lengths = indptr[1:] - indptr[:-1]
+    order = torch.argsort(lengths, descending=True)
+    order = order[: int((lengths > 0).sum())]
+    sorted_lengths = lengths[order].tolist()
+    first = 0
+    while first < len(sorted_lengths):
+        longest = sorted_lengths[first]
+        last = _end_of_group(sorted_lengths, first, features.shape[1])
+        group = order[first:last]
+        position = torch.arange(longest, device=indptr.device)
+        filled = position < lengths[group, None]
+        entries = torch.where(filled, indptr[group, None] + position, indptr[group, None])
+        mask = filled.to(features.dtype)
+        trust = mask if weights is None else weights[entries] * mask
+        targets = mask if labels is None else labels[entries] * mask
+        yield group, features[indices[entries].long()], trust, targets
+        first = last
+
+
+def _end_of_group(sorted_lengths: list[int], first: int, width: int) -> int:
+    """How far a group reaches: until it is too large, or its shortest segment would be padded too much."""
+    longest = sorted_lengths[first]
+    most = max(1, _NUMBERS_AT_A_TIME // (longest * (width + 4) + width * width))
+    shortest = min(longest / _PADDED_TO - 4, longest - 1)
+    low, high = first + 1, min(first + most, len(sorted_lengths))
+    while low < high:  # lengths decrease, so the last one that is long enough is found by bisection
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if sorted_lengths[middle - 1] >= shortest else (low, middle - 1)
+    return low

@@ -1,0 +1,139 @@
+"""Post-processing of released values: each estimator against a truth that is known because we drew it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from apportion.recommend.postprocessing import empirical_bayes, evidence, popularity
+from apportion.recommend.postprocessing.low_rank import denoise_rows
+
+
+def long_tail(n=2000):
+    return 300 * np.arange(1, n + 1) ** -0.9
+
+
+def test_deconvolved_popularity_is_closer_than_noise_and_calibrated():
+    rng = np.random.default_rng(0)
+    truth, stddev = long_tail(), 5.0
+    noisy = truth + stddev * rng.standard_normal(len(truth))
+    found = popularity.posterior_popularity(noisy, stddev, ceiling=1000.0)
+    error = found.mean - truth
+    assert np.square(error).mean() < 0.25 * stddev**2
+    assert found.mean.min() >= 0
+    assert 0.5 < np.square(error).mean() / found.variance.mean() < 2.0
+
+
+def test_popularity_without_noise_is_left_alone():
+    truth = long_tail(200)
+    found = popularity.posterior_popularity(truth + 0.0, 0.5, ceiling=1000.0)
+    head = truth > 20
+    np.testing.assert_allclose(found.mean[head], truth[head], rtol=0.1)
+
+
+def test_exposure_agrees_with_the_weights_that_users_really_have():
+    rng = np.random.default_rng(1)
+    n_users, appeal = 3000, np.clip(long_tail(150) / 150, 0, 0.9)
+    seen = rng.random((n_users, 150)) < appeal
+    seen[:, 0] |= ~seen.any(axis=1)
+    counts = seen / np.sqrt(seen.sum(axis=1, keepdims=True))
+    truth = popularity.Popularity(counts.sum(axis=0), np.zeros(150))
+    omega = truth.mean**-0.25
+    weights = seen * omega
+    weights /= np.linalg.norm(weights, axis=1, keepdims=True)
+    found = popularity.exposure(truth, omega, n_users)
+    np.testing.assert_allclose(found.total, weights.sum(axis=0), rtol=0.15)
+    np.testing.assert_allclose(found.squares, np.square(weights).sum(axis=0), rtol=0.4)
+    assert found.squares.sum() == pytest.approx(n_users)
+
+
+def simulated_evidence(rng, n=3000, width=3):
+    covariates = np.stack([np.ones(n), rng.standard_normal(n)], axis=1)
+    coefficients = np.array([[0.2, 0.0, 0.0], [0.1, -0.1, 0.0]])
+    root = np.diag([0.3, 0.2, 0.05])
+    theta = covariates @ coefficients + rng.standard_normal((n, width)) @ root
+    design = np.array([[1.0, 0.1, 0.0], [0.1, 0.5, 0.0], [0.0, 0.0, 0.5]])
+    exposure = rng.gamma(1.0, 20.0, n) + 0.5
+    noise = np.array([2.0, 3.0, 3.0])
+    sampling = 0.5 * exposure
+    errors = rng.standard_normal((n, width)) * noise
+    errors += np.sqrt(sampling)[:, None] * rng.multivariate_normal(np.zeros(width), design, n)
+    statistics = exposure[:, None] * (theta @ design.T) + errors
+    given = empirical_bayes.Evidence(statistics, design, exposure, np.zeros(n), sampling, noise**2)
+    return given, covariates, theta, (coefficients, root @ root)
+
+
+def test_empirical_bayes_beats_the_plain_solve_and_the_prior_mean_and_knows_its_error():
+    rng = np.random.default_rng(2)
+    given, covariates, theta, (coefficients, covariance) = simulated_evidence(rng)
+    start = empirical_bayes.Prior(np.zeros((2, 3)), 0.1 * np.eye(3))
+    found = empirical_bayes.fit(given, covariates, start, steps=400)
+    error = np.square(found.mean - theta).mean(axis=0)
+    plain = np.linalg.solve(given.design, (given.statistics / given.exposure[:, None]).T).T
+    assert (error < 0.5 * np.square(plain - theta).mean(axis=0)).all()
+    from_prior = np.square(covariates @ coefficients - theta).mean(axis=0)  # the true prior, which nobody is told
+    assert (error[:2] < 0.9 * from_prior[:2]).all()
+    assert error[2] < 1.1 * from_prior[2]  # hardly any evidence: no better than the prior, and no worse
+    np.testing.assert_allclose(error[:2], found.variance.mean(axis=0)[:2], rtol=0.25)
+    np.testing.assert_allclose(np.diag(found.prior.covariance)[:2], np.diag(covariance)[:2], rtol=0.25)
+    np.testing.assert_allclose(found.prior.coefficients, coefficients, atol=0.05)
+
+
+def test_a_task_without_evidence_gets_what_its_covariates_predict():
+    rng = np.random.default_rng(3)
+    given, covariates, _, _ = simulated_evidence(rng)
+    given.exposure[0] = 0.0
+    given.statistics[0] = 50.0
+    start = empirical_bayes.Prior(np.zeros((2, 3)), 0.1 * np.eye(3))
+    found = empirical_bayes.fit(given, covariates, start, steps=20)
+    np.testing.assert_allclose(found.mean[0], covariates[0] @ found.prior.coefficients, atol=1e-9)
+
+
+def test_rounds_are_pooled_by_their_noise():
+    exposure = popularity.Exposure(np.ones(4), np.zeros(4), np.ones(4))
+    design = np.eye(2)
+    sharp = evidence.RoundEvidence(np.ones((4, 2)), design, np.array([1.0, 1.0]))
+    blunt = evidence.RoundEvidence(np.full((4, 2), 11.0), design, np.array([3.0, 3.0]))
+    pooled = evidence.combine([sharp, blunt], exposure, 1.0)
+    np.testing.assert_allclose(pooled.statistics, (1 * 9 + 11 * 1) / 10)
+    np.testing.assert_allclose(pooled.noise_variance, 0.9)
+
+
+def test_statistics_of_residuals_are_shifted_back_to_the_parameters():
+    moments = evidence.SharedMoments(1.0, 1.0, np.diag([2.0, 1.0]))
+    exposure = popularity.Exposure(np.array([10.0]), np.zeros(1), np.ones(1))
+    truth, about, scales = np.array([[0.5, -1.0]]), np.array([[0.4, -0.7]]), np.array([1.0, 0.5])
+    residual_sums = 10.0 * (truth - about) @ moments.design * scales
+    found = evidence.of_round(residual_sums, 0.1, scales, moments, about, exposure)
+    np.testing.assert_allclose(found.statistics, 10.0 * truth @ moments.design)
+    np.testing.assert_allclose(found.stddev, [0.1, 0.2])
+
+
+def test_shared_moments_are_read_back_and_noise_is_shrunk_away():
+    second = np.array([[0.6, 0.1], [0.1, 0.4]])
+    votes = 1000 * np.array([1.0, 0.9, 0.8, 0.7, 0.6 / 2, np.sqrt(2) * 0.1 / 2, 0.4 / 2])
+    exact = evidence.shared_moments(votes, stddev=1e-6)
+    np.testing.assert_allclose(exact.design[1:, 1:], second, atol=1e-6)
+    assert (exact.residual_variance, exact.clipped_variance) == pytest.approx((0.8, 0.7))
+    drowned = evidence.shared_moments(votes, stddev=1e4)
+    np.testing.assert_allclose(drowned.design[1:, 1:], 0.5 * np.eye(2), atol=1e-9)
+
+
+def test_denoising_keeps_what_stands_out_and_drops_what_does_not():
+    rng = np.random.default_rng(4)
+    n, width, rank = 2000, 10, 3
+    spread = rng.gamma(1.0, 1.0, n) + 0.05
+    basis = np.linalg.qr(rng.standard_normal((width, rank)))[0]
+    truth = np.sqrt(spread)[:, None] * (3 * rng.standard_normal((n, rank)) @ basis.T)
+    noisy = truth + 2.0 * rng.standard_normal((n, width))
+    found = denoise_rows(noisy, 2.0, spread, steps=300)
+    outside = found.mean - found.mean @ basis @ basis.T
+    assert np.square(found.mean - truth).mean() < 0.35 * np.square(noisy - truth).mean()
+    assert np.square(outside).mean() < 0.02 * np.square(found.mean).mean()
+    assert np.corrcoef(found.resolved, spread)[0, 1] > 0.5
+
+
+def test_pure_noise_is_shrunk_to_almost_nothing():
+    rng = np.random.default_rng(5)
+    found = denoise_rows(rng.standard_normal((3000, 8)), 1.0, np.ones(3000), steps=200)
+    assert np.square(found.mean).mean() < 0.02
