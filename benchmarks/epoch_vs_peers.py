@@ -8,6 +8,7 @@ that we are not slower than `implicit`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,12 +67,13 @@ def measure(quick: bool) -> Outcome:
 def our_epoch(data: Interactions, dimension: int) -> Callable[[], None]:
     """One epoch of ours, continuing from random item vectors."""
     rng = np.random.default_rng(0)
-    state = {"items": rng.standard_normal((data.n_tasks, dimension)).astype(np.float32) / dimension}
+    start: NDArray[Any] = (rng.standard_normal((data.n_tasks, dimension)) / dimension).astype(np.float32)
+    state = {"items": start}
     ones = np.ones(data.n_observations, np.float32)
     by_user, by_task = data.by_user, data.by_task
 
-    def base(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-        matrix: NDArray[np.float32] = 0.1 * (vectors.T @ vectors) + np.eye(dimension, dtype=np.float32)
+    def base(vectors: NDArray[Any]) -> NDArray[Any]:
+        matrix: NDArray[Any] = 0.1 * (vectors.T @ vectors) + np.eye(dimension, dtype=np.float32)
         return matrix
 
     def epoch() -> None:

@@ -24,7 +24,8 @@ import json, resource, sys
 from apportion.cli.main import main
 code = 0
 try:
-    main(["fit", sys.argv[1], "--epsilon", "1", "--out", sys.argv[2], "--json"], standalone_mode=False)
+    sys.argv = ["apportion", "fit", sys.argv[1], "--epsilon", "1", "--out", sys.argv[2], "--json"]
+    main()
 except SystemExit as stop:
     code = stop.code or 0
 print(json.dumps({"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "code": code}))
@@ -71,8 +72,8 @@ def measure(quick: bool) -> Outcome:
         value,
         LIMITS,
         holds,
-        f"`apportion fit` on a CSV of {rows:,} ratings peaks at {value['csv_fit_gib']:.2f} GiB; a fit of 10M clicks at d = "
-        f"64 takes {value['over_data_gib']:.2f} GiB over its data",
+        f"`apportion fit` on a CSV of {rows:,} ratings peaks at {value['csv_fit_gib']:.2f} GiB; a fit of 10M clicks at "
+        f"d = 64 takes {value['over_data_gib']:.2f} GiB over its data",
         {"rows": rows, "shape": shape},
     )
 

@@ -33,5 +33,6 @@ def generated_ratings(n_users: int = 1500) -> Interactions:
 
 def generated_clicks(n_users: int = 2000) -> Interactions:
     """Long-tailed clicks with the proportions of MovieLens 1M, smaller."""
-    data, _ = long_tailed_clicks(n_users, n_users // 3, 40 * n_users, rank=4, rng=np.random.default_rng(1))
+    rng = np.random.default_rng(1)
+    data, _ = long_tailed_clicks(n_users, n_users // 3, 40 * n_users, rank=4, rng=rng, skew=0.7, taste_strength=2.5)
     return data

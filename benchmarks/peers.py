@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,8 @@ from benchmarks.scale import best_of, threads
 def as_matrix(data: Interactions) -> Any:
     """The data as a users x tasks sparse matrix of ones."""
     ones = np.ones(data.n_observations, np.float32)
-    return csr_matrix((ones, data.tasks, data.by_user.indptr), shape=(data.n_users, data.n_tasks))
+    structure = (ones, data.tasks.copy(), data.by_user.indptr.copy())  # peers insist on writable arrays
+    return csr_matrix(structure, shape=(data.n_users, data.n_tasks))
 
 
 def implicit_epoch(matrix: Any, dimension: int, *, exact: bool, epochs: int = 2) -> float:
@@ -27,18 +27,17 @@ def implicit_epoch(matrix: Any, dimension: int, *, exact: bool, epochs: int = 2)
         raise UnavailableError("the package `implicit` is not installed") from missing
     from threadpoolctl import threadpool_limits
 
-    model = AlternatingLeastSquares(
-        factors=dimension,
-        regularization=1.0,
-        iterations=epochs,
-        use_cg=not exact,
-        use_native=True,
-        num_threads=threads(),
-        random_state=0,
-    )
     seconds: list[float] = []
-    with threadpool_limits(1, "blas"), warnings.catch_warnings():  # its own threads do the work, as it advises
-        warnings.simplefilter("ignore")
+    with threadpool_limits(1, "blas"):  # its own threads do the work, as it advises
+        model = AlternatingLeastSquares(
+            factors=dimension,
+            regularization=1.0,
+            iterations=epochs,
+            use_cg=not exact,
+            use_native=True,
+            num_threads=threads(),
+            random_state=0,
+        )
         model.fit(matrix, show_progress=False, callback=lambda _epoch, elapsed, _loss: seconds.append(elapsed))
     return min(seconds)
 

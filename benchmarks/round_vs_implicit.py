@@ -47,8 +47,8 @@ def measure(quick: bool) -> Outcome:
         value,
         dict.fromkeys(value, limit),
         max(value.values()) <= limit,
-        f"a private round takes {value['round']:.2f}x an exact epoch of implicit, {value['round_with_grams']:.2f}x with "
-        f"a Gram per task (d = {dimension}, 10M observations)",
+        f"a private round takes {value['round']:.2f}x an exact epoch of implicit, {value['round_with_grams']:.2f}x "
+        f"with a Gram per task (d = {dimension}, 10M observations)",
         {"shape": [data.n_users, data.n_tasks, data.n_observations], "rows": rows},
     )
 

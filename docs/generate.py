@@ -40,7 +40,7 @@ def write_api(folder: Path) -> None:
 
 def write_command_line(folder: Path) -> None:
     """The help texts of the program itself."""
-    group = importlib.import_module("apportion.cli.main").main
+    group = importlib.import_module("apportion.cli.main").program
     context = click.Context(group, info_name="apportion")
     lines = ["# Command line", "", "```text", group.get_help(context), "```", ""]
     for name in group.list_commands(context):

@@ -6,6 +6,7 @@ Skipped where the kernel was not built. Where it was built and is wrong, these f
 from __future__ import annotations
 
 import tracemalloc
+from functools import partial
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -152,10 +153,11 @@ def test_a_number_that_is_not_finite_is_named(backend, spoiled):
     arrays = {"features": np.ones((4, 3)), "weights": np.ones(6), "coefficients": np.ones(6)}
     arrays[spoiled].reshape(-1)[2] = np.inf
     where = (np.array([0, 3, 6]), np.arange(6, dtype=np.int32) % 4, arrays["features"])
+    gram = partial(linalg.segment_gram, *where, weights=arrays["weights"])
+    moment = partial(linalg.segment_moment, *where, coefficients=arrays["coefficients"])
+    spoiled_call = moment if spoiled == "coefficients" else gram
     with linalg.use_backend(backend), pytest.raises(ArithmeticError, match=rf"Segment 0 .*{spoiled}\[.*2\] is inf"):
-        if spoiled != "coefficients":
-            linalg.segment_gram(*where, weights=arrays["weights"])
-        linalg.segment_moment(*where, coefficients=arrays["coefficients"])
+        spoiled_call()
 
 
 def test_the_reference_never_holds_all_gathered_rows():

@@ -132,7 +132,9 @@ def test_packed_solves_agree_and_mark_what_is_not_positive_definite(backend, see
     assert failed.tolist() == [False, False, True, False, False, False]
     assert np.isnan(solved[2]).all()
     kept = ~failed
-    np.testing.assert_allclose(solved[kept], np.linalg.solve(full[kept], rhs[kept][:, :, None])[:, :, 0], rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        solved[kept], np.linalg.solve(full[kept], rhs[kept][:, :, None])[:, :, 0], rtol=1e-6, atol=1e-7
+    )
     assert not none_failed.any()
     np.testing.assert_allclose(
         shifted, np.linalg.solve(full + 2.0 * np.eye(width), rhs[:, :, None])[:, :, 0], rtol=1e-6, atol=1e-7

@@ -114,4 +114,5 @@ def _random_keys(users: NDArray[np.uint64], tasks: NDArray[np.int32], seed: int)
     mixed ^= np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return mixed ^ (mixed >> np.uint64(31))
+    keys: NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
+    return keys

@@ -1,8 +1,8 @@
 """How well the top of a ranking finds what users did next: Recall@k and NDCG@k, overall and by slice.
 
-For a user with n targets, ranked among all tasks outside the user's history,
+For a user with n targets, ranked among all tasks outside the user's history, ::
 
-    Recall@k = |targets in the top k| / min(k, n)
+    Recall@k = (targets in the top k) / min(k, n)
     NDCG@k   = Σ_{targets at rank r ≤ k} 1/log2(r+1)  /  Σ_{r ≤ min(k, n)} 1/log2(r+1)
 
 averaged over users. In a slice only the targets of the slice count (and n is their number), the ranking is

@@ -1,4 +1,4 @@
-"""How well ratings are predicted: RMSE = √mean (r - r̂)² and MAE = mean |r - r̂|, overall and by slice.
+"""How well ratings are predicted: RMSE = √mean (r - r̂)² and MAE = mean abs(r - r̂), overall and by slice.
 
 A slice's figures are over the targets whose task is in the slice.
 """

@@ -44,9 +44,7 @@ def chacha20_blocks(key: bytes, counter: int, n_blocks: int, nonce: int = 0) -> 
     return (x + start).T
 
 
-def _quarter_rounds(
-    a: NDArray[np.uint32], b: NDArray[np.uint32], c: NDArray[np.uint32], d: NDArray[np.uint32]
-) -> None:
+def _quarter_rounds(a: NDArray[np.uint32], b: NDArray[np.uint32], c: NDArray[np.uint32], d: NDArray[np.uint32]) -> None:
     """Four quarter rounds side by side, in place."""
     for bits_d, bits_b in ((16, 12), (8, 7)):
         a += b

@@ -44,9 +44,7 @@ def segment_solve(
         out[segments] = cholesky_solve(gram + base, moment + base_rhs)[0]
 
 
-def solve_packed(
-    packed: FloatArray, rhs: FloatArray, base: FloatArray | None
-) -> tuple[FloatArray, NDArray[np.bool_]]:
+def solve_packed(packed: FloatArray, rhs: FloatArray, base: FloatArray | None) -> tuple[FloatArray, NDArray[np.bool_]]:
     """(base + A_s)^-1 rhs_s for packed A_s, and which of them failed."""
     solution, failed = np.empty_like(rhs), np.zeros(rhs.shape[0], dtype=np.bool_)
     count = max(1, MAX_ELEMENTS // rhs.shape[1] ** 2)
@@ -69,12 +67,13 @@ def _sums(
         for stride in batch.strides:
             at, present = _padded_positions(rows.indptr, batch.segments, *stride)
             x = rows.features[rows.indices[at]]
-            if want_gram:
-                w = present if weights is None else np.where(present, weights[at], 0)
-                gram += np.matmul(x.transpose(0, 2, 1), x * w[:, :, None].astype(dtype))
-            if coefficients is not None:
-                c = np.where(present, coefficients[at], 0)
-                moment += np.matmul(c[:, None, :], x)[:, 0, :]
+            with np.errstate(all="ignore"):  # the caller looks for what is not finite
+                if want_gram:
+                    w = present if weights is None else np.where(present, weights[at], 0)
+                    gram += np.matmul(x.transpose(0, 2, 1), x * w[:, :, None].astype(dtype))
+                if coefficients is not None:
+                    c = np.where(present, coefficients[at], 0)
+                    moment += np.matmul(c[:, None, :], x)[:, 0, :]
         yield batch.segments, gram, moment
 
 

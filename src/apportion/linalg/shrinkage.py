@@ -96,9 +96,7 @@ def intensities(
     return alpha
 
 
-def _neighbour_means(
-    values: NDArray[np.float64], order: NDArray[np.intp], window: int
-) -> NDArray[np.float64]:
+def _neighbour_means(values: NDArray[np.float64], order: NDArray[np.intp], window: int) -> NDArray[np.float64]:
     """Mean of the `window` values nearest to each in `order`; at the ends the window does not shrink."""
     totals = np.concatenate([[0.0], np.cumsum(values[order])])
     first = np.clip(np.arange(values.size) - window // 2, 0, values.size - window)

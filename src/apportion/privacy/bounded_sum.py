@@ -63,7 +63,7 @@ class BoundedSum(Hidden):
 
     @classmethod
     def moments(cls, value: Any, weights: Weights, rows: Rows, labels: Labels | None) -> BoundedSum:
-        """Σ_j w_ij y_ij x_j for every task i: the norm of one user's part is at most |y| ||x||."""
+        """Σ_j w_ij y_ij x_j for every task i: one user's part is at most the label bound times the norm of x."""
         label_bound = 1.0 if labels is None else labels.bound
         text = f"{weights.description}; row norm {rows.norm:g} x label bound {label_bound:g}"
         return cls(_KEY, value, rows.norm * label_bound, text)

@@ -6,9 +6,8 @@ The plan of a fit (docs/proofs/recommend.md has the bounds):
 2. `rounds` rounds. Each user j computes a unit vector x_j from its own clicks and the task vectors released so far;
    the release is B = Σ_j w_j x_jᵀ with w_ij = 1/√n^j, whose sensitivity is 1 whatever the number of tasks or the
    dimension. Rows of B are denoised by empirical Bayes and become the next task vectors;
-3. the last vectors, with popularity as a first coordinate, are the model. A user folds in by a regression in which
-every
-   task counts as unobserved (the term Σ_i p_i p_iᵀ, which is public) and the user's own clicks count more.
+3. the last vectors, with popularity as a first coordinate, are the model. A user folds in by a regression in
+   which every task counts as unobserved (the term Σ_i p_i p_iᵀ, which is public) and the user's own clicks count more.
 
 No per-task matrix is released: at these budgets the vectors B_i are worth far more than Grams.
 """

@@ -179,7 +179,7 @@ class RatingModel(ItemModel):
         for rows in _chunks(targets.n_observations, 1 << 18):
             users, tasks = targets.users[rows], targets.tasks[rows]
             predicted[rows] = np.einsum("nd,nd->n", vectors[users], features[tasks])
-        return np.clip(predicted + np.float32(self.offset), *self.value_range).astype(np.float32, copy=False)
+        return np.asarray(np.clip(predicted + self.offset, *self.value_range), np.float32)
 
 
 @final

@@ -351,7 +351,7 @@ class _Fit:
             fold_in=outer,
             vectors=mean[:, 1:].astype(np.float32),
             popularity=state.start.popularity.mean.astype(np.float32),
-            reliability=np.clip(1 - (variance / spread).mean(axis=1), 0, 1).astype(np.float32),
+            reliability=np.clip(1 - variance.sum(axis=1) / spread.sum(), 0, 1).astype(np.float32),
             task_ids=self._data.task_ids,
             statement=statement,
             offset=state.start.centre,

@@ -95,6 +95,8 @@ def _description(model: ItemModel) -> dict[str, Any]:
 
 def _replace(staging: Path, target: Path) -> None:
     staging.chmod(0o755)
+    for file in staging.iterdir():
+        file.chmod(0o644)
     if target.exists():
         old = staging.with_name(staging.name + "-old")
         target.rename(old)
