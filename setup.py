@@ -9,7 +9,7 @@ kernel = Extension(
     "apportion.linalg._kernel",
     sources=["src/apportion/linalg/_kernel.cpp"],
     language="c++",
-    extra_compile_args=["-O3", "-std=c++17", "-pthread"],
+    extra_compile_args=["-O3", "-std=c++17", "-pthread", "-fno-math-errno", "-Wno-psabi"],
     extra_link_args=["-pthread"],
     optional=True,
 )

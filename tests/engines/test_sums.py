@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from apportion import allocation
 from apportion.auditing.door import peek, scaled_distance
 from apportion.data import Interactions
-from apportion.engines import LocalEngine
+from apportion.engines import LocalEngine, TorchEngine
 from apportion.privacy import Labels, Rows
 
 from strategies import interactions, random_interactions
@@ -51,10 +51,19 @@ SUMS = {
 }
 
 
+def torch_engine(dtype=np.float64):
+    pytest.importorskip("torch", reason="torch is not installed")
+    return TorchEngine("cpu", dtype)
+
+
+ENGINES = {"local": lambda: LocalEngine(np.float64, chunk=10), "torch": torch_engine}
+
+
+@pytest.mark.parametrize("make_engine", ENGINES.values(), ids=ENGINES)
 @pytest.mark.parametrize("form", SUMS.values(), ids=SUMS)
 @given(data=interactions(), user=st.integers(0, 11))
-def test_removing_any_user_moves_the_sum_by_at_most_its_sensitivity(form, data, user):
-    engine = LocalEngine(np.float64, chunk=10)
+def test_removing_any_user_moves_the_sum_by_at_most_its_sensitivity(make_engine, form, data, user):
+    engine = make_engine()
     full, rest = form(engine, data), form(engine, data.without(user))
     assert scaled_distance(full, peek(rest)) <= full.l2_sensitivity * (1 + 1e-9)
     assert full.l2_sensitivity == rest.l2_sensitivity
@@ -92,6 +101,28 @@ def test_sums_are_what_they_say():
     lower = np.tril_indices(WIDTH)
     np.testing.assert_allclose(peek(engine.moments(data, weights, rows, labels)), moments, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(peek(engine.grams(data, weights, rows)), grams[:, *lower], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_engines_agree(name):
+    data = random_interactions(7, n_users=80)
+    here, there = SUMS[name](LocalEngine(np.float64), data), SUMS[name](torch_engine(), data)
+    np.testing.assert_allclose(peek(there), peek(here), rtol=1e-9, atol=1e-12)
+    assert here.l2_sensitivity == there.l2_sensitivity
+
+
+def test_user_solves_agree_between_engines_and_with_plain_algebra():
+    data = random_interactions(8)
+    rng = np.random.default_rng(0)
+    features, labels = rng.standard_normal((data.n_tasks, 4)), rng.standard_normal(data.n_observations)
+    trust, base, side = rng.uniform(0.5, 2, data.n_observations), np.eye(4) + 0.1, rng.standard_normal(4)
+    here = LocalEngine(np.float64).solve_users(data, features, labels, base, side, trust)
+    there = torch_engine().solve_users(data, features, labels, base, side, trust)
+    np.testing.assert_allclose(there.numpy(), here, rtol=1e-9, atol=1e-12)
+    mine = data.users == 3
+    x, w = features[data.tasks[mine]], trust[mine]
+    expected = np.linalg.solve(base + (x.T * w) @ x, side + x.T @ (w * labels[mine]))
+    np.testing.assert_allclose(here[3], expected, rtol=1e-9)
 
 
 def test_chunking_does_not_change_a_sum():

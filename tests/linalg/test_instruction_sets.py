@@ -117,7 +117,7 @@ def test_short_segments_are_solved_in_whitened_coordinates_when_that_saves_work(
     base, base_rhs = positive_definite(rng, 32, np.float64), rng.standard_normal(32)
     rows = SegmentedRows(where[0].astype(np.int64), where[1], where[2])
     assert segments._whitening(rows, base) is not None
-    nearly_singular = np.diag(np.r_[np.ones(31), 1e-12])
+    nearly_singular = np.diag(np.r_[np.ones(31), 1e-17])
     assert segments._whitening(rows, nearly_singular) is None
     keywords = {"labels": rng.standard_normal(where[1].size), "base": base, "base_rhs": base_rhs}
     got, wanted = on_both(linalg.instruction_sets()[-1], linalg.segment_solve, *where, **keywords)

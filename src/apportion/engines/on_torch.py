@@ -92,7 +92,9 @@ class TorchEngine(LocalEngine):
         import torch
 
         dtype = getattr(torch, self.dtype.name)
-        return torch.as_tensor(values, dtype=dtype, device=self.device).contiguous()
+        if isinstance(values, torch.Tensor):
+            return values.to(device=self.device, dtype=dtype).contiguous()
+        return torch.tensor(np.asarray(values, self.dtype), device=self.device)
 
     def _place(self, segments: Segments) -> tuple[Any, Any]:
         """The structure on the device; it is kept, since every round needs it again."""
