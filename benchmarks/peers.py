@@ -32,6 +32,7 @@ def implicit_epoch(matrix: Any, dimension: int, *, exact: bool, epochs: int = 2)
         model = AlternatingLeastSquares(
             factors=dimension,
             regularization=1.0,
+            alpha=2.0,  # at 1 an observed pair adds nothing to its matrix, and the Gram is skipped: no real data is so
             iterations=epochs,
             use_cg=not exact,
             use_native=True,

@@ -36,12 +36,7 @@ class SystemNoise:
     """Noise keyed by the operating system's entropy; every call takes a fresh key."""
 
     releasable = True
-
-    @property
-    def description(self) -> str:
-        """What this machine does: ChaCha20 needs the compiled kernel."""
-        how = "a fresh key for each draw, expanded by ChaCha20" if linalg.compiled_available() else "every bit"
-        return f"operating system entropy ({how})"
+    description = "operating system entropy: a fresh key for each draw, expanded by ChaCha20"
 
     def normal(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """Standard normal draws; the key is used once and forgotten."""
