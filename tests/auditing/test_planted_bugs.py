@@ -53,7 +53,7 @@ def unclipped_parts(_right):
 def unnormalised_weights(_right):
     def wrong(data):
         ones = np.ones(data.n_observations, np.float32)
-        return forged(bounds.Weights, _values=ones, _indptr=data.by_user.indptr, _description="x")
+        return forged(bounds.Weights, _values=ones, _indptr=data.by_user.indptr, _description="x", _rearranged=None)
 
     return wrong
 

@@ -39,13 +39,15 @@ class LocalEngine:
     def moments(self, data: Interactions, weights: Weights, rows: Rows, labels: Labels | None = None) -> BoundedSum:
         """Σ_j w_ij y_ij x_j for every task i; labels of 1 if none are given."""
         check_layout(data, weights, rows, labels)
-        coefficients = weights._values if labels is None else weights._values * labels._values
         by_task = data.by_task
+        coefficients = weights._in_order(by_task.order)
+        if labels is not None:
+            coefficients = coefficients * labels._values[by_task.order]
         sums = linalg.segment_moment(
             by_task.indptr,
             by_task.indices,
             self.asarray(rows._values),
-            coefficients=self.asarray(coefficients[by_task.order]),
+            coefficients=self.asarray(coefficients),
             threads=self.threads,
         )
         return BoundedSum.moments(sums, weights, rows, labels)
@@ -58,7 +60,7 @@ class LocalEngine:
             by_task.indptr,
             by_task.indices,
             self.asarray(rows._values),
-            weights=self.asarray(weights._values[by_task.order]),
+            weights=self.asarray(weights._in_order(by_task.order)),
             threads=self.threads,
         )
         return BoundedSum.grams(sums, weights, rows)

@@ -36,10 +36,12 @@ class TorchEngine(LocalEngine):
     def moments(self, data: Interactions, weights: Weights, rows: Rows, labels: Labels | None = None) -> BoundedSum:
         """Σ_j w_ij y_ij x_j for every task i; labels of 1 if none are given."""
         check_layout(data, weights, rows, labels)
-        coefficients = weights._values if labels is None else weights._values * labels._values
         indptr, indices = self._place(data.by_task)
+        coefficients = weights._in_order(data.by_task.order)
+        if labels is not None:
+            coefficients = coefficients * labels._values[data.by_task.order]
         sums = self._kernels.segment_moment(
-            indptr, indices, self.asarray(rows._values), coefficients=self.asarray(coefficients[data.by_task.order])
+            indptr, indices, self.asarray(rows._values), coefficients=self.asarray(coefficients)
         )
         return BoundedSum.moments(sums.cpu().numpy(), weights, rows, labels)
 
@@ -47,7 +49,7 @@ class TorchEngine(LocalEngine):
         """Σ_j w_ij x_j x_jᵀ for every task i, packed lower triangles."""
         check_layout(data, weights, rows)
         indptr, indices = self._place(data.by_task)
-        placed = self.asarray(weights._values[data.by_task.order])
+        placed = self.asarray(weights._in_order(data.by_task.order))
         sums = self._kernels.segment_gram(indptr, indices, self.asarray(rows._values), weights=placed)
         return BoundedSum.grams(sums.cpu().numpy(), weights, rows)
 

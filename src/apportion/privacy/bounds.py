@@ -127,7 +127,7 @@ class Weights(Hidden):
     data whose `indptr` they were made with; engines refuse them for any other.
     """
 
-    __slots__ = ("_description", "_indptr", "_values")
+    __slots__ = ("_description", "_indptr", "_rearranged", "_values")
 
     def __init__(self, values: FloatArray, indptr: Offsets, description: str) -> None:
         held = _held(values)
@@ -136,6 +136,7 @@ class Weights(Hidden):
         self._values = held
         self._indptr = indptr
         self._description = description
+        self._rearranged: tuple[Any, FloatArray] | None = None
 
     @property
     def description(self) -> str:
@@ -160,6 +161,12 @@ class Weights(Hidden):
         floor = 1.0 if only_down else _SHORTEST
         factors = (1 - MARGIN) / np.maximum(norms, floor)
         return cls((raw * np.repeat(factors, np.diff(indptr))).astype(raw.dtype), indptr, description)
+
+    def _in_order(self, order: NDArray[Any]) -> FloatArray:
+        """The weights in another order of observations; the last one is kept, since every round asks for it again."""
+        if self._rearranged is None or self._rearranged[0] is not order:
+            self._rearranged = (order, self._values[order])
+        return self._rearranged[1]
 
     def belong_to(self, indptr: Offsets) -> bool:
         """Whether they were made for data with this layout."""
