@@ -162,8 +162,10 @@ class Weights(Hidden):
         factors = (1 - MARGIN) / np.maximum(norms, floor)
         return cls((raw * np.repeat(factors, np.diff(indptr))).astype(raw.dtype), indptr, description)
 
-    def _in_order(self, order: NDArray[Any]) -> FloatArray:
+    def _in_order(self, order: NDArray[Any] | None) -> FloatArray:
         """The weights in another order of observations; the last one is kept, since every round asks for it again."""
+        if order is None:
+            return self._values
         if self._rearranged is None or self._rearranged[0] is not order:
             self._rearranged = (order, self._values[order])
         return self._rearranged[1]
