@@ -164,10 +164,11 @@ class Weights(Hidden):
 
     def _in_order(self, order: NDArray[Any] | None) -> FloatArray:
         """The weights in another order of observations; the last one is kept, since every round asks for it again."""
+        held: FloatArray = self._values
         if order is None:
-            return self._values
+            return held
         if self._rearranged is None or self._rearranged[0] is not order:
-            self._rearranged = (order, self._values[order])
+            self._rearranged = (order, held[order])
         return self._rearranged[1]
 
     def belong_to(self, indptr: Offsets) -> bool:
