@@ -84,7 +84,7 @@ def seed_from_data(right):
 
 def labels_by_the_largest(right):
     def wrong(chunk, about):
-        return right(replace(chunk, values=chunk.values * np.float32(5 / (1 + chunk.values.max()))), about)
+        return right(replace(chunk, values=chunk.values * np.float32(5 / (1 + chunk.values.max(initial=0)))), about)
 
     return wrong
 
@@ -92,7 +92,7 @@ def labels_by_the_largest(right):
 def centred_over_users(right):
     def wrong(chunk, about):
         rows, summary = right(chunk, about)
-        return rows - 0.05 * rows.mean(axis=0), summary
+        return rows - 0.05 * rows.sum(axis=0) / max(len(rows), 1), summary
 
     return wrong
 

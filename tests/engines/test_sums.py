@@ -11,7 +11,9 @@ from apportion import allocation
 from apportion.auditing.door import peek, scaled_distance
 from apportion.data import Interactions
 from apportion.engines import LocalEngine, TorchEngine
-from apportion.privacy import Labels, Rows
+from apportion.errors import InputError
+from apportion.privacy import Labels, Rows, bounded_sum
+from apportion.privacy.clipped_total import ClippedTotal
 
 from strategies import interactions, random_interactions
 
@@ -138,3 +140,28 @@ def test_users_without_data_contribute_nothing():
     engine = LocalEngine(np.float64)
     for name in ("user total", "user gram", "user sum", "user part"):
         assert not peek(SUMS[name](engine, empty)).any()
+
+
+def test_released_sums_are_exact_to_rounding_of_float64_whatever_the_engine_computes_in():
+    data = random_interactions(9, n_users=400)
+    rows = Rows.scaled(np.random.default_rng(0).standard_normal((400, WIDTH)).astype(np.float32), 1.0)
+    for engine in (LocalEngine(np.float32), torch_engine(np.float32)):
+        whole = engine.moments(data, allocation.equal_split(data), rows)
+        rest = data.without(3)
+        assert peek(whole).dtype == np.float64
+        assert scaled_distance(whole, peek(engine.moments(rest, allocation.equal_split(rest), rows))) <= 1.0
+        assert engine.grams(data, allocation.equal_split(data), rows)._reveal(bounded_sum._KEY).dtype == np.float64
+
+
+def test_sums_over_nobody_are_zeros_and_no_error():
+    empty = random_interactions(4).where(np.zeros(random_interactions(4).n_observations, bool))
+    for name, form in SUMS.items():
+        assert not peek(form(LocalEngine(np.float64), empty)).any(), name
+
+
+def test_a_user_who_names_a_task_twice_is_refused():
+    total = ClippedTotal(1.0, 1, 3, "x")
+    with pytest.raises(InputError, match="each once"):
+        total.add_by_task(np.ones((2, 1)), np.array([0, 2]), np.array([1, 1], np.int32))
+    total.add_by_task(np.ones((4, 1)), np.array([0, 2, 2, 4]), np.array([1, 2, 0, 2], np.int32))
+    assert peek(total.sealed()).ravel() == pytest.approx([0.7071, 0.7071, 1.4142], abs=1e-3)

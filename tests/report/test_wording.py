@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apportion.privacy import gaussian
+from apportion.privacy import Budget, Session, gaussian
 from apportion.report import wording
 
 
@@ -55,3 +55,16 @@ def test_bounds_are_rounded_up_and_not_by_much(value):
 @given(st.floats(0, 1))
 def test_bounds_in_percent_are_rounded_up_to_a_tenth(value):
     assert -1e-9 <= float(wording.percent_bound(value).removesuffix(" %")) - 100 * value <= 0.1
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 1e-6), (5.0, 1e-5)])
+def test_the_odds_exceed_the_printed_factor_with_probability_delta_at_most(epsilon, delta):
+    from scipy.stats import norm
+
+    mu = gaussian.mu_of(epsilon, delta)
+    budget_only = Session(Budget(epsilon, delta)).statement()
+    printed = float(wording.meaning_of(budget_only).odds_factor.replace(",", ""))
+    beyond = norm.sf((math.log(printed) - mu**2 / 2) / mu)
+    assert beyond <= delta * (1 + 1e-9)
+    assert printed <= 1.1 * math.exp(mu**2 / 2 + mu * norm.isf(delta))  # rounded up, and not by much
+    assert printed > math.exp(epsilon)  # delta does not say how often the odds pass e^epsilon

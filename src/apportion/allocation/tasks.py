@@ -54,7 +54,8 @@ def closed_form(data: Interactions, counts: FloatArray, exponent: float, n_users
     if not n_users > 0:
         raise InputError(f"Expected a positive number of users, got {n_users}.")
     omega = _powers(counts, exponent) / np.sqrt(_powers(counts, 2 * exponent - 1).sum() / n_users)
-    raw = omega.astype(data.values.dtype)[data.tasks]
+    largest = float(np.finfo(data.values.dtype).max) ** 0.25  # so that no square overflows, whoever has the task
+    raw = np.minimum(omega, largest).astype(data.values.dtype)[data.tasks]
     return Weights.clipped(raw, data.by_user.indptr, f"closed form, counts^-{exponent:g}, clipped")
 
 

@@ -5,7 +5,7 @@ the released values of the first, so that all see the same world up to each rele
 
 - on D without user j, once with j's rows taken out and once rebuilt from scratch, so that codes, vocabularies and chunk
   boundaries move as they would for a data set in which j never was;
-- on user j alone.
+- on user j alone, and on nobody at all.
 
 If the guarantee holds, then (1) every run asks for the same releases in the same order with the same shapes,
 sensitivities and noise; (2) each hidden sum moves by at most its declared sensitivity; (3) it is a sum over users, so
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from apportion.auditing.door import peek, scaled_distance
 from apportion.data import Interactions
 from apportion.privacy.bounded_sum import BoundedSum
+from apportion.privacy.budget import Share
 from apportion.privacy.session import Session
 
 Fit = Callable[[Any, Session], Mapping[str, Any]]
@@ -63,7 +64,19 @@ class AuditError(AssertionError):
     """Two runs that must agree did not."""
 
 
-class RecordingSession(Session):
+class _GaussianSession(Session):
+    """A session under audit: only Gaussian releases can be recorded and replayed, so others are refused."""
+
+    def release_laplace(self, name: str, statistic: BoundedSum, share: Share) -> Any:
+        """Refuse: the audit does not cover it."""
+        raise AuditError(f"The audit covers Gaussian releases only; {name!r} is a Laplace release.")
+
+    def choose(self, name: str, scores: BoundedSum, share: Share) -> int:
+        """Refuse: the audit does not cover it."""
+        raise AuditError(f"The audit covers Gaussian releases only; {name!r} is a choice.")
+
+
+class RecordingSession(_GaussianSession):
     """A session that remembers hidden and released values, in the auditor's memory only."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -77,7 +90,7 @@ class RecordingSession(Session):
         return released
 
 
-class ReplayingSession(Session):
+class ReplayingSession(_GaussianSession):
     """A session that releases what another run released, and compares the hidden sums."""
 
     def __init__(self, records: list[Record], *args: Any, **kwargs: Any) -> None:
@@ -124,6 +137,7 @@ def audit(fit: Fit, data: Interactions, user: int, session_arguments: Mapping[st
 
     removed, rebuilt = replay(data.without(user)), replay(_rebuilt(data, user))
     alone = replay(data.where(data.users == user))
+    replay(data.where(np.zeros(data.n_observations, bool)))
     return [
         Finding(
             record.name, max(removed.ratios[k], rebuilt.ratios[k]), _gap(record, rebuilt.hidden[k], alone.hidden[k])

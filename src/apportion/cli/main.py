@@ -41,6 +41,8 @@ class Program(click.Group):
             self._end(ctx, str(error), BUDGET_REFUSED)
         except ApportionError as error:
             self._end(ctx, str(error), BAD_INPUT)
+        except ArithmeticError:
+            self._end(ctx, "A numerical solution failed; nothing was written.", BAD_INPUT)
         except BrokenPipeError:
             raise
         except OSError as error:

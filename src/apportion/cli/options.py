@@ -68,6 +68,7 @@ class FitOptions:
     tuning: str | None = None
     dimension: int | None = None
     rounds: int | None = None
+    min_value: float | None = None
 
 
 def collect(record: type[Any], values: Mapping[str, Any]) -> Any:

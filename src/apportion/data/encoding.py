@@ -59,9 +59,7 @@ def match_public_list(encoded: EncodedIds, public: ArrayLike | Vocabulary | None
     if public is None:
         return encoded
     name = encoded.vocabulary.name
-    listed = public if isinstance(public, Vocabulary) else Vocabulary(public, name=name)
-    if not listed.declared:
-        listed = Vocabulary(listed.ids, name=listed.name, declared=True)
+    listed = public if isinstance(public, Vocabulary) else Vocabulary(public, name=name, declared=True)
     if listed.holds_text != encoded.vocabulary.holds_text:
         first = encoded.vocabulary.id_of(int(encoded.codes[0]))
         kind = "text" if listed.holds_text else "an integer"

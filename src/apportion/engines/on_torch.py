@@ -22,16 +22,13 @@ class TorchEngine(LocalEngine):
 
     Args:
         device: a torch device, by default the first GPU.
-        dtype: precision of sums and solves.
+        dtype: precision of what users compute for themselves; released sums are in float64.
     """
 
     def __init__(self, device: str = "cuda", dtype: DTypeLike = np.float32) -> None:
-        from apportion.linalg import on_torch  # needs torch, which is optional
-
         super().__init__(dtype)
         self.device = device
-        self._kernels = on_torch
-        self._placed: dict[int, tuple[Segments, Any, Any]] = {}
+        self._placed: list[tuple[Segments, Any, Any]] = []
 
     def moments(self, data: Interactions, weights: Weights, rows: Rows, labels: Labels | None = None) -> BoundedSum:
         """Σ_j w_ij y_ij x_j for every task i; labels of 1 if none are given."""
@@ -41,7 +38,7 @@ class TorchEngine(LocalEngine):
         if labels is not None:
             coefficients = coefficients * labels._values[data.by_task.order]
         sums = self._kernels.segment_moment(
-            indptr, indices, self.asarray(rows._values), coefficients=self.asarray(coefficients)
+            indptr, indices, self._exact(rows._values), coefficients=self._exact(coefficients)
         )
         return BoundedSum.moments(sums.cpu().numpy(), weights, rows, labels)
 
@@ -49,8 +46,8 @@ class TorchEngine(LocalEngine):
         """Σ_j w_ij x_j x_jᵀ for every task i, packed lower triangles."""
         check_layout(data, weights, rows)
         indptr, indices = self._place(data.by_task)
-        placed = self.asarray(weights._in_order(data.by_task.order))
-        sums = self._kernels.segment_gram(indptr, indices, self.asarray(rows._values), weights=placed)
+        placed = self._exact(weights._in_order(data.by_task.order))
+        sums = self._kernels.segment_gram(indptr, indices, self._exact(rows._values), weights=placed)
         return BoundedSum.grams(sums.cpu().numpy(), weights, rows)
 
     def user_total(self, data: Interactions, rows: Rows) -> BoundedSum:
@@ -98,16 +95,30 @@ class TorchEngine(LocalEngine):
             return values.to(device=self.device, dtype=dtype).contiguous()
         return torch.tensor(np.asarray(values, self.dtype), device=self.device)
 
-    def _place(self, segments: Segments) -> tuple[Any, Any]:
-        """The structure on the device; it is kept, since every round needs it again."""
+    @property
+    def _kernels(self) -> Any:
+        from apportion.linalg import on_torch  # needs torch, which is optional
+
+        return on_torch
+
+    def _exact(self, values: Any) -> Any:
+        """Bring values to the device in float64, for sums that are released."""
         import torch
 
-        known = self._placed.get(id(segments))
-        if known is None or known[0] is not segments:
-            placed = (torch.tensor(a, device=self.device) for a in (segments.indptr, segments.indices))
-            known = (segments, *placed)
-            self._placed[id(segments)] = known
-        return known[1], known[2]
+        if isinstance(values, torch.Tensor):
+            return values.to(device=self.device, dtype=torch.float64).contiguous()
+        return torch.tensor(np.asarray(values, np.float64), device=self.device)
+
+    def _place(self, segments: Segments) -> tuple[Any, Any]:
+        """The structure on the device; both orders of the last data set are kept, since every round needs them."""
+        import torch
+
+        for known, indptr, indices in self._placed:
+            if known is segments:
+                return indptr, indices
+        indptr, indices = (torch.tensor(a, device=self.device) for a in (segments.indptr, segments.indices))
+        self._placed = [*self._placed[-1:], (segments, indptr, indices)]
+        return indptr, indices
 
     def _present(self, data: Interactions, rows: Rows) -> Any:
         import torch

@@ -134,7 +134,7 @@ class Weights(Hidden):
         if not float(_sum_of_squares(held, indptr).max(initial=0.0)) <= 1.0:
             raise InputError("Expected every user's squared weights to sum to at most 1; some user's do not.")
         self._values = held
-        self._indptr = indptr
+        self._indptr: Offsets = _held(indptr)
         self._description = description
         self._rearranged: tuple[Any, FloatArray] | None = None
 
@@ -167,13 +167,15 @@ class Weights(Hidden):
         held: FloatArray = self._values
         if order is None:
             return held
-        if self._rearranged is None or self._rearranged[0] is not order:
-            self._rearranged = (order, held[order])
-        return self._rearranged[1]
+        kept = self._rearranged
+        if kept is None or kept[0] is not order:
+            kept = (order, _held(held[order]))
+            self._rearranged = kept
+        return kept[1]
 
     def belong_to(self, indptr: Offsets) -> bool:
         """Whether they were made for data with this layout."""
-        return self._indptr is indptr or np.array_equal(self._indptr, indptr)
+        return bool(np.array_equal(self._indptr, indptr))
 
     def __repr__(self) -> str:
         return f"Weights({self.description}; squares sum to <= 1 per user, values hidden)"

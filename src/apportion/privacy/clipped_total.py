@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.errors import InputError
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
-from apportion.privacy.bounds import FloatArray, Offsets, Parts
+from apportion.privacy.bounds import FloatArray, Hidden, Offsets, Parts
 
 
-class ClippedTotal:
+class ClippedTotal(Hidden):
     """Sum of users' parts, each clipped to `clip_norm`.
 
     Args:
@@ -25,6 +26,8 @@ class ClippedTotal:
         what: what a part is, for the statement.
     """
 
+    __slots__ = ("_clip_norm", "_n_tasks", "_total", "_what")
+
     def __init__(self, clip_norm: float, width: int, n_tasks: int | None, what: str) -> None:
         self._clip_norm = float(clip_norm)
         self._n_tasks = n_tasks
@@ -32,7 +35,15 @@ class ClippedTotal:
         self._total = np.zeros((width, n_tasks) if n_tasks is not None else width)
 
     def add_by_task(self, rows: FloatArray, indptr: Offsets, tasks: NDArray[np.int32]) -> None:
-        """Add one row per observation to its task; a user's rows are clipped together."""
+        """Add one row per observation to its task; a user's rows are clipped together.
+
+        A user's tasks must be in ascending order, each once: two rows for one task would add up before their norm is
+        taken.
+        """
+        starts = np.zeros(len(tasks) + 1, bool)
+        starts[indptr] = True
+        if not (starts[1:-1] | (np.diff(tasks) > 0)).all():
+            raise InputError("Expected the tasks of every user in ascending order, each once.")
         clipped = Parts.clipped(rows, indptr, self._clip_norm)._values
         for column, sums in enumerate(self._total):
             sums += np.bincount(tasks, clipped[:, column], minlength=len(sums))

@@ -32,7 +32,8 @@ def delta_of(epsilon: float, mu: float) -> float:
         return 1.0
     above = _normal_tail(epsilon / mu - mu / 2)
     below = math.exp(min(epsilon + _log_normal_tail(epsilon / mu + mu / 2), 0.0))
-    return min(1.0, max(0.0, above - below) + _RELATIVE_SLACK * above + _SMALLEST)
+    slack = _RELATIVE_SLACK + 1e-15 * epsilon  # exp(epsilon + ...) loses digits as epsilon grows
+    return min(1.0, max(0.0, above - below) + slack * above + _SMALLEST)
 
 
 def mu_of(epsilon: float, delta: float) -> float:

@@ -39,7 +39,7 @@ class Session:
         budget: the whole (ε, δ).
         noise: where randomness comes from; the operating system unless a test says otherwise.
         public: sentences naming what is assumed public.
-        tuning: how settings were chosen.
+        tuning: how settings were chosen, if that is known before estimators add theirs.
         window: the time span of the data, declared.
         ledger: a durable record that every charge is written to first.
     """
@@ -50,18 +50,23 @@ class Session:
         *,
         noise: NoiseSource | None = None,
         public: Sequence[str] = (),
-        tuning: str = DEFAULTS,
+        tuning: str | None = None,
         window: str = "not declared",
         ledger: Ledger | None = None,
     ) -> None:
-        self.budget = budget
+        self._budget = budget
         self._noise = noise or SystemNoise()
         self._lock = threading.Lock()
         self._public = list(public)
-        self._tuning = tuning
+        self._tuning = [] if tuning is None else [tuning]
         self._window = window
         self._ledger = ledger
         self._releases: list[Release] = []
+
+    @property
+    def budget(self) -> Budget:
+        """The whole (ε, δ); fixed for the life of a session."""
+        return self._budget
 
     @property
     def noise(self) -> NoiseSource:
@@ -83,8 +88,9 @@ class Session:
             self._public.append(sentence)
 
     def declare_tuning(self, sentence: str) -> None:
-        """Say how the settings of what is released were chosen; replaces what was said before."""
-        self._tuning = sentence
+        """Add how the settings of what is released were chosen to what the statement says of it."""
+        if sentence not in self._tuning:
+            self._tuning.append(sentence)
 
     def release(self, name: str, statistic: BoundedSum, share: Share) -> Any:
         """Charge the share, then return the sum with Gaussian noise.
@@ -126,7 +132,7 @@ class Session:
             spent_mu=mu,
             releases=tuple(self._releases),
             public=tuple(self._public),
-            tuning=self._tuning,
+            tuning="; ".join(self._tuning) or DEFAULTS,
             noise=self.noise.description,
             releasable=self.noise.releasable,
             window=self._window,

@@ -85,7 +85,7 @@ class Statement:
         lines += [
             f"Guarantee: ({self.epsilon!r}, {self.delta!r})-differential privacy.",
             f"Spent: epsilon = {rounded_up(self.spent_epsilon):g} at delta = {self.delta!r} "
-            f"(Gaussian-DP mu = {self.spent_mu:.4g}), over {len(self.releases)} releases.",
+            f"(Gaussian-DP mu = {rounded_up(self.spent_mu):g}), over {len(self.releases)} releases.",
             f"Unit: {self.unit}. Neighbours: {self.neighbours}.",
             f"Time window: {self.window}.",
             f"Assumed public: {'; '.join(self.public) or 'nothing'}.",
@@ -96,7 +96,7 @@ class Statement:
         ]
         lines += [
             f"  {r.name}: {r.mechanism}, {_shape(r.shape)}, {100 * r.share:.3g} % of the budget, "
-            f"sensitivity {r.sensitivity:.4g} ({r.derivation}), noise {r.stddev:.4g}"
+            f"sensitivity {rounded_up(r.sensitivity):g} ({r.derivation}), noise {r.stddev:.4g}"
             for r in self.releases
         ]
         return "\n".join(lines)
@@ -111,7 +111,7 @@ def rounded_up(value: float, digits: int = 4) -> float:
     if value <= 0 or not math.isfinite(value):
         return value
     unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    return round(math.ceil(value / unit - 1e-9) * unit, 15)
+    return float(f"{math.ceil(value / unit - 1e-9) * unit:.{digits + 2}g}")
 
 
 def _release(row: Mapping[str, Any]) -> Release:

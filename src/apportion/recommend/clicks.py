@@ -14,6 +14,7 @@ No per-task matrix is released: at these budgets the vectors B_i are worth far m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from apportion import allocation
 from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
 from apportion.engines.protocol import UserChunk
+from apportion.errors import InputError
 from apportion.privacy import NoiseSource, Rows, Session, Share, Statement
 from apportion.recommend.als import Progress
 from apportion.recommend.model import ClickModel, FoldIn
@@ -83,6 +85,7 @@ class PrivateClickRecommender(PrivateEstimator):
         dimension: length of task vectors; None for the default of this budget.
         rounds: number of rounds; None for the default.
         settings: all settings at once.
+        public: further sentences for the statement on what is assumed public, such as how rows were filtered.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement, if any was given.
         noise: the noise source; None for the operating system's.
@@ -102,6 +105,7 @@ class PrivateClickRecommender(PrivateEstimator):
         dimension: int | None = None,
         rounds: int | None = None,
         settings: ClickSettings | None = None,
+        public: Sequence[str] = (),
         window: str = "not declared",
         tuning: str | None = None,
         noise: NoiseSource | None = None,
@@ -114,6 +118,7 @@ class PrivateClickRecommender(PrivateEstimator):
         self.dimension = dimension
         self.rounds = rounds
         self.settings = settings
+        self.public = public
         self.window = window
         self.tuning = tuning
         self.noise = noise
@@ -121,7 +126,12 @@ class PrivateClickRecommender(PrivateEstimator):
         self.random_state = random_state
 
     def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
-        """Spend the budget on the data; afterwards `model_` may be released with its `statement_`."""
+        """Spend the budget on the data; afterwards `model_` may be released with its `statement_`.
+
+        A session that is given brings its own budget, noise and window; those of the estimator are then not used.
+        """
+        if data.n_tasks < 2:
+            raise InputError(f"Expected a list of at least 2 tasks to rank, got {data.n_tasks}.")
         settings: ClickSettings = self._chosen_settings(ClickSettings.for_budget)
         session = self._declared(session, data, [])
         fit = _Fit(data, session, self._engine_or(LocalEngine()), settings, self.n_users)

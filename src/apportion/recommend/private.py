@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ class PrivateEstimator(Estimator):
     dimension: int | None
     rounds: int | None
     settings: Any
+    public: Sequence[str]
     window: str
     tuning: str | None
     noise: NoiseSource | None
@@ -50,7 +51,7 @@ class PrivateEstimator(Estimator):
         session.assume_public(_about_tasks(data))
         if self.n_users is not None:
             session.assume_public(f"the number of users, declared as {self.n_users}")
-        for sentence in further_public:
+        for sentence in (*further_public, *self.public):
             session.assume_public(sentence)
         by_hand = any(value is not None for value in (self.settings, self.dimension, self.rounds))
         session.declare_tuning(self.tuning or (BY_HAND if by_hand else DEFAULTS))

@@ -13,6 +13,7 @@ Only item parameters leave; users fold in from their own ratings.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Self
@@ -99,6 +100,7 @@ class PrivateRatingRecommender(PrivateEstimator):
         dimension: length of item vectors; None for the default of this budget.
         rounds: number of rounds; None for the default of this budget.
         settings: all settings at once, instead of `dimension` and `rounds`.
+        public: further sentences for the statement on what is assumed public, such as how rows were filtered.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement, if any was given.
         noise: the noise source; None for the operating system's.
@@ -119,6 +121,7 @@ class PrivateRatingRecommender(PrivateEstimator):
         dimension: int | None = None,
         rounds: int | None = None,
         settings: RatingSettings | None = None,
+        public: Sequence[str] = (),
         window: str = "not declared",
         tuning: str | None = None,
         noise: NoiseSource | None = None,
@@ -132,6 +135,7 @@ class PrivateRatingRecommender(PrivateEstimator):
         self.dimension = dimension
         self.rounds = rounds
         self.settings = settings
+        self.public = public
         self.window = window
         self.tuning = tuning
         self.noise = noise
@@ -139,7 +143,10 @@ class PrivateRatingRecommender(PrivateEstimator):
         self.random_state = random_state
 
     def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
-        """Spend the budget on the data; afterwards `model_` may be released with its `statement_`."""
+        """Spend the budget on the data; afterwards `model_` may be released with its `statement_`.
+
+        A session that is given brings its own budget, noise and window; those of the estimator are then not used.
+        """
         low, high = self.value_range
         if not low < high:
             raise InputError(f"Expected a value range with low < high, got ({low}, {high}).")

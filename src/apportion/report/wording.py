@@ -2,8 +2,9 @@
 
 The attacker here knows everything but one thing: whether one person's data was used, which a fair coin
 decided. From a μ-GDP model the best guess is right with probability at most Φ(μ/2) (Dong, Roth and Su 2022,
-section 2); from an (ε, δ)-DP one, the odds for or against move by at most a factor e^ε, except with
-probability δ.
+section 2). The log of the factor by which the odds move is at worst normal with mean μ²/2 and deviation μ, so it
+exceeds μ²/2 + μ Φ⁻¹(1 − δ) with probability δ only. (It exceeds ε more often than that: δ bounds how much of the
+probability lies beyond e^ε, not how often the odds do.)
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Meaning:
         headline: the guarantee in plain words, no stronger than it is.
         verdict: how far from a coin toss the attacker gets.
         best_guess: largest probability of guessing right whether one person took part.
-        odds_factor: e^ε as a reader can take it in.
+        odds_factor: what the odds move by at most, except with probability δ.
     """
 
     headline: str
@@ -60,9 +61,11 @@ _GRADES: Final = (
 
 def meaning_of(statement: Statement) -> Meaning:
     """Grade a statement by the whole budget's μ, which bounds what was spent however it was spent."""
-    best_guess = best_guess_of(gaussian.mu_of(statement.epsilon, statement.delta))
+    mu = gaussian.mu_of(statement.epsilon, statement.delta)
+    best_guess = best_guess_of(mu)
     headline, verdict = next((words, grade) for limit, words, grade in _GRADES if best_guess <= limit)
-    return Meaning(headline, verdict, best_guess, factor(statement.epsilon))
+    log_odds = mu**2 / 2 - mu * NormalDist().inv_cdf(statement.delta)
+    return Meaning(headline, verdict, best_guess, factor(log_odds))
 
 
 def best_guess_of(mu: float) -> float:
