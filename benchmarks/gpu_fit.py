@@ -13,7 +13,7 @@ import numpy as np
 
 from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine, TorchEngine
-from apportion.privacy import SeededNoise
+from apportion.privacy import NoiseSource, SeededNoise
 from apportion.recommend import ClickModel, ClickSettings, PrivateClickRecommender
 from benchmarks import scale
 from benchmarks.claim import Outcome, UnavailableError, print_table
@@ -51,15 +51,15 @@ def measure(quick: bool) -> Outcome:
     )
 
 
-def _fit(data: Interactions, engine: Engine, dimension: int) -> ClickModel:
+def _fit(data: Interactions, engine: Engine, dimension: int, noise: NoiseSource | None = None) -> ClickModel:
     settings = ClickSettings(rounds=3, dimension=dimension)
-    return PrivateClickRecommender(epsilon=5.0, settings=settings, noise=SeededNoise(0), engine=engine).fit(data).model_
+    return PrivateClickRecommender(epsilon=5.0, settings=settings, noise=noise, engine=engine).fit(data).model_
 
 
 def _quick() -> Outcome:
     data = scale.clicks(2_000, 400, 60_000)
-    here = _fit(data, LocalEngine(np.float64), 8).fold_in.features
-    there = _fit(data, TorchEngine("cpu", np.float64), 8).fold_in.features
+    here = _fit(data, LocalEngine(np.float64), 8, SeededNoise(0)).fold_in.features
+    there = _fit(data, TorchEngine("cpu", np.float64), 8, SeededNoise(0)).fold_in.features
     apart = float(np.abs(here - there).max() / np.abs(here).max())
     print_table(["largest relative difference between engines"], [[apart]])
     return Outcome({"difference": apart}, {"difference": 1e-4}, apart <= 1e-4, "")

@@ -12,5 +12,4 @@ html_theme = "furo"
 html_title = "apportion"
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
-mathjax_path = "mathjax.js"
 suppress_warnings = ["myst.header"]

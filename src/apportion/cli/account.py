@@ -67,7 +67,13 @@ class Parts(click.ParamType[tuple[Any, ...]]):
     metavar="Z:Q:COUNT",
     help="Gaussian noise on a Poisson sample of the users, each kept with probability Q.",
 )
-@click.option("--delta", type=PositiveNumber(), default=1e-6, show_default=True, help="Chance of an exception.")
+@click.option(
+    "--delta",
+    type=PositiveNumber(),
+    default=1e-6,
+    show_default=True,
+    help="Slack of the guarantee; well below one over the number of users.",
+)
 @click.option("--epsilon", type=PositiveNumber(), help="Turn it round: the noise that this budget allows.")
 @click.option("--rounds", type=click.IntRange(min=1), help="With --epsilon: the number of Gaussian releases.")
 @click.option(
@@ -88,14 +94,14 @@ def account(
     sampling_probability: float | None,
     as_json: bool,
 ) -> None:
-    r"""Say what a plan costs, or how much noise a budget allows. No data is read.
+    """Say what a plan costs, or how much noise a budget allows. No data is read.
 
     \b
     apportion account --gaussian 10:3 --laplace 20 --delta 1e-6
     apportion account --epsilon 1 --delta 1e-6 --rounds 3
 
     Neighbours differ in one user, added or removed. A release is made COUNT times, once if that is left out.
-    """
+    """  # noqa: D301
     plan = (*gaussian, *laplace, *pure, *sampled_gaussian)
     if epsilon is None:
         if not plan:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apportion.cli.options import DataOptions, FitOptions, Kind, PositiveNumber, json_option
-from apportion.cli.outputs import REPORT, print_json, refuse_unless_model, write_bytes
+from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, write_bytes
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 @click.option("--rows", type=click.IntRange(min=500), default=600_000, show_default=True, help="Number of rows.")
 @click.option("--clicks", "kind", flag_value="clicks", help="Generate clicks; the default is ratings.")
 @click.option("--epsilon", type=PositiveNumber(), default=1.0, show_default=True, help="The privacy loss to allow.")
-@click.option("--delta", type=PositiveNumber(), default=1e-6, show_default=True, help="Chance of an exception.")
+@click.option(
+    "--delta",
+    type=PositiveNumber(),
+    default=1e-6,
+    show_default=True,
+    help="Slack of the guarantee; well below one over the number of users.",
+)
 @json_option
 def demo(
     out: Path,
@@ -44,7 +50,7 @@ def demo(
 
     kind = kind or "ratings"
     model, page, file = out / "model", out / "evaluation.html", out / f"{kind}.csv"
-    refuse_unless_model(model)
+    refuse_unless_writable_model(model)
     data_as = DataOptions(kind=kind)
     promise = FitOptions(epsilon=epsilon, delta=delta, window="generated data, no time span")
     with Reporter() as reporter:

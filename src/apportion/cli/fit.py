@@ -17,7 +17,7 @@ from apportion.cli.options import (
     fit_options,
     json_option,
 )
-from apportion.cli.outputs import REPORT, print_json, refuse_unless_model, write_model
+from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, write_model
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def run_fit(
     from apportion.cli.training import caution, fit_private
     from apportion.privacy import Budget
 
-    refuse_unless_model(target)
+    refuse_unless_writable_model(target)
     Budget(promise.epsilon, promise.delta)  # a budget that makes no sense is refused before the data is read
     loaded = load_data(path, data_as)
     names = None if titles is None else read_titles(titles, loaded.data.task_ids)

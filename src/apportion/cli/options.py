@@ -124,7 +124,13 @@ _DATA: Final = (
     ),
 )
 _FIT: Final = (
-    click.option("--delta", type=PositiveNumber(), default=1e-6, show_default=True, help="Chance of an exception."),
+    click.option(
+        "--delta",
+        type=PositiveNumber(),
+        default=1e-6,
+        show_default=True,
+        help="Slack of the guarantee; well below one over the number of users.",
+    ),
     click.option("--n-users", type=click.IntRange(min=1), help="Number of users, declared public; else released."),
     click.option("--window", default="not declared", metavar="TEXT", help="Time span of the data, for the statement."),
     click.option("--seed", type=click.IntRange(min=0), help="Reproducible noise: marks everything NOT FOR RELEASE."),

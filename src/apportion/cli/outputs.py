@@ -49,8 +49,7 @@ def write_model(model: ItemModel, target: Path, titles: Mapping[int | str, str] 
     from apportion.recommend import load, save
     from apportion.report import public_page
 
-    refuse_unless_model(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    refuse_unless_writable_model(target)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         save(model, staging / "new")
@@ -75,10 +74,14 @@ def _swap(staging: Path, target: Path) -> None:
         raise
 
 
-def refuse_unless_model(target: Path) -> None:
-    """Refuse, before any work is done, a place that holds something other than a model."""
-    if target.exists() and not (target / _DESCRIPTION).is_file():
-        raise InputError(f"Refusing to replace {str(target)!r}: it exists and is not a saved model.")
+def refuse_unless_writable_model(target: Path) -> None:
+    """Refuse, before any work is done, a place that holds something else or that cannot be written."""
+    from apportion.recommend.storage import refuse_unless_model
+
+    refuse_unless_model(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent):
+        pass  # a folder could be made there, so the model can be put there later
 
 
 def refuse_folder(path: Path) -> None:

@@ -77,9 +77,10 @@ def _code(only: str, user_ids: Vocabulary) -> int:
     if user_ids.holds_text:
         return user_ids.code_of(only)
     try:
-        return user_ids.code_of(int(only))
+        number = int(only)
     except ValueError:
         raise InputError(f"Users of this history are numbers, got {only!r}.") from None
+    return user_ids.code_of(number)
 
 
 def _print_or_write(

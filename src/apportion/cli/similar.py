@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,8 +58,9 @@ def similar(model: Path, item: str, k: int, titles: Path | None, as_json: bool) 
 def find_item(words: str, task_ids: Vocabulary, titles: Mapping[int | str, str]) -> int | str:
     """The item that has this id, or the only one whose title contains the words."""
     as_id: int | str = words
-    if not task_ids.holds_text and words.lstrip("-").isdigit():
-        as_id = int(words)
+    if not task_ids.holds_text:
+        with contextlib.suppress(ValueError):
+            as_id = int(words)
     if as_id in task_ids:
         return as_id
     if not titles:

@@ -18,6 +18,8 @@ from apportion.privacy import gaussian
 from apportion.privacy.budget import Budget
 
 _INTERVAL = 1e-4  # grid of the privacy loss; finer is tighter and slower
+_LEAST, _MOST = 1e-9, 1e9  # of a noise multiplier: beyond them arithmetic gives out before meaning does
+_LARGEST_LOSS = 1000.0  # composed numerically; more is no privacy, and takes more memory than there is
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,8 @@ def _is_noiseless(mechanisms: Sequence[Mechanism]) -> bool:
 def _distribution(mechanisms: Sequence[Mechanism]) -> Any:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
+    if math.fsum(_rough_loss(m) for m in mechanisms) > _LARGEST_LOSS:
+        raise InputError("So little noise has no privacy worth composing: its privacy loss is beyond 1000.")
     gaussians = [m for m in mechanisms if isinstance(m, Gaussian)]
     parts = [_one_distribution(m, pld) for m in mechanisms if not isinstance(m, Gaussian)]
     if gaussians:
@@ -137,6 +141,17 @@ def _distribution(mechanisms: Sequence[Mechanism]) -> Any:
     for part in parts[1:]:
         whole = whole.compose(part)
     return whole
+
+
+def _rough_loss(mechanism: Mechanism) -> float:
+    """About the largest privacy loss that a mechanism puts on the grid."""
+    match mechanism:
+        case Pure(epsilon, count):
+            return epsilon * count
+        case Laplace(z, count):
+            return count / z
+        case Gaussian(z, count) | SampledGaussian(z, _, count):
+            return count / (2 * z * z) + 10 * math.sqrt(count) / z
 
 
 def _one_distribution(mechanism: Mechanism, pld: Any) -> Any:
@@ -157,7 +172,7 @@ def _one_distribution(mechanism: Mechanism, pld: Any) -> Any:
 
 
 def _check(parameter: float, count: int) -> None:
-    if not (math.isfinite(parameter) and parameter >= 0):
-        raise InputError(f"Expected a finite noise multiplier or epsilon >= 0, got {parameter}.")
+    if not (parameter == 0 or _LEAST <= parameter <= _MOST):
+        raise InputError(f"Expected a noise multiplier or epsilon of 0 or from {_LEAST} to {_MOST}, got {parameter}.")
     if count < 1:
         raise InputError(f"Expected a count of at least 1, got {count}.")

@@ -21,6 +21,8 @@ from apportion.recommend.model import ClickModel, FoldIn, ItemModel, RatingModel
 
 _FORMAT = 1
 _TENSORS, _DESCRIPTION, _STATEMENT = "model.safetensors", "model.json", "statement.json"
+REPORT = "report.html"
+"""Name of the page that the command line writes beside a model."""
 _KINDS: dict[str, type[ItemModel]] = {RatingModel.kind: RatingModel, ClickModel.kind: ClickModel}
 
 
@@ -29,8 +31,7 @@ def save(model: ItemModel, path: str | Path) -> None:
     from safetensors.numpy import save_file
 
     target = Path(path)
-    if target.exists() and not (target / _DESCRIPTION).exists():
-        raise InputError(f"Refusing to replace {str(target)!r}: it exists and is not a saved model.")
+    refuse_unless_model(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
@@ -43,13 +44,39 @@ def save(model: ItemModel, path: str | Path) -> None:
         shutil.rmtree(staging, ignore_errors=True)
 
 
+def refuse_unless_model(target: Path) -> None:
+    """Refuse a place that holds something other than a model: it would be replaced whole."""
+    if not target.exists():
+        return
+    ours = {_TENSORS, _DESCRIPTION, _STATEMENT, REPORT}
+    names = {file.name for file in target.iterdir()} if target.is_dir() else {target.name}
+    if _DESCRIPTION not in names or names - ours or _kind_of(target) not in _KINDS:
+        raise InputError(f"Refusing to replace {str(target)!r}: it exists and is not a saved model.")
+
+
+def _kind_of(folder: Path) -> object:
+    try:
+        return json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8")).get("kind")
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
 def load(path: str | Path) -> ItemModel:
     """Read a model back, statement and all."""
-    from safetensors.numpy import load_file
-
     folder = Path(path)
     if not (folder / _DESCRIPTION).is_file():
         raise InputError(f"There is no saved model at {str(folder)!r}.")
+    try:
+        return _loaded(folder)
+    except InputError:
+        raise
+    except Exception as damage:  # whatever a damaged file makes its reader say
+        raise InputError(f"The model at {str(folder)!r} is damaged: {type(damage).__name__}.") from damage
+
+
+def _loaded(folder: Path) -> ItemModel:
+    from safetensors.numpy import load_file
+
     about: dict[str, Any] = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
     if about.get("format") != _FORMAT or about.get("kind") not in _KINDS:
         raise InputError(f"{str(folder)!r} holds a model of format {about.get('format')!r}, expected {_FORMAT}.")
