@@ -173,3 +173,15 @@ def test_if_the_new_model_cannot_be_moved_in_the_old_one_goes_back(run, ratings,
     assert "not permitted" in run("fit", ratings, "--epsilon", 3, "--out", "m", *SMALL, code=2).stderr
     assert load(folder / "m").statement.epsilon == 2.0
     assert sorted(path.name for path in folder.iterdir()) == ["m", "ratings.csv"]
+
+
+def test_an_output_that_cannot_be_written_is_found_before_the_data_are_read(tmp_path, monkeypatch):
+    from click.testing import CliRunner
+
+    from apportion.cli.main import program
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("not a folder")
+    result = CliRunner().invoke(program, ["fit", "missing.csv", "--epsilon", "1", "--out", "file/model"])
+    assert result.exit_code == 2
+    assert "rounds to go" not in result.stderr

@@ -72,3 +72,14 @@ def test_bad_parameters_are_quoted():
         SampledGaussian(1.0, 1.5)
     with pytest.raises(InputError, match="0"):
         Pure(1.0, 0)
+
+
+@pytest.mark.parametrize("noise", [1e-200, 1e300, math.nan, math.inf])
+def test_noise_beyond_arithmetic_is_refused(noise):
+    with pytest.raises(InputError, match="Expected a noise multiplier"):
+        Gaussian(noise)
+
+
+def test_a_loss_too_large_to_compose_is_refused_instead_of_filling_memory():
+    with pytest.raises(InputError, match="no privacy worth composing"):
+        accounting.epsilon_of([Gaussian(1e-3), Laplace(1.0)], 1e-6)

@@ -125,3 +125,24 @@ def test_als_is_the_closed_form_when_the_other_side_is_fixed():
     mine = v[data.tasks[data.users == user]]
     expected = np.linalg.solve(0.2 * v.T @ v + 0.7 * np.eye(3) + mine.T @ mine, mine.sum(axis=0))
     np.testing.assert_allclose(model.user_vectors(data)[user], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_folder_with_anything_of_somebody_elses_is_never_replaced(model, tmp_path):
+    save(model, tmp_path / "m")
+    (tmp_path / "m" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="not a saved model"):
+        save(model, tmp_path / "m")
+    assert (tmp_path / "m" / "notes.txt").read_text() == "mine"
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "model.json").write_text("{}")
+    with pytest.raises(InputError, match="not a saved model"):
+        save(model, other)
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
+def test_a_damaged_model_is_called_damaged(model, tmp_path, name):
+    save(model, tmp_path / "m")
+    (tmp_path / "m" / name).write_text("{oops")
+    with pytest.raises(InputError, match="damaged"):
+        load(tmp_path / "m")
