@@ -1,8 +1,10 @@
 """Claim: the time of a private fit grows linearly with the observations.
 
 Users grow in step with observations (73 rows a user), over a fixed list of items; the fastest of three fits of each
-recommender per size. Doubling the observations must not multiply the time by more than 2.4, double it and 20 %; a
-factor below 2 only says that what does not depend on the observations (tasks, noise, set-up) still shows.
+recommender per size. Doubling the observations must double the time within 20 %: a factor from 1.6 to 2.4. (A factor
+below 2 says that what does not depend on the observations, such as tasks, noise and set-up, still shows.) NumPy's own
+BLAS is held to one thread: its idle threads spin for a while after each product and take the kernel's cores, by
+chance more or less.
 """
 
 from __future__ import annotations
@@ -35,14 +37,14 @@ def measure(quick: bool) -> Outcome:
         for kind, times in seconds.items()
         for k in range(len(sizes) - 1)
     }
-    limit = 6.0 if quick else 2.4
+    low, high = (0.0, 4.0) if quick else (1.6, 2.4)
     return Outcome(
         growth,
-        dict.fromkeys(growth, limit),
-        max(growth.values()) <= limit,
+        {"at_least": low, "at_most": high},
+        low <= min(growth.values()) and max(growth.values()) <= high,
         f"doubling the observations multiplies the time of a fit by {min(growth.values()):.2f} to "
-        f"{max(growth.values()):.2f} (at most 2.4 asked), from {sizes[0]:,} to {sizes[-1]:,}",
-        {"sizes": sizes, "seconds": seconds, "rows_per_user": ROWS_PER_USER, "tasks": TASKS},
+        f"{max(growth.values()):.2f} (1.6 to 2.4 asked), from {sizes[0]:,} to {sizes[-1]:,}",
+        {"sizes": sizes, "seconds": seconds, "rows_per_user": ROWS_PER_USER, "blas_threads": 1, "tasks": TASKS},
     )
 
 
@@ -62,6 +64,9 @@ def _fit_clicks(data: Interactions) -> None:
 
 
 def _seconds(fit, data: Interactions) -> float:  # type: ignore[no-untyped-def]
+    from threadpoolctl import threadpool_limits
+
     start = time.perf_counter()
-    fit(data)
+    with threadpool_limits(1, "blas"):
+        fit(data)
     return time.perf_counter() - start
