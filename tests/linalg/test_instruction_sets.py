@@ -197,3 +197,16 @@ def test_a_stream_can_be_continued_where_it_ended(backend):
         linalg.fill_normals(whole, b"s" * 32)
         linalg.fill_normals(second, b"s" * 32, linalg.fill_normals(first, b"s" * 32))
     np.testing.assert_array_equal(np.concatenate([first, second]), whole)
+
+
+@needs_kernel
+@every_instruction_set
+@pytest.mark.parametrize("width", [1, 7, 8, 31, 64, 129])
+def test_float64_sums_of_float32_features(instructions, width):
+    rng = np.random.default_rng(width)
+    arrays = structure(rng, width, np.float32)
+    numbers = rng.standard_normal(arrays[0][-1])
+    got, wanted = on_both(instructions, linalg.segment_moment, *arrays, coefficients=numbers, dtype=np.float64)
+    np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12)
+    got, wanted = on_both(instructions, linalg.segment_gram, *arrays, weights=numbers, dtype=np.float64)
+    np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12)

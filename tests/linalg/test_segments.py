@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apportion import linalg
+from apportion.errors import InputError
 from apportion.linalg import kernel
 
 BACKENDS = ["numpy", "compiled", "torch"]
@@ -195,3 +196,56 @@ def test_packing_is_the_lower_triangle_row_by_row():
     np.testing.assert_array_equal(linalg.unpack(linalg.pack(full)), full)
     with pytest.raises(ValueError, match="triangular"):
         linalg.unpack(np.ones(4))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "compiled"])
+@pytest.mark.parametrize("width", [1, 5, 8, 17, 64, 130])
+@pytest.mark.parametrize("signed", [False, True])
+def test_float32_features_are_summed_exactly_as_their_float64_copies(backend, width, signed):
+    p = problem(width, width, np.float32)
+    weights = p["weights"].astype(np.float64) * (np.sign(p["labels"]) if signed else 1)
+    grams, moments = expected(p, weights)
+    close = {"rtol": 1e-12, "atol": 1e-12}
+    got = call(backend, "segment_gram", p, weights=weights, dtype=np.float64)
+    assert got.dtype == np.float64
+    np.testing.assert_allclose(got, linalg.pack(grams), **close)
+    got = call(backend, "segment_moment", p, coefficients=weights * p["labels"], dtype=np.float64)
+    assert got.dtype == np.float64
+    np.testing.assert_allclose(got, moments, **close)
+
+
+def test_sums_below_the_precision_of_the_features_are_refused():
+    p = problem(0, 3)
+    for dtype in (np.float32, np.float16, np.int64):
+        with pytest.raises(InputError, match="not below the features' float64"):
+            linalg.segment_moment(p["indptr"], p["indices"], p["features"], coefficients=p["labels"], dtype=dtype)
+
+
+def long_features(shuffled, n_segments=300, n_rows=70_000, width=65):
+    """Rows of more bytes than the kernel takes at once: 18 MB."""
+    rng = np.random.default_rng(5)
+    counts = rng.integers(0, 400, n_segments)
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    picks = [rng.choice(n_rows, n, replace=False) for n in counts]
+    indices = np.concatenate([rows if shuffled else np.sort(rows) for rows in picks]).astype(np.int32)
+    features = rng.standard_normal((n_rows, width)).astype(np.float32)
+    return {"indptr": indptr, "indices": indices, "features": features}, rng.standard_normal(len(indices))
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_moments_of_features_larger_than_the_cache_leave_nothing_out(shuffled, threads):
+    p, coefficients = long_features(shuffled)
+    got = call("compiled", "segment_moment", p, coefficients=coefficients, dtype=np.float64, threads=threads)
+    wanted = call("numpy", "segment_moment", p, coefficients=coefficients, dtype=np.float64)
+    np.testing.assert_allclose(got, wanted, rtol=1e-11, atol=1e-11)
+
+
+def test_moments_of_features_larger_than_the_cache_name_the_segment_that_is_spoiled():
+    p, coefficients = long_features(shuffled=False)
+    p["features"][p["indices"][p["indptr"][7]], 3] = np.nan
+    first = min(
+        s for s in range(300) if np.isnan(p["features"][p["indices"][p["indptr"][s] : p["indptr"][s + 1]], 3]).any()
+    )
+    with pytest.raises(ArithmeticError, match=f"Segment {first} has no finite moment: features"):
+        call("compiled", "segment_moment", p, coefficients=coefficients, dtype=np.float64)

@@ -36,7 +36,10 @@ class LocalEngine:
     def counts(self, data: Interactions, weights: Weights) -> BoundedSum:
         """Σ_j w_ij for every task i."""
         check_layout(data, weights)
-        sums = np.bincount(data.tasks, weights=weights._values, minlength=data.n_tasks).astype(np.float64)
+        sums = np.zeros(data.n_tasks)
+        for first in range(0, data.n_observations, self.chunk):
+            part = slice(first, first + self.chunk)
+            sums += np.bincount(data.tasks[part], weights=weights._values[part], minlength=data.n_tasks)
         return BoundedSum.counts(sums, weights)
 
     def moments(self, data: Interactions, weights: Weights, rows: Rows, labels: Labels | None = None) -> BoundedSum:
@@ -49,8 +52,9 @@ class LocalEngine:
         sums = linalg.segment_moment(
             by_task.indptr,
             by_task.indices,
-            np.asarray(rows._values, np.float64),
-            coefficients=np.asarray(coefficients, np.float64),
+            rows._values,
+            coefficients=coefficients,
+            dtype=np.float64,
             threads=self.threads,
         )
         return BoundedSum.moments(sums, weights, rows, labels)
@@ -62,8 +66,9 @@ class LocalEngine:
         sums = linalg.segment_gram(
             by_task.indptr,
             by_task.indices,
-            np.asarray(rows._values, np.float64),
-            weights=np.asarray(weights._in_order(by_task.order), np.float64),
+            rows._values,
+            weights=weights._in_order(by_task.order),
+            dtype=np.float64,
             threads=self.threads,
         )
         return BoundedSum.grams(sums, weights, rows)

@@ -36,12 +36,13 @@ using Index = int64_t;
 
 enum class Want { gram, moment, solution };
 
-template <typename T>
-struct Segments {  // the arguments of one call, shared by its threads
+template <typename T, typename F>
+struct Segments {  // the arguments of one call, shared by its threads; features F may be narrower than the sums T
     Index n_segments;
     const int64_t* indptr;    // segment s owns observations indptr[s] .. indptr[s + 1]
     const int32_t* indices;   // observation k has features row indices[k]
-    const T* features;
+    const F* features;
+    Index n_rows;             // of features
     Index dim;
     const T* weights;         // w_k, or null for ones
     const T* labels;          // y_k, or null where no moment is wanted
@@ -54,6 +55,7 @@ struct Segments {  // the arguments of one call, shared by its threads
 
 constexpr Index kSuccess = -1, kOutOfMemory = -2;  // other results name the first segment that failed
 constexpr Index kPanelBytes = 49152;                // gathered rows that fit the inner caches
+constexpr Index kRangeBytes = Index(8) << 20;       // rows that fit the outer cache together with what else is there
 constexpr Index kAhead = 16;                        // observations between asking memory for a row and its use
 constexpr int kBlocks = 16;                         // ChaCha20 blocks made at a time
 constexpr Index kNormals = 8 * kBlocks;             // normal numbers made of them
@@ -121,6 +123,11 @@ struct Plan {
         }
     }
     bool in_pieces(Index length) const { return length > 2 * piece_length; }
+    bool is_even(const int64_t* indptr) const {  // no segment is so long that threads would wait for it
+        for (const Piece& piece : pieces)
+            if (indptr[piece.segment + 1] - indptr[piece.segment] > indptr[turns.back()] / 8) return false;
+        return true;
+    }
 };
 
 }  // namespace
@@ -188,8 +195,8 @@ int best_level() {
 #define AT_LEVEL(level, call) (baseline::call)
 #endif
 
-template <typename T>
-Index segments_call(int level, int threads, Want want, const Segments<T>& task) {
+template <typename T, typename F>
+Index segments_call(int level, int threads, Want want, const Segments<T, F>& task) {
     level = std::min(level, best_level());
     try {
         switch (want) {
@@ -231,16 +238,17 @@ extern "C" {
 
 int kernel_best_level() { return best_level(); }
 
-#define SEGMENTS_FUNCTION(name, T)                                                                                 \
+#define SEGMENTS_FUNCTION(name, T, F)                                                                              \
     Index name(int level, int threads, int want, Index n_segments, const int64_t* indptr, const int32_t* indices,  \
-               const T* features, Index dim, const T* weights, const T* labels, int signed_weights, const T* base, \
-               const T* base_rhs, T ridge, T* out) {                                                               \
-        return segments_call<T>(level, threads, Want(want),                                                        \
-                                {n_segments, indptr, indices, features, dim, weights, labels, signed_weights != 0, \
-                                 base, base_rhs, ridge, out});                                                     \
+               const F* features, Index n_rows, Index dim, const T* weights, const T* labels, int signed_weights,  \
+               const T* base, const T* base_rhs, T ridge, T* out) {                                                \
+        return segments_call<T, F>(level, threads, Want(want),                                                     \
+                                   {n_segments, indptr, indices, features, n_rows, dim, weights, labels,           \
+                                    signed_weights != 0, base, base_rhs, ridge, out});                             \
     }
-SEGMENTS_FUNCTION(kernel_segments_float32, float)
-SEGMENTS_FUNCTION(kernel_segments_float64, double)
+SEGMENTS_FUNCTION(kernel_segments_float32_of_float32, float, float)
+SEGMENTS_FUNCTION(kernel_segments_float64_of_float64, double, double)
+SEGMENTS_FUNCTION(kernel_segments_float64_of_float32, double, float)
 
 #define PACKED_FUNCTION(name, T)                                                                                   \
     Index name(int level, int threads, Index n, Index dim, const T* packed, const T* rhs, const T* base, T* out,   \
@@ -514,16 +522,17 @@ struct Padding {
 };
 
 // One thread's working memory and the steps it takes.
-template <Want want, typename T>
+template <Want want, typename T, typename F>
 struct Worker {
     using S = Shape<T>;
     using V = typename S::Vector;
-    const Segments<T>& task;
+    using Narrow = typename VectorOf<F, S::lanes>::type;
+    const Segments<T, F>& task;
     const Padding<T> pad;
     const Index dim = pad.dim, size = pad.size, stride = pad.stride;
     const Index depth = std::clamp<Index>(kPanelBytes / (stride * Index(sizeof(T))), 32, 256);  // rows in a panel
     const Index most_rows = std::max(depth, stride);
-    Buffer<T> panel = zeros<T>(most_rows * stride);
+    Buffer<T> panel = zeros<T>(want == Want::moment ? 0 : most_rows * stride);
     Buffer<T> left_panel = zeros<T>(task.signed_weights ? most_rows * stride : 0);
     Buffer<T> transposed = zeros<T>(task.ridge > 0 ? stride * stride : 0);
     Buffer<T> coefficients = zeros<T>(most_rows);
@@ -531,16 +540,23 @@ struct Worker {
     Buffer<T> vector = zeros<T>(stride);
     Buffer<T> inverse_diagonal = zeros<T>(stride);
 
-    explicit Worker(const Segments<T>& task) : task(task), pad(task.dim) {}
+    explicit Worker(const Segments<T, F>& task) : task(task), pad(task.dim) {}
+
+    INLINE const F* row_of(Index observation) const { return task.features + Index(task.indices[observation]) * dim; }
+
+    INLINE void prefetch(Index observation) const {
+        const F* soon = row_of(std::min(observation, task.indptr[task.n_segments] - 1));
+        for (Index c = 0; c < dim; c += 64 / Index(sizeof(F))) __builtin_prefetch(soon + c);
+    }
+
+    INLINE V widened(const F* from) const { return __builtin_convertvector(load<Narrow>(from), V); }
 
     // panel[k] = sqrt|w| x and coefficients[k] = +-sqrt|w| y: their products are w x x' and w y x
     void gather(Index begin, Index count) {
-        const Index last = task.indptr[task.n_segments] - 1;
         for (Index k = 0; k < count; ++k) {
             const Index here = begin + k;
-            const T* soon = task.features + Index(task.indices[std::min(here + kAhead, last)]) * dim;
-            for (Index c = 0; c < dim; c += 64 / Index(sizeof(T))) __builtin_prefetch(soon + c);
-            const T* row = task.features + Index(task.indices[here]) * dim;
+            prefetch(here + kAhead);
+            const F* row = row_of(here);
             const T weight = task.weights ? task.weights[here] : T(1);
             const T scale = std::sqrt(std::fabs(weight)), signed_scale = weight < 0 ? -scale : scale;
             scaled_copy(row, scale, &panel[k * stride]);
@@ -549,10 +565,34 @@ struct Worker {
         }
     }
 
-    INLINE void scaled_copy(const T* row, T scale, T* to) const {
+    INLINE void scaled_copy(const F* row, T scale, T* to) const {
         Index c = 0;
-        for (; c + S::lanes <= dim; c += S::lanes) store(to + c, scale * load<V>(row + c));
+        for (; c + S::lanes <= dim; c += S::lanes) store(to + c, scale * widened(row + c));
         for (; c < dim; ++c) to[c] = scale * row[c];
+    }
+
+    // vector gains sum y x over observations begin .. end: a few at a time, columns in registers
+    void add_moment(Index begin, Index end) {
+        for (Index from = begin; from < end; from += kAhead) {
+            const Index to = std::min(from + kAhead, end);
+            for (Index k = from; k < to; ++k) prefetch(k + kAhead);
+            Index c = 0;
+            for (; c + 8 * S::lanes <= dim; c += 8 * S::lanes) add_columns<8>(from, to, c);
+            for (; c + S::lanes <= dim; c += S::lanes) add_columns<1>(from, to, c);
+            for (; c < dim; ++c)
+                for (Index k = from; k < to; ++k) vector[c] += task.labels[k] * row_of(k)[c];
+        }
+    }
+
+    template <int N>
+    INLINE void add_columns(Index from, Index to, Index c) {
+        V sum[N];
+        UNROLL for (int j = 0; j < N; ++j) sum[j] = load<V>(&vector[c + j * S::lanes]);
+        for (Index k = from; k < to; ++k) {
+            const F* row = row_of(k) + c;
+            UNROLL for (int j = 0; j < N; ++j) sum[j] += task.labels[k] * widened(row + j * S::lanes);
+        }
+        UNROLL for (int j = 0; j < N; ++j) store(&vector[c + j * S::lanes], sum[j]);
     }
 
     // vector <- base_rhs * factor
@@ -562,14 +602,14 @@ struct Worker {
 
     // matrix <- start + sum w x x' over observations begin .. end; vector gains sum w y x
     void accumulate(Index begin, Index end, const T* start) {
+        if constexpr (want == Want::moment) return add_moment(begin, end);
         const Index length = end - begin, blocks = std::max<Index>(1, (length + depth - 1) / depth);
         for (Index block = 0; block < blocks; ++block) {
             const Index from = begin + length * block / blocks, count = begin + length * (block + 1) / blocks - from;
             gather(from, count);
             const T *right = panel.get(), *left = task.signed_weights ? left_panel.get() : right;
-            if (want != Want::moment)
-                rank_update<want == Want::gram>(left, right, count, stride, size, block ? matrix.get() : start,
-                                                matrix.get());
+            rank_update<want == Want::gram>(left, right, count, stride, size, block ? matrix.get() : start,
+                                            matrix.get());
             if (want != Want::gram)
                 weighted_sum(panel.get(), count, stride, size, coefficients.get(), vector.get());
         }
@@ -624,25 +664,56 @@ struct Worker {
     }
 };
 
+template <typename W>
+using Workers = std::vector<std::unique_ptr<W>>;
+
+// Moments of rows that do not fit the cache: a range of rows at a time, so that all segments read it while it is there.
+// Segments list their rows in ascending order; one that does not is summed in the last range, slower.
+template <typename T, typename F>
+Index moments_by_ranges(const Segments<T, F>& task, int threads, const Plan& plan,
+                        const Workers<Worker<Want::moment, T, F>>& workers) {
+    const Index dim = task.dim, range = std::max<Index>(1, kRangeBytes / (dim * Index(sizeof(F))));
+    std::vector<Index> done(task.indptr, task.indptr + task.n_segments);
+    std::fill_n(task.out, task.n_segments * dim, T(0));
+    std::atomic<Index> failed{kSuccess};
+    for (Index stop = range; stop < task.n_rows + range; stop += range) {
+        const bool last = stop >= task.n_rows;
+        in_parallel(threads, plan.turns.size() - 1, [&](int thread, Index turn) {
+            Worker<Want::moment, T, F>& worker = *workers[thread];
+            for (Index s = plan.turns[turn]; s < plan.turns[turn + 1]; ++s) {
+                Index begin = done[s], end = last ? task.indptr[s + 1] : begin;
+                while (end < task.indptr[s + 1] && task.indices[end] < stop) ++end;
+                std::copy_n(task.out + s * dim, dim, worker.vector.get());
+                worker.add_moment(begin, done[s] = end);
+                if (!worker.finish(s)) keep_smallest(failed, s);
+            }
+        });
+    }
+    return failed;
+}
+
 // Sums the pieces of long segments first, then takes the segments in turn.
-template <Want want, typename T>
-Index run(const Segments<T>& task, int threads) {
+template <Want want, typename T, typename F>
+Index run(const Segments<T, F>& task, int threads) {
     const Plan plan(task.indptr, task.n_segments, task.dim);
-    std::vector<std::unique_ptr<Worker<want, T>>> workers;
-    for (int t = 0; t < threads; ++t) workers.push_back(std::make_unique<Worker<want, T>>(task));
+    Workers<Worker<want, T, F>> workers;
+    for (int t = 0; t < threads; ++t) workers.push_back(std::make_unique<Worker<want, T, F>>(task));
+    if constexpr (want == Want::moment)
+        if (task.n_rows * task.dim * Index(sizeof(F)) > 2 * kRangeBytes && plan.is_even(task.indptr))
+            return moments_by_ranges(task, threads, plan, workers);
     const Index stride = workers[0]->stride, matrix_size = want == Want::moment ? 0 : stride * stride;
     const Buffer<T> base = workers[0]->pad.padded(task.base);
     const Buffer<T> parts = zeros<T>(Index(plan.pieces.size()) * (matrix_size + stride));
     auto part = [&](size_t piece) { return parts.get() + Index(piece) * (matrix_size + stride); };
 
     in_parallel(threads, plan.pieces.size(), [&](int thread, Index i) {
-        Worker<want, T>& worker = *workers[thread];
+        Worker<want, T, F>& worker = *workers[thread];
         std::fill_n(worker.vector.get(), stride, T(0));
         worker.accumulate(plan.pieces[i].begin, plan.pieces[i].end, nullptr);
         std::copy_n(worker.vector.get(), stride, part(i));
         std::copy_n(worker.matrix.get(), matrix_size, part(i) + stride);
     });
-    auto add_pieces = [&](Worker<want, T>& worker, Index segment) {
+    auto add_pieces = [&](Worker<want, T, F>& worker, Index segment) {
         std::copy_n(base.get(), matrix_size, worker.matrix.get());
         for (size_t i = 0; i < plan.pieces.size(); ++i) {
             if (plan.pieces[i].segment != segment) continue;
@@ -653,7 +724,7 @@ Index run(const Segments<T>& task, int threads) {
 
     std::atomic<Index> failed{kSuccess};
     in_parallel(threads, plan.turns.size() - 1, [&](int thread, Index turn) {
-        Worker<want, T>& worker = *workers[thread];
+        Worker<want, T, F>& worker = *workers[thread];
         for (Index s = plan.turns[turn]; s < plan.turns[turn + 1]; ++s) {
             const Index begin = task.indptr[s], end = task.indptr[s + 1];
             bool good;

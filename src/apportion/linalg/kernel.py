@@ -44,11 +44,13 @@ def library() -> ctypes.CDLL | None:
 
 def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     number, pointer, size = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
-    for name, real in (("float32", ctypes.c_float), ("float64", ctypes.c_double)):
-        segments = getattr(loaded, f"kernel_segments_{name}")
+    reals = {"float32": ctypes.c_float, "float64": ctypes.c_double}
+    for name, of in (("float32", "float32"), ("float64", "float64"), ("float64", "float32")):
+        real, segments = reals[name], getattr(loaded, f"kernel_segments_{name}_of_{of}")
         segments.restype = size
-        segments.argtypes = [number, number, number, size, pointer, pointer, pointer, size]
+        segments.argtypes = [number, number, number, size, pointer, pointer, pointer, size, size]
         segments.argtypes += [pointer, pointer, number, pointer, pointer, real, pointer]
+    for name in reals:
         packed = getattr(loaded, f"kernel_solve_packed_{name}")
         packed.restype = size
         packed.argtypes = [number, number, size, size, *[pointer] * 5]
@@ -131,8 +133,8 @@ def segments(
         want: GRAM, MOMENT or SOLUTION.
         indptr: segment boundaries.
         indices: rows of `features`, one per observation.
-        features: [n, d]; its dtype is that of all other real arrays.
-        out: the result, [s, d(d+1)/2] or [s, d].
+        features: [n, d]; float32, or of the dtype of `out`.
+        out: the result, [s, d(d+1)/2] or [s, d]; its dtype is that of the sums and of all other real arrays.
         threads: number of threads.
         weights: per observation, or None for ones.
         labels: per observation, for MOMENT and SOLUTION.
@@ -141,10 +143,10 @@ def segments(
         ridge: r > 0 if base is r I and no weight is negative, which allows the dual form for short segments.
     """
     signed = weights is not None and weights.size > 0 and float(weights.min()) < 0
-    call = getattr(_loaded(), f"kernel_segments_{features.dtype.name}")
+    call = getattr(_loaded(), f"kernel_segments_{out.dtype.name}_of_{features.dtype.name}")
     failed: int = call(
         _level.get(), threads, want, indptr.size - 1, _address(indptr), _address(indices), _address(features),
-        features.shape[1],
+        *features.shape,
         _address(weights), _address(labels), signed, _address(base), _address(base_rhs), ridge, _address(out),
     )  # fmt: skip
     if failed == _OUT_OF_MEMORY:

@@ -7,6 +7,7 @@ Arguments have been checked before; results may hold NaN, which the caller repor
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +21,13 @@ MAX_ELEMENTS = 1 << 21  # of one batch: a few temporary arrays of this size are 
 
 def segment_gram(rows: SegmentedRows, weights: FloatArray | None, out: FloatArray) -> None:
     """out[s] = packed sum of w x x' over the segment."""
-    for segments, gram, _ in _sums(rows, weights, None, want_gram=True):
+    for segments, gram, _ in _sums(rows, weights, None, out.dtype, want_gram=True):
         out[segments] = pack(gram)
 
 
 def segment_moment(rows: SegmentedRows, coefficients: FloatArray, out: FloatArray) -> None:
     """out[s] = sum of c x over the segment."""
-    for segments, _, moment in _sums(rows, None, coefficients, want_gram=False):
+    for segments, _, moment in _sums(rows, None, coefficients, out.dtype, want_gram=False):
         out[segments] = moment
 
 
@@ -40,7 +41,7 @@ def segment_solve(
 ) -> None:
     """out[s] = (base + sum w x x')^-1 (base_rhs + sum w y x); NaN where there is no Cholesky factor."""
     coefficients = labels if weights is None else labels * weights
-    for segments, gram, moment in _sums(rows, weights, coefficients, want_gram=True):
+    for segments, gram, moment in _sums(rows, weights, coefficients, out.dtype, want_gram=True):
         out[segments] = cholesky_solve(gram + base, moment + base_rhs)[0]
 
 
@@ -56,17 +57,22 @@ def solve_packed(packed: FloatArray, rhs: FloatArray, base: FloatArray | None) -
 
 
 def _sums(
-    rows: SegmentedRows, weights: FloatArray | None, coefficients: FloatArray | None, *, want_gram: bool
+    rows: SegmentedRows,
+    weights: FloatArray | None,
+    coefficients: FloatArray | None,
+    dtype: np.dtype[Any],
+    *,
+    want_gram: bool,
 ) -> Iterator[tuple[NDArray[np.int64], FloatArray, FloatArray]]:
-    """Yields (segments, their Grams, their moments), a batch at a time."""
-    dim, dtype = rows.dim, rows.features.dtype
+    """Yields (segments, their Grams, their moments), a batch at a time, summed in this precision."""
+    dim = rows.dim
     for batch in padded_batches(np.diff(rows.indptr), dim, MAX_ELEMENTS):
         n = batch.segments.size
         gram = np.zeros((n, dim, dim) if want_gram else (0,), dtype)
         moment = np.zeros((n, dim), dtype)
         for stride in batch.strides:
             at, present = _padded_positions(rows.indptr, batch.segments, *stride)
-            x = rows.features[rows.indices[at]]
+            x = rows.features[rows.indices[at]].astype(dtype, copy=False)
             with np.errstate(all="ignore"):  # the caller looks for what is not finite
                 if want_gram:
                     w = present if weights is None else np.where(present, weights[at], 0)

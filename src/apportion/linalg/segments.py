@@ -6,20 +6,23 @@ observation k has weight w_k, label y_k and the features x_k = features[indices[
     Gram    A_s = sum_k w_k x_k x_k'            moment    b_s = sum_k w_k y_k x_k
     solve   theta_s = (base + A_s)^-1 (base_rhs + b_s)
 
-All functions work in the dtype of `features` (float32 or float64); nothing of size observations x d is made.
+All functions work in the dtype of `features` (float32 or float64), but sums of float32 features may be formed in
+float64; nothing of size observations x d is made.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from apportion.errors import InputError
 from apportion.linalg import kernel, reference
 from apportion.linalg.backend import active_backend
 from apportion.linalg.checks import (
+    FLOATS,
     SegmentedRows,
     all_finite,
     checked_floats,
@@ -31,6 +34,8 @@ from apportion.linalg.checks import (
 from apportion.linalg.kernel import thread_count
 from apportion.linalg.packed import FloatArray, packed_dim, packed_size
 
+_ROWS_AT_A_TIME = 4096
+
 
 def segment_gram(
     indptr: ArrayLike,
@@ -38,6 +43,7 @@ def segment_gram(
     features: ArrayLike,
     *,
     weights: ArrayLike | None = None,
+    dtype: DTypeLike | None = None,
     out: FloatArray | None = None,
     threads: int | None = None,
 ) -> FloatArray:
@@ -48,6 +54,7 @@ def segment_gram(
         indices: int32[nnz], rows of `features`.
         features: float32 or float64 [n, d].
         weights: [nnz], of any sign; None is all ones.
+        dtype: precision of the sums, not below that of `features`; None is the same.
         out: where to put the result.
         threads: number of threads; None is all.
 
@@ -58,8 +65,9 @@ def segment_gram(
     array([[2., 2., 4.]])
     """
     rows = checked_segments(indptr, indices, features)
-    w = _per_observation("weights", weights, rows)
-    result = checked_out(out, (rows.n_segments, packed_size(rows.dim)), rows.features.dtype)
+    precision = _precision(dtype, rows)
+    w = _per_observation("weights", weights, rows, precision)
+    result = checked_out(out, (rows.n_segments, packed_size(rows.dim)), precision)
     count = thread_count(threads)
     if active_backend() == "compiled":
         failed = kernel.segments(
@@ -79,6 +87,7 @@ def segment_moment(
     features: ArrayLike,
     *,
     coefficients: ArrayLike,
+    dtype: DTypeLike | None = None,
     out: FloatArray | None = None,
     threads: int | None = None,
 ) -> FloatArray:
@@ -89,6 +98,7 @@ def segment_moment(
         indices: int32[nnz], rows of `features`.
         features: float32 or float64 [n, d].
         coefficients: [nnz].
+        dtype: precision of the sums, not below that of `features`; None is the same.
         out: where to put the result.
         threads: number of threads; None is all.
 
@@ -99,9 +109,10 @@ def segment_moment(
     array([[4., 2.]])
     """
     rows = checked_segments(indptr, indices, features)
-    c = _per_observation("coefficients", coefficients, rows)
+    precision = _precision(dtype, rows)
+    c = _per_observation("coefficients", coefficients, rows, precision)
     assert c is not None
-    result = checked_out(out, (rows.n_segments, rows.dim), rows.features.dtype)
+    result = checked_out(out, (rows.n_segments, rows.dim), precision)
     count = thread_count(threads)
     if active_backend() == "compiled":
         failed = kernel.segments(
@@ -157,8 +168,8 @@ def segment_solve(
     """
     rows = checked_segments(indptr, indices, features)
     dtype = rows.features.dtype
-    w = _per_observation("weights", weights, rows)
-    y = _per_observation("labels", labels, rows)
+    w = _per_observation("weights", weights, rows, dtype)
+    y = _per_observation("labels", labels, rows, dtype)
     assert y is not None
     matrix = checked_symmetric("base", base, rows.dim, dtype)
     rhs = np.zeros(rows.dim) if base_rhs is None else base_rhs
@@ -203,10 +214,21 @@ def solve_packed(
     return reference.solve_packed(matrices, right, common)
 
 
-def _per_observation(name: str, values: ArrayLike | None, rows: SegmentedRows) -> FloatArray | None:
+def _precision(dtype: DTypeLike | None, rows: SegmentedRows) -> np.dtype[Any]:
+    """Of the sums."""
+    own = rows.features.dtype
+    wanted = own if dtype is None else np.dtype(dtype)
+    if wanted not in FLOATS or wanted.itemsize < own.itemsize:
+        raise InputError(f"Expected sums in float32 or float64, not below the features' {own}, got {wanted}.")
+    return wanted
+
+
+def _per_observation(
+    name: str, values: ArrayLike | None, rows: SegmentedRows, dtype: np.dtype[Any]
+) -> FloatArray | None:
     if values is None:
         return None
-    return checked_floats(name, values, shape=(rows.n_observations,), dtype=rows.features.dtype)
+    return checked_floats(name, values, shape=(rows.n_observations,), dtype=dtype)
 
 
 def _first_non_finite(result: FloatArray) -> int | None:
@@ -256,7 +278,9 @@ def _compiled_solve(
         weights=weights, labels=labels, base=np.eye(rows.dim, dtype=base.dtype),
         base_rhs=np.ascontiguousarray(transform @ base_rhs), ridge=1.0, threads=threads,
     )  # fmt: skip
-    np.matmul(out, transform, out=out)
+    for first in range(0, len(out), _ROWS_AT_A_TIME):  # a product into itself makes a copy: of a few rows only
+        part = out[first : first + _ROWS_AT_A_TIME]
+        np.matmul(part, transform, out=part)
     return failed
 
 

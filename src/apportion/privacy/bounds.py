@@ -9,6 +9,7 @@ Norms are taken in float64. The bounds hold with a relative margin `MARGIN`, whi
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from apportion.errors import InputError
 
 MARGIN = 1e-6
+_AT_A_TIME = 500_000  # observations squared at once
 _SHORTEST = 1e-18  # rows shorter than this point nowhere in particular and become zero
 
 FloatArray = NDArray[np.floating[Any]]
@@ -136,7 +138,7 @@ class Weights(Hidden):
         self._values = held
         self._indptr: Offsets = _held(indptr)
         self._description = description
-        self._rearranged: tuple[Any, FloatArray] | None = None
+        self._rearranged: tuple[Any, NDArray[np.float64]] | None = None
 
     @property
     def description(self) -> str:
@@ -160,16 +162,18 @@ class Weights(Hidden):
             raise InputError("Expected finite weights, got NaN or infinity.")
         floor = 1.0 if only_down else _SHORTEST
         factors = (1 - MARGIN) / np.maximum(norms, floor)
-        return cls((raw * np.repeat(factors, np.diff(indptr))).astype(raw.dtype), indptr, description)
+        return cls(_stretched(raw, np.repeat(factors, np.diff(indptr))), indptr, description)
 
-    def _in_order(self, order: NDArray[Any] | None) -> FloatArray:
-        """The weights in another order of observations; the last one is kept, since every round asks for it again."""
-        held: FloatArray = self._values
-        if order is None:
-            return held
+    def _in_order(self, order: NDArray[Any] | None) -> NDArray[np.float64]:
+        """The weights in another order of observations, in float64, as sums want them.
+
+        The last one is kept, since every round asks for it again.
+        """
         kept = self._rearranged
         if kept is None or kept[0] is not order:
-            kept = (order, _held(held[order]))
+            arranged = np.array(self._values if order is None else self._values[order], np.float64)
+            arranged.flags.writeable = False
+            kept = (order, arranged)
             self._rearranged = kept
         return kept[1]
 
@@ -233,20 +237,23 @@ def _lengths(values: Any) -> Any:
 
 
 def _stretched(values: Any, factors: Any) -> Any:
-    """Rows times factors, computed in float64, in the precision of the rows."""
+    """Rows, or numbers, times factors: computed in float64, in the precision of the rows."""
     if isinstance(values, np.ndarray):
-        return (values * factors[:, None]).astype(values.dtype)
+        across = factors if values.ndim == 1 else factors[:, None]
+        return np.multiply(values, across, out=np.empty_like(values), casting="same_kind")
     return (values.double() * factors[:, None]).to(values.dtype)
 
 
 def _sum_of_squares(values: FloatArray, indptr: Offsets) -> NDArray[np.float64]:
-    """Sum of squares per user; users without rows get 0."""
+    """Sum of squares per user, in float64, some users at a time; users without rows get 0."""
     if indptr[0] != 0 or indptr[-1] != len(values) or (np.diff(indptr) < 0).any():
         raise InputError(f"Expected offsets from 0 to {len(values)}, one run per user; they do not fit the values.")
     sums = np.zeros(len(indptr) - 1)
-    filled = np.flatnonzero(np.diff(indptr))
-    if len(filled):
-        squares = np.square(values, dtype=np.float64)
-        per_row = squares.sum(axis=1) if squares.ndim == 2 else squares
-        sums[filled] = np.add.reduceat(per_row, indptr[filled])
+    cuts = np.searchsorted(indptr, np.arange(0, len(values), _AT_A_TIME))
+    for first, last in itertools.pairwise(np.unique([*cuts, len(sums)])):
+        filled = first + np.flatnonzero(np.diff(indptr[first : last + 1]))
+        if len(filled):
+            squares = np.square(values[indptr[first] : indptr[last]], dtype=np.float64)
+            per_row = squares.sum(axis=1) if squares.ndim == 2 else squares
+            sums[filled] = np.add.reduceat(per_row, indptr[filled] - indptr[first])
     return sums
