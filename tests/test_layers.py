@@ -13,15 +13,18 @@ SOURCE = Path(__file__).parents[1] / "src" / "apportion"
 LAYERS = {
     "errors": 0,
     "linalg": 1,
-    "data": 2,
-    "privacy": 2,
-    "allocation": 3,
-    "engines": 4,
-    "recommend": 5,
-    "evaluation": 6,
-    "auditing": 7,
-    "report": 8,
-    "cli": 9,
+    "postprocessing": 2,
+    "data": 3,
+    "privacy": 3,
+    "allocation": 4,
+    "engines": 5,
+    "estimators": 6,
+    "recommend": 7,
+    "regression": 7,
+    "evaluation": 8,
+    "auditing": 9,
+    "report": 10,
+    "cli": 11,
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

@@ -12,7 +12,7 @@ from apportion.auditing.door import peek, scaled_distance
 from apportion.data import Interactions
 from apportion.engines import LocalEngine, TorchEngine
 from apportion.errors import InputError
-from apportion.privacy import Labels, Rows, bounded_sum
+from apportion.privacy import Labels, ObservationRows, Rows, bounded_sum
 from apportion.privacy.clipped_total import ClippedTotal
 
 from strategies import interactions, random_interactions
@@ -23,6 +23,13 @@ WIDTH = 3
 def rows_of(data, norm=0.7):
     rng = np.random.default_rng(5)
     return Rows.clipped(rng.standard_normal((data.n_users, WIDTH)), norm)
+
+
+def rows_of_pairs(data, norm=0.7):
+    """Features of (user, task) pairs that do not move when others leave."""
+    users, tasks = data.users.astype(float), data.tasks.astype(float)
+    columns = [np.sin(7 * users + tasks), np.cos(tasks - 3 * users), 1 + 0 * users]
+    return ObservationRows.clipped(np.stack(columns, axis=1), norm)
 
 
 def part_per_observation(chunk):
@@ -45,6 +52,10 @@ SUMS = {
     ),
     "moments of ones": lambda e, d: e.moments(d, allocation.equal_split(d), rows_of(d)),
     "grams": lambda e, d: e.grams(d, allocation.equal_split(d), rows_of(d)),
+    "moments of observations": lambda e, d: e.moments(
+        d, allocation.equal_split(d), rows_of_pairs(d), Labels.clipped(d.values.astype(float) - 3, 1.5)
+    ),
+    "grams of observations": lambda e, d: e.grams(d, allocation.equal_split(d), rows_of_pairs(d)),
     "user total": lambda e, d: e.user_total(d, rows_of(d)),
     "user gram": lambda e, d: e.user_gram(d, rows_of(d)),
     "task part": lambda e, d: e.part_sums(d, allocation.equal_split(d), both_parts, (3, 2), (2.5, 4.0), "test")[0],
@@ -76,12 +87,20 @@ def test_a_user_at_the_bound_reaches_it(name):
     data = Interactions.from_arrays(["a", "a", "b"], [0, 1, 0], [5.0, 5.0, 1.0], task_ids=[0, 1])
     engine = LocalEngine(np.float64)
     rows = Rows.scaled(np.ones((2, WIDTH)), 0.7)
+
+    def own_rows(d):
+        return ObservationRows.scaled(np.ones((d.n_observations, WIDTH)), 0.7)
+
     reaching = {
         "moments": lambda d: engine.moments(
             d, allocation.equal_split(d), rows, Labels.clipped(d.values.astype(float), 1.5)
         ),
         "moments of ones": lambda d: engine.moments(d, allocation.equal_split(d), rows),
         "grams": lambda d: engine.grams(d, allocation.equal_split(d), rows),
+        "moments of observations": lambda d: engine.moments(
+            d, allocation.equal_split(d), own_rows(d), Labels.clipped(d.values.astype(float), 1.5)
+        ),
+        "grams of observations": lambda d: engine.grams(d, allocation.equal_split(d), own_rows(d)),
         "user total": lambda d: engine.user_total(d, rows),
         "user gram": lambda d: engine.user_gram(d, rows),
     }
@@ -103,6 +122,20 @@ def test_sums_are_what_they_say():
     lower = np.tril_indices(WIDTH)
     np.testing.assert_allclose(peek(engine.moments(data, weights, rows, labels)), moments, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(peek(engine.grams(data, weights, rows)), grams[:, *lower], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("make_engine", ENGINES.values(), ids=ENGINES)
+def test_rows_of_observations_are_summed_by_task_and_refused_in_sums_over_users(make_engine):
+    data, engine = random_interactions(4), make_engine()
+    weights, rows = allocation.equal_split(data), rows_of_pairs(data)
+    expected = np.zeros((data.n_tasks, WIDTH))
+    np.add.at(expected, data.tasks, weights._values[:, None] * rows._values)
+    np.testing.assert_allclose(peek(engine.moments(data, weights, rows)), expected, rtol=1e-6, atol=1e-9)
+    for method in (engine.user_total, engine.user_gram):
+        with pytest.raises(InputError, match="one row per user"):
+            method(data, rows)
+    with pytest.raises(InputError, match="observations"):
+        engine.moments(data, weights, ObservationRows(rows._values[1:], 1.0))
 
 
 @pytest.mark.parametrize("name", SUMS)

@@ -1,5 +1,15 @@
 """How one user's unit of sensitivity is divided: over tasks here; over users and rounds beside it."""
 
+from apportion.allocation.policies import (
+    Adaptive,
+    Allocation,
+    ClosedForm,
+    EqualSplit,
+    KnownCounts,
+    TailSample,
+    TaskCounts,
+    UniformSample,
+)
 from apportion.allocation.tasks import (
     adaptive,
     closed_form,
@@ -9,4 +19,19 @@ from apportion.allocation.tasks import (
 )
 from apportion.privacy.bounds import Weights
 
-__all__ = ["Weights", "adaptive", "closed_form", "equal_split", "tail_sample", "uniform_sample"]
+__all__ = [
+    "Adaptive",
+    "Allocation",
+    "ClosedForm",
+    "EqualSplit",
+    "KnownCounts",
+    "TailSample",
+    "TaskCounts",
+    "UniformSample",
+    "Weights",
+    "adaptive",
+    "closed_form",
+    "equal_split",
+    "tail_sample",
+    "uniform_sample",
+]

@@ -10,7 +10,15 @@ from numpy.typing import DTypeLike, NDArray
 
 from apportion import linalg
 from apportion.data import Interactions
-from apportion.engines.protocol import Floats, Part, UserChunk, check_layout, user_chunks
+from apportion.engines.protocol import (
+    Floats,
+    Part,
+    UserChunk,
+    check_layout,
+    refuse_observation_rows,
+    rows_by_task,
+    user_chunks,
+)
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Labels, Rows, Weights
 from apportion.privacy.clipped_total import ClippedTotal
@@ -51,7 +59,7 @@ class LocalEngine:
             coefficients = coefficients * labels._values[by_task.order]
         sums = linalg.segment_moment(
             by_task.indptr,
-            by_task.indices,
+            rows_by_task(data, rows),
             rows._values,
             coefficients=coefficients,
             dtype=np.float64,
@@ -65,7 +73,7 @@ class LocalEngine:
         by_task = data.by_task
         sums = linalg.segment_gram(
             by_task.indptr,
-            by_task.indices,
+            rows_by_task(data, rows),
             rows._values,
             weights=weights._in_order(by_task.order),
             dtype=np.float64,
@@ -150,5 +158,6 @@ class LocalEngine:
 
 def _present(data: Interactions, rows: Rows) -> NDArray[np.float64]:
     """Rows of the users who have data; a user without any contributes nothing, as if absent."""
+    refuse_observation_rows(rows)
     check_layout(data, rows=rows)
     return np.asarray(rows._values[np.diff(data.by_user.indptr) > 0], dtype=np.float64)

@@ -12,9 +12,9 @@ from numpy.typing import DTypeLike
 
 from apportion.data import Interactions, Segments
 from apportion.engines.local import LocalEngine
-from apportion.engines.protocol import check_layout
+from apportion.engines.protocol import check_layout, refuse_observation_rows, rows_by_task
 from apportion.privacy.bounded_sum import BoundedSum
-from apportion.privacy.bounds import Labels, Rows, Weights
+from apportion.privacy.bounds import Labels, ObservationRows, Rows, Weights
 
 
 class TorchEngine(LocalEngine):
@@ -33,7 +33,7 @@ class TorchEngine(LocalEngine):
     def moments(self, data: Interactions, weights: Weights, rows: Rows, labels: Labels | None = None) -> BoundedSum:
         """Σ_j w_ij y_ij x_j for every task i; labels of 1 if none are given."""
         check_layout(data, weights, rows, labels)
-        indptr, indices = self._place(data.by_task)
+        indptr, indices = self._place_by_task(data, rows)
         coefficients = weights._in_order(data.by_task.order)
         if labels is not None:
             coefficients = coefficients * labels._values[data.by_task.order]
@@ -45,7 +45,7 @@ class TorchEngine(LocalEngine):
     def grams(self, data: Interactions, weights: Weights, rows: Rows) -> BoundedSum:
         """Σ_j w_ij x_j x_jᵀ for every task i, packed lower triangles."""
         check_layout(data, weights, rows)
-        indptr, indices = self._place(data.by_task)
+        indptr, indices = self._place_by_task(data, rows)
         placed = self._exact(weights._in_order(data.by_task.order))
         sums = self._kernels.segment_gram(indptr, indices, self._exact(rows._values), weights=placed)
         return BoundedSum.grams(sums.cpu().numpy(), weights, rows)
@@ -120,10 +120,19 @@ class TorchEngine(LocalEngine):
         self._placed = [*self._placed[-1:], (segments, indptr, indices)]
         return indptr, indices
 
+    def _place_by_task(self, data: Interactions, rows: Rows) -> tuple[Any, Any]:
+        """The structure of sums by task, where an observation's features are its user's row or its own."""
+        indptr, indices = self._place(data.by_task)
+        if not isinstance(rows, ObservationRows):
+            return indptr, indices
+        import torch
+
+        return indptr, torch.tensor(rows_by_task(data, rows), device=self.device)
+
     def _present(self, data: Interactions, rows: Rows) -> Any:
         import torch
 
+        refuse_observation_rows(rows)
         check_layout(data, rows=rows)
-
         with_data = torch.as_tensor(np.diff(data.by_user.indptr) > 0, device=self.device)
         return self.asarray(rows._values)[with_data].to(torch.float64)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from apportion.data import Interactions
 from apportion.errors import InputError
 from apportion.privacy.bounded_sum import BoundedSum
-from apportion.privacy.bounds import Labels, Rows, Weights
+from apportion.privacy.bounds import Labels, ObservationRows, Rows, Weights
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,35 @@ def check_layout(
     """Refuse bounded arrays that were made for other data: their bounds say nothing about this one's users."""
     if weights is not None and not weights.belong_to(data.by_user.indptr):
         raise InputError("Expected weights that were made for this data set; their layout is another one's.")
-    if rows is not None and len(rows) != data.n_users:
+    if isinstance(rows, ObservationRows):
+        if len(rows) != data.n_observations:
+            raise InputError(f"Expected one row for each of {data.n_observations} observations, got {len(rows)}.")
+    elif rows is not None and len(rows) != data.n_users:
         raise InputError(f"Expected one row for each of {data.n_users} users, got {len(rows)}.")
     if labels is not None and len(labels) != data.n_observations:
         raise InputError(f"Expected one label for each of {data.n_observations} observations, got {len(labels)}.")
 
 
+def rows_by_task(data: Interactions, rows: Rows) -> NDArray[np.int32]:
+    """For every observation, in task-major order, which row is its features: its user's, or its own."""
+    by_task = data.by_task
+    if not isinstance(rows, ObservationRows):
+        return by_task.indices
+    assert by_task.order is not None
+    return by_task.order.astype(np.int32, copy=False)
+
+
+def refuse_observation_rows(rows: Rows) -> None:
+    """A sum over users has one row per user: one per observation would add up to more than its bound."""
+    if isinstance(rows, ObservationRows):
+        raise InputError("Expected one row per user, got rows of observations.")
+
+
 class Engine(Protocol):
-    """Sums over users; arrays are NumPy's or the engine's own device's."""
+    """Sums over users; arrays are NumPy's or the engine's own device's.
+
+    The features x of an observation are its user's row, or its own where `rows` are `ObservationRows`.
+    """
 
     def counts(self, data: Interactions, weights: Weights) -> BoundedSum:
         """Σ_j w_ij for every task i."""

@@ -1,7 +1,7 @@
 """Budgets, bounded sums, releases and statements: the part of the library that carries the guarantee."""
 
 from apportion.privacy.bounded_sum import BoundedSum
-from apportion.privacy.bounds import Labels, Rows, Weights
+from apportion.privacy.bounds import Labels, ObservationRows, Rows, Weights
 from apportion.privacy.budget import Budget, Plan, Share
 from apportion.privacy.noise import NoiseSource, SeededNoise, SystemNoise
 from apportion.privacy.session import Ledger, Session
@@ -13,6 +13,7 @@ __all__ = [
     "Labels",
     "Ledger",
     "NoiseSource",
+    "ObservationRows",
     "Plan",
     "Release",
     "Rows",

@@ -89,7 +89,13 @@ class Rows(Hidden):
         return len(self._values)
 
     def __repr__(self) -> str:
-        return f"Rows({self._values.shape[1]} columns, norm <= {self.norm:g}, values hidden)"
+        return f"{type(self).__name__}({self._values.shape[1]} columns, norm <= {self.norm:g}, values hidden)"
+
+
+class ObservationRows(Rows):
+    """One row per observation, in user-major order, each of L2 norm at most `norm`: features of (user, task) pairs."""
+
+    __slots__ = ()
 
 
 class Labels(Hidden):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from apportion import linalg
 from apportion.data import Interactions, Segments
 from apportion.errors import InputError
-from apportion.recommend.estimator import Estimator
+from apportion.estimators.base import Estimator
 from apportion.recommend.model import ClickModel, FoldIn, RatingModel
 
 Progress = Callable[[str, int, int], None]

@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 from apportion import allocation
 from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
-from apportion.engines.protocol import UserChunk
 from apportion.errors import InputError
+from apportion.estimators.counts import release_number_of_users
+from apportion.estimators.private import PrivateEstimator
+from apportion.postprocessing import popularity
+from apportion.postprocessing.low_rank import Denoised, denoise_rows
 from apportion.privacy import NoiseSource, Rows, Session, Share, Statement
 from apportion.recommend.als import Progress
 from apportion.recommend.model import ClickModel, FoldIn
-from apportion.recommend.postprocessing import popularity
-from apportion.recommend.postprocessing.low_rank import Denoised, denoise_rows
-from apportion.recommend.private import PrivateEstimator
 
 Floats = NDArray[np.floating[Any]]
 
@@ -175,7 +175,9 @@ class _Fit:
         growth = np.arange(1, chosen.rounds + 1) ** chosen.ramp
         shares = growth / growth.sum() * (1 - sum(fixed.values()))
         plan = self._session.plan(**fixed, rounds=shares.tolist())
-        n_users = float(self._declared_users or self._number_of_users(plan.one("users")))
+        n_users = float(
+            self._declared_users or release_number_of_users(self._data, self._session, self._engine, plan.one("users"))
+        )
         weights = allocation.equal_split(self._data)
         counts = self._session.release("popularity", self._engine.counts(self._data, weights), plan.one("counts"))
         count_noise = 1 / plan.one("counts").mu
@@ -189,15 +191,6 @@ class _Fit:
         if progress:
             progress("round", chosen.rounds, chosen.rounds)
         return state
-
-    def _number_of_users(self, share: Share) -> float:
-        def part(chunk: UserChunk) -> Floats:
-            return np.ones((len(chunk.indptr) - 1, 1))
-
-        released = self._session.release(
-            "number of users", self._engine.user_sum(self._data, part, 1, 1.0, "one for each user"), share
-        )
-        return max(float(released[0]), 10.0)
 
     def _round(self, k: int, state: _State, weights: allocation.Weights, share: Share) -> _State:
         rows = self._user_rows(k, state)

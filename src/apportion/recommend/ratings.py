@@ -26,12 +26,12 @@ from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
 from apportion.engines.protocol import UserChunk
 from apportion.errors import InputError
+from apportion.estimators.private import PrivateEstimator
+from apportion.postprocessing import empirical_bayes, evidence, popularity
 from apportion.privacy import NoiseSource, Session, Share, Statement
 from apportion.recommend import ratings_user_side
 from apportion.recommend.als import Progress
 from apportion.recommend.model import FoldIn, RatingModel
-from apportion.recommend.postprocessing import empirical_bayes, evidence, popularity
-from apportion.recommend.private import PrivateEstimator
 from apportion.recommend.ratings_user_side import Round
 
 Floats = NDArray[np.floating[Any]]

@@ -9,9 +9,9 @@ from typing import Any
 from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
+from apportion.estimators.base import Estimator
 from apportion.privacy import Budget, NoiseSource, Session
 from apportion.privacy.session import DEFAULTS
-from apportion.recommend.estimator import Estimator
 
 BY_HAND = "declared: some settings were given by hand; whatever data they were chosen on is not covered"
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.recommend.postprocessing.empirical_bayes import Evidence
-from apportion.recommend.postprocessing.popularity import Exposure
+from apportion.postprocessing.empirical_bayes import Evidence
+from apportion.postprocessing.popularity import Exposure
 
 Floats = NDArray[np.floating[Any]]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from apportion.recommend.postprocessing import empirical_bayes, evidence, popularity
-from apportion.recommend.postprocessing.low_rank import denoise_rows
+from apportion.postprocessing import empirical_bayes, evidence, popularity
+from apportion.postprocessing.low_rank import denoise_rows
 
 
 def long_tail(n=2000):
