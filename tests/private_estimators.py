@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from apportion.allocation import Adaptive, ClosedForm, EqualSplit, TailSample, UniformSample
 from apportion.auditing import audit
 from apportion.data import Interactions
 from apportion.engines import LocalEngine
 from apportion.privacy import Budget, SeededNoise
-from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
+from apportion.recommend import (
+    AlternatingMinimisation,
+    GradientDescent,
+    PrivateClickRecommender,
+    PrivateRatingRecommender,
+    SufficientStatistics,
+)
 
 
 def ratings(**arguments):
@@ -27,7 +34,32 @@ def clicks_of_default_size(**arguments):
     return clicks(**{"dimension": None, "rounds": None, **arguments})
 
 
-PRIVATE_ESTIMATORS = {"ratings": ratings, "clicks": clicks, "clicks of default size": clicks_of_default_size}
+def alternating(kind, update, policy):
+    """Alternating minimisation with these parts, in a small form."""
+
+    def make(**arguments):
+        engine = LocalEngine(np.float64, chunk=17)
+        defaults = {"epsilon": 2.0, "delta": 1e-5, "dimension": 3, "rounds": 2, "engine": engine}
+        return AlternatingMinimisation(
+            **{**defaults, "kind": kind, "update": update, "allocation": policy, "user_ridge": 0.1, **arguments}
+        )
+
+    return make
+
+
+PRIVATE_ESTIMATORS = {
+    "ratings": ratings,
+    "clicks": clicks,
+    "clicks of default size": clicks_of_default_size,
+    "ratings, statistics, uniform sample": alternating("ratings", SufficientStatistics(), UniformSample(5)),
+    "ratings, statistics, tail sample": alternating("ratings", SufficientStatistics(), TailSample(5)),
+    "ratings, statistics, adaptive": alternating("ratings", SufficientStatistics(), Adaptive(0.5)),
+    "ratings, gradient, uniform sample": alternating("ratings", GradientDescent(clip=0.3), UniformSample(5)),
+    "ratings, gradient, tail sample": alternating("ratings", GradientDescent(clip=0.3), TailSample(5)),
+    "ratings, gradient, adaptive": alternating("ratings", GradientDescent(clip=0.3), Adaptive(0.25)),
+    "clicks, statistics, closed form": alternating("clicks", SufficientStatistics(), ClosedForm(0.5, slack=1.0)),
+    "clicks, gradient, equal split": alternating("clicks", GradientDescent(clip=0.05, even=True), EqualSplit()),
+}
 
 
 def published(model):

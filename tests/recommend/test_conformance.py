@@ -50,7 +50,7 @@ def test_the_statement_lists_every_release_and_what_was_public(make):
 
 @ESTIMATORS
 def test_defaults_say_that_nothing_was_tuned(make):
-    statement = make(dimension=None, rounds=None).fit(random_interactions(2)).statement_
+    statement = type(make())(epsilon=2.0).fit(random_interactions(2)).statement_
     assert "library defaults" in statement.tuning
 
 

@@ -9,7 +9,7 @@ Equation numbers are those of Krichene et al., "Multi-Task Differential Privacy 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -44,15 +44,16 @@ class TaskCounts:
         n_i is about total_i times that. Exact if all users have equally many tasks; otherwise tasks that heavy users
         prefer come out too small.
         """
-        return self.total * self._typical
+        return self.total * self.typical_root
 
     @property
     def users_stddev(self) -> float:
         """Standard deviation of the noise in `users_per_task`."""
-        return self.stddev * self._typical
+        return self.stddev * self.typical_root
 
     @property
-    def _typical(self) -> float:
+    def typical_root(self) -> float:
+        """The mean of √n^j over users, where the sums are of the equal split."""
         return max(float(self.total.sum()) / self.n_users, 1.0)
 
     def floored(self, fraction: float) -> NDArray[np.float64]:
@@ -61,6 +62,20 @@ class TaskCounts:
 
 
 Count = Callable[[Weights], TaskCounts]
+TASKS_PER_USER = 50.0  # a public guess, for policies that release nothing
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What released values say of the weights that a policy gave.
+
+    Attributes:
+        total: about Σ_j w_ij for every task i.
+        typical: about the weight of one observation of task i: what the task's loss is multiplied by.
+    """
+
+    total: NDArray[np.float64]
+    typical: NDArray[np.float64]
 
 
 class Allocation(Protocol):
@@ -73,6 +88,9 @@ class Allocation(Protocol):
     def weights(self, data: Interactions, count: Count) -> Weights:
         """The weights of every observation; `count` releases Σ_j w_ij for weights of its choice."""
 
+    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
+        """What `released`, all that was asked for, says of those weights."""
+
 
 @dataclass(frozen=True)
 class EqualSplit:
@@ -83,6 +101,10 @@ class EqualSplit:
     def weights(self, data: Interactions, count: Count) -> Weights:
         """Return 1/√n^j."""
         return tasks.equal_split(data)
+
+    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
+        """As if every user had `TASKS_PER_USER` tasks, spread evenly."""
+        return _flat(TASKS_PER_USER, n_users, n_tasks)
 
 
 @dataclass(frozen=True)
@@ -103,6 +125,11 @@ class Adaptive:
         released = count(tasks.equal_split(data))
         return tasks.adaptive(data, released.floored(self.floor), self.exponent)
 
+    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
+        """See `expected_of_normalised`."""
+        counts = released[0]
+        return expected_of_normalised(counts.floored(self.floor) ** -self.exponent, counts)
+
 
 @dataclass(frozen=True)
 class ClosedForm:
@@ -122,8 +149,17 @@ class ClosedForm:
     def weights(self, data: Interactions, count: Count) -> Weights:
         """Release popularity, turn it into counts, then weight by them."""
         released = count(tasks.equal_split(data))
-        users = np.maximum(released.users_per_task, max(self.floor * float(released.users_per_task.mean()), 1e-9))
-        return tasks.closed_form(data, users + self.slack * released.users_stddev, self.exponent, released.n_users)
+        return tasks.closed_form(data, self._counts(released), self.exponent, released.n_users)
+
+    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
+        """The weights before they are clipped."""
+        omega = tasks.closed_form_of_tasks(self._counts(released[0]), self.exponent, released[0].n_users)
+        return Expected(omega * released[0].users_per_task, omega)
+
+    def _counts(self, released: TaskCounts) -> NDArray[np.float64]:
+        users = released.users_per_task
+        floored = np.maximum(users, max(self.floor * float(users.mean()), 1e-9))
+        return np.asarray(floored + self.slack * released.users_stddev)
 
 
 @dataclass(frozen=True)
@@ -138,6 +174,10 @@ class UniformSample:
         """Choose by a hash of user, task and seed."""
         return tasks.uniform_sample(data, self.limit, self.seed)
 
+    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
+        """As if every user had `limit` tasks, spread evenly."""
+        return _flat(self.limit, n_users, n_tasks)
+
 
 @dataclass(frozen=True)
 class TailSample:
@@ -149,6 +189,10 @@ class TailSample:
     def weights(self, data: Interactions, count: Count) -> Weights:
         """Release popularity, then keep the rarest."""
         return tasks.tail_sample(data, count(tasks.equal_split(data)).total, self.limit)
+
+    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
+        """As if every user had `limit` tasks, spread evenly."""
+        return _flat(self.limit, n_users, n_tasks)
 
 
 @dataclass(frozen=True)
@@ -173,3 +217,24 @@ class KnownCounts:
             raise InputError(f"Expected one public count for each of {data.n_tasks} tasks, got {total.shape}.")
         known: Weights = self.policy.weights(data, lambda _weights: TaskCounts(total, 0.0, self.n_users))
         return known
+
+    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
+        """What the policy says, given the public counts."""
+        counts = TaskCounts(np.asarray(self.total, np.float64), 0.0, self.n_users)
+        known: Expected = self.policy.expected([counts], self.n_users, n_tasks)
+        return known
+
+
+def expected_of_normalised(omega: NDArray[np.float64], counts: TaskCounts) -> Expected:
+    """What is expected of ω_i / √(Σ_{i' of j} ω_i'²), given counts of the equal split.
+
+    With r² the mean of ω² over observations, a user of n^j tasks has about w_ij = ω_i / (r √n^j).
+    """
+    total = np.maximum(counts.total, 1e-9)
+    root = np.sqrt((np.square(omega) * total).sum() / total.sum())
+    return Expected(omega * total / root, omega / (root * counts.typical_root))
+
+
+def _flat(tasks_per_user: float, n_users: float, n_tasks: int) -> Expected:
+    root = np.sqrt(tasks_per_user)
+    return Expected(np.full(n_tasks, n_users * root / n_tasks), np.full(n_tasks, 1 / root))

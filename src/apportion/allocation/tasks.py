@@ -51,12 +51,17 @@ def closed_form(data: Interactions, counts: FloatArray, exponent: float, n_users
         exponent: μ of eq. 16.
         n_users: public or released number of users.
     """
-    if not n_users > 0:
-        raise InputError(f"Expected a positive number of users, got {n_users}.")
-    omega = _powers(counts, exponent) / np.sqrt(_powers(counts, 2 * exponent - 1).sum() / n_users)
+    omega = closed_form_of_tasks(counts, exponent, n_users)
     largest = float(np.finfo(data.values.dtype).max) ** 0.25  # so that no square overflows, whoever has the task
     raw = np.minimum(omega, largest).astype(data.values.dtype)[data.tasks]
     return Weights.clipped(raw, data.by_user.indptr, f"closed form, counts^-{exponent:g}, clipped")
+
+
+def closed_form_of_tasks(counts: FloatArray, exponent: float, n_users: float) -> NDArray[np.float64]:
+    """ω of eq. 16 for every task, before any user's weights are clipped."""
+    if not n_users > 0:
+        raise InputError(f"Expected a positive number of users, got {n_users}.")
+    return np.asarray(_powers(counts, exponent) / np.sqrt(_powers(counts, 2 * exponent - 1).sum() / n_users))
 
 
 def uniform_sample(data: Interactions, limit: int, seed: int) -> Weights:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.allocation import Weights
-from apportion.allocation.policies import Allocation, Count, TaskCounts
+from apportion.allocation.policies import Allocation, TaskCounts
 from apportion.data import Interactions
 from apportion.engines import Engine
 from apportion.engines.protocol import UserChunk
@@ -31,30 +31,25 @@ def release_number_of_users(data: Interactions, session: Session, engine: Engine
 
 def allocated(
     data: Interactions,
-    allocation: Allocation,
+    policy: Allocation,
     session: Session,
     engine: Engine,
-    shares: list[Share],
+    shares: Sequence[Share],
     n_users: float,
-) -> Weights:
-    """The policy's weights; each count that it asks for is released with the next share."""
-    count = counter(data, session, engine, iter(shares), n_users)
-    return allocation.weights(data, count)
-
-
-def counter(data: Interactions, session: Session, engine: Engine, shares: Iterator[Share], n_users: float) -> Count:
-    """A function that releases Σ_j w_ij for given weights and returns what the release says of it."""
-    made = 0
+) -> tuple[Weights, list[TaskCounts]]:
+    """The policy's weights, and the counts that were released for them, each with the next share."""
+    made: list[TaskCounts] = []
 
     def count(weights: Weights) -> TaskCounts:
-        nonlocal made
-        share = next(shares, None)
-        if share is None:
-            raise InputError(f"The allocation asked for more counts than the {made} it declares.")
-        made += 1
-        name = "popularity" if made == 1 else f"popularity {made}"
+        if len(made) >= len(shares):
+            raise InputError(f"The allocation asked for more than the {len(shares)} counts that it declares.")
+        share = shares[len(made)]
+        name = f"popularity {len(made) + 1}" if made else "popularity"
         released = session.release(name, engine.counts(data, weights), share)
         stddev = 1.0 / share.mu
-        return TaskCounts(posterior_popularity(released, stddev, n_users).mean, stddev, n_users)
+        made.append(TaskCounts(posterior_popularity(released, stddev, n_users).mean, stddev, n_users))
+        return made[-1]
 
-    return count
+    for sentence in getattr(policy, "assumes", ()):
+        session.assume_public(sentence)
+    return policy.weights(data, count), made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,10 @@ from apportion.privacy import Budget, NoiseSource, Session
 from apportion.privacy.session import DEFAULTS
 
 BY_HAND = "declared: some settings were given by hand; whatever data they were chosen on is not covered"
+_NOT_SETTINGS = {
+    "epsilon", "delta", "n_users", "kind", "value_range", "public", "window", "tuning", "noise", "engine",
+    "random_state",
+}  # fmt: skip
 
 
 class PrivateEstimator(Estimator):
@@ -22,9 +27,6 @@ class PrivateEstimator(Estimator):
     epsilon: float
     delta: float
     n_users: int | None
-    dimension: int | None
-    rounds: int | None
-    settings: Any
     public: Sequence[str]
     window: str
     tuning: str | None
@@ -36,6 +38,38 @@ class PrivateEstimator(Estimator):
             raise InputError(f"Expected a declared number of users of at least 1, got {self.n_users}.")
         return Budget(self.epsilon, self.delta)
 
+    def _declared(self, given: Session | None, data: Interactions, further_public: list[str]) -> Session:
+        """The session of this fit, which knows what the fit assumes public and how its settings were chosen."""
+        budget = self._budget()
+        session = given or Session(budget, noise=self.noise, window=self.window)
+        session.assume_public(_about_tasks(data))
+        if self.n_users is not None:
+            session.assume_public(f"the number of users, declared as {self.n_users}")
+        for sentence in (*further_public, *self.public):
+            session.assume_public(sentence)
+        session.declare_tuning(self.tuning or (BY_HAND if self._given_by_hand() else DEFAULTS))
+        return session
+
+    def _given_by_hand(self) -> bool:
+        """Whether any setting is not the constructor's default."""
+        parameters = inspect.signature(type(self).__init__).parameters
+        return any(
+            getattr(self, name) != parameters[name].default
+            for name in self._parameter_names()
+            if name not in _NOT_SETTINGS
+        )
+
+    def _engine_or(self, default: LocalEngine) -> Engine:
+        return self.engine or default
+
+
+class SettingsEstimator(PrivateEstimator):
+    """A private estimator whose settings come as one object, with a default for each budget."""
+
+    dimension: int | None
+    rounds: int | None
+    settings: Any
+
     def _chosen_settings(self, default: Callable[[float], Any]) -> Any:
         """The given settings, or the default of this budget, with a dimension or rounds given by hand."""
         chosen = self.settings or default(self._budget().mu)
@@ -44,21 +78,6 @@ class PrivateEstimator(Estimator):
             if value is not None and value < 1:
                 raise InputError(f"Expected {name} of at least 1, got {value}.")
         return replace(chosen, **{name: value for name, value in by_hand.items() if value is not None})
-
-    def _declared(self, given: Session | None, data: Interactions, further_public: list[str]) -> Session:
-        """The session of this fit, which knows what the fit assumes public and how its settings were chosen."""
-        session = given or Session(self._budget(), noise=self.noise, window=self.window)
-        session.assume_public(_about_tasks(data))
-        if self.n_users is not None:
-            session.assume_public(f"the number of users, declared as {self.n_users}")
-        for sentence in (*further_public, *self.public):
-            session.assume_public(sentence)
-        by_hand = any(value is not None for value in (self.settings, self.dimension, self.rounds))
-        session.declare_tuning(self.tuning or (BY_HAND if by_hand else DEFAULTS))
-        return session
-
-    def _engine_or(self, default: LocalEngine) -> Engine:
-        return self.engine or default
 
 
 def _about_tasks(data: Interactions) -> str:

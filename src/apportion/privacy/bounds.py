@@ -161,6 +161,15 @@ class Weights(Hidden):
         """Scale down the weights of users whose squares sum to more than 1 (eq. 12)."""
         return cls._fitted(raw, indptr, description, only_down=True)
 
+    def times(self, factors: FloatArray, clip: float) -> Weights:
+        """Each weight times a number of its own observation, over `clip`, each user's clipped to a norm of 1.
+
+        The factors of a user may depend on that user's own rows and on released values, on nothing else. Multiply a
+        release made with the result by `clip` to have it in the units of the factors.
+        """
+        products = np.asarray(self._values, np.float64) * (np.asarray(factors, np.float64) / clip)
+        return Weights.clipped(products, self._indptr, f"{self.description}, times residuals clipped to {clip:g}")
+
     @classmethod
     def _fitted(cls, raw: FloatArray, indptr: Offsets, description: str, *, only_down: bool) -> Weights:
         norms = np.sqrt(_sum_of_squares(raw, indptr))

@@ -26,7 +26,7 @@ from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
 from apportion.estimators.counts import release_number_of_users
-from apportion.estimators.private import PrivateEstimator
+from apportion.estimators.private import SettingsEstimator
 from apportion.postprocessing import popularity
 from apportion.postprocessing.low_rank import Denoised, denoise_rows
 from apportion.privacy import NoiseSource, Rows, Session, Share, Statement
@@ -79,7 +79,7 @@ def default_dimension(mu: float, n_users: float, n_tasks: int) -> int:
     return int(np.clip(round((mu * n_users / np.sqrt(n_tasks)) ** 0.6), 2, min(128, max(2, n_tasks // 4))))
 
 
-class PrivateClickRecommender(PrivateEstimator):
+class PrivateClickRecommender(SettingsEstimator):
     """Learns task vectors from clicks under user-level differential privacy.
 
     Args:

@@ -26,7 +26,7 @@ from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
 from apportion.engines.protocol import UserChunk
 from apportion.errors import InputError
-from apportion.estimators.private import PrivateEstimator
+from apportion.estimators.private import SettingsEstimator
 from apportion.postprocessing import empirical_bayes, evidence, popularity
 from apportion.privacy import NoiseSource, Session, Share, Statement
 from apportion.recommend import ratings_user_side
@@ -89,7 +89,7 @@ _SUMMARY_CLIP = 2.0
 _FIRST_RESIDUAL_VARIANCE = 0.9
 
 
-class PrivateRatingRecommender(PrivateEstimator):
+class PrivateRatingRecommender(SettingsEstimator):
     """Learns item parameters from ratings under user-level differential privacy.
 
     Args:
