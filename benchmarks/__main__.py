@@ -18,6 +18,10 @@ CLAIMS = (
     "gpu-fit",
     "linear-growth",
     "memory",
+    "skew-synthetic",
+    "skew-theory",
+    "skew-weights",
+    "skew-planted",
 )
 
 

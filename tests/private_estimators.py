@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from apportion.allocation import Adaptive, ClosedForm, EqualSplit, TailSample, UniformSample
+from apportion.allocation import Adaptive, ClosedForm, EqualSplit, KnownCounts, TailSample, UniformSample
 from apportion.auditing import audit
 from apportion.data import Interactions
 from apportion.engines import LocalEngine
@@ -16,6 +16,7 @@ from apportion.recommend import (
     PrivateRatingRecommender,
     SufficientStatistics,
 )
+from apportion.regression import MultiTaskERM, MultiTaskRidge, Observations
 
 
 def ratings(**arguments):
@@ -58,6 +59,9 @@ PRIVATE_ESTIMATORS = {
     "ratings, gradient, tail sample": alternating("ratings", GradientDescent(clip=0.3), TailSample(5)),
     "ratings, gradient, adaptive": alternating("ratings", GradientDescent(clip=0.3), Adaptive(0.25)),
     "clicks, statistics, closed form": alternating("clicks", SufficientStatistics(), ClosedForm(0.5, slack=1.0)),
+    "ratings, sampled gradient, adaptive": alternating(
+        "ratings", GradientDescent(clip=0.3, sampling=0.9, steps=1), Adaptive(0.25)
+    ),
     "clicks, gradient, equal split": alternating("clicks", GradientDescent(clip=0.05, even=True), EqualSplit()),
 }
 
@@ -93,3 +97,83 @@ def at_the_bound():
         rows += [(user, int(task), float(rng.integers(1, 6))) for task in chosen]
     users, tasks, values = zip(*rows, strict=True)
     return Interactions.from_arrays(users, tasks, values, task_ids=np.arange(n_tasks)), (0, 1)
+
+
+# -- regressions with many tasks --
+
+
+def ridge(**settings):
+    """A small ridge regression, with some arguments fixed."""
+
+    def make(**arguments):
+        engine = LocalEngine(np.float64, chunk=17)
+        defaults = {"epsilon": 2.0, "delta": 1e-5, "label_bound": 2.0, "engine": engine}
+        return MultiTaskRidge(**{**defaults, **settings, **arguments})
+
+    return make
+
+
+def erm(loss="squared", **settings):
+    """A short noisy gradient descent, with some arguments fixed."""
+
+    def make(**arguments):
+        engine = LocalEngine(np.float64, chunk=17)
+        defaults = {"epsilon": 2.0, "delta": 1e-5, "gradient_bound": 0.5, "max_steps": 3, "engine": engine}
+        return MultiTaskERM(loss, **{**defaults, **settings, **arguments})
+
+    return make
+
+
+def _known(policy, n_tasks):
+    return KnownCounts(policy, np.linspace(1.0, 5.0, n_tasks), 12)
+
+
+PRIVATE_REGRESSIONS = {
+    "ridge, adaptive": lambda n_tasks: ridge(),
+    "ridge, the paper's solve, closed form": lambda n_tasks: ridge(
+        solve="psd", allocation=ClosedForm(0.5, slack=1.0), ridge=0.1, coefficient_bound=1.0
+    ),
+    "ridge, equal split": lambda n_tasks: ridge(allocation=EqualSplit()),
+    "ridge, uniform sample": lambda n_tasks: ridge(allocation=UniformSample(3), solve="psd"),
+    "ridge, tail sample": lambda n_tasks: ridge(allocation=TailSample(3)),
+    "ridge, public counts": lambda n_tasks: ridge(allocation=_known(Adaptive(0.5), n_tasks)),
+    "squared loss, adaptive": lambda n_tasks: erm(),
+    "logistic loss, strongly convex, closed form": lambda n_tasks: erm(
+        "logistic", rule="strongly convex", ridge=0.1, allocation=ClosedForm(0.5), average=False
+    ),
+    "huber loss, equal split": lambda n_tasks: erm("huber", allocation=EqualSplit()),
+    "squared loss, uniform sample": lambda n_tasks: erm(allocation=UniformSample(3), steps=4),
+    "logistic loss, tail sample": lambda n_tasks: erm("logistic", allocation=TailSample(3)),
+    "squared loss, strongly convex, public counts": lambda n_tasks: erm(
+        ridge=0.5, rule="strongly convex", allocation=_known(ClosedForm(0.5), n_tasks)
+    ),
+}
+
+
+def with_features(data, *, logistic):
+    """Features and a label for every pair, from the ids of its user and task alone.
+
+    Rows of every length, some of them beyond the bound of 1 and one of them zero; even users' features are at the
+    bound or beyond, and their labels far beyond theirs.
+    """
+    users, tasks = np.asarray(data.user_ids.ids_of(data.users)), np.asarray(data.task_ids.ids_of(data.tasks))
+    angle = 1.7 * users + 0.9 * tasks
+    length = np.where(users % 2 == 0, 1.0 + 0.1 * (tasks % 3), 0.3 * ((users + tasks) % 5))
+    features = length[:, None] * np.stack([np.cos(angle), np.sin(angle) * 0.6, np.sin(angle) * 0.8], axis=1)
+    labels = np.where(data.values > 3, 1.0, -1.0)
+    if not logistic:
+        labels = labels * np.where(users % 2 == 0, 9.0, 0.7)
+    return Observations(data, features, labels)
+
+
+def audit_regression(make, data, user, *, epsilon, seed):
+    """Record and replay one regression; returns one finding per release."""
+
+    def fit(some, session):
+        estimator = make()
+        rows = with_features(some, logistic=estimator.get_params().get("loss") == "logistic")
+        estimator.fit_observations(rows, session=session)
+        found = {"coef": estimator.coef_, "tasks": estimator.task_ids_.ids, "statement": estimator.statement_}
+        return {**found, "steps": getattr(estimator, "n_steps_", None)}
+
+    return audit(fit, data, user, {"budget": Budget(epsilon, 1e-5), "noise": SeededNoise(seed)})

@@ -69,6 +69,19 @@ def test_similar_items_come_with_similarity_and_reliability(run, fitted):
     assert "similar item" in run("similar", fitted / "ratings", 3).stdout
 
 
+def test_similar_items_of_several_models_stand_side_by_side(run, fitted, write):
+    both = (fitted / "ratings", "--beside", fitted / "clicks")
+    answer = run("similar", both[0], 3, *both[1:], "-k", 4, "--json").json
+    assert list(answer["models"]) == [str(fitted / "ratings"), str(fitted / "clicks")]
+    for folder, found in answer["models"].items():
+        alone = run("similar", folder, 3, "-k", 4, "--json").json["similar"]
+        assert [each["item"] for each in found] == [each["item"] for each in alone]
+    titles = write("titles.csv", "id,title", [[k, f"Film {k}"] for k in range(40)])
+    table = run("similar", both[0], 3, *both[1:], "--titles", titles).stdout
+    assert table.splitlines()[0] == "Film 3"
+    assert len(table.splitlines()) == 4 + 10
+
+
 def test_items_can_be_found_by_their_titles(run, fitted, write):
     titles = write("titles.csv", "id,title", [[k, f"The {name}"] for k, name in enumerate(["Bird", "Birds", "Cat"])])
     history = write("history.csv", "user,item,rating", [[1, 5, 5]])

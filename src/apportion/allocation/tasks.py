@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from apportion.data import Interactions, Vocabulary
 from apportion.errors import InputError
 from apportion.privacy.bounds import MARGIN, FloatArray, Weights
+from apportion.privacy.sampling import mixed_bits
 
 
 def equal_split(data: Interactions) -> Weights:
@@ -66,7 +67,7 @@ def closed_form_of_tasks(counts: FloatArray, exponent: float, n_users: float) ->
 
 def uniform_sample(data: Interactions, limit: int, seed: int) -> Weights:
     """Keep at most `limit` tasks of each user, chosen uniformly, with weight 1/√limit each."""
-    keys = _random_keys(_user_keys(data.user_ids)[data.users], data.tasks, seed)
+    keys = _random_keys(user_keys(data.user_ids)[data.users], data.tasks, seed)
     return _kept(data, keys, limit, f"uniform sample of {limit} tasks a user")
 
 
@@ -105,7 +106,7 @@ def _powers(popularity: FloatArray, exponent: float) -> NDArray[np.float64]:
     return powers
 
 
-def _user_keys(user_ids: Vocabulary) -> NDArray[np.uint64]:
+def user_keys(user_ids: Vocabulary) -> NDArray[np.uint64]:
     """A number for each user from its id alone: codes would shift when another user leaves the data."""
     if user_ids.holds_text:
         digests = [blake2b(str(name).encode(), digest_size=8).digest() for name in user_ids]
@@ -117,8 +118,4 @@ def _user_keys(user_ids: Vocabulary) -> NDArray[np.uint64]:
 def _random_keys(users: NDArray[np.uint64], tasks: NDArray[np.int32], seed: int) -> NDArray[np.uint64]:
     """Hash (user, task, seed), so that one user's sample does not depend on who else is there."""
     mixed = users ^ (tasks.astype(np.uint64) * np.uint64(0xA24BAED4963EE407))
-    mixed ^= np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    keys: NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
-    return keys
+    return mixed_bits(mixed ^ np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64))

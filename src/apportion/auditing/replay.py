@@ -82,6 +82,11 @@ class RecordingSession(_GaussianSession):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.records: list[Record] = []
+        self.secrets: dict[str, tuple[int, int]] = {}
+
+    def _secret(self, name: str) -> tuple[int, int]:
+        self.secrets[name] = super()._secret(name)
+        return self.secrets[name]
 
     def _draw(self, name: str, statistic: BoundedSum, stddev: float) -> Any:
         released = super()._draw(name, statistic, stddev)
@@ -93,11 +98,17 @@ class RecordingSession(_GaussianSession):
 class ReplayingSession(_GaussianSession):
     """A session that releases what another run released, and compares the hidden sums."""
 
-    def __init__(self, records: list[Record], *args: Any, **kwargs: Any) -> None:
+    def __init__(self, first: RecordingSession, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._records = records
+        self._records = first.records
+        self._secrets = first.secrets
         self.hidden: list[NDArray[Any]] = []
         self.ratios: list[float] = []
+
+    def _secret(self, name: str) -> tuple[int, int]:
+        if name not in self._secrets:
+            raise AuditError(f"The neighbouring run draws a sample for {name!r} that the first did not.")
+        return self._secrets[name]
 
     def _draw(self, name: str, statistic: BoundedSum, stddev: float) -> Any:
         if len(self.hidden) >= len(self._records):
@@ -128,7 +139,7 @@ def audit(fit: Fit, data: Interactions, user: int, session_arguments: Mapping[st
     published = fit(data, first)
 
     def replay(other: Interactions) -> ReplayingSession:
-        session = ReplayingSession(first.records, **session_arguments)
+        session = ReplayingSession(first, **session_arguments)
         _require_same(published, fit(other, session))
         if len(session.hidden) != len(first.records):
             missing = first.records[len(session.hidden)].name

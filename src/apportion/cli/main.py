@@ -1,7 +1,8 @@
 """The program `apportion`: its commands, its exit codes, and how it says what went wrong.
 
-Exit codes: 0 fine, 2 bad input or usage, 3 the privacy budget refused, 130 interrupted. An error that the
-library raises on purpose is one sentence on stderr; anything else is a bug and keeps its traceback.
+Exit codes: 0 fine, 1 some fits of a comparison failed, 2 bad input or usage, 3 the privacy budget refused, 130
+interrupted. An error that the library raises on purpose is one sentence on stderr; anything else is a bug and keeps
+its traceback.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import click
 
 from apportion import __version__
 from apportion.cli.account import account
+from apportion.cli.compare import compare
 from apportion.cli.demo import demo
 from apportion.cli.evaluate import evaluate
 from apportion.cli.fit import fit
@@ -79,7 +81,7 @@ def program() -> None:
     """
 
 
-for command in (fit, evaluate, recommend, similar, account, demo):
+for command in (fit, evaluate, compare, recommend, similar, account, demo):
     program.add_command(command)
 
 

@@ -21,10 +21,16 @@ if TYPE_CHECKING:
 @click.argument("model", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("item")
 @click.option("-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="How many items.")
+@click.option(
+    "--beside",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    multiple=True,
+    help="Another saved model to show beside MODEL; may be given several times.",
+)
 @click.option("--titles", type=FILE, help="Titles of items (id, title); ITEM may then be part of a title.")
 @json_option
-def similar(model: Path, item: str, k: int, titles: Path | None, as_json: bool) -> None:
-    """Show the items that resemble ITEM in a saved MODEL.
+def similar(model: Path, item: str, k: int, beside: tuple[Path, ...], titles: Path | None, as_json: bool) -> None:
+    """Show the items that resemble ITEM in a saved MODEL, or in several models side by side.
 
     Similarity is the cosine of released vectors. Reliability says how much of an item's vector comes from
     data.
@@ -35,6 +41,9 @@ def similar(model: Path, item: str, k: int, titles: Path | None, as_json: bool) 
     fitted = load(model)
     names = {} if titles is None else read_titles(titles, fitted.task_ids)
     task = find_item(item, fitted.task_ids, names)
+    if beside:
+        _show_beside((model, *beside), task, k, names, as_json)
+        return
     found = [
         {
             "item": each.task,
@@ -53,6 +62,30 @@ def similar(model: Path, item: str, k: int, titles: Path | None, as_json: bool) 
         [str(row.get("title", row["item"])), f"{row['similarity']:.3f}", f"{row['reliability']:.0%}"] for row in found
     ]
     click.echo(table(["similar item", "similarity", "reliability"], rows))
+
+
+def _show_beside(
+    folders: tuple[Path, ...], task: int | str, k: int, titles: Mapping[int | str, str], as_json: bool
+) -> None:
+    """A column of neighbours for each model."""
+    from apportion.evaluation import neighbours
+    from apportion.recommend import load
+
+    models = {str(folder): load(folder) for folder in folders}
+    for folder, model in models.items():
+        if task not in model.task_ids:
+            raise InputError(f"There is no item {task!r} among the {model.n_tasks} of the model {folder!r}.")
+    found = neighbours(models, task, min(k, *(max(1, model.n_tasks - 1) for model in models.values())))
+    if as_json:
+        listed = {
+            name: [{"item": each.task, "similarity": each.similarity} for each in near] for name, near in found.items()
+        }
+        print_json({"item": task, "title": titles.get(task), "models": listed})
+        return
+    click.echo(f"{titles.get(task, f'item {task}')}\n")
+    columns = [[titles.get(each.task, str(each.task)) for each in near] for near in found.values()]
+    rows = [[str(rank), *row] for rank, row in enumerate(zip(*columns, strict=True), 1)]
+    click.echo(table(["rank", *found], rows))
 
 
 def find_item(words: str, task_ids: Vocabulary, titles: Mapping[int | str, str]) -> int | str:

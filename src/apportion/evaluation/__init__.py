@@ -1,4 +1,4 @@
-"""Evaluation: metrics overall and by popularity slice, baselines, and comparisons of models.
+"""Evaluation: metrics overall and by popularity slice, baselines, comparisons of models, and studies of many of them.
 
 All of it is computed from raw data and not covered by ε: what it yields belongs to the internal page.
 """
@@ -7,12 +7,21 @@ from __future__ import annotations
 
 from apportion.evaluation.baselines import BiasModel, GlobalMean, Popularity
 from apportion.evaluation.compare import compare, compare_rankings, compare_ratings
-from apportion.evaluation.rankings import RankingModel, evaluate_rankings, ndcg_at_k, recall_at_k
+from apportion.evaluation.grid import Study, StudyResults, read_study, run_study
+from apportion.evaluation.inspection import nearest, neighbours, overlap
+from apportion.evaluation.rankings import (
+    RECALL_AT_BY_SLICE,
+    RankingModel,
+    evaluate_rankings,
+    ndcg_at_k,
+    recall_at_k,
+)
 from apportion.evaluation.ratings import RatingModel, evaluate_ratings, mae, rmse
 from apportion.evaluation.results import Comparison, Evaluation, MetricValue
 from apportion.evaluation.slices import PopularitySlices, popularity_slices
 
 __all__ = [
+    "RECALL_AT_BY_SLICE",
     "BiasModel",
     "Comparison",
     "Evaluation",
@@ -22,6 +31,8 @@ __all__ = [
     "PopularitySlices",
     "RankingModel",
     "RatingModel",
+    "Study",
+    "StudyResults",
     "compare",
     "compare_rankings",
     "compare_ratings",
@@ -29,7 +40,12 @@ __all__ = [
     "evaluate_ratings",
     "mae",
     "ndcg_at_k",
+    "nearest",
+    "neighbours",
+    "overlap",
     "popularity_slices",
+    "read_study",
     "recall_at_k",
     "rmse",
+    "run_study",
 ]

@@ -7,13 +7,17 @@ For a user with n targets, ranked among all tasks outside the user's history, ::
 
 averaged over users. In a slice only the targets of the slice count (and n is their number), the ranking is
 still over all tasks, and users without targets there are left out. Equal scores are ranked by code.
+
+Recall is naturally lower on rare tasks. `recall_at_by_slice` therefore gives each slice a cut-off of its own, larger
+for rarer slices; overall, a target then counts as found if its rank is within the cut-off of its own slice, out of
+Σ_slices min(k of the slice, targets in it).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +27,8 @@ from apportion.errors import InputError
 from apportion.evaluation.results import Evaluation, MetricValue, slice_means
 from apportion.evaluation.slices import PopularitySlices
 
+RECALL_AT_BY_SLICE: Final = (100, 80, 60, 40, 20)
+"""Cut-offs for five slices, rarest first: 20 for the most popular one and 20 more for each that is rarer."""
 _CELLS_AT_ONCE = 1 << 22
 
 
@@ -65,6 +71,7 @@ def evaluate_rankings(
     *,
     recall_at: Sequence[int] = (20,),
     ndcg_at: Sequence[int] = (100,),
+    recall_at_by_slice: Sequence[int] = (),
     slices: PopularitySlices | None = None,
 ) -> Evaluation:
     """Recall and NDCG at several cut-offs from one pass of scoring, a block of users at a time.
@@ -75,17 +82,21 @@ def evaluate_rankings(
         targets: what is to be found; every user with a target is evaluated.
         recall_at: cut-offs of Recall.
         ndcg_at: cut-offs of NDCG.
+        recall_at_by_slice: one cut-off per slice, rarest first, for one more metric, such as `RECALL_AT_BY_SLICE`.
         slices: popularity slices to report as well.
     """
-    _check(history, targets, [*recall_at, *ndcg_at], slices)
+    _check(history, targets, [*recall_at, *ndcg_at, *recall_at_by_slice], slices)
+    _check_cutoffs_by_slice(recall_at_by_slice, slices)
     cut = slices if slices is not None else PopularitySlices.whole(targets.n_tasks)
-    metrics = [_Recall(k) for k in recall_at] + [_Ndcg(k) for k in ndcg_at]
+    metrics: list[_Metric] = [*map(_Recall, recall_at), *map(_Ndcg, ndcg_at)]
+    if recall_at_by_slice:
+        metrics.append(_RecallBySlice(tuple(recall_at_by_slice)))
     tallies = [_Tally.empty(cut.n_slices) for _ in metrics]
     depth = min(max(metric.k for metric in metrics), targets.n_tasks)
     for users in _user_blocks(targets):
         block = _Block.of(users, _top(model, history, users, depth), targets, cut)
         for metric, tally in zip(metrics, tallies, strict=True):
-            tally.add(metric.gain(block), metric.ideal(block.n_targets), metric.ideal(block.n_targets.sum(axis=1)))
+            tally.add(metric.gain(block), metric.ideal(block.n_targets), metric.ideal_overall(block.n_targets))
     labels = slices.labels if slices is not None else ()
     return Evaluation(
         {metric.name: tally.value(n_slices=len(labels)) for metric, tally in zip(metrics, tallies, strict=True)},
@@ -119,13 +130,34 @@ class _Block:
             n_targets=counts.reshape(len(users), slices.n_slices),
         )
 
-    def gained(self, gain_at_rank: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Gains of the hits, added up by user and slice; users x slices."""
+    def gained(
+        self, gain_at_rank: NDArray[np.float64], cutoffs: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float64]:
+        """Gains of the hits (of each slice up to its cut-off), added up by user and slice; users x slices."""
         n_users, n_slices = self.n_targets.shape
         user, rank = np.nonzero(self.is_hit[:, : len(gain_at_rank)])
+        if cutoffs is not None:
+            within = rank < cutoffs[self.slice_at_rank[user, rank]]
+            user, rank = user[within], rank[within]
         cell = user * n_slices + self.slice_at_rank[user, rank]
         gains = np.bincount(cell, weights=gain_at_rank[rank], minlength=n_users * n_slices)
         return gains.astype(np.float64).reshape(n_users, n_slices)  # without a hit NumPy returns integers
+
+
+class _Metric(Protocol):
+    """What a hit gains, and the most that could have been gained; tables are users x slices."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def k(self) -> int: ...
+
+    def gain(self, block: _Block) -> NDArray[np.float64]: ...
+
+    def ideal(self, n_targets: NDArray[np.int64]) -> NDArray[np.float64]: ...
+
+    def ideal_overall(self, n_targets: NDArray[np.int64]) -> NDArray[np.float64]: ...
 
 
 @dataclass(frozen=True)
@@ -143,6 +175,34 @@ class _Recall:
 
     def ideal(self, n_targets: NDArray[np.int64]) -> NDArray[np.float64]:
         return np.minimum(n_targets, self.k).astype(np.float64)
+
+    def ideal_overall(self, n_targets: NDArray[np.int64]) -> NDArray[np.float64]:
+        return self.ideal(n_targets.sum(axis=1))
+
+
+@dataclass(frozen=True)
+class _RecallBySlice:
+    """Every hit counts the same if its rank is within the cut-off of its slice."""
+
+    cutoffs: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"recall@{'/'.join(map(str, self.cutoffs))}"
+
+    @property
+    def k(self) -> int:
+        return max(self.cutoffs)
+
+    def gain(self, block: _Block) -> NDArray[np.float64]:
+        return block.gained(np.ones(self.k), np.array(self.cutoffs))
+
+    def ideal(self, n_targets: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.minimum(n_targets, self.cutoffs).astype(np.float64)
+
+    def ideal_overall(self, n_targets: NDArray[np.int64]) -> NDArray[np.float64]:
+        totals: NDArray[np.float64] = self.ideal(n_targets).sum(axis=1)
+        return totals
 
 
 @dataclass(frozen=True)
@@ -165,6 +225,9 @@ class _Ndcg:
     def ideal(self, n_targets: NDArray[np.int64]) -> NDArray[np.float64]:
         cumulative = np.concatenate([[0.0], np.cumsum(self._discounts)])
         return cumulative[np.minimum(n_targets, self.k)]
+
+    def ideal_overall(self, n_targets: NDArray[np.int64]) -> NDArray[np.float64]:
+        return self.ideal(n_targets.sum(axis=1))
 
 
 @dataclass
@@ -206,6 +269,12 @@ def _check(
     if slices is not None and len(slices.of_task) != targets.n_tasks:
         raise InputError(f"Expected slices of {targets.n_tasks} tasks, got {len(slices.of_task)}.")
     _refuse_shown_targets(history, targets)
+
+
+def _check_cutoffs_by_slice(cutoffs: Sequence[int], slices: PopularitySlices | None) -> None:
+    n_slices = 0 if slices is None else slices.n_slices
+    if cutoffs and len(cutoffs) != n_slices:
+        raise InputError(f"Expected one cut-off for each of {n_slices} slices, rarest first, got {list(cutoffs)}.")
 
 
 def _refuse_shown_targets(history: Interactions, targets: Interactions) -> None:

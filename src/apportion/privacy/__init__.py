@@ -4,6 +4,7 @@ from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Labels, ObservationRows, Rows, Weights
 from apportion.privacy.budget import Budget, Plan, Share
 from apportion.privacy.noise import NoiseSource, SeededNoise, SystemNoise
+from apportion.privacy.sampling import SampledShare
 from apportion.privacy.session import Ledger, Session
 from apportion.privacy.statement import Release, Statement
 
@@ -17,6 +18,7 @@ __all__ = [
     "Plan",
     "Release",
     "Rows",
+    "SampledShare",
     "SeededNoise",
     "Session",
     "Share",

@@ -18,6 +18,7 @@ from apportion.privacy import gaussian
 from apportion.privacy.budget import Budget
 
 _INTERVAL = 1e-4  # grid of the privacy loss; finer is tighter and slower
+_LITTLE = 1e-3  # a noise multiplier below this is not considered: no privacy worth the name
 _LEAST, _MOST = 1e-9, 1e9  # of a noise multiplier: beyond them arithmetic gives out before meaning does
 _LARGEST_LOSS = 1000.0  # composed numerically; more is no privacy, and takes more memory than there is
 
@@ -75,10 +76,16 @@ class SampledGaussian:
 
 
 Mechanism = Gaussian | Laplace | Pure | SampledGaussian
+_Point = tuple[float, float]  # a noise multiplier and its excess
 
 
-def epsilon_of(mechanisms: Sequence[Mechanism], delta: float) -> float:
+def epsilon_of(mechanisms: Sequence[Mechanism], delta: float, interval: float = _INTERVAL) -> float:
     """Return an ε at which the composition is (ε, δ)-DP under add/remove of one user.
+
+    Args:
+        mechanisms: what is composed.
+        delta: the δ.
+        interval: grid of the privacy loss where it is composed numerically; a wider one is faster and says more.
 
     >>> round(epsilon_of([Gaussian(4.22)], 1e-6), 2)
     1.0
@@ -89,7 +96,7 @@ def epsilon_of(mechanisms: Sequence[Mechanism], delta: float) -> float:
         return gaussian.epsilon_of(_gaussian_mu(mechanisms), delta)
     if _is_noiseless(mechanisms):
         return math.inf
-    return float(_distribution(mechanisms).get_epsilon_for_delta(delta))
+    return float(_distribution(mechanisms, interval).get_epsilon_for_delta(delta))
 
 
 def delta_of(mechanisms: Sequence[Mechanism], epsilon: float) -> float:
@@ -98,24 +105,65 @@ def delta_of(mechanisms: Sequence[Mechanism], epsilon: float) -> float:
         return gaussian.delta_of(epsilon, _gaussian_mu(mechanisms))
     if _is_noiseless(mechanisms):
         return 1.0
-    return float(_distribution(mechanisms).get_delta_for_epsilon(epsilon))
+    return float(_distribution(mechanisms, _INTERVAL).get_delta_for_epsilon(epsilon))
 
 
 def calibrate(make: Callable[[float], Sequence[Mechanism]], budget: Budget) -> float:
     """Return the smallest noise multiplier z (to 0.01 %) at which `make(z)` stays within the budget.
 
-    The cost of `make(z)` must fall as z grows. The answer itself is within the budget.
+    The cost of `make(z)` must fall as z grows. The answer itself is within the budget. Losses are on a grid that is
+    wider for larger ε, which costs little of it.
     """
-    low, high = 0.0, 1.0
-    while epsilon_of(make(high), budget.delta) > budget.epsilon:
-        low, high = high, 2 * high
-        if high > 1e6:
+    interval = interval_for(budget)
+
+    def excess(z: float) -> float:
+        """How far beyond the budget, in the logarithm of ε."""
+        if z < _LITTLE or math.fsum(_rough_loss(m) for m in make(z)) > _LARGEST_LOSS:
+            return math.inf
+        cost = epsilon_of(make(z), budget.delta, interval)
+        return math.log(max(cost, 1e-12) / budget.epsilon) if math.isfinite(cost) else math.inf
+
+    low, high = _bracket(excess, budget)
+    return _crossing(excess, low, high)
+
+
+def interval_for(budget: Budget) -> float:
+    """A grid of the privacy loss whose rounding is small beside the budget."""
+    return _INTERVAL * max(1.0, budget.epsilon / 2)
+
+
+def _bracket(excess: Callable[[float], float], budget: Budget) -> tuple[_Point, _Point]:
+    """Two noise multipliers, one beyond the budget and one within it, a factor of 2 apart."""
+    z, at = 1.0, excess(1.0)
+    step = 2.0 if at > 0 else 0.5
+    while True:
+        following = z * step
+        if following > 1e6:
             raise BudgetError(f"No noise below 1e6 times the sensitivity fits epsilon = {budget.epsilon}.")
-    while high - low > 1e-4 * high:
-        middle = (low + high) / 2
-        fits = epsilon_of(make(middle), budget.delta) <= budget.epsilon if middle > 1e-3 else False
-        low, high = (low, middle) if fits else (middle, high)
-    return high
+        there = excess(following)
+        if (at > 0) != (there > 0):
+            return (z, at) if at > 0 else (following, there), (following, there) if at > 0 else (z, at)
+        z, at = following, there
+
+
+def _crossing(excess: Callable[[float], float], low: _Point, high: _Point) -> float:
+    """The least noise within the budget, to 0.01 %: the secant in logarithms, kept inside what is known."""
+    while high[0] - low[0] > 1e-4 * high[0]:
+        middle = math.sqrt(low[0] * high[0])
+        if math.isfinite(low[1]):
+            part = low[1] / (low[1] - high[1])
+            middle = low[0] * (high[0] / low[0]) ** part * (1 + 2e-5)  # beyond the crossing, if the curve is straight
+            if not low[0] * (1 + 3e-5) < middle < high[0] * (1 - 3e-5):
+                middle = math.sqrt(low[0] * high[0])
+        at = excess(middle)
+        if at <= 0:
+            high = middle, at
+            nearer = middle * (1 - 8e-5)  # most often the crossing is just below: one look settles it
+            if nearer > low[0] and (below := excess(nearer)) > 0:
+                low = nearer, below
+        else:
+            low = middle, at
+    return high[0]
 
 
 def _gaussian_mu(mechanisms: Sequence[Mechanism]) -> float:
@@ -127,16 +175,16 @@ def _is_noiseless(mechanisms: Sequence[Mechanism]) -> bool:
     return any(not isinstance(m, Pure) and m.noise_multiplier == 0 for m in mechanisms)
 
 
-def _distribution(mechanisms: Sequence[Mechanism]) -> Any:
+def _distribution(mechanisms: Sequence[Mechanism], interval: float) -> Any:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     if math.fsum(_rough_loss(m) for m in mechanisms) > _LARGEST_LOSS:
         raise InputError("So little noise has no privacy worth composing: its privacy loss is beyond 1000.")
     gaussians = [m for m in mechanisms if isinstance(m, Gaussian)]
-    parts = [_one_distribution(m, pld) for m in mechanisms if not isinstance(m, Gaussian)]
+    parts = [_one_distribution(m, pld, interval) for m in mechanisms if not isinstance(m, Gaussian)]
     if gaussians:
         total = Gaussian(1 / _gaussian_mu(gaussians))
-        parts.append(_one_distribution(total, pld))
+        parts.append(_one_distribution(total, pld, interval))
     whole = parts[0]
     for part in parts[1:]:
         whole = whole.compose(part)
@@ -154,8 +202,8 @@ def _rough_loss(mechanism: Mechanism) -> float:
             return count / (2 * z * z) + 10 * math.sqrt(count) / z
 
 
-def _one_distribution(mechanism: Mechanism, pld: Any) -> Any:
-    grid = {"value_discretization_interval": _INTERVAL}
+def _one_distribution(mechanism: Mechanism, pld: Any, interval: float) -> Any:
+    grid = {"value_discretization_interval": interval}
     match mechanism:
         case Gaussian(z, _):
             return pld.from_gaussian_mechanism(z, **grid)

@@ -161,6 +161,11 @@ class Weights(Hidden):
         """Scale down the weights of users whose squares sum to more than 1 (eq. 12)."""
         return cls._fitted(raw, indptr, description, only_down=True)
 
+    def of_users(self, chosen: NDArray[np.bool_]) -> Weights:
+        """The weights of some users, and 0 for all others."""
+        kept = np.repeat(chosen, np.diff(self._indptr))
+        return Weights(np.where(kept, self._values, 0).astype(self._values.dtype), self._indptr, self._description)
+
     def times(self, factors: FloatArray, clip: float) -> Weights:
         """Each weight times a number of its own observation, over `clip`, each user's clipped to a norm of 1.
 

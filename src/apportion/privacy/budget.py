@@ -119,4 +119,4 @@ def _scale_to_whole(fractions: Mapping[str, float], available: float) -> float:
     if asked > available * (1 + 1e-9):
         listed = ", ".join(f"{name}={part:g}" for name, part in fractions.items())
         raise BudgetError(f"The plan asks for {asked:.6g} of the budget but {available:.6g} is left ({listed}).")
-    return (1 - _KEPT_BACK) * min(1.0, available / asked)
+    return (1 - _KEPT_BACK) * min(1.0, available / asked) if asked else 1.0

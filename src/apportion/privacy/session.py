@@ -3,20 +3,27 @@
 A session is a Gaussian-DP filter. It may decide as it goes, on what was released before: as long as the μ² of all
 releases stays at or below the budget's, the whole is (ε, δ)-DP (docs/proofs/composition.md). A pure ε-DP release
 (Laplace, exponential) is charged the μ of the Gaussian curve below its own.
+
+Releases on Poisson samples of the users do not fit that filter. A session with any of them fixes all its parameters
+beforehand, by `plan_sampled`, and is accounted numerically.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 from apportion.errors import BudgetError
-from apportion.privacy import gaussian, mechanisms
+from apportion.privacy import accounting, gaussian, mechanisms
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
 from apportion.privacy.noise import NoiseSource, SystemNoise
+from apportion.privacy.sampling import Keys, SampledShare, poisson_sample
 from apportion.privacy.statement import Release, Statement
 
 DEFAULTS = (
@@ -30,6 +37,31 @@ class Ledger(Protocol):
 
     def charge(self, name: str, mu: float) -> None:
         """Record that a release of this μ is about to be drawn."""
+
+
+@lru_cache(maxsize=256)  # repeated fits under one budget ask the same, and an answer takes a second
+def _noise_beside(mus: tuple[float, ...], probability: float, steps: int, budget: Budget) -> float:
+    """The noise multiplier of sampled releases beside Gaussian ones of these μ, such that all fit the budget."""
+    fixed = [accounting.Gaussian(1 / mu) for mu in mus]
+    return accounting.calibrate(lambda z: [*fixed, accounting.SampledGaussian(z, probability, steps)], budget)
+
+
+@lru_cache(maxsize=256)
+def _cost(mus: tuple[float, ...], share: SampledShare, made: int, budget: Budget) -> float:
+    """ε of Gaussian releases of these μ and so many sampled ones, at the budget's δ."""
+    parts: list[accounting.Mechanism] = [accounting.Gaussian(1 / mu) for mu in mus]
+    if made:
+        parts.append(accounting.SampledGaussian(share.noise_multiplier, share.probability, made))
+    return accounting.epsilon_of(parts, budget.delta, accounting.interval_for(budget)) if parts else 0.0
+
+
+@dataclass
+class _Schedule:
+    """What a session with sampled releases may still do; everything was fixed before the first of them."""
+
+    gaussian: Counter[float]
+    sampled: SampledShare
+    left: int
 
 
 class Session:
@@ -62,6 +94,7 @@ class Session:
         self._window = window
         self._ledger = ledger
         self._releases: list[Release] = []
+        self._schedule: _Schedule | None = None
 
     @property
     def budget(self) -> Budget:
@@ -75,12 +108,36 @@ class Session:
 
     @property
     def spent(self) -> float:
-        """The fraction of the budget's μ² that has been charged."""
+        """The fraction of the budget's μ² that has been charged; with sampled releases, of what was planned."""
+        if self._schedule is not None:
+            return math.fsum(r.share for r in self._releases)
         return math.fsum(r.mu**2 for r in self._releases) / self.budget.mu**2
 
     def plan(self, **fractions: float | Sequence[float]) -> Plan:
         """Divide what is left: fractions of the whole budget's μ², which must fit in what is unspent."""
+        if self._schedule is not None:
+            raise BudgetError("All releases of this session were fixed by plan_sampled; nothing else can be planned.")
         return make_plan(self.budget.mu, max(0.0, 1 - self.spent), fractions)
+
+    def plan_sampled(
+        self, steps: int, probability: float, **fractions: float | Sequence[float]
+    ) -> tuple[Plan, SampledShare]:
+        """Fix everything this session will do: Gaussian releases, and sampled ones for the rest of the budget.
+
+        Args:
+            steps: how many releases on a fresh Poisson sample of the users.
+            probability: with which a user is in a sample.
+            fractions: shares of the budget's μ² for Gaussian releases on all users.
+        """
+        if self._releases or self._schedule is not None:
+            raise BudgetError("Sampled releases must be planned before anything else is released or planned.")
+        plan = make_plan(self.budget.mu, 1.0, fractions)
+        parts = [share for held in plan.values() for share in (held if isinstance(held, tuple) else (held,))]
+        multiplier = _noise_beside(tuple(share.mu for share in parts), probability, steps, self.budget)
+        left = (1 - math.fsum(share.fraction for share in parts)) / steps
+        sampled = SampledShare(left, probability, multiplier, steps)
+        self._schedule = _Schedule(Counter(share.mu for share in parts), sampled, steps)
+        return plan, sampled
 
     def assume_public(self, sentence: str) -> None:
         """Add a sentence to what the statement lists as assumed public."""
@@ -100,6 +157,27 @@ class Session:
         """
         stddev = statistic.l2_sensitivity / share.mu
         self._charge(name, "Gaussian", statistic, statistic.l2_sensitivity, share, stddev)
+        return self._draw(name, statistic, stddev)
+
+    def release_sampled(self, name: str, form: Callable[[Any], BoundedSum], share: SampledShare, keys: Keys) -> Any:
+        """Draw a fresh Poisson sample of the users, charge, then return the sum over the sample with Gaussian noise.
+
+        Args:
+            name: of the release.
+            form: makes the sum from a mask of users; users outside the mask must not enter it.
+            share: as planned by `plan_sampled`.
+            keys: a number for each user, from its id alone.
+
+        Privacy: add or remove one user; all releases of the session are composed numerically (`accounting`).
+        """
+        statistic = form(poisson_sample(keys, self._secret(name), share.probability))
+        stddev = statistic.l2_sensitivity * share.noise_multiplier
+        mechanism = f"Gaussian on a Poisson sample of users (probability {share.probability:g})"
+        record = Release(
+            name, mechanism, statistic.shape, share.fraction, share.mu, statistic.l2_sensitivity,
+            statistic.derivation, stddev,
+        )  # fmt: skip
+        self._record(record, lambda: self._take_sampled(share))
         return self._draw(name, statistic, stddev)
 
     def release_laplace(self, name: str, statistic: BoundedSum, share: Share) -> Any:
@@ -125,11 +203,12 @@ class Session:
         from apportion import __version__
 
         mu = math.sqrt(math.fsum(r.mu**2 for r in self._releases))
+        spent = gaussian.epsilon_of(mu, self.budget.delta) if self._schedule is None else self._spent_numerically()
         return Statement(
             epsilon=self.budget.epsilon,
             delta=self.budget.delta,
-            spent_epsilon=gaussian.epsilon_of(mu, self.budget.delta),
-            spent_mu=mu,
+            spent_epsilon=spent,
+            spent_mu=mu if self._schedule is None else None,
             releases=tuple(self._releases),
             public=tuple(self._public),
             tuning="; ".join(self._tuning) or DEFAULTS,
@@ -154,15 +233,43 @@ class Session:
         fraction = share.mu**2 / self.budget.mu**2
         derivation = statistic.derivation
         record = Release(name, mechanism, statistic.shape, fraction, share.mu, sensitivity, derivation, stddev)
+        self._record(record, lambda: self._refuse_beyond_budget(record))
+
+    def _record(self, record: Release, refuse: Callable[[], None]) -> None:
         with self._lock:
-            self._refuse_beyond_budget(record)
+            if any(r.name == record.name for r in self._releases):
+                raise BudgetError(f"A release named {record.name!r} was already made in this session.")
+            refuse()
             if self._ledger is not None:
-                self._ledger.charge(name, share.mu)
+                self._ledger.charge(record.name, record.mu)
             self._releases.append(record)
 
+    def _take_sampled(self, share: SampledShare) -> None:
+        """One of the planned sampled releases is made; without a plan, or beyond it, nothing is."""
+        if self._schedule is None or share != self._schedule.sampled:
+            raise BudgetError("Expected a share that this session's plan_sampled made.")
+        if self._schedule.left < 1:
+            raise BudgetError(f"All {share.steps} sampled releases of this session have been made.")
+        self._schedule.left -= 1
+
+    def _spent_numerically(self) -> float:
+        """ε of what was released, sampled releases among it."""
+        assert self._schedule is not None
+        share = self._schedule.sampled
+        mus = tuple(r.mu for r in self._releases if r.mechanism == "Gaussian")
+        return _cost(mus, share, share.steps - self._schedule.left, self.budget)
+
+    def _secret(self, name: str) -> tuple[int, int]:
+        """Two fresh secret numbers for a sample; the auditor's replay overrides this to feed recorded ones."""
+        first, second, third, fourth = (int(u * 2**32) for u in self.noise.uniform(4))
+        return first << 32 | second, third << 32 | fourth
+
     def _refuse_beyond_budget(self, record: Release) -> None:
-        if any(r.name == record.name for r in self._releases):
-            raise BudgetError(f"A release named {record.name!r} was already made in this session.")
+        if self._schedule is not None:
+            if record.mechanism != "Gaussian" or self._schedule.gaussian[record.mu] < 1:
+                raise BudgetError(f"Release {record.name!r} is not one that plan_sampled fixed.")
+            self._schedule.gaussian[record.mu] -= 1
+            return
         before = [r.mu**2 for r in self._releases]
         if math.fsum([*before, record.mu**2]) > self.budget.mu**2:
             left = max(0.0, 1 - math.fsum(before) / self.budget.mu**2)

@@ -39,6 +39,7 @@ class Statement:
         epsilon: the ε of the budget, an upper bound on what was spent.
         delta: the δ of the budget.
         spent_epsilon: the ε at `delta` of the releases that were really made.
+        spent_mu: their Gaussian-DP parameter; None where some were made on samples of the users.
         unit: whose data is protected.
         neighbours: which two data sets are indistinguishable.
         releases: every release, in order.
@@ -53,7 +54,7 @@ class Statement:
     epsilon: float
     delta: float
     spent_epsilon: float
-    spent_mu: float
+    spent_mu: float | None
     releases: tuple[Release, ...]
     public: tuple[str, ...]
     tuning: str
@@ -85,7 +86,7 @@ class Statement:
         lines += [
             f"Guarantee: ({self.epsilon!r}, {self.delta!r})-differential privacy.",
             f"Spent: epsilon = {rounded_up(self.spent_epsilon):g} at delta = {self.delta!r} "
-            f"(Gaussian-DP mu = {rounded_up(self.spent_mu):g}), over {len(self.releases)} releases.",
+            f"({self._accounting}), over {len(self.releases)} releases.",
             f"Unit: {self.unit}. Neighbours: {self.neighbours}.",
             f"Time window: {self.window}.",
             f"Assumed public: {'; '.join(self.public) or 'nothing'}.",
@@ -100,6 +101,12 @@ class Statement:
             for r in self.releases
         ]
         return "\n".join(lines)
+
+    @property
+    def _accounting(self) -> str:
+        if self.spent_mu is None:
+            return "composed numerically, by privacy loss distributions"
+        return f"Gaussian-DP mu = {rounded_up(self.spent_mu):g}"
 
 
 def rounded_up(value: float, digits: int = 4) -> float:

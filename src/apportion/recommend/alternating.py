@@ -27,7 +27,7 @@ from apportion.estimators.private import PrivateEstimator
 from apportion.privacy import NoiseSource, Session, Share, Statement
 from apportion.recommend.als import Progress
 from apportion.recommend.model import ClickModel, FoldIn, RatingModel
-from apportion.recommend.updates import ItemUpdate, Round, SufficientStatistics
+from apportion.recommend.updates import ItemUpdate, Round, Shares, SufficientStatistics
 
 Floats = NDArray[np.floating[Any]]
 Kind = Literal["ratings", "clicks"]
@@ -185,7 +185,7 @@ class _Fit:
         self._popularity = counts[0].total if counts else expected.total
         return items
 
-    def _plan(self) -> tuple[dict[str, Any], list[dict[str, Share]]]:
+    def _plan(self) -> tuple[dict[str, Any], list[Shares]]:
         chosen = self._chosen
         needs_overview = chosen.n_users is None or not self._clicks
         overview = chosen.overview_share if needs_overview else 0.0
@@ -196,15 +196,22 @@ class _Fit:
         if not each.min() > 0:
             raise InputError(f"Expected shares that leave something for the rounds, got {overview + sum(counts)}.")
         parts = self._update.shares(clicks=self._clicks)
-        flat = [float(share * part) for share in each for part in parts.values()]
-        fractions: dict[str, Any] = {"rounds": flat}
+        steps = [name for name in parts if self._update.sampling < 1 and name.startswith("step")]
+        names = [name for name in parts if name not in steps]
+        fractions: dict[str, Any] = {}
+        if names:
+            fractions["rounds"] = [float(share * parts[name]) for share in each for name in names]
         if needs_overview:
             fractions["overview"] = overview
         if counts:
             fractions["counts"] = counts
-        plan = self._session.plan(**fractions)
-        shares = iter(plan.several("rounds"))
-        rounds = [{name: next(shares) for name in parts} for _ in range(chosen.rounds)]
+        if steps:
+            n_steps = len(steps) * chosen.rounds
+            plan, sampled = self._session.plan_sampled(n_steps, self._update.sampling, **fractions)
+        else:
+            plan, sampled = self._session.plan(**fractions), None
+        shares = iter(plan.several("rounds") if names else ())
+        rounds = [{name: sampled if name in steps else next(shares) for name in parts} for _ in range(chosen.rounds)]
         return {
             "overview": plan.one("overview") if needs_overview else None,
             "counts": plan.several("counts") if counts else (),

@@ -10,19 +10,22 @@ Algorithm numbers are those of Krichene et al., "Multi-Task Differential Privacy
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion import linalg
 from apportion.allocation import Expected
+from apportion.allocation.tasks import user_keys
 from apportion.data import Interactions
 from apportion.engines import Engine
 from apportion.errors import InputError
-from apportion.privacy import Labels, Rows, Session, Share, Weights
+from apportion.privacy import BoundedSum, Labels, Rows, SampledShare, Session, Share, Weights
 
 Floats = NDArray[np.floating[Any]]
+Shares = dict[str, Any]  # by name: a Share, or a SampledShare
 _CHUNK = 1 << 18
 
 
@@ -71,10 +74,14 @@ class Round:
 class ItemUpdate(Protocol):
     """One private step of alternating minimisation on the item side."""
 
+    @property
+    def sampling(self) -> float:
+        """Probability with which a user takes part in a release; 1 for all users always."""
+
     def shares(self, *, clicks: bool) -> dict[str, float]:
         """What one round releases, by name, and which fraction of the round's budget each takes."""
 
-    def __call__(self, about: Round, session: Session, engine: Engine, shares: dict[str, Share]) -> NDArray[np.float64]:
+    def __call__(self, about: Round, session: Session, engine: Engine, shares: Shares) -> NDArray[np.float64]:
         """Return new item vectors, from what is released here and was released before."""
 
 
@@ -96,6 +103,7 @@ class SufficientStatistics:
     gram_share: float = 0.5
     users_share: float = 0.02
     ridge: float = 4.0
+    sampling: ClassVar[float] = 1.0
 
     def shares(self, *, clicks: bool) -> dict[str, float]:
         """Matrices and vectors of all items, and the users' matrix for clicks."""
@@ -104,7 +112,7 @@ class SufficientStatistics:
         rest = 1 - sum(users.values())
         return {"grams": rest * self.gram_share, "moments": rest * (1 - self.gram_share), **users}
 
-    def __call__(self, about: Round, session: Session, engine: Engine, shares: dict[str, Share]) -> NDArray[np.float64]:
+    def __call__(self, about: Round, session: Session, engine: Engine, shares: Shares) -> NDArray[np.float64]:
         """Release, regularise, solve."""
         rows, name = about.rows, f"round {about.number}"
         grams = engine.grams(about.data, about.weights, rows)
@@ -134,6 +142,7 @@ class GradientDescent:
         clip: length to which a user's weighted residuals are clipped.
         step: size of steps, in units of the norm of user vectors.
         ridge: penalty, relative to t_i.
+        sampling: probability with which a user takes part in a step; below 1 it is accounted as Poisson sampling.
         even: take steps of one size for all items, with the mean of t_i² for each: rare items then move less.
         users_share: fraction of a round's budget for Σ_j v vᵀ over all users, for clicks.
     """
@@ -142,6 +151,7 @@ class GradientDescent:
     clip: float = 1.0
     step: float = 1.0
     ridge: float = 0.01
+    sampling: float = 1.0
     even: bool = False
     users_share: float = 0.02
 
@@ -149,11 +159,13 @@ class GradientDescent:
         """One gradient a step, and the users' matrix for clicks."""
         if self.steps < 1:
             raise InputError(f"Expected at least 1 gradient step a round, got {self.steps}.")
+        if not 0 < self.sampling <= 1:
+            raise InputError(f"Expected a sampling probability in (0, 1], got {self.sampling}.")
         users = {"users": self.users_share} if clicks else {}
         rest = 1 - sum(users.values())
         return {**{f"step {k + 1}": rest / self.steps for k in range(self.steps)}, **users}
 
-    def __call__(self, about: Round, session: Session, engine: Engine, shares: dict[str, Share]) -> NDArray[np.float64]:
+    def __call__(self, about: Round, session: Session, engine: Engine, shares: Shares) -> NDArray[np.float64]:
         """Take the steps."""
         items, rows = about.items.copy(), about.rows
         total = np.maximum(about.expected.total, 1e-9)
@@ -165,13 +177,18 @@ class GradientDescent:
         for k in range(self.steps):
             share = shares[f"step {k + 1}"]
             weighted = about.weights.times(about.residuals(items), self.clip)
-            sums = engine.moments(about.data, weighted, rows)
             name = f"round {about.number}: gradient {k + 1}"
-            direction = self.clip * np.asarray(session.release(name, sums, share), np.float64)
+            if isinstance(share, SampledShare):
+                form = partial(_sampled_moments, about, engine, weighted, rows)
+                keys = user_keys(about.data.user_ids)
+                released = session.release_sampled(name, form, share, keys) / share.probability
+            else:
+                released = session.release(name, engine.moments(about.data, weighted, rows), share)
+            direction = self.clip * np.asarray(released, np.float64)
             direction -= self.ridge * total[:, None] * items
             if shared is not None:
                 direction -= about.unobserved * about.expected.typical[:, None] * (items @ shared)
-            noise = self.clip * about.norm / share.mu
+            noise = self.clip * about.norm / share.mu / self.sampling
             taken = (about.number - 1) * self.steps + k + 1
             squares = np.square(slope)
             if self.even:
@@ -179,6 +196,12 @@ class GradientDescent:
             sizes = self.step / np.sqrt(squares + items.shape[1] * noise**2) / np.sqrt(taken)
             items += sizes[:, None] * direction
         return items
+
+
+def _sampled_moments(
+    about: Round, engine: Engine, weighted: Weights, rows: Rows, chosen: NDArray[np.bool_]
+) -> BoundedSum:
+    return engine.moments(about.data, weighted.of_users(chosen), rows)
 
 
 def released_user_gram(about: Round, session: Session, engine: Engine, share: Share) -> NDArray[np.float64]:

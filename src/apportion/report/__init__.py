@@ -1,8 +1,9 @@
-"""Pages about a model: one that may be shared, and one that must not."""
+"""Pages about a model: one that may be shared, and those that must not."""
 
 from __future__ import annotations
 
+from apportion.report.comparison import comparison_csv, comparison_page, comparison_tables
 from apportion.report.internal import Roles, internal_page
 from apportion.report.public import public_page
 
-__all__ = ["Roles", "internal_page", "public_page"]
+__all__ = ["Roles", "comparison_csv", "comparison_page", "comparison_tables", "internal_page", "public_page"]

@@ -1,0 +1,1 @@
+"""Reproductions of papers and studies around them, with the public API only."""

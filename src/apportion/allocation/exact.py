@@ -1,0 +1,229 @@
+"""The exact solution of eq. 9, for a graph that is public: who has which task is no secret.
+
+Eq. 9 minimises Σ_i cost_i / z_i subject to Σ_{i ∈ Ω^j} z_i ≤ 1 for every user j; z_i = ω_i² and cost_i = n_i^(−γ). Its
+dual maximises 2 Σ_i √(cost_i q_i) − Σ_j λ_j over λ ≥ 0, where q_i = Σ_{j ∈ Ω_i} λ_j, with z_i = √(cost_i / q_i). The
+step λ_j ← λ_j (Σ_{i ∈ Ω^j} z_i)² never lowers the dual; the answer comes with both bounds (docs/proofs/weights.md).
+
+Equation numbers are those of Krichene et al., "Multi-Task Differential Privacy Under Distribution Skew" (2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apportion.allocation.policies import Count, Expected, TaskCounts
+from apportion.data import Interactions
+from apportion.errors import InputError
+from apportion.privacy.bounds import Weights
+
+Floats = NDArray[np.float64]
+
+PUBLIC_GRAPH = "which user has which task is public"
+_CHECKED_EVERY = 10  # steps
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedAllocation:
+    """An allocation for a public graph, and how far it can be from the best.
+
+    Attributes:
+        omega: one weight per task; 0 for tasks that nobody has.
+        objective: what it attains.
+        dual_bound: no allocation attains less than this.
+        steps: how many steps it took.
+    """
+
+    omega: Floats
+    objective: float
+    dual_bound: float
+    steps: int
+
+    @property
+    def gap(self) -> float:
+        """How much above the best the objective is, at most, as a fraction of the best."""
+        return self.objective / self.dual_bound - 1 if self.dual_bound > 0 else 0.0
+
+
+class PublicGraph:
+    """Who has which task, in both directions, without the users and tasks that have nothing.
+
+    Args:
+        indptr: where each user's tasks begin, starting with 0.
+        tasks: the tasks of all users, user after user.
+        n_tasks: how many tasks there are.
+    """
+
+    def __init__(self, indptr: ArrayLike, tasks: ArrayLike, n_tasks: int) -> None:
+        starts, listed = np.asarray(indptr, np.int64), np.asarray(tasks, np.intp)
+        lengths = np.diff(starts)
+        if starts.ndim != 1 or not len(starts) or starts[0] != 0 or starts[-1] != len(listed) or (lengths < 0).any():
+            raise InputError(f"Expected offsets from 0 to {len(listed)}, one run per user; they do not fit the tasks.")
+        if len(listed) and not (listed.min() >= 0 and listed.max() < n_tasks):
+            raise InputError(f"Expected tasks from 0 to {n_tasks - 1}, got {listed.min()} to {listed.max()}.")
+        counts = np.bincount(listed, minlength=n_tasks)
+        self.n_tasks = n_tasks
+        self.present = np.flatnonzero(counts)
+        self.users_per_task: Floats = counts[self.present].astype(np.float64)
+        self._users_begin = starts[:-1][lengths > 0]
+        self._task_of = (np.cumsum(counts > 0) - 1)[listed]
+        self._tasks_begin = np.cumsum(counts[self.present]) - counts[self.present]
+        user_of = np.repeat(np.arange(len(self._users_begin)), lengths[lengths > 0])
+        self._user_of = user_of[np.argsort(self._task_of, kind="stable")]
+
+    @property
+    def n_users(self) -> int:
+        """How many users have a task."""
+        return len(self._users_begin)
+
+    def over_tasks(self, values: Floats) -> Floats:
+        """For every user, the sum of its tasks' values."""
+        return np.add.reduceat(values[self._task_of], self._users_begin) if self.n_users else np.zeros(0)
+
+    def over_users(self, values: Floats) -> Floats:
+        """For every task, the sum of its users' values."""
+        return np.add.reduceat(values[self._user_of], self._tasks_begin) if self.n_users else np.zeros(0)
+
+    def largest_over_users(self, values: Floats) -> Floats:
+        """For every task, the largest of its users' values."""
+        return np.maximum.reduceat(values[self._user_of], self._tasks_begin) if self.n_users else np.zeros(0)
+
+    def costs(self, cost: ArrayLike) -> Floats:
+        """The costs of the tasks that somebody has, checked."""
+        given = np.asarray(cost, np.float64)
+        if given.shape != (self.n_tasks,):
+            raise InputError(f"Expected one cost for each of {self.n_tasks} tasks, got shape {given.shape}.")
+        wanted = given[self.present]
+        if not (np.isfinite(wanted).all() and (wanted > 0).all()):
+            raise InputError("Expected a positive, finite cost for every task that somebody has.")
+        return wanted
+
+    def on_all_tasks(self, values: Floats) -> Floats:
+        """Values of the tasks that somebody has, with 0 for the others."""
+        spread = np.zeros(self.n_tasks)
+        spread[self.present] = values
+        return spread
+
+
+def solve_public_graph(
+    indptr: ArrayLike, tasks: ArrayLike, cost: ArrayLike, tolerance: float = 1e-3, max_steps: int = 50_000
+) -> CertifiedAllocation:
+    """Minimise Σ_i cost_i / ω_i² subject to Σ_{i ∈ Ω^j} ω_i² ≤ 1 for every user j (eq. 9), for a public graph.
+
+    A step costs two passes over the graph; a gap of 1e-3 takes tens of steps, one of 1e-6 up to thousands.
+
+    Args:
+        indptr: where each user's tasks begin, starting with 0.
+        tasks: the tasks of all users, user after user.
+        cost: one positive number per task, n_i^(−γ) in eq. 9; ignored for tasks that nobody has.
+        tolerance: the largest gap to the best, as a fraction of it.
+        max_steps: when to give up.
+
+    Raises:
+        ArithmeticError: if the gap is still above the tolerance after `max_steps`.
+
+    >>> found = solve_public_graph([0, 1, 3], [0, 0, 1], [1.0, 1.0], tolerance=1e-6)
+    >>> np.round(found.omega**2, 3), round(found.objective, 3)
+    (array([0.5, 0.5]), 4.0)
+    """
+    refuse_bad_tolerance(tolerance)
+    graph = PublicGraph(indptr, tasks, np.size(cost))
+    costs = graph.costs(cost)
+    multipliers = np.ones(graph.n_users)
+    best, objective, bound = np.zeros(len(costs)), np.inf if len(costs) else 0.0, 0.0
+    for step in range(max_steps):
+        pull = graph.over_users(multipliers)
+        squares = np.sqrt(costs / pull)
+        load = graph.over_tasks(squares)
+        if step % _CHECKED_EVERY == 0 or step == max_steps - 1:
+            feasible = squares / graph.largest_over_users(load)
+            attained = float((costs / feasible).sum())
+            if attained < objective:
+                best, objective = feasible, attained
+            if len(costs):
+                bound = max(bound, float(np.sqrt(costs * pull).sum() ** 2 / multipliers.sum()))
+            if objective <= bound * (1 + tolerance):
+                return CertifiedAllocation(graph.on_all_tasks(np.sqrt(best)), objective, bound, step)
+        multipliers *= np.square(load)
+    raise ArithmeticError(
+        f"The gap to the best allocation is {objective / bound - 1:.3g} after {max_steps} steps, not {tolerance:g}."
+    )
+
+
+def exact_weights(data: Interactions, gamma: float, tolerance: float = 1e-3) -> Weights:
+    """The weights w_ij = ω_i of eq. 9, exact up to the tolerance, where the graph is public.
+
+    Privacy: ω depends on everybody's task list. Weights, and whatever is released with them, are private for values
+    and features only, **not for who has which task**: use it where that is public, and say so in the statement.
+
+    Args:
+        data: the interactions; their values are not looked at.
+        gamma: 1 for strongly convex losses and ridge, 0 for convex ones.
+        tolerance: the largest gap to the best objective, as a fraction of it.
+    """
+    return Exact(gamma, tolerance).weights(data, nothing_to_count)
+
+
+@dataclass(frozen=True)
+class PublicGraphPolicy:
+    """What the policies for a public graph share: they release nothing, and they know what their weights sum to.
+
+    Attributes:
+        gamma: 1 for strongly convex losses and ridge, 0 for convex ones.
+        tolerance: the largest gap to the best objective, as a fraction of it.
+        assumes: what must be public for any guarantee to hold.
+    """
+
+    gamma: float = 1.0
+    tolerance: float = 1e-3
+    releases: int = 0
+    assumes: ClassVar[tuple[str, ...]] = (PUBLIC_GRAPH,)
+    _last: list[Expected] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
+        """Exactly what the weights given last sum to; the graph is public, so this is too."""
+        if not self._last or len(self._last[0].total) != n_tasks:
+            raise InputError(f"Expected weights of {n_tasks} tasks to have been asked for before.")
+        return self._last[0]
+
+    def _remember(self, data: Interactions, total: Floats) -> None:
+        counts = np.bincount(data.tasks, minlength=data.n_tasks)
+        typical = np.where(counts > 0, total / np.maximum(counts, 1), 1.0)  # a task that nobody has could have all
+        self._last[:] = [Expected(total, typical)]
+
+
+@dataclass(frozen=True)
+class Exact(PublicGraphPolicy):
+    """Eq. 9 solved exactly on a graph that is public. **Private only if it is**: see `exact_weights`."""
+
+    def weights(self, data: Interactions, count: Count) -> Weights:
+        """Solve for this graph; nothing is released."""
+        costs = public_costs(data, self.gamma)
+        omega = solve_public_graph(data.by_user.indptr, data.tasks, costs, self.tolerance).omega
+        self._remember(data, omega * np.bincount(data.tasks, minlength=data.n_tasks))
+        raw = omega.astype(data.values.dtype)[data.tasks]
+        description = f"exact solution of eq. 9, gamma {self.gamma:g}, {PUBLIC_GRAPH}"
+        return Weights.clipped(raw, data.by_user.indptr, description)
+
+
+def nothing_to_count(weights: Weights) -> TaskCounts:
+    """For policies that release nothing."""
+    raise InputError("A policy for a public graph asks for no counts.")
+
+
+def public_costs(data: Interactions, gamma: float) -> Floats:
+    """n_i^(−γ) for the tasks that somebody has, 1 for the others."""
+    if not np.isfinite(gamma):
+        raise InputError(f"Expected a finite gamma, got {gamma}.")
+    counts = np.bincount(data.tasks, minlength=data.n_tasks)
+    return np.maximum(counts, 1).astype(np.float64) ** -float(gamma)
+
+
+def refuse_bad_tolerance(tolerance: float) -> None:
+    """A certificate needs a positive tolerance."""
+    if not tolerance > 0:
+        raise InputError(f"Expected a tolerance > 0, got {tolerance}.")

@@ -1,0 +1,188 @@
+"""`apportion compare`: a grid of methods and budgets from one TOML file, for the people who may see raw data."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from apportion.cli.options import FILE, DataOptions, json_option
+from apportion.cli.outputs import print_json, table, write_text
+from apportion.cli.progress import Reporter
+from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    from apportion.cli.loading import Loaded
+    from apportion.data import Interactions
+    from apportion.evaluation.grid import Study, StudyResults
+    from apportion.evaluation.inspection import StudyInspection
+
+SOME_FAILED: Final = 1
+PAGE, TABLE, RESULTS = "comparison.html", "table.csv", "results.json"
+_ARGUMENTS = re.compile(r"\b(user|task|value|timestamp|columns)=")
+_NAMES_IN_STUDY: Final = {"task": "item"}
+
+
+@click.command(short_help="Compare methods over budgets and seeds, from one TOML file.")
+@click.argument("study", type=FILE)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: STUDY's name with -study.")
+@click.option(
+    "--processes", type=click.IntRange(min=1), default=1, show_default=True, help="How many fits to run at once."
+)
+@click.option("--fresh", is_flag=True, help="Fit again what is finished already.")
+@json_option
+def compare(study: Path, out: Path | None, processes: int, fresh: bool, as_json: bool) -> None:
+    """Run the study in the TOML file STUDY: every method at every epsilon, with every noise seed.
+
+    Writes a table, curves over epsilon and over settings, and figures by item popularity, on an internal page. All
+    of it is computed from raw data with seeded noise: it must not be shared. A study that was interrupted goes on
+    where it stopped when it is run again. The exit code is 1 if some fits failed.
+    """
+    target = out or Path(f"{study.stem}-study")
+    with Reporter() as reporter:
+        results = run_comparison(study, target, processes, fresh, reporter)
+    _print_result(results, target, as_json)
+    if results.failures:
+        click.get_current_context().exit(SOME_FAILED)
+
+
+def run_comparison(path: Path, target: Path, processes: int, fresh: bool, reporter: Reporter) -> StudyResults:
+    """Read the study and its data, run what is missing, and write the table and the page."""
+    from apportion.cli.item_files import read_titles
+    from apportion.evaluation.grid import processors, read_study, run_study
+
+    study = read_study(path)
+    loaded = _load(study, path)
+    for remark in loaded.remarks:
+        reporter.say(remark)
+    titles = {}
+    if "titles" in study.reading:
+        titles = read_titles(_file(study, "titles", path), loaded.data.task_ids)
+    tasks = _tasks_to_inspect(study, loaded.data, titles, path)
+    if processes > processors():
+        reporter.say(f"Running {processors()} processes, as there are no more processors, in place of {processes}.")
+    try:
+        results = run_study(
+            study,
+            loaded.data,
+            target,
+            processes=processes,
+            fresh=fresh,
+            show=reporter.show,
+            say=reporter.say,
+        )
+    except KeyboardInterrupt:
+        reporter.say(f"What is finished is kept in {target}; the same command goes on from there.")
+        raise
+    except InputError as error:
+        raise InputError(f"{path.name}: {error}") from None
+    write_results(results, target, _inspected(results, loaded.data, tasks), _facts(loaded, study), titles)
+    return results
+
+
+def _load(study: Study, path: Path) -> Loaded:
+    """Read the data as `[data]` says; what the reader would ask options for is asked in the study's words."""
+    from dataclasses import replace
+
+    from apportion.cli.loading import load_data
+
+    if "path" not in study.reading:
+        raise InputError(f"{path.name}: Expected path in [data] (the data file), got none.")
+    said = {key: value for key, value in study.reading.items() if key not in ("path", "items", "titles")}
+    items = _file(study, "items", path) if "items" in study.reading else None
+    options = DataOptions(kind=study.kind, scale=study.value_range, items=items, **said)
+    try:
+        loaded = load_data(_file(study, "path", path), options)
+    except InputError as error:
+        raise InputError(in_study_words(str(error))) from None
+    return replace(loaded, remarks=tuple(map(in_study_words, loaded.remarks)))
+
+
+def in_study_words(message: str) -> str:
+    """Say what to write in `[data]` where the reader names an option.
+
+    >>> in_study_words("No column looks like the task; name it with task=; found 'a'.")
+    "No column looks like the task; name it with item in [data]; found 'a'."
+    """
+    words = _ARGUMENTS.sub(lambda found: f"{_NAMES_IN_STUDY.get(found[1], found[1])} in [data]", message)
+    words = words.replace("--scale LO HI", "value_range = [LO, HI] in [data]")
+    return words.replace("--items FILE", "items in [data]")
+
+
+def _file(study: Study, key: str, path: Path) -> Path:
+    """A file that the study names, relative to the study's own folder."""
+    file = path.parent / Path(study.reading[key])
+    if not file.is_file():
+        raise InputError(f"{path.name}: Expected {key} in [data] to be a file, got {study.reading[key]!r}.")
+    return file
+
+
+def _tasks_to_inspect(study: Study, data: Interactions, titles: dict[int | str, str], path: Path) -> list[int | str]:
+    from apportion.cli.similar import find_item
+
+    wanted = () if study.inspection is None else study.inspection.items
+    try:
+        return [find_item(str(item), data.task_ids, titles) for item in wanted]
+    except InputError as error:
+        raise InputError(f"{path.name}: {error}") from None
+
+
+def _inspected(results: StudyResults, data: Interactions, tasks: list[int | str]) -> StudyInspection | None:
+    from apportion.evaluation.grid import split_study, study_slices
+    from apportion.evaluation.inspection import inspect_study
+
+    study = results.study
+    kept = {cell.combination.method for cell in results.cells if cell.model is not None}
+    if study.inspection is None or study.inspection.reference not in kept:
+        return None
+    return inspect_study(results, study_slices(study, split_study(study, data).train), tasks)
+
+
+def _facts(loaded: Loaded, study: Study) -> dict[str, str]:
+    from apportion import __version__
+
+    data = loaded.data
+    n_users = int((data.by_user.counts > 0).sum())
+    return {
+        "Data": f"{data.n_observations:,} {loaded.kind} by {n_users:,} users of {data.n_tasks:,} items",
+        "Methods": ", ".join(f"{method.name} ({len(method.combinations())} settings)" for method in study.methods),
+        "Version": f"apportion {__version__}",
+    }
+
+
+def write_results(
+    results: StudyResults,
+    target: Path,
+    inspection: StudyInspection | None,
+    facts: dict[str, str],
+    titles: dict[int | str, str],
+) -> None:
+    """Write the table, everything as JSON, and the page."""
+    import json
+
+    from apportion.report import comparison_csv, comparison_page
+
+    write_text(target / TABLE, comparison_csv(results))
+    content = {**results.to_dict(), "inspection": None if inspection is None else inspection.to_dict()}
+    write_text(target / RESULTS, json.dumps(content, indent=2, ensure_ascii=False))
+    write_text(target / PAGE, comparison_page(results, facts=facts, inspection=inspection, titles=titles))
+
+
+def _print_result(results: StudyResults, target: Path, as_json: bool) -> None:
+    from apportion.evaluation.grid import MARKING
+    from apportion.report.comparison import tables_to_print
+
+    if as_json:
+        files: dict[str, Any] = {"page": target / PAGE, "table": target / TABLE}
+        print_json({**results.to_dict(), **files})
+        return
+    n_seeds = len(results.study.budgets.seeds)
+    click.echo(f"{MARKING}.\nMean ± standard deviation over {n_seeds} noise seed{'' if n_seeds == 1 else 's'}.\n")
+    for each in tables_to_print(results):
+        click.echo(f"{each.title}\n{table(each.header, each.text_rows)}\n")
+    click.echo(results.tuning_in_words)
+    for words, reason in results.failures:
+        click.echo(f"Failed: {words}: {reason}")
+    click.echo(f"\nPage:  {target / PAGE}\nTable: {target / TABLE}")

@@ -1,0 +1,53 @@
+"""Poisson samples of users: each user takes part in a release with the same probability, independently of all others.
+
+A sample is drawn from a fresh secret and each user's own key, so that who else is there does not move it: the runs on
+two neighbouring data sets can be coupled, as the proof and the auditor do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Keys = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class SampledShare:
+    """What each of several sampled releases may cost; all of them were planned together.
+
+    Attributes:
+        fraction: an even part of what the plan's Gaussian releases left, for display: cost does not add up linearly.
+        probability: with which a user takes part in a release.
+        noise_multiplier: noise of a release over its sensitivity.
+        steps: how many such releases were planned.
+    """
+
+    fraction: float
+    probability: float
+    noise_multiplier: float
+    steps: int
+
+    @property
+    def mu(self) -> float:
+        """The Gaussian-DP parameter of one release for a user who does take part."""
+        return 1 / self.noise_multiplier
+
+
+def poisson_sample(keys: Keys, secret: tuple[int, int], probability: float) -> NDArray[np.bool_]:
+    """Who takes part: a hash of the user's key and the secret, as a number in [0, 1), below the probability."""
+    mixed = keys
+    for part in secret:
+        mixed = mixed_bits(mixed ^ np.uint64(part))
+    return np.asarray((mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53 < probability)
+
+
+def mixed_bits(values: NDArray[Any]) -> Keys:
+    """Each 64-bit number mixed so that every bit of it moves half of the others (the finaliser of SplitMix64)."""
+    mixed = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)), np.uint64)

@@ -1,0 +1,531 @@
+"""A study's results for people: tables with mean ± standard deviation over seeds, and an internal page with curves.
+
+Everything here was computed from raw data with seeded noise; the page and the tables say so.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from apportion.evaluation.grid import LOWER_IS_BETTER, MARKING, Cell, Figure, StudyResults, settings_in_words
+from apportion.evaluation.inspection import StudyInspection
+from apportion.report.internal import display_name
+from apportion.report.internal_charts import _spread as spread
+from apportion.report.rendering import render
+from apportion.report.svg import Drawing, Linear, Log, Point, round_domain
+from apportion.report.wording import compact, exact
+
+_COLOURS = (3, 4, 1, 2, 5, 7, 8, 6)
+_LEFT = 46.0
+_LETTER = 6.7
+_MAIN = "ours"
+_RATIO_FOR_LOG = 10.0
+
+
+# -- tables --
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """One metric in one slice: a row per method and a column per ε.
+
+    Attributes:
+        metric: the metric, as the results call it.
+        slice: the name of the slice, or `overall`.
+        header: names of the columns.
+        rows: the method's name, then a figure per ε (None where nothing was measured).
+    """
+
+    metric: str
+    slice: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Figure | None, ...]], ...]
+
+    @property
+    def title(self) -> str:
+        """What it shows."""
+        better = "lower" if self.metric in LOWER_IS_BETTER else "higher"
+        return f"{display_name(self.metric)}, {self.slice} ({better} is better)"
+
+    @property
+    def text_rows(self) -> list[list[str]]:
+        """Rows of text."""
+        return [[label, *map(figure_in_words, figures)] for label, figures in self.rows]
+
+
+def comparison_tables(results: StudyResults) -> list[StudyTable]:
+    """Every metric overall and in every slice."""
+    places: list[tuple[str, int | None]] = [("overall", None)]
+    places += [(name, position) for position, name in enumerate(results.slices)]
+    epsilons = results.study.budgets.epsilon
+    header = ("method", *(f"ε = {exact(epsilon)}" for epsilon in epsilons))
+    return [
+        StudyTable(
+            metric,
+            name,
+            header,
+            tuple(
+                (label, tuple(_figure(results, label, epsilon, metric, position) for epsilon in epsilons))
+                for label in results.labels
+            ),
+        )
+        for metric in results.study.metrics
+        for name, position in places
+    ]
+
+
+def tables_to_print(results: StudyResults) -> list[StudyTable]:
+    """Every metric overall, and the one that is meant for slices by slice."""
+    by_slice = metric_by_slice(results)
+    return [table for table in comparison_tables(results) if table.slice == "overall" or table.metric == by_slice]
+
+
+def metric_by_slice(results: StudyResults) -> str:
+    """The metric with a cut-off for each slice where there is one, otherwise the main one."""
+    metrics = results.study.metrics
+    return metrics[-1] if results.study.measures.recall_at_by_slice else metrics[0]
+
+
+def comparison_csv(results: StudyResults) -> str:
+    """All tables as one: a line per metric, slice and method; mean, standard deviation and seeds for each ε."""
+    names = [f"epsilon={exact(epsilon)}" for epsilon in results.study.budgets.epsilon]
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    columns = [f"{name} {what}" for name in names for what in ("mean", "stddev", "seeds")]
+    writer.writerow(["metric", "slice", "method", *columns, "marking"])
+    for table in comparison_tables(results):
+        for label, figures in table.rows:
+            cells = [cell for figure in figures for cell in _csv_cells(figure)]
+            writer.writerow([table.metric, table.slice, label, *cells, MARKING])
+    return stream.getvalue()
+
+
+def figure_in_words(figure: Figure | None) -> str:
+    """Mean ± standard deviation.
+
+    >>> figure_in_words(Figure(0.91234, 0.0021, 5)), figure_in_words(Figure(0.85, None, 1)), figure_in_words(None)
+    ('0.9123 ± 0.0021', '0.8500', '–')
+    """
+    if figure is None:
+        return "–"
+    return f"{figure.mean:.4f}" if figure.stddev is None else f"{figure.mean:.4f} ± {figure.stddev:.4f}"
+
+
+def _figure(results: StudyResults, label: str, epsilon: float, metric: str, position: int | None) -> Figure | None:
+    cell = results.cell(label, epsilon)
+    return None if cell is None else cell.figure(metric, position)
+
+
+def _csv_cells(figure: Figure | None) -> tuple[Any, Any, Any]:
+    if figure is None:
+        return "", "", 0
+    return figure.mean, "" if figure.stddev is None else figure.stddev, figure.n
+
+
+# -- the page --
+
+
+def comparison_page(
+    results: StudyResults,
+    *,
+    facts: Mapping[str, str] | None = None,
+    inspection: StudyInspection | None = None,
+    titles: Mapping[int | str, str] | None = None,
+) -> str:
+    """Return the internal page of a study as self-contained HTML.
+
+    Args:
+        results: what the study found.
+        facts: how it was measured, by name.
+        inspection: neighbours and overlaps of kept models.
+        titles: titles of items, for neighbours.
+    """
+    study = results.study
+    epsilons = study.budgets.epsilon
+    return render(
+        "comparison.html",
+        headline=_headline(results),
+        lead=_lead(results),
+        budgets=", ".join(exact(epsilon) for epsilon in epsilons),
+        delta=study.budgets.delta,
+        seeds=", ".join(map(str, study.budgets.seeds)),
+        n_seeds=len(study.budgets.seeds),
+        parts=[_part(results, metric) for metric in study.metrics],
+        slices=results.slices,
+        slice_parts=[_slice_part(results, epsilon) for epsilon in epsilons if results.slices],
+        settings=list(_setting_parts(results)),
+        measured_on="validation" if results.explored else "test",
+        tuning=results.tuning_in_words,
+        chosen=_chosen_rows(results),
+        inspection=None if inspection is None else _inspection_part(results, inspection, titles or {}),
+        facts={**(facts or {}), "Split": results.split},
+        failures=results.failures,
+    )
+
+
+def _headline(results: StudyResults) -> str:
+    metric = results.study.metrics[0]
+    ranked = [_ranked(results, metric, epsilon) for epsilon in results.study.budgets.epsilon]
+    winners = {rows[0][0] for rows in ranked if rows}
+    if len(winners) == 1 and any(len(rows) > 1 for rows in ranked):
+        return f"By {display_name(metric)}, {winners.pop()} does best at every ε."
+    if len(winners) > 1:
+        return f"By {display_name(metric)}, no method does best at every ε."
+    return f"{display_name(metric)} at every ε"
+
+
+def _lead(results: StudyResults) -> str:
+    """The best two private methods at each ε, and what is reached without privacy."""
+    metric = results.study.metrics[0]
+    words = []
+    for epsilon in results.study.budgets.epsilon:
+        best = [f"{label} {figure_in_words(figure)}" for label, figure in _ranked(results, metric, epsilon)[:2]]
+        if best:
+            words.append(f"At ε = {exact(epsilon)}: {', then '.join(best)}.")
+    for cell in results.cells:
+        if cell.epsilon is None and (figure := cell.figure(metric)) is not None:
+            words.append(f"Without privacy, {cell.label} reaches {figure_in_words(figure)}.")
+    return " ".join(words)
+
+
+def _ranked(results: StudyResults, metric: str, epsilon: float) -> list[tuple[str, Figure]]:
+    """Private methods with what they measured at an ε, best first."""
+    found = [
+        (cell.label, figure)
+        for cell in results.cells
+        if cell.epsilon == epsilon and (figure := cell.figure(metric)) is not None
+    ]
+    return sorted(found, key=lambda row: row[1].mean, reverse=metric not in LOWER_IS_BETTER)
+
+
+def _part(results: StudyResults, metric: str) -> dict[str, Any]:
+    """What the page shows of one metric over all tasks."""
+    table = next(each for each in comparison_tables(results) if (each.metric, each.slice) == (metric, "overall"))
+    curves = [_curve_over_epsilon(results, label, metric) for label in results.labels]
+    axis = Axis("ε", results.study.budgets.epsilon, logarithmic=True)
+    return {
+        "metric": display_name(metric),
+        "header": table.header,
+        "rows": [
+            {"name": curve.name, "colour": curve.colour, "main": curve.style == "main", "figures": row[1:]}
+            for curve, row in zip(curves, table.text_rows, strict=True)
+        ],
+        "draw": partial(curve_chart, curves, axis, display_name(metric), metric in LOWER_IS_BETTER),
+    }
+
+
+def _slice_part(results: StudyResults, epsilon: float) -> dict[str, Any]:
+    """What the page shows by slice at one ε."""
+    metric = metric_by_slice(results)
+    places = range(len(results.slices))
+    by_label = {label: [_figure(results, label, epsilon, metric, k) for k in places] for label in results.labels}
+    curves = [_curve_over_slices(results, label, epsilon, figures) for label, figures in by_label.items()]
+    shown, lower = display_name(metric), metric in LOWER_IS_BETTER
+    return {
+        "epsilon": exact(epsilon),
+        "metric": shown,
+        "rows": [
+            {
+                "name": curve.name,
+                "colour": curve.colour,
+                "main": curve.style == "main",
+                "figures": [figure_in_words(figure) for figure in by_label[curve.name]],
+            }
+            for curve in curves
+        ],
+        "draw": partial(curve_chart, curves, Axis.of_slices(results.slices), shown, lower),
+    }
+
+
+def _curve_over_slices(results: StudyResults, label: str, epsilon: float, figures: Sequence[Figure | None]) -> Curve:
+    points = tuple((float(position), figure) for position, figure in enumerate(figures) if figure is not None)
+    return Curve(label, _colour(results, label), _style(results.cell(label, epsilon)), points)
+
+
+def _curve_over_epsilon(results: StudyResults, label: str, metric: str) -> Curve:
+    cells = [cell for cell in results.cells if cell.label == label]
+    points = tuple(
+        (epsilon, figure)
+        for epsilon in sorted(results.study.budgets.epsilon)
+        if (figure := _figure(results, label, epsilon, metric, None)) is not None
+    )
+    return Curve(label, _colour(results, label), _style(cells[0]), points, is_level=cells[0].epsilon is None)
+
+
+def _colour(results: StudyResults, label: str) -> int:
+    return _COLOURS[results.labels.index(label) % len(_COLOURS)]
+
+
+def _style(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    if cell.epsilon is None:
+        return "minor"
+    return "main" if cell.combination.spec["method"] == _MAIN else ""
+
+
+def _chosen_rows(results: StudyResults) -> list[dict[str, str]]:
+    """What tuning chose: a row per method and ε."""
+    metric = "" if results.study.tuning is None else results.study.tuning.metric
+    return [
+        {
+            "method": cell.label,
+            "epsilon": "none" if cell.epsilon is None else exact(cell.epsilon),
+            "settings": settings_in_words(cell.combination.settings),
+            "figure": figure_in_words(explored.figure(metric)),
+        }
+        for cell in results.cells
+        for explored in results.explored
+        if (explored.combination, explored.epsilon) == (cell.combination, cell.epsilon)
+    ]
+
+
+# -- curves over a setting --
+
+
+def _setting_parts(results: StudyResults) -> Iterator[dict[str, Any]]:
+    """A drawing for each numeric setting in a grid and each ε: the main metric, best over all other settings."""
+    metric = results.study.metrics[0] if results.study.tuning is None else results.study.tuning.metric
+    cells = results.explored or results.cells
+    lower = metric in LOWER_IS_BETTER
+    for key in _numeric_settings(cells):
+        values = sorted({cell.combination.settings[key] for cell in cells if key in cell.combination.settings})
+        axis = Axis(
+            key.rsplit(".", 1)[-1], values, logarithmic=values[0] > 0 and values[-1] / values[0] >= _RATIO_FOR_LOG
+        )
+        for epsilon in results.study.budgets.epsilon:
+            curves = list(_curves_over_setting(cells, key, epsilon, metric, lower))
+            if curves:
+                title = f"{display_name(metric)} against {axis.name} at ε = {exact(epsilon)}"
+                yield {"title": title, "draw": partial(curve_chart, curves, axis, display_name(metric), lower)}
+
+
+def _numeric_settings(cells: Sequence[Cell]) -> list[str]:
+    """Keys of grids whose values are numbers, of which there are at least two."""
+    values: dict[str, list[Any]] = {}
+    for cell in cells:
+        for key, value in cell.combination.settings.items():
+            values.setdefault(key, []).append(value)
+    return [
+        key
+        for key, found in values.items()
+        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in found)
+        and len(set(found)) > 1
+    ]
+
+
+def _curves_over_setting(cells: Sequence[Cell], key: str, epsilon: float, metric: str, lower: bool) -> Iterator[Curve]:
+    methods = list(dict.fromkeys(cell.combination.method for cell in cells))
+    for number, method in enumerate(methods):
+        best: dict[float, Figure] = {}
+        for cell in cells:
+            settings, figure = cell.combination.settings, cell.figure(metric)
+            if (cell.combination.method, cell.epsilon) != (method, epsilon) or key not in settings or figure is None:
+                continue
+            before = best.get(settings[key])
+            if before is None or (figure.mean < before.mean) == lower:
+                best[settings[key]] = figure
+        if best:
+            yield Curve(method, _COLOURS[number % len(_COLOURS)], "", tuple(sorted(best.items())))
+
+
+# -- neighbours --
+
+
+def _inspection_part(
+    results: StudyResults, inspection: StudyInspection, titles: Mapping[int | str, str]
+) -> dict[str, Any]:
+    def draw(epsilon: float) -> Callable[[float], Drawing]:
+        curves = [
+            _curve_over_slices(
+                results, label, epsilon, [None if x is None else Figure(x, None, 1) for x in value.by_slice]
+            )
+            for label, value in inspection.overlaps[epsilon].items()
+        ]
+        return partial(curve_chart, curves, Axis.of_slices(results.slices), f"Overlap@{inspection.k}", False)
+
+    return {
+        "reference": inspection.reference,
+        "k": inspection.k,
+        "overlaps": [
+            {
+                "epsilon": exact(epsilon),
+                "draw": draw(epsilon),
+                "rows": [
+                    {
+                        "name": label,
+                        "colour": _colour(results, label),
+                        "figures": [
+                            "–" if share is None else f"{share:.3f}" for share in (value.overall, *value.by_slice)
+                        ],
+                    }
+                    for label, value in by_label.items()
+                ],
+            }
+            for epsilon, by_label in inspection.overlaps.items()
+            if by_label
+        ],
+        "tables": [
+            {
+                "title": titles.get(task, str(task)),
+                "epsilon": exact(epsilon),
+                "labels": list(found),
+                "rows": list(
+                    zip(
+                        *([titles.get(each.task, str(each.task)) for each in near] for near in found.values()),
+                        strict=True,
+                    )
+                ),
+            }
+            for (task, epsilon), found in inspection.neighbours.items()
+        ],
+    }
+
+
+# -- drawings --
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A horizontal axis.
+
+    Attributes:
+        name: what it shows.
+        values: the values that are marked on it.
+        logarithmic: whether it goes in equal ratios.
+        words: what is written at the values, if not the numbers.
+    """
+
+    name: str
+    values: Sequence[float]
+    logarithmic: bool = False
+    words: tuple[str, ...] = ()
+
+    @classmethod
+    def of_slices(cls, slices: Sequence[str]) -> Axis:
+        """Popularity slices, from the rarest to the most popular."""
+        return cls("items by popularity", range(len(slices)), words=tuple(slices))
+
+    def scale(self, start: float, end: float) -> Linear | Log:
+        """Where a value lies between two places."""
+        low, high = min(self.values), max(self.values)
+        if low == high:
+            return Linear(low - 1, high + 1, start, end)
+        return Log(low, high, start, end) if self.logarithmic else Linear(low, high, start, end)
+
+    def word(self, value: float) -> str:
+        """What is written at a value."""
+        return self.words[int(value)] if self.words else compact(value)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One method in a chart.
+
+    Attributes:
+        name: what is written at its end.
+        colour: number of its colour, from 1.
+        style: `main`, `minor` or an empty text.
+        points: places on the axis with their figures.
+        is_level: whether it is the same everywhere, and drawn from side to side without marks.
+    """
+
+    name: str
+    colour: int
+    style: str
+    points: tuple[tuple[float, Figure], ...]
+    is_level: bool = False
+
+
+def curve_chart(curves: Sequence[Curve], axis: Axis, metric: str, lower_is_better: bool, width: float) -> Drawing:
+    """Curves with a bar of one standard deviation to each side of every mean, each named at its end."""
+    height, wide = max(320.0, 17.0 * len(curves) + 96), width > 500
+    longest = max((len(curve.name) for curve in curves), default=0)
+    right = width - (min(longest * _LETTER + 22, 0.42 * width) if wide else 12)
+    better = f"{'lower' if lower_is_better else 'higher'} is better"
+    picture = Drawing(width, height, _in_words(curves, axis, metric, better))
+    measured = [value for curve in curves for _, figure in curve.points for value in _ends(figure)]
+    if not measured:
+        return picture
+    low, high = round_domain(measured)
+    up = Linear(low if lower_is_better else max(0.0, low), high, height - 52, 30)
+    across = axis.scale(_LEFT + 20, right - 20)
+    ticks = up.ticks()
+    for tick, words in zip(ticks, tick_labels(ticks), strict=True):
+        picture.line((_LEFT, up(tick)), (right, up(tick)), "grid")
+        picture.text((_LEFT - 6, up(tick) + 4), words, "axis", anchor="end")
+    for value in axis.values:
+        words = axis.word(value) if wide else axis.word(value).replace("most popular", "top").replace("rarest", "last")
+        picture.text((across(value), height - 30), words, "axis", anchor="middle")
+    ends = [_draw(picture, curve, axis, across, up, right) for curve in reversed(curves)][::-1]
+    if wide:
+        _name(picture, curves, ends, right)
+    picture.text((4, 14), f"{metric} ({better})", "axis")
+    picture.text(((_LEFT + right) / 2, height - 8), axis.name, "axis", anchor="middle")
+    return picture
+
+
+def tick_labels(ticks: Sequence[float]) -> list[str]:
+    """Evenly spaced numbers with as many decimals as tell them apart.
+
+    >>> tick_labels([1.0675, 1.07, 1.0725]), tick_labels([0.0, 0.2])
+    (['1.0675', '1.0700', '1.0725'], ['0.0', '0.2'])
+    """
+    if len(ticks) < 2:
+        return [compact(tick) for tick in ticks]
+    step = ticks[1] - ticks[0]
+    decimals = next((d for d in range(9) if abs(step * 10**d - round(step * 10**d)) < 1e-6 * 10**d * step), 9)
+    return [f"{tick:.{decimals}f}" for tick in ticks]
+
+
+def _draw(picture: Drawing, curve: Curve, axis: Axis, across: Linear | Log, up: Linear, right: float) -> Point | None:
+    if not curve.points:
+        return None
+    if curve.is_level:
+        y = up(curve.points[0][1].mean)
+        picture.path([(_LEFT, y), (right - 20, y)], f"curve {curve.style} l{curve.colour}")
+        return right - 20, y
+    places = [(across(x), up(figure.mean)) for x, figure in curve.points]
+    for (x, _), (value, figure) in zip(places, curve.points, strict=True):
+        low, high = (up(end) for end in (_ends(figure)[0], _ends(figure)[-1]))
+        picture.line((x, low), (x, high), f"whisker l{curve.colour}")
+        for end in (low, high) if low != high else ():
+            picture.line((x - 4, end), (x + 4, end), f"whisker l{curve.colour}")
+        hint = f"{curve.name}, {axis.name} {axis.word(value)}: {figure_in_words(figure)}"
+        picture.circle((x, up(figure.mean)), 5 if curve.style == "main" else 3.5, f"c{curve.colour}", hint=hint)
+    picture.path(places, f"curve {curve.style} l{curve.colour}")
+    return places[-1]
+
+
+def _name(picture: Drawing, curves: Sequence[Curve], ends: Sequence[Point | None], right: float) -> None:
+    """Write names at the ends of curves, apart from one another and inside the picture."""
+    named = sorted(
+        ((end[1], curve) for curve, end in zip(curves, ends, strict=True) if end is not None), key=lambda pair: pair[0]
+    )
+    heights = spread([y for y, _ in named], 17.0)
+    inside = max(0.0, 16 - heights[0]) - max(0.0, heights[-1] - (picture.height - 8))
+    for y, (_, curve) in zip(heights, named, strict=True):
+        css = f"c{curve.colour} named" + (" strong" if curve.style == "main" else "")
+        picture.text((right - 4, y + 4 + inside), curve.name, css)
+
+
+def _ends(figure: Figure) -> tuple[float, float]:
+    spread = figure.stddev or 0.0
+    return figure.mean - spread, figure.mean + spread
+
+
+def _in_words(curves: Sequence[Curve], axis: Axis, metric: str, better: str) -> str:
+    """What the drawing shows, for readers who do not see it."""
+    each = (
+        f"{curve.name} {figure_in_words(curve.points[0][1])} throughout"
+        if curve.is_level
+        else f"{curve.name} " + ", ".join(f"{figure_in_words(figure)} at {axis.word(x)}" for x, figure in curve.points)
+        for curve in curves
+        if curve.points
+    )
+    return f"{metric} over {axis.name}, {better}: {'; '.join(each)}."

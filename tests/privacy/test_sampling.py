@@ -1,0 +1,132 @@
+"""Sampled releases: who is in a sample, what a session allows, and what it says they cost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.rdp import RdpAccountant
+
+from apportion import allocation
+from apportion.allocation.tasks import user_keys
+from apportion.engines import LocalEngine
+from apportion.errors import BudgetError
+from apportion.privacy import Budget, Rows, SeededNoise, Session
+from apportion.privacy.sampling import poisson_sample
+
+from statistics_helpers import assert_scale
+from strategies import random_interactions
+
+KEYS = np.arange(200_000, dtype=np.uint64)
+
+
+@pytest.mark.parametrize("probability", [0.01, 0.3, 0.9])
+def test_a_sample_takes_each_user_with_its_probability_independently(probability):
+    samples = [poisson_sample(KEYS, (seed, 7 * seed), probability) for seed in (1, 2)]
+    spread = np.sqrt(probability * (1 - probability) / len(KEYS))
+    for mask in samples:  # three looks at 5 standard deviations: a false alarm in 600,000 runs
+        assert abs(mask.mean() - probability) < 5 * spread
+    both = (samples[0] & samples[1]).mean()
+    assert abs(both - probability**2) < 5 * np.sqrt(probability**2 / len(KEYS))
+    neighbours = (samples[0][1:] & samples[0][:-1]).mean()
+    assert abs(neighbours - probability**2) < 5 * np.sqrt(probability**2 / len(KEYS))
+
+
+def test_a_sample_of_a_user_does_not_depend_on_who_else_is_there():
+    data = random_interactions(0)
+    everybody = poisson_sample(user_keys(data.user_ids), (3, 4), 0.5)
+    rest = np.arange(data.n_users) != 5
+    np.testing.assert_array_equal(poisson_sample(user_keys(data.user_ids)[rest], (3, 4), 0.5), everybody[rest])
+
+
+def total_of(data, seen=None):
+    """Sums over a sample: each user's weights."""
+    weights, engine = allocation.equal_split(data), LocalEngine(np.float64)
+
+    def form(mask):
+        if seen is not None:
+            seen.append(mask)
+        return engine.counts(data, weights.of_users(mask))
+
+    return form
+
+
+def test_samples_are_fresh_for_each_release_and_hold_only_those_who_were_drawn():
+    data = random_interactions(1, n_users=60)
+    session = Session(Budget(300.0, 1e-5), noise=SeededNoise(0))
+    _, share = session.plan_sampled(2, 0.5)
+    seen = []
+    keys = user_keys(data.user_ids)
+    released = [session.release_sampled(f"step {k}", total_of(data, seen), share, keys) for k in range(2)]
+    assert 10 < seen[0].sum() < 50
+    assert not np.array_equal(*seen)
+    weights = allocation.equal_split(data)._values
+    for mask, sums in zip(seen, released, strict=True):
+        expected = np.bincount(data.tasks, weights * mask[data.users], minlength=data.n_tasks)
+        np.testing.assert_allclose(sums, expected, atol=5 * share.noise_multiplier)
+
+
+def test_only_what_was_planned_can_be_released():
+    data = random_interactions(2)
+    keys, engine = user_keys(data.user_ids), LocalEngine(np.float64)
+    session = Session(Budget(2.0, 1e-5), noise=SeededNoise(0))
+    plan, share = session.plan_sampled(2, 0.5, counts=0.1)
+    counts = engine.counts(data, allocation.equal_split(data))
+    with pytest.raises(BudgetError, match="nothing else can be planned"):
+        session.plan(more=0.1)
+    with pytest.raises(BudgetError, match="not one that plan_sampled fixed"):
+        session.release("larger", counts, Session(Budget(2.0, 1e-5)).plan(a=0.2).one("a"))
+    session.release("counts", counts, plan.one("counts"))
+    with pytest.raises(BudgetError, match="not one that plan_sampled fixed"):
+        session.release("counts again", counts, plan.one("counts"))
+    with pytest.raises(BudgetError, match="not one that plan_sampled fixed"):
+        session.release_laplace("laplace", counts, plan.one("counts"))
+    for k in range(2):
+        session.release_sampled(f"step {k}", total_of(data), share, keys)
+    with pytest.raises(BudgetError, match="All 2 sampled releases"):
+        session.release_sampled("one too many", total_of(data), share, keys)
+    assert len(session.statement().releases) == 3
+    with pytest.raises(BudgetError, match="planned before anything else"):
+        session.plan_sampled(1, 0.5)
+    other = Session(Budget(2.0, 1e-5), noise=SeededNoise(0))
+    with pytest.raises(BudgetError, match="that this session's plan_sampled made"):
+        other.release_sampled("foreign", total_of(data), share, keys)
+
+
+@pytest.mark.parametrize(("epsilon", "probability", "steps"), [(0.5, 0.1, 4), (2.0, 0.5, 3), (8.0, 0.2, 12)])
+def test_the_cost_is_within_the_budget_nearly_all_of_it_and_agrees_with_another_accountant(epsilon, probability, steps):
+    data = random_interactions(3)
+    session = Session(Budget(epsilon, 1e-5), noise=SeededNoise(0))
+    plan, share = session.plan_sampled(steps, probability, counts=0.2)
+    session.release("counts", LocalEngine().counts(data, allocation.equal_split(data)), plan.one("counts"))
+    for k in range(steps):
+        session.release_sampled(f"step {k}", total_of(data), share, user_keys(data.user_ids))
+    statement = session.statement()
+    assert 0.98 * epsilon <= statement.spent_epsilon <= epsilon
+    assert statement.spent_mu is None
+    assert "numerically" in statement.to_text()
+    assert sum(r.share for r in statement.releases) == pytest.approx(1.0)
+    accountant = RdpAccountant()  # independent of privacy loss distributions, and never below the true cost
+    accountant.compose(dp_event.GaussianDpEvent(1 / plan.one("counts").mu))
+    step = dp_event.PoissonSampledDpEvent(probability, dp_event.GaussianDpEvent(share.noise_multiplier))
+    accountant.compose(step, steps)
+    other = accountant.get_epsilon(1e-5)
+    assert statement.spent_epsilon <= other <= 1.6 * statement.spent_epsilon
+
+
+def test_sampling_lowers_the_noise_that_a_user_who_is_in_needs():
+    _, sampled = Session(Budget(1.0, 1e-5)).plan_sampled(4, 0.1)
+    plain = Session(Budget(1.0, 1e-5)).plan(rounds=[0.25] * 4).several("rounds")[0]
+    assert sampled.noise_multiplier < 0.5 / plain.mu
+
+
+def test_noise_has_the_planned_standard_deviation():
+    data = random_interactions(4)
+    rows = Rows.clipped(np.zeros((data.n_users, 800)), 2.0)
+    session = Session(Budget(1.0, 1e-5), noise=SeededNoise(5))
+    _, share = session.plan_sampled(1, 0.3)
+    weights, engine = allocation.equal_split(data), LocalEngine(np.float64)
+    noise = session.release_sampled(
+        "noise", lambda mask: engine.moments(data, weights.of_users(mask), rows), share, user_keys(data.user_ids)
+    )
+    assert_scale(noise, stddev=2.0 * share.noise_multiplier, detect=1.2)
