@@ -18,17 +18,17 @@ def write_api(folder: Path) -> None:
     """One page per package, with every public module of it."""
     import apportion
 
-    packages: dict[str, list[str]] = {}
+    packages: dict[str, list[pkgutil.ModuleInfo]] = {}
     for module in pkgutil.walk_packages(apportion.__path__, "apportion."):
         parts = module.name.split(".")
         if parts[1] != "cli" and not any(part.startswith("_") for part in parts):
-            packages.setdefault(parts[1], []).append(module.name)
+            packages.setdefault(parts[1], []).append(module)
     for package, modules in packages.items():
         lines = [f"# {package}", ""]
-        for name in modules:
-            lines += [f"## {name}", "", "```{eval-rst}", f".. automodule:: {name}", "   :members:"]
+        for module in modules:
+            lines += [f"## {module.name}", "", "```{eval-rst}", f".. automodule:: {module.name}", "   :members:"]
             lines += [
-                "   :no-index:" if name == f"apportion.{package}" else "   :show-inheritance:",
+                "   :no-index:" if module.ispkg else "   :show-inheritance:",
                 "```",
                 "",
             ]

@@ -71,16 +71,34 @@ def study(kind: str, epsilons: Sequence[float], seeds: Sequence[int], draws: int
     return Study.from_table(table)
 
 
-def exponents(found: StudyResults, choices: Sequence[float]) -> Study:
-    """The adaptive rows again, with the settings that were chosen at each ε and every exponent (fig. 3, 9)."""
-    methods = []
-    for cell in found.cells:
-        if cell.label not in ("AdaDPALS", "AdaDPSGD"):
+def untuned_rows() -> list[dict[str, Any]]:
+    """Every row with the library's plain settings, for data on which nothing was tuned."""
+    rows: list[dict[str, Any]] = [
+        {"name": _name(update, allocation), "method": update, "allocation": policy}
+        for update in BY_UPDATE
+        for allocation, (policy, _) in ALLOCATIONS.items()
+    ]
+    return [*rows, {"name": OURS, "method": "ours"}, {"name": LIMIT, "method": "non-private"}]
+
+
+def exponents(found: StudyResults, epsilon: float, choices: Sequence[float]) -> Study:
+    """The adaptive rows again at one ε, with the settings chosen there, at every exponent (fig. 3, 9).
+
+    Beside weights that are normalised per user, the ones that are only clipped (eq. 12), and the joint allocation.
+    """
+    methods: list[dict[str, Any]] = []
+    for name in ("AdaDPALS", "AdaDPSGD"):
+        cell = found.cell(name, epsilon)
+        if cell is None:
             continue
-        spec = {**cell.combination.spec, "allocation": {"policy": "adaptive"}}
-        row = {"name": f"{cell.label}, tuned at ε = {cell.epsilon:g}", **spec}
-        methods.append({**row, "grid": {"allocation.exponent": list(choices)}})
-    return Study.from_table(_again(found.study, methods))
+        kept = {key: value for key, value in cell.combination.spec.items() if key != "allocation"}
+        grid = {"allocation.exponent": list(choices)}
+        methods += [
+            {"name": f"{name}, normalised", **kept, "allocation": {"policy": "adaptive"}, "grid": grid},
+            {"name": f"{name}, clipped", **kept, "allocation": {"policy": "closed form"}, "grid": grid},
+            {"name": f"{name}, joint", **kept, "allocation": {"policy": "joint", "gamma": 1}},
+        ]
+    return Study.from_table(_again(found.study, methods, epsilon))
 
 
 def run(study: Study, data: Interactions, folder: Path, processes: int = 2, **shown: Any) -> StudyResults:
@@ -88,13 +106,13 @@ def run(study: Study, data: Interactions, folder: Path, processes: int = 2, **sh
     return run_study(study, data, folder, processes=processes, **shown)
 
 
-def _again(first: Study, methods: list[dict[str, Any]]) -> dict[str, Any]:
+def _again(first: Study, methods: list[dict[str, Any]], epsilon: float) -> dict[str, Any]:
     split = first.split
     data = {"kind": first.kind, "split_seed": split.seed, "validation": split.validation, "test": split.test}
     budgets = first.budgets
     table: dict[str, Any] = {
         "data": data,
-        "budgets": {"epsilon": list(budgets.epsilon), "delta": budgets.delta, "seeds": list(budgets.seeds)},
+        "budgets": {"epsilon": [epsilon], "delta": budgets.delta, "seeds": list(budgets.seeds)},
         "methods": methods,
         "evaluation": {"slices": first.measures.slices},
     }

@@ -168,9 +168,9 @@ def test_fits_that_fail_are_named_and_the_exit_code_says_so(run, ratings, studie
 
 
 def test_an_interrupted_study_goes_on(run, ratings, studied, folder, monkeypatch):
-    from apportion.evaluation import grid
+    from apportion.evaluation.study.bench import Bench
 
-    real, left = grid._Bench.run, [5]
+    real, left = Bench.run, [5]
 
     def interrupted(self, unit):
         left[0] -= 1
@@ -179,7 +179,7 @@ def test_an_interrupted_study_goes_on(run, ratings, studied, folder, monkeypatch
         return real(self, unit)
 
     with monkeypatch.context() as patch:
-        patch.setattr(grid._Bench, "run", interrupted)
+        patch.setattr(Bench, "run", interrupted)
         result = run("compare", studied(), code=130)
     assert "What is finished is kept in s-study" in result.stderr
     assert len(list((folder / "s-study" / "units").iterdir())) == 5

@@ -89,7 +89,7 @@ def test_a_session_that_cannot_pay_refuses_before_anything_is_learned(make):
     estimator = make()
     estimator.fit(random_interactions(5), session=session)
     again = make()
-    with pytest.raises(BudgetError, match="is left|planned before"):
+    with pytest.raises(BudgetError, match=r"is left|planned before"):
         again.fit(random_interactions(5), session=session)
     assert not hasattr(again, "model_")
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apportion.report.bands import popularity_bands
-from apportion.report.internal_charts import Line, _spread, overall_chart, slice_chart
+from apportion.report.internal_charts import Line, overall_chart, slice_chart, spread
 from apportion.report.public_charts import budget_chart, guess_chart, popularity_chart, reliability_chart
 from apportion.report.releases import explain, families_of, popularity_noise, unspent
 from apportion.report.svg import Drawing, Linear, Log
@@ -115,7 +115,7 @@ def test_the_marker_of_the_best_guess_stays_on_the_track(best_guess, width):
 
 @given(st.lists(st.floats(0, 300), min_size=1, max_size=8).map(sorted))
 def test_labels_are_moved_apart_in_their_order(heights):
-    moved = _spread(heights, 17.0)
+    moved = spread(heights, 17.0)
     assert len(moved) == len(heights)
     assert all(b - a >= 17.0 - 1e-6 for a, b in itertools.pairwise(moved))
     assert sum(moved) == pytest.approx(sum(heights), abs=1e-6)

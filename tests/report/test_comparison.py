@@ -10,8 +10,8 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from apportion.evaluation import Evaluation, MetricValue, Study
-from apportion.evaluation.grid import Cell, Figure, StudyResults
 from apportion.evaluation.inspection import StudyInspection
+from apportion.evaluation.study import Cell, Figure, StudyResults
 from apportion.recommend.model import Neighbour
 from apportion.report import comparison_csv, comparison_page, comparison_tables
 from apportion.report.comparison import Axis, Curve, curve_chart, tables_to_print, tick_labels

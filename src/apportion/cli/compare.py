@@ -16,8 +16,8 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     from apportion.cli.loading import Loaded
     from apportion.data import Interactions
-    from apportion.evaluation.grid import Study, StudyResults
     from apportion.evaluation.inspection import StudyInspection
+    from apportion.evaluation.study import Study, StudyResults
 
 SOME_FAILED: Final = 1
 PAGE, TABLE, RESULTS = "comparison.html", "table.csv", "results.json"
@@ -51,7 +51,7 @@ def compare(study: Path, out: Path | None, processes: int, fresh: bool, as_json:
 def run_comparison(path: Path, target: Path, processes: int, fresh: bool, reporter: Reporter) -> StudyResults:
     """Read the study and its data, run what is missing, and write the table and the page."""
     from apportion.cli.item_files import read_titles
-    from apportion.evaluation.grid import processors, read_study, run_study
+    from apportion.evaluation.study import processors, read_study, run_study
 
     study = read_study(path)
     loaded = _load(study, path)
@@ -130,8 +130,8 @@ def _tasks_to_inspect(study: Study, data: Interactions, titles: dict[int | str, 
 
 
 def _inspected(results: StudyResults, data: Interactions, tasks: list[int | str]) -> StudyInspection | None:
-    from apportion.evaluation.grid import split_study, study_slices
     from apportion.evaluation.inspection import inspect_study
+    from apportion.evaluation.study import split_study, study_slices
 
     study = results.study
     kept = {cell.combination.method for cell in results.cells if cell.model is not None}
@@ -171,7 +171,7 @@ def write_results(
 
 
 def _print_result(results: StudyResults, target: Path, as_json: bool) -> None:
-    from apportion.evaluation.grid import MARKING
+    from apportion.evaluation.study import MARKING
     from apportion.report.comparison import tables_to_print
 
     if as_json:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from apportion.evaluation.baselines import BiasModel, GlobalMean, Popularity
 from apportion.evaluation.compare import compare, compare_rankings, compare_ratings
-from apportion.evaluation.grid import Study, StudyResults, read_study, run_study
 from apportion.evaluation.inspection import nearest, neighbours, overlap
 from apportion.evaluation.rankings import (
     RECALL_AT_BY_SLICE,
@@ -19,6 +18,7 @@ from apportion.evaluation.rankings import (
 from apportion.evaluation.ratings import RatingModel, evaluate_ratings, mae, rmse
 from apportion.evaluation.results import Comparison, Evaluation, MetricValue
 from apportion.evaluation.slices import PopularitySlices, popularity_slices
+from apportion.evaluation.study import Study, StudyResults, read_study, run_study
 
 __all__ = [
     "RECALL_AT_BY_SLICE",

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
-from apportion.evaluation.grid import StudyResults
 from apportion.evaluation.rankings import top_tasks
 from apportion.evaluation.results import MetricValue, slice_means
 from apportion.evaluation.slices import PopularitySlices
+from apportion.evaluation.study import StudyResults
 from apportion.recommend import load
 from apportion.recommend.model import ItemModel, Neighbour
 

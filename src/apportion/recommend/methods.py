@@ -11,13 +11,13 @@ The last two take `allocation = {policy = "adaptive", exponent = 0.25}`, `update
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from numbers import Integral, Real
 from typing import Any
 
 from apportion import allocation
 from apportion.errors import InputError
-from apportion.estimators import Estimator
 from apportion.privacy import NoiseSource
 from apportion.recommend.als import ClickRecommender, RatingRecommender
 from apportion.recommend.alternating import AlternatingMinimisation
@@ -29,11 +29,18 @@ POLICIES: Mapping[str, Callable[..., Any]] = {
     "equal split": allocation.EqualSplit,
     "adaptive": allocation.Adaptive,
     "closed form": allocation.ClosedForm,
+    "joint": allocation.Joint,
     "uniform sample": allocation.UniformSample,
     "tail sample": allocation.TailSample,
 }
 UPDATES: Mapping[str, Callable[..., Any]] = {"statistics": SufficientStatistics, "gradient": GradientDescent}
 METHODS = ("ours", "non-private", *UPDATES)
+_TYPES = {
+    bool: (bool, "true or false"),
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    str: (str, "text"),
+}
 
 
 def build(
@@ -99,18 +106,22 @@ def _policy(spec: Any) -> Any:
 
 
 def _made(what: str, make: Callable[..., Any], given: Any) -> Any:
-    """Call with these arguments, or say which of them it does not have."""
-    known = _arguments(make)
-    for name in _table(what, given):
+    """Call with these arguments, or say which of them it does not have or what type it wants."""
+    known = {name: each.annotation for name, each in inspect.signature(make, eval_str=True).parameters.items()}
+    known.pop("releases", None)  # a property of the policy, not a setting
+    for name, value in _table(what, given).items():
         if name not in known:
             raise InputError(f"Expected for the {what} only {', '.join(known)}, got {name!r}.")
+        _refuse_wrong_type(f"{name} of the {what}", value, known[name])
     return make(**given)
 
 
-def _arguments(make: Callable[..., Any]) -> list[str]:
-    if isinstance(make, type) and issubclass(make, Estimator):
-        return make._parameter_names()
-    return [field.name for field in fields(make) if field.name != "releases"]  # type: ignore[arg-type]
+def _refuse_wrong_type(what: str, value: Any, declared: Any) -> None:
+    """Refuse a plain value of another type than declared; True is not a number here, and 2.0 is not a whole one."""
+    for plain, (accepted, words) in _TYPES.items():
+        is_wrong = not isinstance(value, accepted) or (isinstance(value, bool) and plain is not bool)
+        if is_wrong and (declared == plain or (declared == plain | None and value is not None)):
+            raise InputError(f"Expected {what} to be {words}, got {value!r}.")
 
 
 def _table(what: str, given: Any) -> Mapping[str, Any]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from apportion.evaluation.grid import LOWER_IS_BETTER, MARKING, Cell, Figure, StudyResults, settings_in_words
 from apportion.evaluation.inspection import StudyInspection
+from apportion.evaluation.study import LOWER_IS_BETTER, MARKING, Cell, Figure, StudyResults, settings_in_words
 from apportion.report.internal import display_name
-from apportion.report.internal_charts import _spread as spread
+from apportion.report.internal_charts import spread
 from apportion.report.rendering import render
 from apportion.report.svg import Drawing, Linear, Log, Point, round_domain
 from apportion.report.wording import compact, exact

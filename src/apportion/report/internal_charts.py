@@ -96,13 +96,13 @@ def _name_curves(picture: Drawing, lines: Sequence[Line], ends: Sequence[Point |
         ((end[1], line) for line, end in zip(lines, ends, strict=True) if end is not None),
         key=lambda pair: pair[0],
     )
-    heights = _spread([y for y, _ in named], 17.0)
+    heights = spread([y for y, _ in named], 17.0)
     for y, (_, line) in zip(heights, named, strict=True):
         css = f"c{line.colour} named" + (" strong" if line.style == "main" else "")
         picture.text((right - 4, y + 4), line.name, css)
 
 
-def _spread(heights: Sequence[float], least: float) -> list[float]:
+def spread(heights: Sequence[float], least: float) -> list[float]:
     """Move labels, given from top to bottom, apart until none is closer than `least` to the next."""
     groups = [([y], y) for y in heights]
     k = 0

@@ -1,0 +1,65 @@
+"""A study: methods x budgets x noise seeds from one TOML file, each fitted and measured once, resumable.
+
+A *unit* is one fit and its measurement: settings of a method, ε, a noise seed, and the part of the data (validation or
+test) it is measured on. A finished unit is one small file, named by a hash of everything that its figures depend on:
+an interrupted study goes on where it stopped, and a method that was changed is the only one that is fitted again.
+
+The modules, each of which imports only from those above it::
+
+    table_reading   how a table is checked key by key
+    methods         `[[methods]]` of a study: settings, and the combinations of their grids
+    description     everything that a study file says
+    parts           how the data are divided and told apart
+    units           what a unit depends on, and its hash
+    bench           fitting, measuring and storing a unit
+    processes       running units here or in several processes
+    study_results   what was found, over seeds
+    running         which units are needed, which are missing, and what tuning takes
+
+Figures are computed from raw data and noise is seeded: everything here is internal, and nothing of it is for release.
+"""
+
+from __future__ import annotations
+
+from apportion.evaluation.study.bench import Builder
+from apportion.evaluation.study.description import (
+    LOWER_IS_BETTER,
+    Budgets,
+    Inspection,
+    Measures,
+    SplitPlan,
+    Study,
+    Tuning,
+    read_study,
+)
+from apportion.evaluation.study.methods import NON_PRIVATE, Combination, Method, settings_in_words
+from apportion.evaluation.study.parts import Parts, split_study, study_slices
+from apportion.evaluation.study.processes import processors
+from apportion.evaluation.study.running import run_study
+from apportion.evaluation.study.study_results import Cell, Figure, StudyResults
+from apportion.evaluation.study.units import MARKING
+
+__all__ = [
+    "LOWER_IS_BETTER",
+    "MARKING",
+    "NON_PRIVATE",
+    "Budgets",
+    "Builder",
+    "Cell",
+    "Combination",
+    "Figure",
+    "Inspection",
+    "Measures",
+    "Method",
+    "Parts",
+    "SplitPlan",
+    "Study",
+    "StudyResults",
+    "Tuning",
+    "processors",
+    "read_study",
+    "run_study",
+    "settings_in_words",
+    "split_study",
+    "study_slices",
+]

@@ -1,0 +1,146 @@
+"""What a study found: for every method at every ε the evaluations of all seeds, as means and standard deviations."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from apportion import __version__
+from apportion.evaluation.results import Evaluation, MetricValue
+from apportion.evaluation.study.description import Study
+from apportion.evaluation.study.methods import Combination
+from apportion.evaluation.study.units import MARKING
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A mean over seeds, its standard deviation (None for a single seed), and the number of seeds."""
+
+    mean: float
+    stddev: float | None
+    n: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Figure | None:
+        """The figure of some values; None of none."""
+        if not values:
+            return None
+        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method at one ε: what was measured with each seed that succeeded.
+
+    Attributes:
+        label: the row that it belongs to.
+        combination: the method and its settings.
+        epsilon: ε, or None for a method without privacy.
+        evaluations: one per seed.
+        model: folder of the kept model of the first seed, if models are kept.
+    """
+
+    label: str
+    combination: Combination
+    epsilon: float | None
+    evaluations: tuple[Evaluation, ...]
+    model: Path | None = None
+
+    def figure(self, metric: str, position: int | None = None) -> Figure | None:
+        """Mean and standard deviation of a metric, overall or in the slice at a position."""
+        measured = [_measured_at(evaluation[metric], position) for evaluation in self.evaluations]
+        return Figure.of([value for value in measured if value is not None])
+
+
+def _measured_at(value: MetricValue, position: int | None) -> float | None:
+    return value.overall if position is None else value.by_slice[position]
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """What a study found.
+
+    Attributes:
+        study: what was asked.
+        cells: every row at every ε, measured on the test part.
+        explored: with tuning, every combination at every ε, measured on the validation part.
+        failures: what could not be fitted or measured, and why.
+        split: how the data were divided, in words.
+    """
+
+    study: Study
+    cells: tuple[Cell, ...]
+    explored: tuple[Cell, ...]
+    failures: tuple[tuple[str, str], ...]
+    split: str
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The rows, in the order of the study."""
+        return tuple(dict.fromkeys(cell.label for cell in self.cells))
+
+    @property
+    def slices(self) -> tuple[str, ...]:
+        """Names of the popularity slices, rarest first."""
+        return next((cell.evaluations[0].slices for cell in self.cells if cell.evaluations), ())
+
+    def cell(self, label: str, epsilon: float) -> Cell | None:
+        """A row at an ε; a method without privacy has the same at each."""
+        return next((cell for cell in self.cells if cell.label == label and cell.epsilon in (None, epsilon)), None)
+
+    @property
+    def tuning_in_words(self) -> str:
+        """How settings were chosen, and how many fits looked at the data for that."""
+        tuning = self.study.tuning
+        if tuning is None:
+            return "Nothing was tuned: every combination of settings is a row of its own."
+        if not self.explored:
+            return "Nothing was tuned: no method has more than one combination of settings."
+        tuned = dict.fromkeys(cell.combination.method for cell in self.explored)
+        n_fits = sum(1 if cell.epsilon is None else len(tuning.seeds) for cell in self.explored)
+        return (
+            f"Tuned, each over its own grid and separately for each ε: {'; '.join(tuned)}. The settings with the best "
+            f"mean {tuning.metric} on the validation part were taken; {n_fits:,} fits looked at that part "
+            f"(noise seeds {', '.join(map(str, tuning.seeds))}). This choice is not private: no ε covers it."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        return {
+            "marking": MARKING,
+            "version": __version__,
+            "kind": self.study.kind,
+            "split": self.split,
+            "delta": self.study.budgets.delta,
+            "seeds": list(self.study.budgets.seeds),
+            "tuning": self.tuning_in_words,
+            "slices": list(self.slices),
+            "rows": [self._row(cell) for cell in self.cells],
+            "validation": [self._row(cell) for cell in self.explored],
+            "failures": [{"fit": words, "reason": reason} for words, reason in self.failures],
+        }
+
+    def _row(self, cell: Cell) -> dict[str, Any]:
+        def figures(metric: str) -> dict[str, Any]:
+            by_slice = [cell.figure(metric, position) for position in range(len(self.slices))]
+            overall = cell.figure(metric)
+            return {
+                "overall": None if overall is None else overall.to_dict(),
+                "by_slice": [None if figure is None else figure.to_dict() for figure in by_slice],
+            }
+
+        return {
+            "method": cell.label,
+            "epsilon": cell.epsilon,
+            "settings": dict(cell.combination.settings),
+            "spec": dict(cell.combination.spec),
+            "model": None if cell.model is None else f"{cell.model.parent.name}/{cell.model.name}",
+            "metrics": {metric: figures(metric) for metric in self.study.metrics},
+        }
