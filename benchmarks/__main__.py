@@ -22,6 +22,7 @@ CLAIMS = (
     "skew-theory",
     "skew-weights",
     "skew-planted",
+    "skew-ml1m",
 )
 
 

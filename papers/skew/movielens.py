@@ -21,12 +21,12 @@ from apportion.evaluation import Study, StudyResults, run_study
 DELTA = 1e-5
 OURS, LIMIT = "ours", "without privacy"
 ALLOCATIONS: Mapping[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
-    "uniform": ({"policy": "uniform sample"}, {"allocation.limit": [20, 50, 100, 200]}),
-    "tail": ({"policy": "tail sample"}, {"allocation.limit": [20, 50, 100, 200]}),
+    "uniform": ({"policy": "uniform sample"}, {"allocation.limit": [50, 100, 200, 500]}),
+    "tail": ({"policy": "tail sample"}, {"allocation.limit": [50, 100, 200, 500]}),
     "adaptive": ({"policy": "adaptive"}, {"allocation.exponent": [0.125, 0.25, 0.375, 0.5]}),
 }
 COMMON: Mapping[str, list[Any]] = {
-    "dimension": [2, 4, 8, 16],
+    "dimension": [1, 2, 4, 8, 16],
     "user_ridge": [0.1, 1.0, 10.0],
     "start_scale": [0.3, 1.0],
     "counts_share": [0.05, 0.15],

@@ -1,0 +1,224 @@
+"""Convex losses for many tasks by weighted noisy gradient descent under user-level differential privacy.
+
+Algorithm 2 of Krichene et al., "Multi-Task Differential Privacy Under Distribution Skew" (2023). At every step the
+gradient of each (user, task) pair is clipped to Γ, then weighted, then added; one release carries the sums of all
+tasks. The paper's line 5 clips the sum, which bounds nothing about one user (docs/proofs/multi_task.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apportion.allocation import Adaptive
+from apportion.allocation.policies import Allocation
+from apportion.engines import Engine
+from apportion.errors import InputError
+from apportion.privacy import Labels, NoiseSource, ObservationRows, Session
+from apportion.regression.losses import Loss, loss_of
+from apportion.regression.multi_task import MultiTaskRegression, Start, into_ball, not_negative, positive
+from apportion.regression.observations import Observations
+from apportion.regression.step_rules import Problem, check_rule, number_of_steps, step_sizes
+
+Floats = NDArray[np.float64]
+
+_ROWS_AT_A_TIME = 1 << 18
+_LEAST_EXPOSURE = 1e-3  # of the mean, so that step sizes stay finite
+
+
+class MultiTaskERM(MultiTaskRegression):
+    """Empirical risk minimisation for every task by noisy gradient descent, under user-level differential privacy.
+
+    Minimises Σ_i Σ_j ℓ(θ_i · x_ij, y_ij) + λ ‖θ_i‖² over ‖θ_i‖ ≤ r by full-batch steps.
+
+    Args:
+        loss: "squared", "logistic", "huber", or an object with `value` and `derivative` (see `losses.Loss`).
+        epsilon: ε of the whole fit.
+        delta: δ of the whole fit.
+        feature_norm: the norm that rows of X are clipped to; public.
+        gradient_bound: Γ, what the gradient of each (user, task) pair is clipped to; None for the largest that the
+            loss has within the domain, which clips nothing if labels are within feature_norm · domain_radius.
+        domain_radius: r; parameters are projected on this ball after every step.
+        ridge: λ, a penalty for every observation. Its gradient is added after the release, λ times a released
+            total weight.
+        rule: "convex" or "strongly convex", for the step sizes and numbers of steps of Theorem 3.12 (a) and (b).
+        strong_convexity: λ of the second rule, of one observation's loss with its penalty; None for 2 · ridge.
+        steps: number of steps; None for the rule's own.
+        max_steps: the rule's own number is not taken beyond this.
+        step_size: a factor on the rule's step sizes.
+        average: whether to return the mean of the iterates, later ones weighing more, instead of the last.
+        allocation: how a user's unit of sensitivity is divided over tasks.
+        n_users: a number of users that is declared public; None to release it.
+        users_share: share of the budget for the number of users.
+        counts_share: share for what the allocation asks for.
+        exposure_share: share for the total weight of every task; 0 to use what the allocation expects it to be, None
+            to release it only where the allocation has no counts to tell from.
+        public: further sentences for the statement on what is assumed public.
+        window: the time span of the data, for the statement.
+        tuning: how settings were chosen, for the statement, if any was given.
+        noise: the noise source; None for the operating system's.
+        engine: where sums are formed; None for this machine's processors.
+
+    Attributes:
+        coef_: coefficients, one row per task.
+        task_ids_: the tasks, in the order of the rows.
+        n_steps_: how many steps were taken.
+        statement_: the privacy statement.
+
+    Privacy: (ε, δ)-DP for adding or removing one user with all rows, for `coef_` and `n_steps_`. The list of tasks,
+    if given, and the bounds are public.
+    """
+
+    n_steps_: int
+
+    def __init__(
+        self,
+        loss: str | Loss = "squared",
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        feature_norm: float = 1.0,
+        gradient_bound: float | None = None,
+        domain_radius: float = 1.0,
+        ridge: float = 0.0,
+        rule: str = "convex",
+        strong_convexity: float | None = None,
+        steps: int | None = None,
+        max_steps: int = 100,
+        step_size: float = 1.0,
+        average: bool = True,
+        allocation: Allocation = Adaptive(0.25),  # noqa: B008 - frozen
+        n_users: int | None = None,
+        users_share: float = 0.003,
+        counts_share: float = 0.05,
+        exposure_share: float | None = None,
+        public: Sequence[str] = (),
+        window: str = "not declared",
+        tuning: str | None = None,
+        noise: NoiseSource | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        self.loss = loss
+        self.epsilon = epsilon
+        self.delta = delta
+        self.feature_norm = feature_norm
+        self.gradient_bound = gradient_bound
+        self.domain_radius = domain_radius
+        self.ridge = ridge
+        self.rule = rule
+        self.strong_convexity = strong_convexity
+        self.steps = steps
+        self.max_steps = max_steps
+        self.step_size = step_size
+        self.average = average
+        self.allocation = allocation
+        self.n_users = n_users
+        self.users_share = users_share
+        self.counts_share = counts_share
+        self.exposure_share = exposure_share
+        self.public = public
+        self.window = window
+        self.tuning = tuning
+        self.noise = noise
+        self.engine = engine
+
+    def predict(self, X: ArrayLike, *, tasks: ArrayLike) -> Floats:  # noqa: N803
+        """What the loss predicts: θ_i · x, or for the logistic loss 1 where that is positive and 0 elsewhere."""
+        scores = self.decision_function(X, tasks=tasks)
+        prediction = getattr(loss_of(self.loss), "prediction", None)
+        return scores if prediction is None else np.asarray(prediction(scores), np.float64)
+
+    def decision_function(self, X: ArrayLike, *, tasks: ArrayLike) -> Floats:  # noqa: N803
+        """θ_i · x for every row x and its task i."""
+        return super().predict(X, tasks=tasks)
+
+    def _check(self) -> None:
+        super()._check()
+        positive("domain_radius", self.domain_radius)
+        positive("step_size", self.step_size)
+        not_negative("ridge", self.ridge)
+        check_rule(self.rule, self._convexity())
+        for name, value in (("steps", self.steps), ("max_steps", self.max_steps)):
+            if value is not None and value < 1:
+                raise InputError(f"Expected {name} of at least 1, got {value}.")
+        positive("gradient_bound", self._clip_norm())
+
+    def _convexity(self) -> float:
+        return 2 * self.ridge if self.strong_convexity is None else self.strong_convexity
+
+    def _clip_norm(self) -> float:
+        """Γ: as given, or the length of the longest gradient within the domain."""
+        if self.gradient_bound is not None:
+            return self.gradient_bound
+        steepest = getattr(loss_of(self.loss), "steepest", None)
+        if steepest is None:
+            raise InputError(f"Expected a gradient_bound for a loss without `steepest`, got None for {self.loss!r}.")
+        return self.feature_norm * float(steepest(self.feature_norm * self.domain_radius))
+
+    def _assumed_public(self) -> list[str]:
+        bound = f"the norm {self._clip_norm():g} that each gradient of a user for a task is clipped to"
+        return [*super()._assumed_public(), bound]
+
+    def _learn(self, observations: Observations, session: Session, engine: Engine) -> Floats:
+        loss = loss_of(self.loss)
+        users = _UserSide(observations, loss, self.feature_norm, engine)
+        plan = self._plan(session, {"gradients": 1.0})
+        start = self._start(observations, session, engine, plan)
+        share = plan.one("gradients")
+        problem = self._problem(start, observations.dimension, share.mu)
+        n_steps = self.steps or number_of_steps(self.rule, problem, self.max_steps)
+        shares = share.split(**{f"{step}": 1 / n_steps for step in range(1, n_steps + 1)})
+        theta = np.zeros((observations.data.n_tasks, observations.dimension))
+        mean = theta
+        for step in range(1, n_steps + 1):
+            slopes = Labels.clipped(users.slopes(theta), problem.gradient_bound)
+            sums = engine.moments(observations.data, start.weights, users.directions, slopes)
+            gradient = session.release(f"step {step}: gradients", sums, shares[f"{step}"])
+            gradient = gradient + 2 * self.ridge * start.exposure[:, None] * theta
+            sizes = self.step_size * step_sizes(self.rule, problem, step, n_steps)
+            theta = into_ball(theta - sizes[:, None] * gradient, self.domain_radius)
+            mean = mean + 2 / (step + 1) * (theta - mean)  # iterate k gets a weight proportional to k
+        self.n_steps_ = n_steps
+        return mean if self.average else theta
+
+    def _problem(self, start: Start, dimension: int, mu: float) -> Problem:
+        """What the step rules look at: released and public values."""
+        least = max(start.exposure_stddev, _LEAST_EXPOSURE * float(start.exposure.mean()), 1e-9)
+        return Problem(
+            exposure=np.maximum(start.exposure, least),
+            typical_weight=start.typical_weight,
+            dimension=dimension,
+            mu=mu,
+            gradient_bound=self._clip_norm(),
+            radius=self.domain_radius,
+            strong_convexity=self._convexity(),
+        )
+
+
+class _UserSide:
+    """What users compute from their own rows and released parameters: each gradient as a direction and a length."""
+
+    def __init__(self, observations: Observations, loss: Loss, feature_norm: float, engine: Engine) -> None:
+        with np.errstate(over="ignore"):  # a row of infinite length becomes zero
+            lengths = np.linalg.norm(observations.features, axis=1)
+        factors = feature_norm / np.maximum(lengths, feature_norm)
+        coded = getattr(loss, "coded", None)
+        self._loss = loss
+        self._features = observations.features * factors[:, None]
+        self._lengths = np.minimum(lengths, feature_norm)
+        self._labels = observations.labels if coded is None else coded(observations.labels)
+        self._tasks = observations.data.tasks
+        self.directions = ObservationRows.scaled(engine.asarray(self._features), 1.0)
+
+    def slopes(self, theta: Floats) -> Floats:
+        """ℓ'(θ_i · x, y) ‖x‖: the gradient's signed length along x / ‖x‖."""
+        slopes = np.empty(len(self._labels))
+        for first in range(0, len(slopes), _ROWS_AT_A_TIME):
+            part = slice(first, first + _ROWS_AT_A_TIME)
+            scores = np.einsum("nd,nd->n", self._features[part], theta[self._tasks[part]])
+            slopes[part] = self._loss.derivative(scores, self._labels[part]) * self._lengths[part]
+        if not np.isfinite(slopes).all():
+            raise InputError(f"Expected finite derivatives of the loss, got NaN or infinity from {self._loss!r}.")
+        return slopes

@@ -1,0 +1,179 @@
+"""What the multi-task regressions share: arguments, the releases before the first statistic, and prediction."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apportion.allocation import EqualSplit, KnownCounts, TailSample, UniformSample, Weights
+from apportion.allocation.policies import Allocation
+from apportion.data import Vocabulary
+from apportion.engines import Engine, LocalEngine
+from apportion.errors import InputError
+from apportion.estimators.counts import allocated, release_number_of_users
+from apportion.estimators.private import PrivateEstimator
+from apportion.privacy import Session
+from apportion.privacy.budget import Plan
+from apportion.privacy.statement import Statement
+from apportion.regression.observations import Observations, finite_matrix
+
+Floats = NDArray[np.float64]
+
+_EXPOSURE_SHARE = 0.03
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is known before the first statistic.
+
+    Attributes:
+        weights: of every observation; private.
+        exposure: estimates of Σ_j w_ij, none negative; released or public.
+        exposure_stddev: standard deviation of their noise, 0 if they were not released.
+        typical_weight: about the weight of one observation of a task; from released or public counts.
+    """
+
+    weights: Weights
+    exposure: Floats
+    exposure_stddev: float
+    typical_weight: Floats
+
+
+class MultiTaskRegression(PrivateEstimator):
+    """One linear model per task from (user, task) rows, every user's whole contribution bounded."""
+
+    feature_norm: float
+    allocation: Allocation
+    users_share: float
+    counts_share: float
+    exposure_share: float | None
+
+    coef_: Floats
+    task_ids_: Vocabulary
+    statement_: Statement
+
+    def fit(
+        self,
+        X: ArrayLike,  # noqa: N803
+        y: ArrayLike,
+        *,
+        tasks: ArrayLike,
+        groups: ArrayLike,
+        task_ids: ArrayLike | Vocabulary | None = None,
+        session: Session | None = None,
+    ) -> Self:
+        """Spend the budget on the data; afterwards `coef_` may be released with its `statement_`.
+
+        Args:
+            X: features, one row per (user, task) pair; add a column of ones for an intercept.
+            y: labels, one per row.
+            tasks: which task a row belongs to, integers or text.
+            groups: whose row it is; a user has at most one row for a task.
+            task_ids: the public list of tasks; without it, which tasks occur is revealed.
+            session: brings its own budget, noise and window; those of the estimator are then not used.
+        """
+        return self.fit_observations(Observations.from_arrays(X, y, tasks, groups, task_ids), session=session)
+
+    def fit_observations(self, observations: Observations, *, session: Session | None = None) -> Self:
+        """Fit to rows that were checked and sorted before; see `fit`."""
+        self._check()
+        opened = self._declared(session, observations.data, self._assumed_public())
+        engine = self._engine_or(LocalEngine(np.float64))
+        coefficients = self._learn(observations, opened, engine)
+        self.statement_ = opened.statement()
+        self.task_ids_ = observations.data.task_ids
+        self.coef_ = coefficients
+        return self
+
+    def predict(self, X: ArrayLike, *, tasks: ArrayLike) -> Floats:  # noqa: N803
+        """θ_i · x for every row x and its task i."""
+        x = finite_matrix(X, "X")
+        if x.shape[1] != self.coef_.shape[1]:
+            raise InputError(f"Expected X with {self.coef_.shape[1]} columns, as in the fit, got {x.shape[1]}.")
+        codes = self.task_ids_.codes_of(tasks)
+        if len(codes) != len(x):
+            raise InputError(f"Expected tasks to have {len(x)} rows, one per row of X, got {len(codes)}.")
+        return np.asarray(np.einsum("nd,nd->n", x, self.coef_[codes]))
+
+    def _learn(self, observations: Observations, session: Session, engine: Engine) -> Floats:
+        """Make every release and return the coefficients of all tasks."""
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        """Refuse arguments that make no sense, before anything is spent."""
+        positive("feature_norm", self.feature_norm)
+        for name, share in (("users_share", self.users_share), ("counts_share", self.counts_share)):
+            if not 0 < share < 1:
+                raise InputError(f"Expected {name} strictly between 0 and 1, got {share}.")
+        if not 0 <= self._exposure_share() < 1:
+            raise InputError(f"Expected exposure_share of at least 0 and below 1, got {self.exposure_share}.")
+
+    def _assumed_public(self) -> list[str]:
+        sentences = [f"the norm {self.feature_norm:g} that features are clipped to"]
+        if isinstance(self.allocation, KnownCounts) and not hasattr(self.allocation, "assumes"):
+            sentences.append("how many users every task has, and how many there are in all, as given")
+        return sentences
+
+    def _public_users(self) -> float | None:
+        """The number of users, where it is not to be released."""
+        if self.n_users is not None:
+            return float(self.n_users)
+        return float(self.allocation.n_users) if isinstance(self.allocation, KnownCounts) else None
+
+    def _exposure_share(self) -> float:
+        """As given, or a little where the allocation would guess the total weight of a task without any counts."""
+        if self.exposure_share is not None:
+            return self.exposure_share
+        policy = self.allocation.policy if isinstance(self.allocation, KnownCounts) else self.allocation
+        return _EXPOSURE_SHARE if isinstance(policy, EqualSplit | UniformSample | TailSample) else 0.0
+
+    def _plan(self, session: Session, statistics: dict[str, float]) -> Plan:
+        """Shares of the first releases, and of the statistics: given fractions of all the rest."""
+        releases = self.allocation.releases
+        first: dict[str, Any] = {"counts": [self.counts_share / releases] * releases} if releases else {}
+        if self._public_users() is None:
+            first["users"] = self.users_share
+        if self._exposure_share() > 0:
+            first["exposure"] = self._exposure_share()
+        rest = 1 - sum(sum(part) if isinstance(part, list) else part for part in first.values())
+        if rest <= 0:
+            raise InputError(f"Expected shares of the first releases that sum to less than 1, got {1 - rest:g}.")
+        return session.plan(**first, **{name: part * rest for name, part in statistics.items()})
+
+    def _start(self, observations: Observations, session: Session, engine: Engine, plan: Plan) -> Start:
+        """Release the number of users, what the allocation asks for, and every task's total weight."""
+        data = observations.data
+        public = self._public_users()
+        n_users = public or release_number_of_users(data, session, engine, plan.one("users"))
+        shares = plan.several("counts") if self.allocation.releases else ()
+        weights, counts = allocated(data, self.allocation, session, engine, shares, n_users)
+        expected = self.allocation.expected(counts, n_users, data.n_tasks)
+        if self._exposure_share() == 0:
+            return Start(weights, np.maximum(expected.total, 0.0), 0.0, expected.typical)
+        share = plan.one("exposure")
+        released = session.release("exposure", engine.counts(data, weights), share)
+        return Start(weights, np.maximum(released, 0.0), 1 / share.mu, expected.typical)
+
+
+def positive(name: str, value: float) -> None:
+    """Refuse what is not a positive finite number."""
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"Expected a finite {name} > 0, got {value}.")
+
+
+def not_negative(name: str, value: float) -> None:
+    """Refuse what is not a finite number from 0 up."""
+    if not (math.isfinite(value) and value >= 0):
+        raise InputError(f"Expected a finite {name} >= 0, got {value}.")
+
+
+def into_ball(coefficients: Floats, radius: float | None) -> Floats:
+    """Project every row on the ball of this radius; None leaves them alone."""
+    if radius is None:
+        return coefficients
+    lengths = np.linalg.norm(coefficients, axis=1, keepdims=True)
+    return np.asarray(coefficients * (radius / np.maximum(lengths, radius)))

@@ -1,0 +1,132 @@
+"""From released Gram matrices and moments to coefficients, task by task. Sees released arrays only.
+
+`solve_psd` is what the paper does: (Â + λ t I)⁺ b̂, the pseudo-inverse of the projection on the positive semidefinite
+cone. It divides by eigenvalues that are mostly noise.
+
+`solve_shrunk` uses that the noise is known and that tasks resemble each other. Tasks whose users come from one
+population have A_i ≈ s_i C with a common C, so Â_i is shrunk towards s_i C as far as the noise asks for; and with
+coefficients of variance τ² a coordinate, estimated over all tasks, what is best in mean square along an eigenvector
+of the shrunk matrix S with eigenvalue e is
+
+    θ = b e / (e² + λ t e + σ_b²/τ² + ρ),
+
+where σ_b is the noise of b and ρ what the remaining error of S does to Sθ. Where nothing stands out of the noise the
+answer is 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion import linalg
+from apportion.linalg.shrinkage import intensities, squared_distances
+
+Floats = NDArray[np.float64]
+
+_POOLED = 4096  # noisy numbers behind one shrinkage intensity
+_SMALLEST = 1e-300
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What was released about all tasks.
+
+    Attributes:
+        grams: packed Σ_j w_ij x x', one row per task.
+        gram_stddev: noise on the diagonal; 1/√2 of it off the diagonal.
+        moments: Σ_j w_ij y x, one row per task.
+        moment_stddev: noise on every entry.
+        exposure: estimates of t_i = Σ_j w_ij, none negative.
+        exposure_stddev: standard deviation of their noise.
+    """
+
+    grams: Floats
+    gram_stddev: float
+    moments: Floats
+    moment_stddev: float
+    exposure: Floats
+    exposure_stddev: float
+
+
+def solve_psd(released: Statistics, ridge: float) -> Floats:
+    """(Â + λ t I)⁺ b̂ for every task, line 7 of Algorithm 1 with the ridge added after the release."""
+    values, vectors = np.linalg.eigh(linalg.unpack(released.grams))
+    values = values + ridge * released.exposure[:, None]
+    kept = values > np.finfo(np.float64).eps * values.shape[1] * np.abs(values).max(axis=1, keepdims=True)
+    inverse = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)
+    return _in_eigenbasis(vectors, released.moments, inverse)
+
+
+def solve_shrunk(released: Statistics, ridge: float) -> Floats:
+    """The noise-aware solution above, for every task."""
+    shape = common_shape(released.grams)
+    scales = task_scales(released, shape)
+    shrunk, doubt = _shrink(released, shape, scales)
+    values, vectors = np.linalg.eigh(linalg.unpack(shrunk))
+    values = np.maximum(values, 0.0)
+    variance = _coefficient_variance(released, values)
+    if variance == 0.0:
+        return np.zeros_like(released.moments)
+    damping = released.moment_stddev**2 / variance + doubt[:, None]
+    below = np.square(values) + ridge * released.exposure[:, None] * values + damping
+    return _in_eigenbasis(vectors, released.moments, values / np.maximum(below, _SMALLEST))
+
+
+def common_shape(grams: Floats) -> Floats:
+    """C: the sum of all Gram matrices, positive semidefinite, of trace 1; the identity's shape where there is none."""
+    total = linalg.project_psd(grams.sum(axis=0)[None])[0]
+    dimension = linalg.packed_dim(total.size)
+    trace = float(total[linalg.diagonal_positions(dimension)].sum())
+    if trace <= 0:
+        return np.asarray(linalg.pack(np.eye(dimension) / dimension))
+    return np.asarray(total / trace)
+
+
+def task_scales(released: Statistics, shape: Floats) -> Floats:
+    """s_i of A_i ≈ s_i C, from two sources: Â_i's own component along C, and the released exposure.
+
+    The second is off by a factor that all tasks share (the mean squared length of features) and by a relative error
+    of its own for every task, both estimated over all tasks. They are averaged by their precisions.
+    """
+    weights = linalg.frobenius_weights(linalg.packed_dim(shape.size))
+    squared_norm = float((weights * np.square(shape)).sum())
+    own = (released.grams * weights) @ shape / squared_norm
+    own_variance = released.gram_stddev**2 / squared_norm
+    factor = max(float(own.sum()), 0.0) / max(float(released.exposure.sum()), _SMALLEST)
+    other = factor * released.exposure
+    noise = np.square(factor * released.exposure_stddev)
+    excess = float((np.square(own - other) - own_variance - noise).sum())
+    relative = max(excess, 0.0) / max(float(np.square(other).sum()), _SMALLEST)
+    other_variance = noise + relative * np.square(other)
+    together = np.maximum(own_variance + other_variance, _SMALLEST)
+    return np.asarray(np.maximum((own * other_variance + other * own_variance) / together, 0.0))
+
+
+def _shrink(released: Statistics, shape: Floats, scales: Floats) -> tuple[Floats, Floats]:
+    """S, and ρ = E‖(S − A)θ‖² / ‖θ‖² for every task.
+
+    What noise is left in S is that of Â where it was kept, and that of C where it was not.
+    """
+    n_tasks, size = released.grams.shape
+    variances = np.full(n_tasks, released.gram_stddev**2)
+    distances = squared_distances(released.grams, scales, shape)
+    intensity = intensities(distances, scales, variances, size, _POOLED)
+    shrunk = released.grams + intensity[:, None] * (scales[:, None] * shape - released.grams)
+    of_shape = np.minimum(1.0, n_tasks * np.square(scales / max(float(scales.sum()), _SMALLEST)))
+    left = variances * (1 - intensity + intensity * of_shape)
+    return shrunk, left * (linalg.packed_dim(size) + 1) / 2
+
+
+def _coefficient_variance(released: Statistics, eigenvalues: Floats) -> float:
+    """τ², from E‖b_i‖² = τ² Σ_k e_ik² + d σ_b², summed over tasks."""
+    signal = float((np.square(released.moments) - released.moment_stddev**2).sum())
+    return max(signal, 0.0) / max(float(np.square(eigenvalues).sum()), _SMALLEST)
+
+
+def _in_eigenbasis(vectors: Floats, right: Floats, factors: Floats) -> Floats:
+    """V diag(factors) V' b for every task."""
+    turned = np.einsum("tji,tj->ti", vectors, right)
+    return np.asarray(np.einsum("tij,tj->ti", vectors, factors * turned))
