@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from apportion.allocation import Adaptive, ClosedForm, EqualSplit, KnownCounts, TailSample, UniformSample
+from apportion.allocation import Adaptive, ClosedForm, EqualSplit, Joint, KnownCounts, TailSample, UniformSample
 from apportion.auditing import audit
 from apportion.data import Interactions
 from apportion.engines import LocalEngine
@@ -58,6 +58,7 @@ PRIVATE_ESTIMATORS = {
     "ratings, gradient, uniform sample": alternating("ratings", GradientDescent(clip=0.3), UniformSample(5)),
     "ratings, gradient, tail sample": alternating("ratings", GradientDescent(clip=0.3), TailSample(5)),
     "ratings, gradient, adaptive": alternating("ratings", GradientDescent(clip=0.3), Adaptive(0.25)),
+    "ratings, gradient, joint": alternating("ratings", GradientDescent(clip=0.3), Joint(1.0)),
     "clicks, statistics, closed form": alternating("clicks", SufficientStatistics(), ClosedForm(0.5, slack=1.0)),
     "ratings, sampled gradient, adaptive": alternating(
         "ratings", GradientDescent(clip=0.3, sampling=0.9, steps=1), Adaptive(0.25)

@@ -210,6 +210,12 @@ class KnownCounts:
     n_users: float
     releases: int = 0
 
+    @property
+    def assumes(self) -> tuple[str, ...]:
+        """What must be public for this to be private."""
+        own = "how many users every task has, and how many there are in all, as given"
+        return (own, *getattr(self.policy, "assumes", ()))
+
     def weights(self, data: Interactions, count: Count) -> Weights:
         """Give the policy the public counts."""
         total = np.asarray(self.total, np.float64)

@@ -113,10 +113,7 @@ class MultiTaskRegression(PrivateEstimator):
             raise InputError(f"Expected exposure_share of at least 0 and below 1, got {self.exposure_share}.")
 
     def _assumed_public(self) -> list[str]:
-        sentences = [f"the norm {self.feature_norm:g} that features are clipped to"]
-        if isinstance(self.allocation, KnownCounts) and not hasattr(self.allocation, "assumes"):
-            sentences.append("how many users every task has, and how many there are in all, as given")
-        return sentences
+        return [f"the norm {self.feature_norm:g} that features are clipped to"]
 
     def _public_users(self) -> float | None:
         """The number of users, where it is not to be released."""
