@@ -63,12 +63,14 @@ def _found(kind: str, quick: bool, epsilons: tuple[float, ...]) -> StudyResults:
         data = movielens.generated_ratings(600) if kind == "ratings" else movielens.generated_clicks(1800)
         with tempfile.TemporaryDirectory() as folder:
             return paper.run(study, data, Path(folder), processes=1)
-    study = paper.study(kind, epsilons, list(movielens.NOISE_SEEDS), DRAWS)
-    return paper.run(study, _data(kind), PARTIAL / f"skew-ml1m-{kind}", processes=2, show=_show)
+    return tuned(kind)[1]
 
 
-def _data(kind: str) -> Interactions:
-    return movielens.ratings() if kind == "ratings" else movielens.clicks()
+def tuned(kind: str) -> tuple[Interactions, StudyResults]:
+    """The data, and the whole study of them: what is missing of it is fitted."""
+    data = movielens.ratings() if kind == "ratings" else movielens.clicks()
+    study = paper.study(kind, movielens.EPSILONS, list(movielens.NOISE_SEEDS), DRAWS)
+    return data, paper.run(study, data, PARTIAL / f"skew-ml1m-{kind}", processes=2, show=_show)
 
 
 def _show(job: str, step: str, done: int, total: int) -> None:

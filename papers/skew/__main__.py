@@ -9,9 +9,11 @@ from pathlib import Path
 from apportion.errors import ApportionError
 from apportion.evaluation import run_study
 from apportion.report.comparison import comparison_csv, comparison_page, tables_to_print
+from benchmarks import skew_ml1m
 from benchmarks.__main__ import run as run_claim
-from benchmarks.claim import print_table
-from papers.skew import movielens
+from benchmarks.claim import PARTIAL, print_table
+from benchmarks.movielens import EPSILONS
+from papers.skew import exponents, movielens
 from papers.skew.protocols import PROTOCOLS
 
 CLAIMS = ("synthetic", "theory", "weights", "ml1m", "planted")
@@ -20,7 +22,7 @@ CLAIMS = ("synthetic", "theory", "weights", "ml1m", "planted")
 def main(words: list[str] | None = None) -> int:
     """Parse the command line and run what it names."""
     parser = argparse.ArgumentParser(prog="papers.skew", description=__doc__)
-    parser.add_argument("name", choices=[*CLAIMS, *PROTOCOLS])
+    parser.add_argument("name", choices=[*CLAIMS, "exponents", *PROTOCOLS])
     parser.add_argument("--quick", action="store_true", help="the short form of a study, on generated data")
     parser.add_argument("--data", type=Path, help="folder of the benchmark's download")
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 5.0, 20.0])
@@ -31,6 +33,8 @@ def main(words: list[str] | None = None) -> int:
     arguments = parser.parse_args(words)
     if arguments.name in CLAIMS:
         return run_claim(f"skew-{arguments.name}", quick=arguments.quick)
+    if arguments.name == "exponents":
+        return _run_exponents(arguments.processes)
     if arguments.data is None:
         parser.error(f"{arguments.name} needs --data, the folder of your own download")
     try:
@@ -38,6 +42,17 @@ def main(words: list[str] | None = None) -> int:
     except ApportionError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
+
+
+def _run_exponents(processes: int) -> int:
+    """Curves over the exponent on MovieLens 1M, from what the claim skew-ml1m tuned."""
+    for kind in ("ratings", "clicks"):
+        data, found = skew_ml1m.tuned(kind)
+        by_epsilon = exponents.run(found, data, PARTIAL / f"skew-exponents-{kind}", EPSILONS, processes)
+        text = exponents.to_markdown(kind, by_epsilon)
+        (skew_ml1m.RESULTS / f"exponents-{kind}.md").write_text(text, encoding="utf-8")
+        print(text)
+    return 0
 
 
 def _run_benchmark(arguments: argparse.Namespace) -> int:
