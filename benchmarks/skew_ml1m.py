@@ -20,7 +20,7 @@ from benchmarks import movielens
 from benchmarks.claim import PARTIAL, Outcome, print_table
 from papers.skew import movielens as paper
 
-DRAWS = 60
+DRAWS = 100
 RESULTS = Path(__file__).parents[1] / "papers" / "skew" / "results"
 LOWER = {"ratings": True, "clicks": False}
 

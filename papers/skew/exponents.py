@@ -1,6 +1,6 @@
-"""Quality against the exponent of the weights on MovieLens 1M (fig. 3, 9), with the settings that the main study chose.
+"""Quality against the exponent of the weights on MovieLens 1M (fig. 3, 9), with the settings of the main study.
 
-For both updates, weights that are normalised per user, weights that are only clipped (eq. 12), and the joint allocation.
+For both updates: weights that are normalised per user, weights that are only clipped (eq. 12), the joint allocation.
 Settings were tuned for normalised weights at each ε on the validation part, so the comparison leans towards those. Mean
 ± standard deviation over noise seeds on the test part.
 """

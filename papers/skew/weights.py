@@ -151,7 +151,7 @@ def public_weights(data: Interactions, gamma: float, n_users: int) -> dict[str, 
         NORMALISED: adaptive(data, counts, exponent),
         EXACT: _same_for_all_users(data, exact),
         EXACT_NORMALISED: adaptive(data, known, -1.0),
-        JOINT: ExactJoint(gamma).weights(data, _no_counts),
+        JOINT: ExactJoint(gamma).allocate(data, _no_counts, n_users).weights,
     }
 
 
@@ -163,7 +163,7 @@ def private_policies(gamma: float) -> dict[str, Allocation]:
 def private_weights(data: Interactions, policy: Allocation, session: Session, n_users: int) -> Weights:
     """A policy's weights; all its counts together cost `COUNT_SHARE` of the budget."""
     shares = session.plan(counts=[COUNT_SHARE / policy.releases] * policy.releases).several("counts")
-    return allocated(data, policy, session, LocalEngine(threads=1), shares, float(n_users))[0]
+    return allocated(data, policy, session, LocalEngine(threads=1), shares, float(n_users)).weights
 
 
 def _same_for_all_users(data: Interactions, omega: Floats) -> Weights:

@@ -145,10 +145,11 @@ def test_the_policy_releases_nothing_says_what_it_assumes_and_knows_its_sums():
     def count(weights):
         raise AssertionError("asked for a release")
 
-    weights = policy.weights(data, count)
+    given = policy.allocate(data, count, 12)
+    weights, expected = given.weights, given.expected
     assert policy.releases == 0
-    assert policy.assumes == ("which user has which task is public",)
-    expected = policy.expected([], 12, data.n_tasks)
+    assert policy.assumes[0] == "which user has which task is public"
+    assert "twice" in policy.assumes[1]
     sums = np.bincount(data.tasks, weights._values, minlength=data.n_tasks)
     np.testing.assert_allclose(expected.total, sums, rtol=1e-5)
     np.testing.assert_allclose(expected.typical[data.tasks], weights._values, rtol=1e-5)
@@ -168,8 +169,6 @@ def test_bad_input_is_refused_and_a_missed_tolerance_is_an_error():
         solve_public_graph([0, 1], [0], np.ones((2, 2)))
     with pytest.raises(InputError, match="finite gamma, got nan"):
         exact_weights(random_interactions(1), float("nan"))
-    with pytest.raises(InputError, match="have been asked for before"):
-        Exact().expected([], 10, 9)
     data = random_interactions(2, n_users=50)
     with pytest.raises(ArithmeticError, match="after 3 steps, not 1e-12"):
         solve_public_graph(data.by_user.indptr, data.tasks, costs(data, 1.0), 1e-12, max_steps=3)

@@ -217,14 +217,14 @@ def test_sessions_charge_each_round_and_name_what_is_assumed_public():
     data = random_interactions(4, n_users=60)
     session = Session(Budget(2.0, 1e-5), noise=SeededNoise(1))
     shares = session.plan(counts=[0.05, 0.05]).several("counts")
-    weights, released = allocated(data, Joint(), session, LocalEngine(), shares, 60.0)
+    given = allocated(data, Joint(), session, LocalEngine(), shares, 60.0)
     assert [r.name for r in session.statement().releases] == ["popularity", "popularity 2"]
     assert {r.sensitivity for r in session.statement().releases} == {1.0}
-    assert len(released) == 2
-    assert "released counts" in weights.description
+    assert len(given.counts) == 2
+    assert "released counts" in given.weights.description
     assert not any("task is public" in sentence for sentence in session.statement().public)
     for policy in (Exact(), ExactJoint()):
-        public, _ = allocated(data, policy, session, LocalEngine(), (), 60.0)
+        public = allocated(data, policy, session, LocalEngine(), (), 60.0).weights
         assert "public" in public.description
         assert "which user has which task is public" in session.statement().public
     assert len(session.statement().releases) == 2
@@ -232,8 +232,8 @@ def test_sessions_charge_each_round_and_name_what_is_assumed_public():
 
 def test_the_policy_for_a_public_graph_knows_its_sums():
     data, policy = random_interactions(3), ExactJoint(gamma=0.0)
-    weights = policy.weights(data, exact_counts(data, 12))
-    expected = policy.expected([], 12, data.n_tasks)
+    given = policy.allocate(data, exact_counts(data, 12), 12)
+    weights, expected = given.weights, given.expected
     sums = np.bincount(data.tasks, weights._values, minlength=data.n_tasks)
     np.testing.assert_allclose(expected.total, sums, rtol=1e-5)
 

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 
 from apportion import allocation
+from apportion.allocation import Adaptive
 from apportion.auditing import AuditError
 from apportion.engines import LocalEngine
 from apportion.privacy import bounds
+from apportion.recommend import GradientDescent, ratings_user_side
 from apportion.recommend import clicks as clicks_module
 from apportion.recommend import ratings as ratings_module
-from apportion.recommend import ratings_user_side
+from apportion.recommend import updates as updates_module
 
-from private_estimators import audit_estimator, clicks, ratings
+from private_estimators import alternating, audit_estimator, clicks, ratings
 from strategies import random_interactions
 
 RATINGS, CLICKS = ratings_module._Fit, clicks_module._Fit
@@ -167,3 +169,20 @@ def test_engines_refuse_bounded_arrays_made_for_other_data():
     data, other = random_interactions(1), random_interactions(2)
     with pytest.raises(InputError, match="made for this data set"):
         LocalEngine().counts(data, allocation.equal_split(other))
+
+
+def test_a_sampled_sum_that_ignores_its_sample_is_caught():
+    def ignoring(right):
+        def wrong(data, engine, rows, _sampled):
+            values = np.full(data.n_observations, 0.1)
+            everybody = forged(
+                bounds.Weights, _values=values, _indptr=data.by_user.indptr, _description="x", _rearranged=None
+            )
+            return right(data, engine, rows, everybody)
+
+        return wrong
+
+    make = alternating("ratings", GradientDescent(clip=0.3, sampling=0.3, steps=1), Adaptive(0.25))
+    assert not catches(make)
+    with patched(updates_module, "_moments", ignoring):
+        assert catches(make)

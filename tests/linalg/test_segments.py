@@ -249,3 +249,53 @@ def test_moments_of_features_larger_than_the_cache_name_the_segment_that_is_spoi
     )
     with pytest.raises(ArithmeticError, match=f"Segment {first} has no finite moment: features"):
         call("compiled", "segment_moment", p, coefficients=coefficients, dtype=np.float64)
+
+
+def crowd(seed, dtype=np.float32):
+    """Segments of all lengths, one of them beyond what threads share, over skewed coordinates."""
+    rng = np.random.default_rng(seed)
+    width, n_rows = 8, 500
+    lengths = np.concatenate([rng.integers(0, 12, 200), rng.integers(12, 300, 20), [40_000]])
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    return {
+        "indptr": indptr,
+        "indices": rng.integers(0, n_rows, indptr[-1]).astype(np.int32),
+        "features": (rng.standard_normal((n_rows, width)) * np.geomspace(1, 1e-2, width)).astype(dtype),
+        "labels": rng.standard_normal(indptr[-1]).astype(dtype),
+    }
+
+
+def one_of(p, segment):
+    part = slice(p["indptr"][segment], p["indptr"][segment + 1])
+    return {"indptr": [0, part.stop - part.start], "indices": p["indices"][part], "features": p["features"]}, part
+
+
+@pytest.mark.parametrize("base", ["identity", "skewed"])
+def test_a_solution_is_the_same_to_the_last_bit_alone_and_in_a_crowd(base):
+    p = crowd(3)
+    gram = 1e-3 * (p["features"].T @ p["features"]) + 1e-4 * np.eye(8)
+    matrix = (np.eye(8) if base == "identity" else gram).astype(np.float32)
+    together = call("compiled", "segment_solve", p, labels=p["labels"], base=matrix)
+    for segment in [0, 1, 7, 150, 201, 219, 220]:
+        alone, part = one_of(p, segment)
+        found = call("compiled", "segment_solve", alone, labels=p["labels"][part], base=matrix, threads=1)
+        np.testing.assert_array_equal(found[0], together[segment])
+
+
+@pytest.mark.parametrize("backend", ["numpy", "compiled", "torch"])
+def test_segments_without_a_solution_become_zero_if_asked_and_leave_the_others_alone(backend):
+    indptr, indices = np.array([0, 1, 2, 3]), np.array([0, 1, 0], np.int32)
+    features, weights = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([1.0, -5.0, 2.0])
+    p = {"indptr": indptr, "indices": indices, "features": features}
+    arguments = {"labels": np.ones(3), "base": np.eye(2), "weights": weights}
+    if backend == "torch":
+        torch = pytest.importorskip("torch", reason="torch is not installed")
+        from apportion.linalg import on_torch
+
+        tensors = {name: torch.tensor(value) for name, value in arguments.items()}
+        found = on_torch.segment_solve(*(torch.tensor(a) for a in p.values()), **tensors, unsolved="zero").numpy()
+    else:
+        found = call(backend, "segment_solve", p, **arguments, unsolved="zero")
+    np.testing.assert_allclose(found, [[0.5, 0.0], [0.0, 0.0], [2 / 3, 0.0]], atol=1e-12)
+    with pytest.raises(ArithmeticError):
+        call(backend, "segment_solve", p, **arguments)

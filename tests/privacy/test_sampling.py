@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 
 from apportion import allocation
-from apportion.allocation.tasks import user_keys
+from apportion.allocation.tasks import sampling_keys
+from apportion.data import Interactions
 from apportion.engines import LocalEngine
 from apportion.errors import BudgetError
 from apportion.privacy import Budget, Rows, SeededNoise, Session
@@ -17,7 +20,7 @@ from apportion.privacy.sampling import poisson_sample
 from statistics_helpers import assert_scale
 from strategies import random_interactions
 
-KEYS = np.arange(200_000, dtype=np.uint64)
+KEYS = np.stack([np.arange(200_000, dtype=np.uint64), np.zeros(200_000, np.uint64)], axis=1)
 
 
 @pytest.mark.parametrize("probability", [0.01, 0.3, 0.9])
@@ -34,21 +37,21 @@ def test_a_sample_takes_each_user_with_its_probability_independently(probability
 
 def test_a_sample_of_a_user_does_not_depend_on_who_else_is_there():
     data = random_interactions(0)
-    everybody = poisson_sample(user_keys(data.user_ids), (3, 4), 0.5)
+    everybody = poisson_sample(sampling_keys(data.user_ids), (3, 4), 0.5)
     rest = np.arange(data.n_users) != 5
-    np.testing.assert_array_equal(poisson_sample(user_keys(data.user_ids)[rest], (3, 4), 0.5), everybody[rest])
+    np.testing.assert_array_equal(poisson_sample(sampling_keys(data.user_ids)[rest], (3, 4), 0.5), everybody[rest])
 
 
 def total_of(data, seen=None):
-    """Sums over a sample: each user's weights."""
-    weights, engine = allocation.equal_split(data), LocalEngine(np.float64)
+    """Weights, and what forms their sum over a sample."""
+    engine = LocalEngine(np.float64)
 
-    def form(mask):
+    def form(weights):
         if seen is not None:
-            seen.append(mask)
-        return engine.counts(data, weights.of_users(mask))
+            seen.append(np.bincount(data.users, weights._values, minlength=data.n_users) > 0)
+        return engine.counts(data, weights)
 
-    return form
+    return allocation.equal_split(data), form
 
 
 def test_samples_are_fresh_for_each_release_and_hold_only_those_who_were_drawn():
@@ -56,8 +59,8 @@ def test_samples_are_fresh_for_each_release_and_hold_only_those_who_were_drawn()
     session = Session(Budget(300.0, 1e-5), noise=SeededNoise(0))
     _, share = session.plan_sampled(2, 0.5)
     seen = []
-    keys = user_keys(data.user_ids)
-    released = [session.release_sampled(f"step {k}", total_of(data, seen), share, keys) for k in range(2)]
+    keys = sampling_keys(data.user_ids)
+    released = [session.release_sampled(f"step {k}", *total_of(data, seen), share, keys) for k in range(2)]
     assert 10 < seen[0].sum() < 50
     assert not np.array_equal(*seen)
     weights = allocation.equal_split(data)._values
@@ -68,7 +71,7 @@ def test_samples_are_fresh_for_each_release_and_hold_only_those_who_were_drawn()
 
 def test_only_what_was_planned_can_be_released():
     data = random_interactions(2)
-    keys, engine = user_keys(data.user_ids), LocalEngine(np.float64)
+    keys, engine = sampling_keys(data.user_ids), LocalEngine(np.float64)
     session = Session(Budget(2.0, 1e-5), noise=SeededNoise(0))
     plan, share = session.plan_sampled(2, 0.5, counts=0.1)
     counts = engine.counts(data, allocation.equal_split(data))
@@ -82,15 +85,15 @@ def test_only_what_was_planned_can_be_released():
     with pytest.raises(BudgetError, match="not one that plan_sampled fixed"):
         session.release_laplace("laplace", counts, plan.one("counts"))
     for k in range(2):
-        session.release_sampled(f"step {k}", total_of(data), share, keys)
+        session.release_sampled(f"step {k}", *total_of(data), share, keys)
     with pytest.raises(BudgetError, match="All 2 sampled releases"):
-        session.release_sampled("one too many", total_of(data), share, keys)
+        session.release_sampled("one too many", *total_of(data), share, keys)
     assert len(session.statement().releases) == 3
     with pytest.raises(BudgetError, match="planned before anything else"):
         session.plan_sampled(1, 0.5)
     other = Session(Budget(2.0, 1e-5), noise=SeededNoise(0))
     with pytest.raises(BudgetError, match="that this session's plan_sampled made"):
-        other.release_sampled("foreign", total_of(data), share, keys)
+        other.release_sampled("foreign", *total_of(data), share, keys)
 
 
 @pytest.mark.parametrize(("epsilon", "probability", "steps"), [(0.5, 0.1, 4), (2.0, 0.5, 3), (8.0, 0.2, 12)])
@@ -100,7 +103,7 @@ def test_the_cost_is_within_the_budget_nearly_all_of_it_and_agrees_with_another_
     plan, share = session.plan_sampled(steps, probability, counts=0.2)
     session.release("counts", LocalEngine().counts(data, allocation.equal_split(data)), plan.one("counts"))
     for k in range(steps):
-        session.release_sampled(f"step {k}", total_of(data), share, user_keys(data.user_ids))
+        session.release_sampled(f"step {k}", *total_of(data), share, sampling_keys(data.user_ids))
     statement = session.statement()
     assert 0.98 * epsilon <= statement.spent_epsilon <= epsilon
     assert statement.spent_mu is None
@@ -125,8 +128,41 @@ def test_noise_has_the_planned_standard_deviation():
     rows = Rows.clipped(np.zeros((data.n_users, 800)), 2.0)
     session = Session(Budget(1.0, 1e-5), noise=SeededNoise(5))
     _, share = session.plan_sampled(1, 0.3)
-    weights, engine = allocation.equal_split(data), LocalEngine(np.float64)
-    noise = session.release_sampled(
-        "noise", lambda mask: engine.moments(data, weights.of_users(mask), rows), share, user_keys(data.user_ids)
-    )
+    engine, keys = LocalEngine(np.float64), sampling_keys(data.user_ids)
+    weights = allocation.equal_split(data)
+    noise = session.release_sampled("noise", weights, lambda some: engine.moments(data, some, rows), share, keys)
     assert_scale(noise, stddev=2.0 * share.noise_multiplier, detect=1.2)
+
+
+def test_two_plans_at_once_cannot_both_be_made():
+    session = Session(Budget(1.0, 1e-5))
+    outcomes = []
+
+    def plan():
+        try:
+            session.plan_sampled(3, 0.4)
+            outcomes.append("made")
+        except BudgetError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=plan) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["made", "refused", "refused", "refused"]
+
+
+@pytest.mark.parametrize(("steps", "probability"), [(0, 0.5), (2, 0.0), (2, 1e-9), (2, 1.5)])
+def test_plans_that_make_no_sense_are_refused(steps, probability):
+    with pytest.raises(BudgetError, match="at least 1 step and a probability"):
+        Session(Budget(1.0, 1e-5)).plan_sampled(steps, probability)
+
+
+def test_text_ids_get_keys_of_their_own():
+    data = random_interactions(6)
+    named = Interactions.from_arrays([f"user {u}" for u in data.users], data.tasks, data.values)
+    keys = sampling_keys(named.user_ids)
+    assert keys.shape == (named.n_users, 2)
+    assert len({tuple(row) for row in keys.tolist()}) == named.n_users
+    assert len(np.unique(keys)) == 2 * named.n_users

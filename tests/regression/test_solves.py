@@ -95,3 +95,12 @@ def test_scales_use_the_exposure_as_far_as_it_deserves():
     assert trusted < 0.2 * alone
     raw_variance = 20.0**2 / np.square(np.diag(np.linspace(0.2, 1.0, 4)) / 2.4).sum()
     assert alone < 1.3 * raw_variance
+
+
+def test_coefficients_are_zero_and_finite_where_released_matrices_are_nothing_but_noise():
+    rng = np.random.default_rng(0)
+    grams = -np.abs(rng.standard_normal((5, 1))) * 1e5  # of trace below 0: noise alone
+    moments = rng.standard_normal((5, 1)) * 250
+    for matrices, exposure in ((grams, 0.7), (-grams, 0.0)):
+        released = Statistics(matrices, 5e4, moments, 250.0, np.full(5, exposure), 0.0)
+        np.testing.assert_array_equal(solve_shrunk(released, 0.01), np.zeros((5, 1)))

@@ -9,14 +9,13 @@ Equation numbers are those of Krichene et al., "Multi-Task Differential Privacy 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from apportion.allocation.policies import Count, Expected, TaskCounts
+from apportion.allocation.policies import Allocated, Count, Expected, TaskCounts
 from apportion.data import Interactions
 from apportion.errors import InputError
 from apportion.privacy.bounds import Weights
@@ -24,6 +23,10 @@ from apportion.privacy.bounds import Weights
 Floats = NDArray[np.float64]
 
 PUBLIC_GRAPH = "which user has which task is public"
+FIXED_GRAPH = (
+    "with that graph fixed, the guarantee is for a user's values being there or counting as zero; for other values in "
+    "their place it is for twice the Gaussian-DP mu"
+)
 _CHECKED_EVERY = 10  # steps
 
 
@@ -165,12 +168,12 @@ def exact_weights(data: Interactions, gamma: float, tolerance: float = 1e-3) -> 
         gamma: 1 for strongly convex losses and ridge, 0 for convex ones.
         tolerance: the largest gap to the best objective, as a fraction of it.
     """
-    return Exact(gamma, tolerance).weights(data, nothing_to_count)
+    return Exact(gamma, tolerance).allocate(data, nothing_to_count, 0.0).weights
 
 
 @dataclass(frozen=True)
 class PublicGraphPolicy:
-    """What the policies for a public graph share: they release nothing, and they know what their weights sum to.
+    """What the policies for a public graph share: they release nothing, and what their weights sum to is public.
 
     Attributes:
         gamma: 1 for strongly convex losses and ridge, 0 for convex ones.
@@ -181,33 +184,28 @@ class PublicGraphPolicy:
     gamma: float = 1.0
     tolerance: float = 1e-3
     releases: int = 0
-    assumes: ClassVar[tuple[str, ...]] = (PUBLIC_GRAPH,)
-    _last: list[Expected] = field(default_factory=list, init=False, repr=False, compare=False)
+    assumes: ClassVar[tuple[str, ...]] = (PUBLIC_GRAPH, FIXED_GRAPH)
 
-    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
-        """Exactly what the weights given last sum to; the graph is public, so this is too."""
-        if not self._last or len(self._last[0].total) != n_tasks:
-            raise InputError(f"Expected weights of {n_tasks} tasks to have been asked for before.")
-        return self._last[0]
 
-    def _remember(self, data: Interactions, total: Floats) -> None:
-        counts = np.bincount(data.tasks, minlength=data.n_tasks)
-        typical = np.where(counts > 0, total / np.maximum(counts, 1), 1.0)  # a task that nobody has could have all
-        self._last[:] = [Expected(total, typical)]
+def summed(data: Interactions, total: Floats) -> Expected:
+    """What weights sum to, where the graph is public and this is too."""
+    counts = np.bincount(data.tasks, minlength=data.n_tasks)
+    typical = np.where(counts > 0, total / np.maximum(counts, 1), 1.0)  # a task that nobody has could have all
+    return Expected(total, typical)
 
 
 @dataclass(frozen=True)
 class Exact(PublicGraphPolicy):
     """Eq. 9 solved exactly on a graph that is public. **Private only if it is**: see `exact_weights`."""
 
-    def weights(self, data: Interactions, count: Count) -> Weights:
+    def allocate(self, data: Interactions, count: Count, n_users: float) -> Allocated:
         """Solve for this graph; nothing is released."""
         costs = public_costs(data, self.gamma)
         omega = solve_public_graph(data.by_user.indptr, data.tasks, costs, self.tolerance).omega
-        self._remember(data, omega * np.bincount(data.tasks, minlength=data.n_tasks))
         raw = omega.astype(data.values.dtype)[data.tasks]
         description = f"exact solution of eq. 9, gamma {self.gamma:g}, {PUBLIC_GRAPH}"
-        return Weights.clipped(raw, data.by_user.indptr, description)
+        total = omega * np.bincount(data.tasks, minlength=data.n_tasks)
+        return Allocated(Weights.clipped(raw, data.by_user.indptr, description), summed(data, total))
 
 
 def nothing_to_count(weights: Weights) -> TaskCounts:

@@ -31,8 +31,9 @@ from apportion.allocation.exact import (
     nothing_to_count,
     public_costs,
     refuse_bad_tolerance,
+    summed,
 )
-from apportion.allocation.policies import Count, Expected, TaskCounts
+from apportion.allocation.policies import Allocated, Count, CountedPolicy, Expected, TaskCounts
 from apportion.data import Interactions
 from apportion.errors import InputError
 from apportion.privacy.bounds import Weights
@@ -82,7 +83,7 @@ def solve_joint(
 
 def joint_weights(data: Interactions, gamma: float, tolerance: float = 1e-6) -> Weights:
     """The jointly best weights over users and tasks, where the graph is public. See `ExactJoint`."""
-    return ExactJoint(gamma, tolerance).weights(data, nothing_to_count)
+    return ExactJoint(gamma, tolerance).allocate(data, nothing_to_count, 0.0).weights
 
 
 @dataclass(frozen=True)
@@ -95,19 +96,19 @@ class ExactJoint(PublicGraphPolicy):
 
     tolerance: float = 1e-6
 
-    def weights(self, data: Interactions, count: Count) -> Weights:
+    def allocate(self, data: Interactions, count: Count, n_users: float) -> Allocated:
         """Solve for this graph; nothing is released."""
         costs = public_costs(data, self.gamma)
         omega = solve_joint(data.by_user.indptr, data.tasks, costs, self.tolerance).omega
         graph = PublicGraph(data.by_user.indptr, data.tasks, data.n_tasks)
         present = omega[graph.present]
         sums = present * graph.over_users(1 / np.sqrt(graph.over_tasks(present**2)))
-        self._remember(data, graph.on_all_tasks(sums))
-        return _normalised(data, omega, f"joint over users and tasks, gamma {self.gamma:g}, {PUBLIC_GRAPH}")
+        weights = _normalised(data, omega, f"joint over users and tasks, gamma {self.gamma:g}, {PUBLIC_GRAPH}")
+        return Allocated(weights, summed(data, graph.on_all_tasks(sums)))
 
 
 @dataclass(frozen=True)
-class Joint:
+class Joint(CountedPolicy):
     """The joint allocation by released counts: a few steps of the fixed point, one release each.
 
     Every round releases s_i = Σ_j w_ij for the weights of the round before (the first: the equal split) and takes one
@@ -157,13 +158,20 @@ class Joint:
         omegas = [np.ones(n_tasks)]
         for counts in released:
             users = released[0].floored(self.floor) * released[0].typical_root
-            omega = _next_omega(users ** (2 - self.gamma), counts.floored(self.floor) / omegas[-1])
-            omegas.append(omega / omega.max())
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                omega = _next_omega(users ** (2 - self.gamma), counts.floored(self.floor) / omegas[-1])
+                omega = omega / omega.max()
+            if not np.isfinite(omega).all():  # for every task, whoever has it
+                raise InputError(f"Weights for gamma = {self.gamma:g} are not finite; use one nearer to 1, or a floor.")
+            omegas.append(np.maximum(omega, _LEAST_OMEGA))
         return omegas
 
     @property
     def _description(self) -> str:
         return f"joint over users and tasks, gamma {self.gamma:g}, by released counts, normalised"
+
+
+_LEAST_OMEGA = 1e-6  # of the largest: so that no square underflows, whoever has the task
 
 
 def _next_omega(scaled_costs: Floats, over_users: Floats) -> Floats:

@@ -9,6 +9,7 @@ Equation numbers are those of Krichene et al., "Multi-Task Differential Privacy 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -78,6 +79,21 @@ class Expected:
     typical: NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class Allocated:
+    """What a policy gives.
+
+    Attributes:
+        weights: of every observation; private.
+        expected: what is known of them; released, or public.
+        counts: what was released for them, in order.
+    """
+
+    weights: Weights
+    expected: Expected
+    counts: tuple[TaskCounts, ...] = ()
+
+
 class Allocation(Protocol):
     """How a user's unit of sensitivity is divided over its tasks."""
 
@@ -85,15 +101,35 @@ class Allocation(Protocol):
     def releases(self) -> int:
         """How many times it asks for counts."""
 
-    def weights(self, data: Interactions, count: Count) -> Weights:
-        """The weights of every observation; `count` releases Σ_j w_ij for weights of its choice."""
+    def allocate(self, data: Interactions, count: Count, n_users: float) -> Allocated:
+        """The weights; `count` releases Σ_j w_ij for weights of its choice, and `n_users` is released or public."""
 
+
+class CountedPolicy(ABC):
+    """A policy whose weights follow from released counts, if from anything."""
+
+    @abstractmethod
+    def weights(self, data: Interactions, count: Count) -> Weights:
+        """The weights of every observation."""
+
+    @abstractmethod
     def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
         """What `released`, all that was asked for, says of those weights."""
 
+    def allocate(self, data: Interactions, count: Count, n_users: float) -> Allocated:
+        """Both, with what was released."""
+        made: list[TaskCounts] = []
+
+        def counted(weights: Weights) -> TaskCounts:
+            made.append(count(weights))
+            return made[-1]
+
+        weights = self.weights(data, counted)
+        return Allocated(weights, self.expected(made, n_users, data.n_tasks), tuple(made))
+
 
 @dataclass(frozen=True)
-class EqualSplit:
+class EqualSplit(CountedPolicy):
     """Every task of a user alike: 1/√n^j. The paper's unweighted objective, normalised per user."""
 
     releases: int = 0
@@ -108,7 +144,7 @@ class EqualSplit:
 
 
 @dataclass(frozen=True)
-class Adaptive:
+class Adaptive(CountedPolicy):
     """Popularity to the power −exponent, scaled up or down until each user's squares sum to 1.
 
     Attributes:
@@ -132,7 +168,7 @@ class Adaptive:
 
 
 @dataclass(frozen=True)
-class ClosedForm:
+class ClosedForm(CountedPolicy):
     """Eq. 16, clipped per user (eq. 12); with `slack`, eq. 19 and 20.
 
     Attributes:
@@ -163,7 +199,7 @@ class ClosedForm:
 
 
 @dataclass(frozen=True)
-class UniformSample:
+class UniformSample(CountedPolicy):
     """At most `limit` tasks of a user, chosen at random, with equal weight."""
 
     limit: int = 50
@@ -180,7 +216,7 @@ class UniformSample:
 
 
 @dataclass(frozen=True)
-class TailSample:
+class TailSample(CountedPolicy):
     """The `limit` rarest tasks of a user by released popularity, with equal weight (Chien et al., 2021)."""
 
     limit: int = 50
@@ -196,7 +232,7 @@ class TailSample:
 
 
 @dataclass(frozen=True)
-class KnownCounts:
+class KnownCounts(CountedPolicy):
     """Any policy, with counts that are public: nothing is released.
 
     Attributes:
@@ -205,7 +241,7 @@ class KnownCounts:
         n_users: public number of users.
     """
 
-    policy: Any
+    policy: CountedPolicy
     total: Any
     n_users: float
     releases: int = 0
@@ -213,22 +249,19 @@ class KnownCounts:
     @property
     def assumes(self) -> tuple[str, ...]:
         """What must be public for this to be private."""
-        own = "how many users every task has, and how many there are in all, as given"
-        return (own, *getattr(self.policy, "assumes", ()))
+        return ("how many users every task has, and how many there are in all, as given",)
 
     def weights(self, data: Interactions, count: Count) -> Weights:
         """Give the policy the public counts."""
         total = np.asarray(self.total, np.float64)
         if total.shape != (data.n_tasks,):
             raise InputError(f"Expected one public count for each of {data.n_tasks} tasks, got {total.shape}.")
-        known: Weights = self.policy.weights(data, lambda _weights: TaskCounts(total, 0.0, self.n_users))
-        return known
+        return self.policy.weights(data, lambda _weights: TaskCounts(total, 0.0, self.n_users))
 
     def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
         """What the policy says, given the public counts."""
         counts = TaskCounts(np.asarray(self.total, np.float64), 0.0, self.n_users)
-        known: Expected = self.policy.expected([counts], self.n_users, n_tasks)
-        return known
+        return self.policy.expected([counts], self.n_users, n_tasks)
 
 
 def expected_of_normalised(omega: NDArray[np.float64], counts: TaskCounts) -> Expected:

@@ -115,6 +115,19 @@ def user_keys(user_ids: Vocabulary) -> NDArray[np.uint64]:
     return keys
 
 
+def sampling_keys(user_ids: Vocabulary) -> NDArray[np.uint64]:
+    """Two numbers for each user from its id alone, [n_users, 2], for Poisson samples.
+
+    Whole numbers are their own keys; text is hashed to 128 bits, so that nobody can choose two ids that are always
+    sampled together.
+    """
+    if user_ids.holds_text:
+        digests = [blake2b(str(name).encode(), digest_size=16).digest() for name in user_ids]
+        return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
+    ids = np.asarray(user_ids.ids).astype(np.uint64)
+    return np.stack([ids, np.zeros_like(ids)], axis=1)
+
+
 def _random_keys(users: NDArray[np.uint64], tasks: NDArray[np.int32], seed: int) -> NDArray[np.uint64]:
     """Hash (user, task, seed), so that one user's sample does not depend on who else is there."""
     mixed = users ^ (tasks.astype(np.uint64) * np.uint64(0xA24BAED4963EE407))

@@ -10,7 +10,8 @@ the released values of the first, so that all see the same world up to each rele
 If the guarantee holds, then (1) every run asks for the same releases in the same order with the same shapes,
 sensitivities and noise; (2) each hidden sum moves by at most its declared sensitivity; (3) it is a sum over users, so
 the sum without j and the sum of j alone add up to the whole; and (4) what the run returns is a function of what was
-released, so all runs return the same. (1) and (2) are the premise of adaptive composition. (3) and (4) catch what a
+released, so all runs return the same; (5) a release on a sample of the users does not move at all when somebody leaves
+who was not in it. (1), (2) and (5) are the premise of adaptive composition. (3) and (4) catch what a
 bound alone would miss: counts, maxima, seeds or settings that reach a formula or the model without a release.
 """
 
@@ -23,10 +24,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.allocation.tasks import sampling_keys
 from apportion.auditing.door import peek, scaled_distance
 from apportion.data import Interactions
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.budget import Share
+from apportion.privacy.sampling import Keys
 from apportion.privacy.session import Session
 
 Fit = Callable[[Any, Session], Mapping[str, Any]]
@@ -83,6 +86,12 @@ class RecordingSession(_GaussianSession):
         super().__init__(*args, **kwargs)
         self.records: list[Record] = []
         self.secrets: dict[str, tuple[int, int]] = {}
+        self.sampled: dict[str, set[tuple[int, int]]] = {}
+
+    def _sample(self, name: str, keys: Keys, probability: float) -> NDArray[np.bool_]:
+        chosen = super()._sample(name, keys, probability)
+        self.sampled[name] = {(int(one), int(two)) for one, two in keys[chosen]}
+        return chosen
 
     def _secret(self, name: str) -> tuple[int, int]:
         self.secrets[name] = super()._secret(name)
@@ -147,6 +156,7 @@ def audit(fit: Fit, data: Interactions, user: int, session_arguments: Mapping[st
         return session
 
     removed, rebuilt = replay(data.without(user)), replay(_rebuilt(data, user))
+    _require_samples(first, removed, data, user)
     alone = replay(data.where(data.users == user))
     replay(data.where(np.zeros(data.n_observations, bool)))
     return [
@@ -155,6 +165,15 @@ def audit(fit: Fit, data: Interactions, user: int, session_arguments: Mapping[st
         )
         for k, record in enumerate(first.records)
     ]
+
+
+def _require_samples(first: RecordingSession, removed: ReplayingSession, data: Interactions, user: int) -> None:
+    """A release on a sample must not move at all when a user leaves who was not in it."""
+    one, two = sampling_keys(data.user_ids)[user]
+    for record, ratio in zip(first.records, removed.ratios, strict=True):
+        outside = record.name in first.sampled and (int(one), int(two)) not in first.sampled[record.name]
+        if outside and ratio > 1e-12:
+            raise AuditError(f"{record.name!r} moved when a user left who was not in its sample.")
 
 
 def _rebuilt(data: Interactions, user: int) -> Interactions:

@@ -148,6 +148,7 @@ class LocalEngine:
             labels=self.asarray(labels),
             base=self.asarray(base),
             base_rhs=None if base_rhs is None else self.asarray(base_rhs),
+            unsolved="zero",  # a refusal would tell of one user's data
             threads=self.threads,
         )
 

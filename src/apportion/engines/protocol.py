@@ -145,7 +145,10 @@ class Engine(Protocol):
         base_rhs: Any | None = None,
         weights: Any | None = None,
     ) -> Any:
-        """(base + Σ_i w v_i v_iᵀ)⁻¹ (base_rhs + Σ_i w y_ij v_i) for every user j, in the privacy of that user."""
+        """(base + Σ_i w v_i v_iᵀ)⁻¹ (base_rhs + Σ_i w y_ij v_i) for every user j, in the privacy of that user.
+
+        Zero where that has no solution. No user's solution depends on who else is there.
+        """
 
     def asarray(self, values: Any) -> Any:
         """Bring released values to where this engine computes, in its precision."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.allocation import Weights
-from apportion.allocation.policies import Allocation, TaskCounts
+from apportion.allocation.policies import Allocated, Allocation, TaskCounts
 from apportion.data import Interactions
 from apportion.engines import Engine
 from apportion.engines.protocol import UserChunk
@@ -36,20 +36,19 @@ def allocated(
     engine: Engine,
     shares: Sequence[Share],
     n_users: float,
-) -> tuple[Weights, list[TaskCounts]]:
-    """The policy's weights, and the counts that were released for them, each with the next share."""
-    made: list[TaskCounts] = []
+) -> Allocated:
+    """What the policy gives; each count that it asks for is released with the next share."""
+    left = list(enumerate(shares))
 
     def count(weights: Weights) -> TaskCounts:
-        if len(made) >= len(shares):
+        if not left:
             raise InputError(f"The allocation asked for more than the {len(shares)} counts that it declares.")
-        share = shares[len(made)]
-        name = f"popularity {len(made) + 1}" if made else "popularity"
+        number, share = left.pop(0)
+        name = f"popularity {number + 1}" if number else "popularity"
         released = session.release(name, engine.counts(data, weights), share)
         stddev = 1.0 / share.mu
-        made.append(TaskCounts(posterior_popularity(released, stddev, n_users).mean, stddev, n_users))
-        return made[-1]
+        return TaskCounts(posterior_popularity(released, stddev, n_users).mean, stddev, n_users)
 
     for sentence in getattr(policy, "assumes", ()):
         session.assume_public(sentence)
-    return policy.weights(data, count), made
+    return policy.allocate(data, count, n_users)

@@ -15,6 +15,7 @@ from apportion.privacy import Budget, NoiseSource, Session
 from apportion.privacy.session import DEFAULTS
 
 BY_HAND = "declared: some settings were given by hand; whatever data they were chosen on is not covered"
+_LARGEST_VALUE = 1e12
 _NOT_SETTINGS = {
     "epsilon", "delta", "n_users", "kind", "value_range", "public", "window", "tuning", "noise", "engine",
     "random_state",
@@ -78,6 +79,13 @@ class SettingsEstimator(PrivateEstimator):
             if value is not None and value < 1:
                 raise InputError(f"Expected {name} of at least 1, got {value}.")
         return replace(chosen, **{name: value for name, value in by_hand.items() if value is not None})
+
+
+def check_value_range(value_range: tuple[float, float]) -> None:
+    """Refuse a scale of values that is empty, or so wide that arithmetic on it could fail for some data."""
+    low, high = value_range
+    if not (low < high and max(abs(low), abs(high)) <= _LARGEST_VALUE):
+        raise InputError(f"Expected a value range with low < high, within ±{_LARGEST_VALUE:g}, got ({low}, {high}).")
 
 
 def _about_tasks(data: Interactions) -> str:

@@ -50,11 +50,13 @@ struct Segments {  // the arguments of one call, shared by its threads; features
     const T* base;            // dim x dim, or null for zero
     const T* base_rhs;        // dim, or null for zero
     T ridge;                  // > 0 if base is ridge * I and the dual form may be used
+    const T* back;            // dim x dim: a solution x is wanted as back' x; null for x itself
     T* out;
 };
 
 constexpr Index kSuccess = -1, kOutOfMemory = -2;  // other results name the first segment that failed
 constexpr Index kPanelBytes = 49152;                // gathered rows that fit the inner caches
+constexpr Index kPieceLength = 16384, kMostPieces = 16;  // of a long segment
 constexpr Index kRangeBytes = Index(8) << 20;       // rows that fit the outer cache together with what else is there
 constexpr Index kAhead = 16;                        // observations between asking memory for a row and its use
 constexpr int kBlocks = 16;                         // ChaCha20 blocks made at a time
@@ -100,20 +102,21 @@ void keep_smallest(std::atomic<Index>& target, Index value) {
 }
 
 // Who does what.  A long segment is cut into pieces that threads can share; the others are handed out in turns of
-// about equal work.  Both depend on the data alone, so that the number of threads does not alter a sum.
+// about equal work.  How a segment is cut depends on its own length alone: neither the number of threads nor any other
+// segment alters a sum.  (A user's solution must not move when another user leaves.)
 struct Plan {
     struct Piece { Index segment, begin, end; };
     std::vector<Piece> pieces;
-    std::vector<Index> turns{0};  // turn i covers segments turns[i] .. turns[i + 1]
-    Index piece_length;
+    std::vector<Index> windows{0};  // pieces windows[i] .. windows[i + 1] are in memory together; whole segments
+    std::vector<Index> turns{0};    // turn i covers segments turns[i] .. turns[i + 1]
 
     Plan(const int64_t* indptr, Index n_segments, Index dim) {
-        const Index most_pieces = std::clamp<Index>((Index(1) << 24) / (dim * dim), 16, 512);  // bounds their memory
-        piece_length = std::max<Index>(16384, indptr[n_segments] / most_pieces);
+        const Index most_pieces = std::clamp<Index>((Index(1) << 24) / (dim * dim), kMostPieces, 512);  // bounds memory
         Index work = 0;
         for (Index s = 0; s < n_segments; ++s) {
-            const Index begin = indptr[s], length = indptr[s + 1] - begin;
-            const Index n = in_pieces(length) ? (length + piece_length - 1) / piece_length : 0;
+            const Index begin = indptr[s], length = indptr[s + 1] - begin, n = n_pieces(length);
+            if (n && Index(pieces.size()) - windows.back() + n > most_pieces && Index(pieces.size()) > windows.back())
+                windows.push_back(pieces.size());
             for (Index i = 0; i < n; ++i) pieces.push_back({s, begin + length * i / n, begin + length * (i + 1) / n});
             work += length + dim / 2;
             if (work >= 4096 || s + 1 == n_segments) {
@@ -121,8 +124,12 @@ struct Plan {
                 work = 0;
             }
         }
+        if (Index(pieces.size()) > windows.back()) windows.push_back(pieces.size());
     }
-    bool in_pieces(Index length) const { return length > 2 * piece_length; }
+    static bool in_pieces(Index length) { return length > 2 * kPieceLength; }
+    static Index n_pieces(Index length) {
+        return in_pieces(length) ? std::min(kMostPieces, (length + kPieceLength - 1) / kPieceLength) : 0;
+    }
     bool is_even(const int64_t* indptr) const {  // no segment is so long that threads would wait for it
         for (const Piece& piece : pieces)
             if (indptr[piece.segment + 1] - indptr[piece.segment] > indptr[turns.back()] / 8) return false;
@@ -241,10 +248,10 @@ int kernel_best_level() { return best_level(); }
 #define SEGMENTS_FUNCTION(name, T, F)                                                                              \
     Index name(int level, int threads, int want, Index n_segments, const int64_t* indptr, const int32_t* indices,  \
                const F* features, Index n_rows, Index dim, const T* weights, const T* labels, int signed_weights,  \
-               const T* base, const T* base_rhs, T ridge, T* out) {                                                \
+               const T* base, const T* base_rhs, T ridge, const T* back, T* out) {                                 \
         return segments_call<T, F>(level, threads, Want(want),                                                     \
                                    {n_segments, indptr, indices, features, n_rows, dim, weights, labels,           \
-                                    signed_weights != 0, base, base_rhs, ridge, out});                             \
+                                    signed_weights != 0, base, base_rhs, ridge, back, out});                       \
     }
 SEGMENTS_FUNCTION(kernel_segments_float32_of_float32, float, float)
 SEGMENTS_FUNCTION(kernel_segments_float64_of_float64, double, double)
@@ -623,11 +630,28 @@ struct Worker {
             return all_finite(matrix.get(), dim, stride + 1);  // a bad row of features shows on the diagonal
         }
         if constexpr (want == Want::solution) {
-            if (!factor(matrix.get(), size, stride, inverse_diagonal.get())) return false;
+            if (!factor(matrix.get(), size, stride, inverse_diagonal.get())) return no_solution(segment);
             substitute(matrix.get(), size, stride, inverse_diagonal.get(), vector.get());
         }
-        std::copy_n(vector.get(), dim, task.out + segment * dim);
-        return all_finite(vector.get(), dim);
+        return deliver(segment);
+    }
+
+    // out <- vector, brought back from the coordinates it was solved in; false if it is not finite
+    bool deliver(Index segment) {
+        T* to = task.out + segment * dim;
+        if (!task.back) {
+            std::copy_n(vector.get(), dim, to);
+        } else {
+            std::fill_n(to, dim, T(0));
+            for (Index r = 0; r < dim; ++r)
+                for (Index c = 0; c < dim; ++c) to[c] += vector[r] * task.back[r * dim + c];
+        }
+        return all_finite(to, dim);
+    }
+
+    bool no_solution(Index segment) {
+        std::fill_n(task.out + segment * dim, dim, T(NAN));
+        return false;
     }
 
     bool dual_is_cheaper(Index length) const { return round_up(length, S::rows) * 6 <= dim * 5; }  // as measured
@@ -644,12 +668,11 @@ struct Worker {
             start_vector(T(-1) / task.ridge);
             weighted_sum(transposed.get(), dim, dual.stride, dual.size, vector.get(), coefficients.get());
         }
-        if (!factor(matrix.get(), dual.size, dual.stride, inverse_diagonal.get())) return false;
+        if (!factor(matrix.get(), dual.size, dual.stride, inverse_diagonal.get())) return no_solution(segment);
         substitute(matrix.get(), dual.size, dual.stride, inverse_diagonal.get(), coefficients.get());
         start_vector(T(1) / task.ridge);
         weighted_sum(panel.get(), count, stride, size, coefficients.get(), vector.get());
-        std::copy_n(vector.get(), dim, task.out + segment * dim);
-        return all_finite(vector.get(), dim);
+        return deliver(segment);
     }
 
     void transpose_panel(Index count, Index across) {
@@ -692,7 +715,7 @@ Index moments_by_ranges(const Segments<T, F>& task, int threads, const Plan& pla
     return failed;
 }
 
-// Sums the pieces of long segments first, then takes the segments in turn.
+// Takes the long segments first, in windows: their pieces, then what they add up to; then the others in turn.
 template <Want want, typename T, typename F>
 Index run(const Segments<T, F>& task, int threads) {
     const Plan plan(task.indptr, task.n_segments, task.dim);
@@ -703,37 +726,47 @@ Index run(const Segments<T, F>& task, int threads) {
             return moments_by_ranges(task, threads, plan, workers);
     const Index stride = workers[0]->stride, matrix_size = want == Want::moment ? 0 : stride * stride;
     const Buffer<T> base = workers[0]->pad.padded(task.base);
-    const Buffer<T> parts = zeros<T>(Index(plan.pieces.size()) * (matrix_size + stride));
-    auto part = [&](size_t piece) { return parts.get() + Index(piece) * (matrix_size + stride); };
-
-    in_parallel(threads, plan.pieces.size(), [&](int thread, Index i) {
-        Worker<want, T, F>& worker = *workers[thread];
-        std::fill_n(worker.vector.get(), stride, T(0));
-        worker.accumulate(plan.pieces[i].begin, plan.pieces[i].end, nullptr);
-        std::copy_n(worker.vector.get(), stride, part(i));
-        std::copy_n(worker.matrix.get(), matrix_size, part(i) + stride);
-    });
-    auto add_pieces = [&](Worker<want, T, F>& worker, Index segment) {
-        std::copy_n(base.get(), matrix_size, worker.matrix.get());
-        for (size_t i = 0; i < plan.pieces.size(); ++i) {
-            if (plan.pieces[i].segment != segment) continue;
-            for (Index c = 0; c < stride; ++c) worker.vector[c] += part(i)[c];
-            for (Index c = 0; c < matrix_size; ++c) worker.matrix[c] += part(i)[stride + c];
-        }
-    };
-
     std::atomic<Index> failed{kSuccess};
+    Index largest = 0;
+    for (size_t w = 0; w + 1 < plan.windows.size(); ++w)
+        largest = std::max(largest, plan.windows[w + 1] - plan.windows[w]);
+    const Buffer<T> parts = zeros<T>(largest * (matrix_size + stride));
+
+    for (size_t w = 0; w + 1 < plan.windows.size(); ++w) {
+        const Index first = plan.windows[w], last = plan.windows[w + 1];
+        auto part = [&](Index piece) { return parts.get() + (piece - first) * (matrix_size + stride); };
+        in_parallel(threads, last - first, [&](int thread, Index i) {
+            Worker<want, T, F>& worker = *workers[thread];
+            std::fill_n(worker.vector.get(), stride, T(0));
+            worker.accumulate(plan.pieces[first + i].begin, plan.pieces[first + i].end, nullptr);
+            std::copy_n(worker.vector.get(), stride, part(first + i));
+            std::copy_n(worker.matrix.get(), matrix_size, part(first + i) + stride);
+        });
+        in_parallel(threads, last - first, [&](int thread, Index i) {
+            const Index segment = plan.pieces[first + i].segment;
+            if (i && plan.pieces[first + i - 1].segment == segment) return;  // done with its first piece
+            Worker<want, T, F>& worker = *workers[thread];
+            worker.start_vector(1);
+            std::copy_n(base.get(), matrix_size, worker.matrix.get());
+            for (Index p = first + i; p < last && plan.pieces[p].segment == segment; ++p) {
+                for (Index c = 0; c < stride; ++c) worker.vector[c] += part(p)[c];
+                for (Index c = 0; c < matrix_size; ++c) worker.matrix[c] += part(p)[stride + c];
+            }
+            if (!worker.finish(segment)) keep_smallest(failed, segment);
+        });
+    }
+
     in_parallel(threads, plan.turns.size() - 1, [&](int thread, Index turn) {
         Worker<want, T, F>& worker = *workers[thread];
         for (Index s = plan.turns[turn]; s < plan.turns[turn + 1]; ++s) {
             const Index begin = task.indptr[s], end = task.indptr[s + 1];
+            if (Plan::in_pieces(end - begin)) continue;
             bool good;
             if (want == Want::solution && task.ridge > 0 && worker.dual_is_cheaper(end - begin)) {
                 good = worker.solve_dual(s, begin, end - begin);
             } else {
                 worker.start_vector(1);
-                if (plan.in_pieces(end - begin)) add_pieces(worker, s);
-                else worker.accumulate(begin, end, base.get());
+                worker.accumulate(begin, end, base.get());
                 good = worker.finish(s);
             }
             if (!good) keep_smallest(failed, s);

@@ -49,7 +49,7 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
         real, segments = reals[name], getattr(loaded, f"kernel_segments_{name}_of_{of}")
         segments.restype = size
         segments.argtypes = [number, number, number, size, pointer, pointer, pointer, size, size]
-        segments.argtypes += [pointer, pointer, number, pointer, pointer, real, pointer]
+        segments.argtypes += [pointer, pointer, number, pointer, pointer, real, pointer, pointer]
     for name in reals:
         packed = getattr(loaded, f"kernel_solve_packed_{name}")
         packed.restype = size
@@ -126,6 +126,7 @@ def segments(
     base: FloatArray | None = None,
     base_rhs: FloatArray | None = None,
     ridge: float = 0.0,
+    back: FloatArray | None = None,
 ) -> int | None:
     """Fills `out`; returns the first segment whose result is not finite, or None if all are.
 
@@ -141,13 +142,15 @@ def segments(
         base: [d, d], for SOLUTION; None is zero.
         base_rhs: [d], for SOLUTION; None is zero.
         ridge: r > 0 if base is r I and no weight is negative, which allows the dual form for short segments.
+        back: [d, d], for SOLUTION: return back' x for the solution x; None for x.
     """
     signed = weights is not None and weights.size > 0 and float(weights.min()) < 0
     call = getattr(_loaded(), f"kernel_segments_{out.dtype.name}_of_{features.dtype.name}")
     failed: int = call(
         _level.get(), threads, want, indptr.size - 1, _address(indptr), _address(indices), _address(features),
         *features.shape,
-        _address(weights), _address(labels), signed, _address(base), _address(base_rhs), ridge, _address(out),
+        _address(weights), _address(labels), signed, _address(base), _address(base_rhs), ridge, _address(back),
+        _address(out),
     )  # fmt: skip
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")

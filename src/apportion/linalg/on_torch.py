@@ -49,17 +49,26 @@ def segment_solve(
     base: Tensor,
     weights: Tensor | None = None,
     base_rhs: Tensor | None = None,
+    unsolved: str = "raise",
 ) -> Tensor:
-    """(base + Σ w x xᵀ)⁻¹ (base_rhs + Σ w y x) of every segment, by Cholesky."""
-    side = torch.zeros_like(base[0]) if base_rhs is None else base_rhs
-    solved = torch.linalg.solve(base.double(), side.double()).to(features.dtype).repeat(len(indptr) - 1, 1)
-    for group, rows, trust, targets in _batches(indptr, indices, features, weights, labels):
-        weighted = rows * trust[:, :, None]
-        factors, failed = torch.linalg.cholesky_ex(weighted.transpose(1, 2) @ rows + base)
-        if bool(failed.any()):
+    """(base + Σ w x xᵀ)⁻¹ (base_rhs + Σ w y x) of every segment, by Cholesky, in float64.
+
+    How segments are batched depends on all of them, and a device may round a batch by its size: in float64 that moves
+    a solution by nothing that counts. Segments that have no solution become zero if `unsolved` says so.
+    """
+    exact = base.double()
+    side = torch.zeros_like(exact[0]) if base_rhs is None else base_rhs.double()
+    solved = torch.linalg.solve(exact, side).to(features.dtype).repeat(len(indptr) - 1, 1)
+    for group, narrow, trust, targets in _batches(indptr, indices, features, weights, labels):
+        rows = narrow.double()
+        weighted = rows * trust[:, :, None].double()
+        factors, failed = torch.linalg.cholesky_ex(weighted.transpose(1, 2) @ rows + exact)
+        if unsolved == "raise" and bool(failed.any()):
             raise ArithmeticError("A segment has no solution: its matrix is not positive definite or not finite.")
-        moments = weighted.transpose(1, 2) @ targets[:, :, None] + side[:, None]
-        solved[group] = torch.cholesky_solve(moments, factors)[:, :, 0]
+        moments = weighted.transpose(1, 2) @ targets[:, :, None].double() + side[:, None]
+        found = torch.cholesky_solve(moments, factors)[:, :, 0]
+        bad = (failed != 0) | ~torch.isfinite(found).all(dim=1)
+        solved[group] = torch.where(bad[:, None], torch.zeros_like(found), found).to(features.dtype)
     return solved
 
 

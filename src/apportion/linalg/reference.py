@@ -39,9 +39,13 @@ def segment_solve(
     base_rhs: FloatArray,
     out: FloatArray,
 ) -> None:
-    """out[s] = (base + sum w x x')^-1 (base_rhs + sum w y x); NaN where there is no Cholesky factor."""
+    """out[s] = (base + sum w x x')^-1 (base_rhs + sum w y x); NaN where there is no Cholesky factor.
+
+    In float64 whatever the precision of the rows: how segments are batched depends on all of them, and must not move a
+    solution by anything that counts.
+    """
     coefficients = labels if weights is None else labels * weights
-    for segments, gram, moment in _sums(rows, weights, coefficients, out.dtype, want_gram=True):
+    for segments, gram, moment in _sums(rows, weights, coefficients, np.dtype(np.float64), want_gram=True):
         out[segments] = cholesky_solve(gram + base, moment + base_rhs)[0]
 
 

@@ -13,7 +13,7 @@ float64; nothing of size observations x d is made.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -33,8 +33,6 @@ from apportion.linalg.checks import (
 )
 from apportion.linalg.kernel import thread_count
 from apportion.linalg.packed import FloatArray, packed_dim, packed_size
-
-_ROWS_AT_A_TIME = 4096
 
 
 def segment_gram(
@@ -135,13 +133,15 @@ def segment_solve(
     base: ArrayLike,
     weights: ArrayLike | None = None,
     base_rhs: ArrayLike | None = None,
+    unsolved: Literal["raise", "zero"] = "raise",
     out: FloatArray | None = None,
     threads: int | None = None,
 ) -> FloatArray:
     """Weighted ridge regressions, one per segment: half an epoch of alternating least squares.
 
     Solves (base + sum w x x') theta = base_rhs + sum w y x by Cholesky and never stores the Gram matrices.
-    A segment without observations gives base^-1 base_rhs.
+    A segment without observations gives base^-1 base_rhs. What a segment's solution is depends on its own observations,
+    `features` and `base` alone, to the last bit: others beside it do not alter it.
 
     Args:
         indptr: int64[s+1], segment boundaries, starting with 0.
@@ -151,6 +151,7 @@ def segment_solve(
         base: symmetric [d, d], for instance ridge * identity.
         weights: [nnz], of any sign; None is all ones.
         base_rhs: [d]; None is zero.
+        unsolved: what to do with segments that have no solution: raise, or make them zero.
         out: where to put the result.
         threads: number of threads; None is all.
 
@@ -181,7 +182,9 @@ def segment_solve(
     else:
         reference.segment_solve(rows, w, y, matrix, rhs, result)
         failed = _first_non_finite(result)
-    if failed is not None:
+    if failed is not None and unsolved == "zero":
+        result[~np.isfinite(result).all(axis=1)] = 0
+    elif failed is not None:
         _explain(failed, "no solution", features=rows.features, weights=w, labels=y, base_rhs=rhs)
     return result
 
@@ -264,24 +267,24 @@ def _compiled_solve(
     out: FloatArray,
     threads: int,
 ) -> int | None:
-    """Runs the kernel, in coordinates that allow the dual form of short segments where that pays."""
+    """Runs the kernel, in coordinates that allow the dual form of short segments wherever that is safe.
+
+    Whether they are used must not depend on the segments: the two forms round differently, and one user more or less
+    would then move the solutions of all others.
+    """
     ridge = _ridge(base) if weights is None or not weights.size or weights.min() >= 0 else 0.0
-    whitening = _whitening(rows, base) if ridge is None else None
+    whitening = _whitening(base) if ridge is None else None
     if whitening is None:
         return kernel.segments(
             kernel.SOLUTION, rows.indptr, rows.indices, rows.features, out,
             weights=weights, labels=labels, base=base, base_rhs=base_rhs, ridge=ridge or 0.0, threads=threads,
         )  # fmt: skip
     white, transform = whitening.rows(rows), whitening.transform
-    failed = kernel.segments(
+    return kernel.segments(
         kernel.SOLUTION, white.indptr, white.indices, white.features, out,
         weights=weights, labels=labels, base=np.eye(rows.dim, dtype=base.dtype),
-        base_rhs=np.ascontiguousarray(transform @ base_rhs), ridge=1.0, threads=threads,
+        base_rhs=np.ascontiguousarray(transform @ base_rhs), ridge=1.0, back=transform, threads=threads,
     )  # fmt: skip
-    for first in range(0, len(out), _ROWS_AT_A_TIME):  # a product into itself makes a copy: of a few rows only
-        part = out[first : first + _ROWS_AT_A_TIME]
-        np.matmul(part, transform, out=part)
-    return failed
 
 
 def _ridge(base: FloatArray) -> float | None:
@@ -291,19 +294,13 @@ def _ridge(base: FloatArray) -> float | None:
     return ridge if is_multiple else None
 
 
-def _whitening(rows: SegmentedRows, base: FloatArray) -> _Whitening | None:
-    """The change of coordinates that turns `base` into the identity, if it is safe and saves work.
+def _whitening(base: FloatArray) -> _Whitening | None:
+    """The change of coordinates that turns `base` into the identity, if it is safe.
 
     A segment of n < d observations costs n^2 d/2 + n^3/6 multiply-adds in the dual form instead of
     n d^2/2 + d^3/6; the change itself costs d^2 per row of features. It is safe wherever `base` has an inverse
     in its precision, and then more accurate than the direct form: it meets the root of base's condition number.
     """
-    dim = rows.dim
-    lengths = np.diff(rows.indptr).astype(np.float64)
-    short = lengths[lengths < 0.8 * dim]
-    saved = (short * dim * (dim - short) / 2 + (dim**3 - short**3) / 6).sum()
-    if saved < 4 * rows.features.shape[0] * dim**2:
-        return None
     eigenvalues, vectors = np.linalg.eigh(base.astype(np.float64))
     if eigenvalues[0] <= 16 * np.finfo(base.dtype).eps * eigenvalues[-1]:
         return None

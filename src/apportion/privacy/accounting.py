@@ -1,9 +1,9 @@
 """What a fixed list of mechanisms costs, and how much noise a budget asks for.
 
 Gaussian releases are composed in closed form (`apportion.privacy.gaussian`). A list with anything else in it is
-composed numerically by dp_accounting's privacy loss distributions, whose rounding is pessimistic, so an answer is
-never below the true cost. The parameters must be fixed beforehand; a session that decides as it goes charges by
-the Gaussian-DP filter instead (`apportion.privacy.session`).
+composed numerically by dp_accounting's privacy loss distributions, whose grid is pessimistic; an allowance in δ covers
+the rounding of its convolutions, so that an answer is not below the true cost. The parameters must be fixed beforehand;
+a session that decides as it goes charges by the Gaussian-DP filter instead (`apportion.privacy.session`).
 """
 
 from __future__ import annotations
@@ -96,7 +96,10 @@ def epsilon_of(mechanisms: Sequence[Mechanism], delta: float, interval: float = 
         return gaussian.epsilon_of(_gaussian_mu(mechanisms), delta)
     if _is_noiseless(mechanisms):
         return math.inf
-    return float(_distribution(mechanisms, interval).get_epsilon_for_delta(delta))
+    kept = delta - _allowance(mechanisms)
+    if kept < 0.99 * delta:
+        raise InputError(f"A delta of {delta:g} is too small to compose {_count(mechanisms)} releases numerically.")
+    return float(_distribution(mechanisms, interval).get_epsilon_for_delta(kept))
 
 
 def delta_of(mechanisms: Sequence[Mechanism], epsilon: float) -> float:
@@ -105,7 +108,7 @@ def delta_of(mechanisms: Sequence[Mechanism], epsilon: float) -> float:
         return gaussian.delta_of(epsilon, _gaussian_mu(mechanisms))
     if _is_noiseless(mechanisms):
         return 1.0
-    return float(_distribution(mechanisms, _INTERVAL).get_delta_for_epsilon(epsilon))
+    return float(_distribution(mechanisms, _INTERVAL).get_delta_for_epsilon(epsilon)) + _allowance(mechanisms)
 
 
 def calibrate(make: Callable[[float], Sequence[Mechanism]], budget: Budget) -> float:
@@ -169,6 +172,15 @@ def _crossing(excess: Callable[[float], float], low: _Point, high: _Point) -> fl
 def _gaussian_mu(mechanisms: Sequence[Mechanism]) -> float:
     squares = math.fsum(m.mu_squared for m in mechanisms if isinstance(m, Gaussian))
     return math.sqrt(squares) * (1 + 1e-15)
+
+
+def _count(mechanisms: Sequence[Mechanism]) -> int:
+    return sum(m.count for m in mechanisms)
+
+
+def _allowance(mechanisms: Sequence[Mechanism]) -> float:
+    """More than the rounding of a numerical composition takes from δ: 3e-17 a release was the most ever seen."""
+    return 3e-16 * max(_count(mechanisms), 100)
 
 
 def _is_noiseless(mechanisms: Sequence[Mechanism]) -> bool:

@@ -19,6 +19,7 @@ from apportion.errors import InputError
 
 MARGIN = 1e-6
 _AT_A_TIME = 500_000  # observations squared at once
+_LARGEST = 1e100  # of a factor: its square is finite
 _SHORTEST = 1e-18  # rows shorter than this point nowhere in particular and become zero
 
 FloatArray = NDArray[np.floating[Any]]
@@ -172,7 +173,8 @@ class Weights(Hidden):
         The factors of a user may depend on that user's own rows and on released values, on nothing else. Multiply a
         release made with the result by `clip` to have it in the units of the factors.
         """
-        products = np.asarray(self._values, np.float64) * (np.asarray(factors, np.float64) / clip)
+        scaled = np.nan_to_num(np.asarray(factors, np.float64) / clip, nan=0.0).clip(-_LARGEST, _LARGEST)
+        products = np.asarray(self._values, np.float64) * scaled  # nobody's numbers make the others' fail
         return Weights.clipped(products, self._indptr, f"{self.description}, times residuals clipped to {clip:g}")
 
     @classmethod

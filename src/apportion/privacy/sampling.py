@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Keys = NDArray[np.uint64]
+"""Two numbers for each user, of 128 bits together, from the user's id alone."""
+LEAST_PROBABILITY = 1e-6  # of a sample; a hash has 53 bits, and a rarer event would be rounded
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,9 @@ class SampledShare:
 
 def poisson_sample(keys: Keys, secret: tuple[int, int], probability: float) -> NDArray[np.bool_]:
     """Who takes part: a hash of the user's key and the secret, as a number in [0, 1), below the probability."""
-    mixed = keys
-    for part in secret:
-        mixed = mixed_bits(mixed ^ np.uint64(part))
+    mixed = mixed_bits(keys[:, 0] ^ np.uint64(secret[0]))
+    mixed = mixed_bits(mixed ^ keys[:, 1])
+    mixed = mixed_bits(mixed ^ np.uint64(secret[1]))
     return np.asarray((mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53 < probability)
 
 

@@ -18,12 +18,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from apportion.errors import BudgetError
 from apportion.privacy import accounting, gaussian, mechanisms
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
+from apportion.privacy.bounds import Weights
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
 from apportion.privacy.noise import NoiseSource, SystemNoise
-from apportion.privacy.sampling import Keys, SampledShare, poisson_sample
+from apportion.privacy.sampling import LEAST_PROBABILITY, Keys, SampledShare, poisson_sample
 from apportion.privacy.statement import Release, Statement
 
 DEFAULTS = (
@@ -61,7 +65,7 @@ class _Schedule:
 
     gaussian: Counter[float]
     sampled: SampledShare
-    left: int
+    made: int = 0
 
 
 class Session:
@@ -129,14 +133,18 @@ class Session:
             probability: with which a user is in a sample.
             fractions: shares of the budget's μ² for Gaussian releases on all users.
         """
-        if self._releases or self._schedule is not None:
-            raise BudgetError("Sampled releases must be planned before anything else is released or planned.")
+        if steps < 1 or not LEAST_PROBABILITY <= probability <= 1:
+            asked = f"{steps} and {probability}"
+            raise BudgetError(f"Expected at least 1 step and a probability from {LEAST_PROBABILITY} to 1, got {asked}.")
         plan = make_plan(self.budget.mu, 1.0, fractions)
         parts = [share for held in plan.values() for share in (held if isinstance(held, tuple) else (held,))]
         multiplier = _noise_beside(tuple(share.mu for share in parts), probability, steps, self.budget)
         left = (1 - math.fsum(share.fraction for share in parts)) / steps
         sampled = SampledShare(left, probability, multiplier, steps)
-        self._schedule = _Schedule(Counter(share.mu for share in parts), sampled, steps)
+        with self._lock:
+            if self._releases or self._schedule is not None:
+                raise BudgetError("Sampled releases must be planned before anything else is released or planned.")
+            self._schedule = _Schedule(Counter(share.mu for share in parts), sampled)
         return plan, sampled
 
     def assume_public(self, sentence: str) -> None:
@@ -159,18 +167,21 @@ class Session:
         self._charge(name, "Gaussian", statistic, statistic.l2_sensitivity, share, stddev)
         return self._draw(name, statistic, stddev)
 
-    def release_sampled(self, name: str, form: Callable[[Any], BoundedSum], share: SampledShare, keys: Keys) -> Any:
+    def release_sampled(
+        self, name: str, weights: Weights, form: Callable[[Weights], BoundedSum], share: SampledShare, keys: Keys
+    ) -> Any:
         """Draw a fresh Poisson sample of the users, charge, then return the sum over the sample with Gaussian noise.
 
         Args:
             name: of the release.
-            form: makes the sum from a mask of users; users outside the mask must not enter it.
+            weights: of all users; those outside the sample get zero before `form` sees them.
+            form: makes the sum from the weights it is given, and from no others.
             share: as planned by `plan_sampled`.
-            keys: a number for each user, from its id alone.
+            keys: two numbers for each user, from its id alone.
 
         Privacy: add or remove one user; all releases of the session are composed numerically (`accounting`).
         """
-        statistic = form(poisson_sample(keys, self._secret(name), share.probability))
+        statistic = form(weights.of_users(self._sample(name, keys, share.probability)))
         stddev = statistic.l2_sensitivity * share.noise_multiplier
         mechanism = f"Gaussian on a Poisson sample of users (probability {share.probability:g})"
         record = Release(
@@ -248,16 +259,20 @@ class Session:
         """One of the planned sampled releases is made; without a plan, or beyond it, nothing is."""
         if self._schedule is None or share != self._schedule.sampled:
             raise BudgetError("Expected a share that this session's plan_sampled made.")
-        if self._schedule.left < 1:
+        if self._schedule.made >= share.steps:
             raise BudgetError(f"All {share.steps} sampled releases of this session have been made.")
-        self._schedule.left -= 1
+        self._schedule.made += 1
 
     def _spent_numerically(self) -> float:
         """ε of what was released, sampled releases among it."""
         assert self._schedule is not None
         share = self._schedule.sampled
         mus = tuple(r.mu for r in self._releases if r.mechanism == "Gaussian")
-        return _cost(mus, share, share.steps - self._schedule.left, self.budget)
+        return _cost(mus, share, len(self._releases) - len(mus), self.budget)
+
+    def _sample(self, name: str, keys: Keys, probability: float) -> NDArray[np.bool_]:
+        """Who takes part; the auditor records it."""
+        return poisson_sample(keys, self._secret(name), probability)
 
     def _secret(self, name: str) -> tuple[int, int]:
         """Two fresh secret numbers for a sample; the auditor's replay overrides this to feed recorded ones."""

@@ -23,7 +23,7 @@ from apportion.engines import Engine, LocalEngine
 from apportion.engines.protocol import UserChunk
 from apportion.errors import InputError
 from apportion.estimators.counts import LEAST_USERS, allocated
-from apportion.estimators.private import PrivateEstimator
+from apportion.estimators.private import PrivateEstimator, check_value_range
 from apportion.privacy import NoiseSource, Session, Share, Statement
 from apportion.recommend.als import Progress
 from apportion.recommend.model import ClickModel, FoldIn, RatingModel
@@ -141,8 +141,7 @@ class AlternatingMinimisation(PrivateEstimator):
                 raise InputError(f"Expected {name} > 0, got {getattr(self, name)}.")
         if self.kind == "clicks" and not self.unobserved > 0:
             raise InputError(f"Expected unobserved > 0 for clicks, got {self.unobserved}.")
-        if not self.value_range[0] < self.value_range[1]:
-            raise InputError(f"Expected a value range with low < high, got {self.value_range}.")
+        check_value_range(self.value_range)
         if data.n_tasks < 2:
             raise InputError(f"Expected a list of at least 2 tasks, got {data.n_tasks}.")
 
@@ -170,8 +169,8 @@ class _Fit:
         chosen = self._chosen
         plan, rounds = self._plan()
         n_users, self._centre = self._overview(plan["overview"])
-        weights, counts = allocated(self._data, self._allocation, self._session, self._engine, plan["counts"], n_users)
-        expected = self._allocation.expected(counts, n_users, self._data.n_tasks)
+        given = allocated(self._data, self._allocation, self._session, self._engine, plan["counts"], n_users)
+        weights, expected, counts = given.weights, given.expected, given.counts
         if chosen.balanced:
             self._observation_weights = _inverse_counts(counts)
         items = chosen.start_scale * rng.standard_normal((self._data.n_tasks, chosen.dimension))
@@ -306,7 +305,7 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def _inverse_counts(counts: list[TaskCounts]) -> NDArray[np.float32]:
+def _inverse_counts(counts: Sequence[TaskCounts]) -> NDArray[np.float32]:
     """Weights 1/n̂_i that average 1 over observations."""
     if not counts:
         raise InputError("A balanced objective needs an allocation that releases counts, such as Adaptive.")

@@ -25,8 +25,7 @@ from apportion import allocation
 from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
 from apportion.engines.protocol import UserChunk
-from apportion.errors import InputError
-from apportion.estimators.private import SettingsEstimator
+from apportion.estimators.private import SettingsEstimator, check_value_range
 from apportion.postprocessing import empirical_bayes, evidence, popularity
 from apportion.privacy import NoiseSource, Session, Share, Statement
 from apportion.recommend import ratings_user_side
@@ -148,8 +147,7 @@ class PrivateRatingRecommender(SettingsEstimator):
         A session that is given brings its own budget, noise and window; those of the estimator are then not used.
         """
         low, high = self.value_range
-        if not low < high:
-            raise InputError(f"Expected a value range with low < high, got ({low}, {high}).")
+        check_value_range(self.value_range)
         settings: RatingSettings = self._chosen_settings(RatingSettings.for_budget)
         session = self._declared(session, data, [f"the scale of the values, {low:g} to {high:g}"])
         engine = self._engine_or(LocalEngine(np.float64))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from apportion import linalg
 from apportion.allocation import Expected
-from apportion.allocation.tasks import user_keys
+from apportion.allocation.tasks import sampling_keys
 from apportion.data import Interactions
 from apportion.engines import Engine
 from apportion.errors import InputError
@@ -29,7 +29,7 @@ Shares = dict[str, Any]  # by name: a Share, or a SampledShare
 _CHUNK = 1 << 18
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Round:
     """What an update is given: private data and user vectors, released items, and what it may spend.
 
@@ -179,9 +179,9 @@ class GradientDescent:
             weighted = about.weights.times(about.residuals(items), self.clip)
             name = f"round {about.number}: gradient {k + 1}"
             if isinstance(share, SampledShare):
-                form = partial(_sampled_moments, about, engine, weighted, rows)
-                keys = user_keys(about.data.user_ids)
-                released = session.release_sampled(name, form, share, keys) / share.probability
+                form = partial(_moments, about.data, engine, rows)
+                keys = sampling_keys(about.data.user_ids)
+                released = session.release_sampled(name, weighted, form, share, keys) / share.probability
             else:
                 released = session.release(name, engine.moments(about.data, weighted, rows), share)
             direction = self.clip * np.asarray(released, np.float64)
@@ -198,10 +198,8 @@ class GradientDescent:
         return items
 
 
-def _sampled_moments(
-    about: Round, engine: Engine, weighted: Weights, rows: Rows, chosen: NDArray[np.bool_]
-) -> BoundedSum:
-    return engine.moments(about.data, weighted.of_users(chosen), rows)
+def _moments(data: Interactions, engine: Engine, rows: Rows, weights: Weights) -> BoundedSum:
+    return engine.moments(data, weights, rows)
 
 
 def released_user_gram(about: Round, session: Session, engine: Engine, share: Share) -> NDArray[np.float64]:

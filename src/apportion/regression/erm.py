@@ -210,7 +210,7 @@ class _UserSide:
         self._lengths = np.minimum(lengths, feature_norm)
         self._labels = observations.labels if coded is None else coded(observations.labels)
         self._tasks = observations.data.tasks
-        self.directions = ObservationRows.scaled(engine.asarray(self._features), 1.0)
+        self.directions = ObservationRows.scaled(self._features, 1.0)
 
     def slopes(self, theta: Floats) -> Floats:
         """ℓ'(θ_i · x, y) ‖x‖: the gradient's signed length along x / ‖x‖."""

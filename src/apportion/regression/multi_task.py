@@ -147,8 +147,8 @@ class MultiTaskRegression(PrivateEstimator):
         public = self._public_users()
         n_users = public or release_number_of_users(data, session, engine, plan.one("users"))
         shares = plan.several("counts") if self.allocation.releases else ()
-        weights, counts = allocated(data, self.allocation, session, engine, shares, n_users)
-        expected = self.allocation.expected(counts, n_users, data.n_tasks)
+        given = allocated(data, self.allocation, session, engine, shares, n_users)
+        weights, expected = given.weights, given.expected
         if self._exposure_share() == 0:
             return Start(weights, np.maximum(expected.total, 0.0), 0.0, expected.typical)
         share = plan.one("exposure")

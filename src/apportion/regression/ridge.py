@@ -135,7 +135,7 @@ class MultiTaskRidge(MultiTaskRegression):
         plan = self._plan(session, {"grams": gram_share, "moments": 1 - gram_share})
         start = self._start(observations, session, engine, plan)
         data, weights = observations.data, start.weights
-        rows = ObservationRows.clipped(engine.asarray(observations.features), self.feature_norm)
+        rows = ObservationRows.clipped(observations.features, self.feature_norm)
         labels = Labels.clipped(observations.labels, self.label_bound)
         grams = session.release("Gram matrices", engine.grams(data, weights, rows), plan.one("grams"))
         moments = session.release("moments", engine.moments(data, weights, rows, labels), plan.one("moments"))

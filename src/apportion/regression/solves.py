@@ -95,11 +95,13 @@ def task_scales(released: Statistics, shape: Floats) -> Floats:
     squared_norm = float((weights * np.square(shape)).sum())
     own = (released.grams * weights) @ shape / squared_norm
     own_variance = released.gram_stddev**2 / squared_norm
-    factor = max(float(own.sum()), 0.0) / max(float(released.exposure.sum()), _SMALLEST)
+    exposure = float(released.exposure.sum())
+    factor = max(float(own.sum()), 0.0) / exposure if exposure > 0 else 0.0
     other = factor * released.exposure
     noise = np.square(factor * released.exposure_stddev)
     excess = float((np.square(own - other) - own_variance - noise).sum())
-    relative = max(excess, 0.0) / max(float(np.square(other).sum()), _SMALLEST)
+    size = float(np.square(other).sum())
+    relative = max(excess, 0.0) / size if size > 0 else 0.0  # no evidence of anything: all scales are 0
     other_variance = noise + relative * np.square(other)
     together = np.maximum(own_variance + other_variance, _SMALLEST)
     return np.asarray(np.maximum((own * other_variance + other * own_variance) / together, 0.0))
