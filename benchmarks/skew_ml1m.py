@@ -16,6 +16,7 @@ from typing import Any
 
 from apportion.data import Interactions
 from apportion.evaluation import StudyResults
+from apportion.report.comparison import comparison_page
 from benchmarks import movielens
 from benchmarks.claim import PARTIAL, Outcome, print_table
 from papers.skew import movielens as paper
@@ -156,8 +157,10 @@ def _print(kind: str, results: StudyResults, epsilons: tuple[float, ...]) -> Non
 
 
 def _store(kind: str, results: StudyResults) -> None:
-    """Everything measured on the test part, with the settings that were chosen."""
+    """Everything measured on the test part, with the settings that were chosen, and its plots."""
     RESULTS.mkdir(parents=True, exist_ok=True)
+    page = comparison_page(results, facts={"Data": f"MovieLens 1M, {kind}", "Command": "make claim NAME=skew-ml1m"})
+    (RESULTS / f"ml1m-{kind}.html").write_text(page, encoding="utf-8")
     kept = {key: held for key, held in results.to_dict().items() if key != "validation"}
     text = json.dumps(kept, indent=1, ensure_ascii=False)
     (RESULTS / f"ml1m-{kind}.json").write_text(text + "\n", encoding="utf-8")

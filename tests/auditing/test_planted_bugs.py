@@ -65,11 +65,11 @@ def exact_counts(right):
 
 
 def exact_number_of_users(right):
-    return lambda self, share: (float(self._data.n_users), right(self, share)[1])
+    return lambda data, *others: (float(data.n_users), right(data, *others)[1])
 
 
 def exact_mean(right):
-    return lambda self, share: (right(self, share)[0], float(self._data.values.mean()))
+    return lambda data, *others: (right(data, *others)[0], float(data.values.mean()))
 
 
 def rounds_by_size(right):
@@ -115,8 +115,8 @@ PLANTED = {
     "no clipping of parts": (ratings, bounds.Parts, "clipped", unclipped_parts),
     "weights not normalised": (clicks, allocation, "equal_split", unnormalised_weights),
     "exact counts as popularity": (ratings, allocation, "adaptive", exact_counts),
-    "exact number of users in a formula": (ratings, RATINGS, "_overview", exact_number_of_users),
-    "exact mean as centre": (ratings, RATINGS, "_overview", exact_mean),
+    "exact number of users in a formula": (ratings, ratings_module, "release_overview", exact_number_of_users),
+    "exact mean as centre": (ratings, ratings_module, "release_overview", exact_mean),
     "rounds chosen by the size of the data": (ratings, RATINGS, "run", rounds_by_size),
     "seed taken from the data": (clicks, CLICKS, "run", seed_from_data),
     "labels scaled by the largest": (ratings, ratings_user_side, "contribute", labels_by_the_largest),

@@ -29,6 +29,33 @@ def release_number_of_users(data: Interactions, session: Session, engine: Engine
     return max(float(session.release("number of users", sums, share)[0]), LEAST_USERS)
 
 
+def release_overview(
+    data: Interactions,
+    session: Session,
+    engine: Engine,
+    share: Share,
+    value_range: tuple[float, float],
+    declared_users: int | None,
+) -> tuple[float, float]:
+    """Release the number of users and the mean of users' mean values, together; a declared number stands instead.
+
+    A user's part is one and its own mean value, scaled to [-1, 1]: of norm at most √2.
+    """
+    low, high = value_range
+    middle, half = (low + high) / 2, (high - low) / 2
+
+    def part(chunk: UserChunk) -> NDArray[np.float64]:
+        values = np.clip(chunk.values, low, high)
+        sums = np.bincount(chunk.owner, values - middle, minlength=len(chunk.indptr) - 1)
+        means = sums / np.maximum(np.diff(chunk.indptr), 1) / half
+        return np.stack([np.ones_like(means), means], axis=1)
+
+    total = engine.user_sum(data, part, 2, float(np.sqrt(2)), "one, and the scaled mean of a user")
+    released = session.release("overview", total, share)
+    n_users = float(declared_users or max(float(released[0]), LEAST_USERS))
+    return n_users, middle + half * float(np.clip(released[1] / n_users, -1, 1))
+
+
 def allocated(
     data: Interactions,
     policy: Allocation,

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from apportion.allocation import Adaptive, Allocation, Expected, TaskCounts, Weights
 from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
-from apportion.engines.protocol import UserChunk
 from apportion.errors import InputError
-from apportion.estimators.counts import LEAST_USERS, allocated
+from apportion.estimators.counts import allocated, release_number_of_users, release_overview
 from apportion.estimators.private import PrivateEstimator, check_value_range
 from apportion.privacy import NoiseSource, Session, Share, Statement
 from apportion.recommend.als import Progress
@@ -217,29 +216,13 @@ class _Fit:
         }, rounds
 
     def _overview(self, share: Share | None) -> tuple[float, float]:
-        """Release the number of users, with the mean of users' mean ratings where those are wanted."""
-        chosen = self._chosen
+        """The number of users, and for ratings their mean; what is not public is released."""
+        chosen, parts = self._chosen, (self._data, self._session, self._engine)
         if share is None:
             return float(chosen.n_users or 0), 0.0
-        low, high = chosen.value_range
-        middle, half = (low + high) / 2, (high - low) / 2
-
-        def part(chunk: UserChunk) -> Floats:
-            ones = np.ones((len(chunk.indptr) - 1, 1))
-            if self._clicks:
-                return ones
-            values = np.clip(chunk.values, low, high)
-            sums = np.bincount(chunk.owner, values - middle, minlength=len(ones))
-            return np.column_stack([ones, sums / np.maximum(np.diff(chunk.indptr), 1) / half])
-
-        width = 1 if self._clicks else 2
-        what = "one for each user" if self._clicks else "one, and the scaled mean of a user"
-        total = self._engine.user_sum(self._data, part, width, float(np.sqrt(width)), what)
-        released = self._session.release("overview", total, share)
-        n_users = float(chosen.n_users or max(float(released[0]), LEAST_USERS))
         if self._clicks:
-            return n_users, 0.0
-        return n_users, middle + half * float(np.clip(released[1] / n_users, -1, 1))
+            return release_number_of_users(*parts, share), 0.0
+        return release_overview(*parts, share, chosen.value_range, chosen.n_users)
 
     def _round(self, k: int, weights: Weights, expected: Expected, items: NDArray[np.float64]) -> Round:
         chosen = self._chosen

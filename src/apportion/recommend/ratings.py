@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from apportion import allocation
 from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
-from apportion.engines.protocol import UserChunk
+from apportion.estimators.counts import release_overview
 from apportion.estimators.private import SettingsEstimator, check_value_range
 from apportion.postprocessing import empirical_bayes, evidence, popularity
 from apportion.privacy import NoiseSource, Session, Share, Statement
@@ -219,7 +219,9 @@ class _Fit:
         return state
 
     def _start(self, overview: Share, counts: Share) -> tuple[_Start, allocation.Weights]:
-        n_users, centre = self._overview(overview)
+        n_users, centre = release_overview(
+            self._data, self._session, self._engine, overview, self._range, self._declared_users
+        )
         split = allocation.equal_split(self._data)
         released = self._session.release("popularity", self._engine.counts(self._data, split), counts)
         found = popularity.posterior_popularity(released, 1.0 / counts.mu, n_users)
@@ -228,22 +230,6 @@ class _Fit:
         exposure = popularity.exposure(found, floored**-self._settings.exponent, n_users)
         logs = popularity.log_popularity(found)
         return _Start(n_users, centre, exposure, found, np.stack([np.ones_like(logs), logs], axis=1)), weights
-
-    def _overview(self, share: Share) -> tuple[float, float]:
-        """Release the number of users and the mean of users' mean ratings, together."""
-        low, high = self._range
-        middle, half = (low + high) / 2, (high - low) / 2
-
-        def part(chunk: UserChunk) -> Floats:
-            values = np.clip(chunk.values, low, high)
-            sums = np.bincount(chunk.owner, values - middle, minlength=len(chunk.indptr) - 1)
-            means = sums / np.maximum(np.diff(chunk.indptr), 1) / half
-            return np.stack([np.ones_like(means), means], axis=1)
-
-        total = self._engine.user_sum(self._data, part, 2, np.sqrt(2), "one, and the scaled mean of a user")
-        released = self._session.release("overview", total, share)
-        n_users = float(self._declared_users or max(released[0], 10.0))
-        return n_users, middle + half * float(np.clip(released[1] / n_users, -1, 1))
 
     def _round(
         self,
