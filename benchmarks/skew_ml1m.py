@@ -157,10 +157,12 @@ def _print(kind: str, results: StudyResults, epsilons: tuple[float, ...]) -> Non
 
 
 def _store(kind: str, results: StudyResults) -> None:
-    """Everything measured on the test part, with the settings that were chosen, and its plots."""
+    """Everything measured on the test part, with the settings that were chosen; the page with plots stays outside."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     page = comparison_page(results, facts={"Data": f"MovieLens 1M, {kind}", "Command": "make claim NAME=skew-ml1m"})
-    (RESULTS / f"ml1m-{kind}.html").write_text(page, encoding="utf-8")
+    target = PARTIAL / f"skew-ml1m-{kind}" / "comparison.html"
+    target.write_text(page, encoding="utf-8")
+    print(f"Plots of {kind}: {target}")
     kept = {key: held for key, held in results.to_dict().items() if key != "validation"}
     text = json.dumps(kept, indent=1, ensure_ascii=False)
     (RESULTS / f"ml1m-{kind}.json").write_text(text + "\n", encoding="utf-8")
