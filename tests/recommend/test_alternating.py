@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -123,13 +125,13 @@ def test_a_users_gradient_is_clipped_as_a_whole_and_small_ones_are_left_alone():
     np.testing.assert_allclose(norms, np.minimum(full, 0.5), rtol=1e-5)
 
 
-def test_even_steps_move_all_items_by_the_same_factor_and_others_do_not():
+def test_even_steps_are_those_of_the_root_mean_square_task_and_others_are_each_tasks_own():
     about = some_round(3)
-    uneven = Round(
-        **{**vars(about), "expected": Expected(np.arange(1.0, about.data.n_tasks + 1), about.expected.typical)}
-    )
+    rising = np.arange(1.0, about.data.n_tasks + 1)
+    uneven = replace(about, expected=Expected(rising, about.expected.typical))
     even, own = (almost_noiseless(GradientDescent(steps=1, even=flag), uneven) - about.items for flag in (True, False))
-    assert np.ptp(np.abs(own / even).mean(axis=1)) > 0.5
+    factors = np.sqrt(np.square(rising).mean()) / rising
+    np.testing.assert_allclose(own, even * factors[:, None], rtol=1e-4, atol=1e-6)
 
 
 def test_a_balanced_objective_weighs_rare_tasks_more_and_needs_counts(ratings):

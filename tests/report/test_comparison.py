@@ -14,7 +14,8 @@ from apportion.evaluation.inspection import StudyInspection
 from apportion.evaluation.study import Cell, Figure, StudyResults
 from apportion.recommend.model import Neighbour
 from apportion.report import comparison_csv, comparison_page, comparison_tables
-from apportion.report.comparison import Axis, Curve, curve_chart, tables_to_print, tick_labels
+from apportion.report.comparison import tables_to_print
+from apportion.report.comparison_charts import Axis, Curve, curve_chart, tick_labels
 
 SLICES = ("rarest 50 %", "most popular 50 %")
 EXPONENTS = [0.0, 0.25, 0.5]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -43,7 +44,7 @@ class Start:
     typical_weight: Floats
 
 
-class MultiTaskRegression(PrivateEstimator):
+class MultiTaskRegression(PrivateEstimator, ABC):
     """One linear model per task from (user, task) rows, every user's whole contribution bounded."""
 
     feature_norm: float
@@ -99,9 +100,9 @@ class MultiTaskRegression(PrivateEstimator):
             raise InputError(f"Expected tasks to have {len(x)} rows, one per row of X, got {len(codes)}.")
         return np.asarray(np.einsum("nd,nd->n", x, self.coef_[codes]))
 
+    @abstractmethod
     def _learn(self, observations: Observations, session: Session, engine: Engine) -> Floats:
         """Make every release and return the coefficients of all tasks."""
-        raise NotImplementedError
 
     def _check(self) -> None:
         """Refuse arguments that make no sense, before anything is spent."""

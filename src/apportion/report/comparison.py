@@ -14,15 +14,13 @@ from typing import Any
 
 from apportion.evaluation.inspection import StudyInspection
 from apportion.evaluation.study import LOWER_IS_BETTER, MARKING, Cell, Figure, StudyResults, settings_in_words
+from apportion.report.comparison_charts import Axis, Curve, curve_chart, figure_in_words
 from apportion.report.internal import display_name
-from apportion.report.internal_charts import spread
 from apportion.report.rendering import render
-from apportion.report.svg import Drawing, Linear, Log, Point, round_domain
-from apportion.report.wording import compact, exact
+from apportion.report.svg import Drawing
+from apportion.report.wording import exact
 
 _COLOURS = (3, 4, 1, 2, 5, 7, 8, 6)
-_LEFT = 46.0
-_LETTER = 6.7
 _MAIN = "ours"
 _RATIO_FOR_LOG = 10.0
 
@@ -103,17 +101,6 @@ def comparison_csv(results: StudyResults) -> str:
             cells = [cell for figure in figures for cell in _csv_cells(figure)]
             writer.writerow([table.metric, table.slice, label, *cells, MARKING])
     return stream.getvalue()
-
-
-def figure_in_words(figure: Figure | None) -> str:
-    """Mean ± standard deviation.
-
-    >>> figure_in_words(Figure(0.91234, 0.0021, 5)), figure_in_words(Figure(0.85, None, 1)), figure_in_words(None)
-    ('0.9123 ± 0.0021', '0.8500', '–')
-    """
-    if figure is None:
-        return "–"
-    return f"{figure.mean:.4f}" if figure.stddev is None else f"{figure.mean:.4f} ± {figure.stddev:.4f}"
 
 
 def _figure(results: StudyResults, label: str, epsilon: float, metric: str, position: int | None) -> Figure | None:
@@ -385,147 +372,3 @@ def _inspection_part(
             for (task, epsilon), found in inspection.neighbours.items()
         ],
     }
-
-
-# -- drawings --
-
-
-@dataclass(frozen=True)
-class Axis:
-    """A horizontal axis.
-
-    Attributes:
-        name: what it shows.
-        values: the values that are marked on it.
-        logarithmic: whether it goes in equal ratios.
-        words: what is written at the values, if not the numbers.
-    """
-
-    name: str
-    values: Sequence[float]
-    logarithmic: bool = False
-    words: tuple[str, ...] = ()
-
-    @classmethod
-    def of_slices(cls, slices: Sequence[str]) -> Axis:
-        """Popularity slices, from the rarest to the most popular."""
-        return cls("items by popularity", range(len(slices)), words=tuple(slices))
-
-    def scale(self, start: float, end: float) -> Linear | Log:
-        """Where a value lies between two places."""
-        low, high = min(self.values), max(self.values)
-        if low == high:
-            return Linear(low - 1, high + 1, start, end)
-        return Log(low, high, start, end) if self.logarithmic else Linear(low, high, start, end)
-
-    def word(self, value: float) -> str:
-        """What is written at a value."""
-        return self.words[int(value)] if self.words else compact(value)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One method in a chart.
-
-    Attributes:
-        name: what is written at its end.
-        colour: number of its colour, from 1.
-        style: `main`, `minor` or an empty text.
-        points: places on the axis with their figures.
-        is_level: whether it is the same everywhere, and drawn from side to side without marks.
-    """
-
-    name: str
-    colour: int
-    style: str
-    points: tuple[tuple[float, Figure], ...]
-    is_level: bool = False
-
-
-def curve_chart(curves: Sequence[Curve], axis: Axis, metric: str, lower_is_better: bool, width: float) -> Drawing:
-    """Curves with a bar of one standard deviation to each side of every mean, each named at its end."""
-    height, wide = max(320.0, 17.0 * len(curves) + 96), width > 500
-    longest = max((len(curve.name) for curve in curves), default=0)
-    right = width - (min(longest * _LETTER + 22, 0.42 * width) if wide else 12)
-    better = f"{'lower' if lower_is_better else 'higher'} is better"
-    picture = Drawing(width, height, _in_words(curves, axis, metric, better))
-    measured = [value for curve in curves for _, figure in curve.points for value in _ends(figure)]
-    if not measured:
-        return picture
-    low, high = round_domain(measured)
-    up = Linear(low if lower_is_better else max(0.0, low), high, height - 52, 30)
-    across = axis.scale(_LEFT + 20, right - 20)
-    ticks = up.ticks()
-    for tick, words in zip(ticks, tick_labels(ticks), strict=True):
-        picture.line((_LEFT, up(tick)), (right, up(tick)), "grid")
-        picture.text((_LEFT - 6, up(tick) + 4), words, "axis", anchor="end")
-    for value in axis.values:
-        words = axis.word(value) if wide else axis.word(value).replace("most popular", "top").replace("rarest", "last")
-        picture.text((across(value), height - 30), words, "axis", anchor="middle")
-    ends = [_draw(picture, curve, axis, across, up, right) for curve in reversed(curves)][::-1]
-    if wide:
-        _name(picture, curves, ends, right)
-    picture.text((4, 14), f"{metric} ({better})", "axis")
-    picture.text(((_LEFT + right) / 2, height - 8), axis.name, "axis", anchor="middle")
-    return picture
-
-
-def tick_labels(ticks: Sequence[float]) -> list[str]:
-    """Evenly spaced numbers with as many decimals as tell them apart.
-
-    >>> tick_labels([1.0675, 1.07, 1.0725]), tick_labels([0.0, 0.2])
-    (['1.0675', '1.0700', '1.0725'], ['0.0', '0.2'])
-    """
-    if len(ticks) < 2:
-        return [compact(tick) for tick in ticks]
-    step = ticks[1] - ticks[0]
-    decimals = next((d for d in range(9) if abs(step * 10**d - round(step * 10**d)) < 1e-6 * 10**d * step), 9)
-    return [f"{tick:.{decimals}f}" for tick in ticks]
-
-
-def _draw(picture: Drawing, curve: Curve, axis: Axis, across: Linear | Log, up: Linear, right: float) -> Point | None:
-    if not curve.points:
-        return None
-    if curve.is_level:
-        y = up(curve.points[0][1].mean)
-        picture.path([(_LEFT, y), (right - 20, y)], f"curve {curve.style} l{curve.colour}")
-        return right - 20, y
-    places = [(across(x), up(figure.mean)) for x, figure in curve.points]
-    for (x, _), (value, figure) in zip(places, curve.points, strict=True):
-        low, high = (up(end) for end in (_ends(figure)[0], _ends(figure)[-1]))
-        picture.line((x, low), (x, high), f"whisker l{curve.colour}")
-        for end in (low, high) if low != high else ():
-            picture.line((x - 4, end), (x + 4, end), f"whisker l{curve.colour}")
-        hint = f"{curve.name}, {axis.name} {axis.word(value)}: {figure_in_words(figure)}"
-        picture.circle((x, up(figure.mean)), 5 if curve.style == "main" else 3.5, f"c{curve.colour}", hint=hint)
-    picture.path(places, f"curve {curve.style} l{curve.colour}")
-    return places[-1]
-
-
-def _name(picture: Drawing, curves: Sequence[Curve], ends: Sequence[Point | None], right: float) -> None:
-    """Write names at the ends of curves, apart from one another and inside the picture."""
-    named = sorted(
-        ((end[1], curve) for curve, end in zip(curves, ends, strict=True) if end is not None), key=lambda pair: pair[0]
-    )
-    heights = spread([y for y, _ in named], 17.0)
-    inside = max(0.0, 16 - heights[0]) - max(0.0, heights[-1] - (picture.height - 8))
-    for y, (_, curve) in zip(heights, named, strict=True):
-        css = f"c{curve.colour} named" + (" strong" if curve.style == "main" else "")
-        picture.text((right - 4, y + 4 + inside), curve.name, css)
-
-
-def _ends(figure: Figure) -> tuple[float, float]:
-    spread = figure.stddev or 0.0
-    return figure.mean - spread, figure.mean + spread
-
-
-def _in_words(curves: Sequence[Curve], axis: Axis, metric: str, better: str) -> str:
-    """What the drawing shows, for readers who do not see it."""
-    each = (
-        f"{curve.name} {figure_in_words(curve.points[0][1])} throughout"
-        if curve.is_level
-        else f"{curve.name} " + ", ".join(f"{figure_in_words(figure)} at {axis.word(x)}" for x, figure in curve.points)
-        for curve in curves
-        if curve.points
-    )
-    return f"{metric} over {axis.name}, {better}: {'; '.join(each)}."
