@@ -21,6 +21,7 @@ LAYERS = {
     "estimators": 6,
     "recommend": 7,
     "regression": 7,
+    "statistics": 7,
     "evaluation": 8,
     "auditing": 9,
     "report": 10,

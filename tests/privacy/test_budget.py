@@ -35,7 +35,9 @@ def test_splitting_a_share_cannot_create_budget():
         share.split(gram=0.3, moment=0.9)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0, 1e-5), (-1, 1e-5), (math.inf, 1e-5), (1, 0), (1, 1), (1, -0.1)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0, 1e-5), (-1, 1e-5), (math.inf, 1e-5), (1, 1e-301), (1, 1), (1, -0.1)]
+)
 def test_impossible_budgets_are_refused_with_the_value(epsilon, delta):
     with pytest.raises(InputError, match="Expected"):
         Budget(epsilon, delta)

@@ -17,6 +17,7 @@ bound alone would miss: counts, maxima, seeds or settings that reach a formula o
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,12 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.allocation.tasks import sampling_keys
-from apportion.auditing.door import peek, scaled_distance
+from apportion.auditing.door import Raw, distance, open_up
 from apportion.data import Interactions
 from apportion.privacy.bounded_sum import BoundedSum
-from apportion.privacy.budget import Share
+from apportion.privacy.ranks import RankScores
 from apportion.privacy.sampling import Keys
 from apportion.privacy.session import Session
+from apportion.privacy.statement import Release
 
 Fit = Callable[[Any, Session], Mapping[str, Any]]
 """Runs an estimator on (data, session) and returns everything that it would publish, by name."""
@@ -40,12 +42,15 @@ Fit = Callable[[Any, Session], Mapping[str, Any]]
 class Record:
     """One release of the first run."""
 
-    name: str
-    sensitivity: float
-    stddev: float
+    release: Release
     scales: NDArray[Any] | None
-    hidden: NDArray[Any]
+    hidden: Raw
     released: Any
+
+    @property
+    def name(self) -> str:
+        """Of the release."""
+        return self.release.name
 
 
 @dataclass(frozen=True)
@@ -67,19 +72,7 @@ class AuditError(AssertionError):
     """Two runs that must agree did not."""
 
 
-class _GaussianSession(Session):
-    """A session under audit: only Gaussian releases can be recorded and replayed, so others are refused."""
-
-    def release_laplace(self, name: str, statistic: BoundedSum, share: Share) -> Any:
-        """Refuse: the audit does not cover it."""
-        raise AuditError(f"The audit covers Gaussian releases only; {name!r} is a Laplace release.")
-
-    def choose(self, name: str, scores: BoundedSum, share: Share) -> int:
-        """Refuse: the audit does not cover it."""
-        raise AuditError(f"The audit covers Gaussian releases only; {name!r} is a choice.")
-
-
-class RecordingSession(_GaussianSession):
+class RecordingSession(Session):
     """A session that remembers hidden and released values, in the auditor's memory only."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -97,21 +90,20 @@ class RecordingSession(_GaussianSession):
         self.secrets[name] = super()._secret(name)
         return self.secrets[name]
 
-    def _draw(self, name: str, statistic: BoundedSum, stddev: float) -> Any:
-        released = super()._draw(name, statistic, stddev)
-        hidden = peek(statistic).copy()
-        self.records.append(Record(name, statistic.l2_sensitivity, stddev, statistic.scales, hidden, released.copy()))
+    def _draw(self, record: Release, statistic: BoundedSum | RankScores, draw: Callable[[], Any]) -> Any:
+        released = super()._draw(record, statistic, draw)
+        self.records.append(Record(record, _scales(statistic), open_up(statistic), copy.copy(released)))
         return released
 
 
-class ReplayingSession(_GaussianSession):
+class ReplayingSession(Session):
     """A session that releases what another run released, and compares the hidden sums."""
 
     def __init__(self, first: RecordingSession, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._records = first.records
         self._secrets = first.secrets
-        self.hidden: list[NDArray[Any]] = []
+        self.hidden: list[Raw] = []
         self.ratios: list[float] = []
 
     def _secret(self, name: str) -> tuple[int, int]:
@@ -119,17 +111,15 @@ class ReplayingSession(_GaussianSession):
             raise AuditError(f"The neighbouring run draws a sample for {name!r} that the first did not.")
         return self._secrets[name]
 
-    def _draw(self, name: str, statistic: BoundedSum, stddev: float) -> Any:
+    def _draw(self, record: Release, statistic: BoundedSum | RankScores, draw: Callable[[], Any]) -> Any:
         if len(self.hidden) >= len(self._records):
-            raise AuditError(f"The neighbouring run makes a release {name!r} that the first did not.")
-        record = self._records[len(self.hidden)]
-        seen = (name, statistic.l2_sensitivity, stddev, statistic.shape)
-        wanted = (record.name, record.sensitivity, record.stddev, record.hidden.shape)
-        if seen != wanted or not _same(statistic.scales, record.scales):
-            raise AuditError(f"The neighbouring run released {seen} where the first released {wanted}.")
-        self.ratios.append(scaled_distance(statistic, record.hidden) / statistic.l2_sensitivity)
-        self.hidden.append(peek(statistic).copy())
-        return record.released.copy()
+            raise AuditError(f"The neighbouring run makes a release {record.name!r} that the first did not.")
+        first = self._records[len(self.hidden)]
+        if record != first.release or not _same(_scales(statistic), first.scales):
+            raise AuditError(f"The neighbouring run released {record} where the first released {first.release}.")
+        self.ratios.append(distance(statistic, first.hidden, record.mechanism) / record.sensitivity)
+        self.hidden.append(open_up(statistic))
+        return copy.copy(first.released)
 
 
 def audit(fit: Fit, data: Interactions, user: int, session_arguments: Mapping[str, Any]) -> list[Finding]:
@@ -148,12 +138,7 @@ def audit(fit: Fit, data: Interactions, user: int, session_arguments: Mapping[st
     published = fit(data, first)
 
     def replay(other: Interactions) -> ReplayingSession:
-        session = ReplayingSession(first, **session_arguments)
-        _require_same(published, fit(other, session))
-        if len(session.hidden) != len(first.records):
-            missing = first.records[len(session.hidden)].name
-            raise AuditError(f"The neighbouring run never made the release {missing!r}.")
-        return session
+        return _replayed(fit, other, first, published, session_arguments)
 
     removed, rebuilt = replay(data.without(user)), replay(_rebuilt(data, user))
     _require_samples(first, removed, data, user)
@@ -165,6 +150,43 @@ def audit(fit: Fit, data: Interactions, user: int, session_arguments: Mapping[st
         )
         for k, record in enumerate(first.records)
     ]
+
+
+def audit_neighbour(fit: Fit, data: Any, neighbour: Any, session_arguments: Mapping[str, Any]) -> dict[str, float]:
+    """Run on the data and on a neighbour of any kind; raise, or return how far each release moved.
+
+    Args:
+        fit: runs the estimator and returns what it would publish.
+        data: what `fit` takes, whatever that is.
+        neighbour: the same, differing in one user as the session's neighbours do.
+        session_arguments: what the sessions are built with: the budget, the relation, a seeded noise source.
+
+    Returns:
+        For each release the distance of the two hidden values, in declared sensitivities.
+
+    Raises:
+        AuditError: if the runs ask for different releases or return different results.
+    """
+    first = RecordingSession(**session_arguments)
+    published = fit(data, first)
+    session = _replayed(fit, neighbour, first, published, session_arguments)
+    return {record.name: ratio for record, ratio in zip(first.records, session.ratios, strict=True)}
+
+
+def _replayed(
+    fit: Fit,
+    data: Any,
+    first: RecordingSession,
+    published: Mapping[str, Any],
+    session_arguments: Mapping[str, Any],
+) -> ReplayingSession:
+    """Another run, fed what the first released; it must ask for the same and return the same."""
+    session = ReplayingSession(first, **session_arguments)
+    _require_same(published, fit(data, session))
+    if len(session.hidden) != len(first.records):
+        missing = first.records[len(session.hidden)].name
+        raise AuditError(f"The neighbouring run never made the release {missing!r}.")
+    return session
 
 
 def _require_samples(first: RecordingSession, removed: ReplayingSession, data: Interactions, user: int) -> None:
@@ -188,9 +210,16 @@ def _rebuilt(data: Interactions, user: int) -> Interactions:
     )
 
 
-def _gap(record: Record, without: NDArray[Any], alone: NDArray[Any]) -> float:
-    missed = np.abs(record.hidden - without - alone).max(initial=0.0)
-    return float(missed / max(1.0, np.abs(record.hidden).max(initial=0.0)))
+def _gap(record: Record, without: Raw, alone: Raw) -> float:
+    whole = record.hidden
+    if not (isinstance(whole, np.ndarray) and isinstance(without, np.ndarray) and isinstance(alone, np.ndarray)):
+        raise AuditError(f"{record.name!r} is a choice by rank, not a sum over users; audit it by `audit_neighbour`.")
+    missed = np.abs(whole - without - alone).max(initial=0.0)
+    return float(missed / max(1.0, np.abs(whole).max(initial=0.0)))
+
+
+def _scales(statistic: BoundedSum | RankScores) -> NDArray[Any] | None:
+    return statistic.scales if isinstance(statistic, BoundedSum) else None
 
 
 def _require_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:

@@ -11,14 +11,14 @@ from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
 from apportion.estimators.base import Estimator
-from apportion.privacy import Budget, NoiseSource, Session
+from apportion.privacy import ADD_REMOVE, Budget, Neighbours, NoiseSource, Session
 from apportion.privacy.session import DEFAULTS
 
 BY_HAND = "declared: some settings were given by hand; whatever data they were chosen on is not covered"
 _LARGEST_VALUE = 1e12
 _NOT_SETTINGS = {
     "epsilon", "delta", "n_users", "kind", "value_range", "public", "window", "tuning", "noise", "engine",
-    "random_state",
+    "random_state", "variance", "correlation", "sizes", "level", "quantiles", "base", "base_mass",
 }  # fmt: skip
 
 
@@ -26,30 +26,27 @@ class PrivateEstimator(Estimator):
     """The arguments that every private estimator has, and the session they open."""
 
     epsilon: float
-    delta: float
-    n_users: int | None
     public: Sequence[str]
     window: str
     tuning: str | None
     noise: NoiseSource | None
-    engine: Engine | None
 
-    def _budget(self) -> Budget:
-        if self.n_users is not None and self.n_users < 1:
-            raise InputError(f"Expected a declared number of users of at least 1, got {self.n_users}.")
-        return Budget(self.epsilon, self.delta)
-
-    def _declared(self, given: Session | None, data: Interactions, further_public: list[str]) -> Session:
+    def _open(self, given: Session | None, budget: Budget, neighbours: Neighbours, public: Sequence[str]) -> Session:
         """The session of this fit, which knows what the fit assumes public and how its settings were chosen."""
-        budget = self._budget()
-        session = given or Session(budget, noise=self.noise, window=self.window)
-        session.assume_public(_about_tasks(data))
-        if self.n_users is not None:
-            session.assume_public(f"the number of users, declared as {self.n_users}")
-        for sentence in (*further_public, *self.public):
+        session = given or Session(budget, noise=self.noise, window=self.window, neighbours=neighbours)
+        if session.neighbours != neighbours:
+            raise InputError(
+                f"Expected a session whose neighbours differ thus: {neighbours.relation}; got one for: "
+                f"{session.neighbours.relation}."
+            )
+        for sentence in (*public, *self.public):
             session.assume_public(sentence)
-        session.declare_tuning(self.tuning or (BY_HAND if self._given_by_hand() else DEFAULTS))
+        session.declare_tuning(self.tuning or (BY_HAND if self._given_by_hand() else self._about_defaults()))
         return session
+
+    def _about_defaults(self) -> str:
+        """How the defaults were chosen, for the statement."""
+        return DEFAULTS
 
     def _given_by_hand(self) -> bool:
         """Whether any setting is not the constructor's default."""
@@ -60,11 +57,29 @@ class PrivateEstimator(Estimator):
             if name not in _NOT_SETTINGS
         )
 
+
+class InteractionsEstimator(PrivateEstimator):
+    """A private estimator of what users do with tasks; its neighbours add or remove one user."""
+
+    delta: float
+    n_users: int | None
+    engine: Engine | None
+
+    def _budget(self) -> Budget:
+        if self.n_users is not None and self.n_users < 1:
+            raise InputError(f"Expected a declared number of users of at least 1, got {self.n_users}.")
+        return Budget(self.epsilon, self.delta)
+
+    def _declared(self, given: Session | None, data: Interactions, further_public: list[str]) -> Session:
+        """The session of this fit, with what it says of tasks and of the number of users."""
+        declared = [] if self.n_users is None else [f"the number of users, declared as {self.n_users}"]
+        return self._open(given, self._budget(), ADD_REMOVE, [_about_tasks(data), *declared, *further_public])
+
     def _engine_or(self, default: LocalEngine) -> Engine:
         return self.engine or default
 
 
-class SettingsEstimator(PrivateEstimator):
+class SettingsEstimator(InteractionsEstimator):
     """A private estimator whose settings come as one object, with a default for each budget."""
 
     dimension: int | None

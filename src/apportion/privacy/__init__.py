@@ -3,19 +3,31 @@
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Labels, ObservationRows, Rows, Weights
 from apportion.privacy.budget import Budget, Plan, Share
+from apportion.privacy.contributions import BoxedValues, PrivateRowWeights, PublicRowWeights
+from apportion.privacy.neighbours import ADD_REMOVE, REPLACE_LABELS, REPLACE_VALUES, Neighbours
 from apportion.privacy.noise import NoiseSource, SeededNoise, SystemNoise
+from apportion.privacy.ranks import Base, RankedRows, UniformBase
 from apportion.privacy.sampling import SampledShare
 from apportion.privacy.session import Ledger, Session
 from apportion.privacy.statement import Release, Statement
 
 __all__ = [
+    "ADD_REMOVE",
+    "REPLACE_LABELS",
+    "REPLACE_VALUES",
+    "Base",
     "BoundedSum",
+    "BoxedValues",
     "Budget",
     "Labels",
     "Ledger",
+    "Neighbours",
     "NoiseSource",
     "ObservationRows",
     "Plan",
+    "PrivateRowWeights",
+    "PublicRowWeights",
+    "RankedRows",
     "Release",
     "Rows",
     "SampledShare",
@@ -24,5 +36,6 @@ __all__ = [
     "Share",
     "Statement",
     "SystemNoise",
+    "UniformBase",
     "Weights",
 ]

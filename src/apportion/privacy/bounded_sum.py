@@ -1,7 +1,8 @@
 """A sum over users that nobody can read: the only thing a release accepts.
 
-Its L2 sensitivity to adding or removing one user is derived, by the constructors below, from the bounds that the
-summed arrays carry (and by `ClippedTotal`, which clips as it adds). Noise may be anisotropic: coordinate k gets
+Its sensitivity to adding or removing one user is derived, by the constructors below, from the bounds that the
+summed arrays carry (and by `ClippedTotal`, which clips as it adds); sums over rows whose owners are public state theirs
+for replacing what one user's rows hold (`contributions`). Noise may be anisotropic: coordinate k gets
 standard deviation σ·s_k and the sensitivity is the norm of the coordinate-wise quotient by s, which is the same
 guarantee. A packed symmetric matrix uses s = 1 on the diagonal and 1/√2 off it, so that its norm is the Frobenius
 norm (docs/proofs/releases.md).
@@ -16,17 +17,35 @@ from typing import Any
 import numpy as np
 
 from apportion.privacy.bounds import FloatArray, Hidden, Labels, Rows, Weights
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
 _KEY = object()  # held by this layer and by the auditor's door, apportion.auditing.door
 
 
 class BoundedSum(Hidden):
-    """A hidden sum over users, its shape, and the L2 sensitivity that follows from how it was formed."""
+    """A hidden sum over users, its shape, and the sensitivity that follows from how it was formed.
 
-    __slots__ = ("_bound", "_derivation", "_open", "_scales", "_shape")
+    Args:
+        key: held by the constructors of this layer.
+        value: the sum.
+        bound: L2 sensitivity.
+        derivation: where it comes from, in words.
+        scales: relative noise of each coordinate of the last axis.
+        l1_bound: L1 sensitivity, where it is known to be below √size times the L2 one.
+        neighbours: the relation that both are for.
+    """
+
+    __slots__ = ("_bound", "_derivation", "_l1_bound", "_neighbours", "_open", "_scales", "_shape")
 
     def __init__(
-        self, key: object, value: Any, bound: float, derivation: str, scales: FloatArray | None = None
+        self,
+        key: object,
+        value: Any,
+        bound: float,
+        derivation: str,
+        scales: FloatArray | None = None,
+        l1_bound: float | None = None,
+        neighbours: Neighbours = ADD_REMOVE,
     ) -> None:
         if key is not _KEY:
             raise TypeError("Build a BoundedSum from bounded parts: counts, moments, grams, user_total.")
@@ -35,6 +54,13 @@ class BoundedSum(Hidden):
         self._bound = float(bound)
         self._derivation = derivation
         self._scales = scales
+        self._l1_bound = l1_bound
+        self._neighbours = neighbours
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation that the sensitivity is for."""
+        return self._neighbours
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -92,8 +118,8 @@ class BoundedSum(Hidden):
 
     @property
     def l1_sensitivity(self) -> float:
-        """A bound on the L1 sensitivity: the norm inequality √size times the L2 one."""
-        return math.sqrt(self.size) * self.l2_sensitivity
+        """A bound on the L1 sensitivity: as derived, or by the norm inequality √size times the L2 one."""
+        return math.sqrt(self.size) * self.l2_sensitivity if self._l1_bound is None else self._l1_bound
 
     def _reveal(self, key: object) -> Any:
         if key is not _KEY:

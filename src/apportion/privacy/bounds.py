@@ -10,7 +10,7 @@ Norms are taken in float64. The bounds hold with a relative margin `MARGIN`, whi
 from __future__ import annotations
 
 import itertools
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,13 +74,13 @@ class Rows(Hidden):
         return self._norm
 
     @classmethod
-    def clipped(cls, values: Any, norm: float) -> Rows:
+    def clipped(cls, values: Any, norm: float) -> Self:
         """Scale down the rows that are longer than `norm`."""
         inner = norm * (1 - MARGIN)
         return cls(_stretched(values, inner / _lengths(values).clip(inner)), norm)
 
     @classmethod
-    def scaled(cls, values: Any, norm: float) -> Rows:
+    def scaled(cls, values: Any, norm: float) -> Self:
         """Scale every row to length `norm`; a row too short to have a direction becomes zero."""
         lengths = _lengths(values)
         factors = (norm * (1 - MARGIN)) / lengths.clip(_SHORTEST) * (lengths > _SHORTEST)

@@ -1,7 +1,8 @@
 """What a user's privacy may cost in all (`Budget`), and how it is divided (`Share`, `Plan`).
 
 A budget (ε, δ) is worth μ² of Gaussian DP; μ² adds up over releases, so a share is a fraction of μ² and a plan
-is a set of shares that sum to at most 1.
+is a set of shares that sum to at most 1. A budget with δ = 0 is pure: there ε itself adds up, and a share is a
+fraction of ε.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _KEPT_BACK = 1e-12  # so that rounding in a sum of shares can never exceed the w
 
 @dataclass(frozen=True)
 class Budget:
-    """An (ε, δ) that everything made from one user's data must stay within.
+    """An (ε, δ) that everything made from one user's data must stay within; δ = 0 is pure differential privacy.
 
     >>> Budget(1.0, 1e-5).mu  # doctest: +ELLIPSIS
     0.268...
@@ -26,40 +27,56 @@ class Budget:
 
     epsilon: float
     delta: float
-    mu: float = field(init=False, repr=False, compare=False)
+    _mu: float | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", float(self.epsilon))  # a float16 would carry its rounding into mu
         object.__setattr__(self, "delta", float(self.delta))
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise InputError(f"Expected a finite epsilon > 0, got {self.epsilon}.")
-        if not 1e-300 < self.delta < 1:
-            raise InputError(f"Expected delta strictly between 0 and 1 (and at least 1e-300), got {self.delta}.")
-        object.__setattr__(self, "mu", gaussian.mu_of(self.epsilon, self.delta))
+        if not (self.delta == 0 or 1e-300 < self.delta < 1):
+            raise InputError(f"Expected a delta of 0, or between 1e-300 and 1, got {self.delta}.")
+        object.__setattr__(self, "_mu", None if self.pure else gaussian.mu_of(self.epsilon, self.delta))
+
+    @property
+    def pure(self) -> bool:
+        """Whether δ is 0."""
+        return self.delta == 0
+
+    @property
+    def mu(self) -> float:
+        """The Gaussian-DP parameter that the budget buys; a pure one buys none."""
+        if self._mu is None:
+            raise InputError(f"Expected a delta above 0, as Gaussian noise needs, got {self.delta}.")
+        return self._mu
 
 
 @dataclass(frozen=True)
 class Share:
-    """A fraction of a budget's μ²; `mu` is what one release that takes the whole share may cost."""
+    """A fraction of a budget: of its μ², or of its ε if it is pure."""
 
     fraction: float
-    of_mu: float
+    of: Budget
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fraction", float(self.fraction))
-        object.__setattr__(self, "of_mu", float(self.of_mu))
         if not 0 < self.fraction <= 1:
             raise BudgetError(f"Expected a share in (0, 1] of the budget, got {self.fraction}.")
 
     @property
     def mu(self) -> float:
-        """The Gaussian-DP parameter that this share buys."""
-        return self.of_mu * math.sqrt(self.fraction)
+        """What one Gaussian release that takes the whole share may cost."""
+        return self.of.mu * math.sqrt(self.fraction)
+
+    @property
+    def pure_epsilon(self) -> float:
+        """The ε of one pure release that takes the whole share: at most what its Gaussian-DP bound allows."""
+        return self.of.epsilon * self.fraction if self.of.pure else gaussian.pure_of_mu(self.mu)
 
     def split(self, **fractions: float) -> dict[str, Share]:
         """Divide this share; fractions are of this share and must sum to at most 1."""
         scale = _scale_to_whole(fractions, available=1.0)
-        return {name: Share(self.fraction * part * scale, self.of_mu) for name, part in fractions.items()}
+        return {name: Share(self.fraction * part * scale, self.of) for name, part in fractions.items()}
 
 
 class Plan(Mapping[str, "Share | tuple[Share, ...]"]):
@@ -92,8 +109,8 @@ class Plan(Mapping[str, "Share | tuple[Share, ...]"]):
         return share
 
 
-def make_plan(mu: float, available: float, fractions: Mapping[str, float | Sequence[float]]) -> Plan:
-    """Turn fractions of a budget's μ² into shares; refuses when they sum to more than is available."""
+def make_plan(budget: Budget, available: float, fractions: Mapping[str, float | Sequence[float]]) -> Plan:
+    """Turn fractions of a budget into shares; refuses when they sum to more than is available."""
     flat = {
         f"{name}[{k}]" if isinstance(parts, Sequence) else name: part
         for name, parts in fractions.items()
@@ -102,9 +119,9 @@ def make_plan(mu: float, available: float, fractions: Mapping[str, float | Seque
     scale = _scale_to_whole(flat, available)
     return Plan(
         {
-            name: tuple(Share(part * scale, mu) for part in parts)
+            name: tuple(Share(part * scale, budget) for part in parts)
             if isinstance(parts, Sequence)
-            else Share(parts * scale, mu)
+            else Share(parts * scale, budget)
             for name, parts in fractions.items()
         }
     )

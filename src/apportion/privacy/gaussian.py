@@ -62,8 +62,8 @@ def mu_of_pure(epsilon: float) -> float:
     The trade-off curve of pure ε-DP is two straight lines that meet at α = 1/(1 + e^ε); the convex Gaussian
     curve through that corner lies below both, so the release is μ-GDP.
     """
-    if math.isinf(epsilon):
-        return math.inf
+    if epsilon > 600:  # where exp would underflow: the normal tail is below exp(-x²/2)/2
+        return 2 * math.sqrt(2 * epsilon) * (1 + _RELATIVE_SLACK)
     if epsilon < 1e-4:  # where 1/2 - p would cancel; the curve lies below its tangent at 0 there
         return epsilon * math.sqrt(math.pi / 2) * (1 + _RELATIVE_SLACK)
     return -2 * NormalDist().inv_cdf(math.exp(-epsilon) / (1 + math.exp(-epsilon))) * (1 + 1e-9)

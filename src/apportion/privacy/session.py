@@ -2,7 +2,10 @@
 
 A session is a Gaussian-DP filter. It may decide as it goes, on what was released before: as long as the μ² of all
 releases stays at or below the budget's, the whole is (ε, δ)-DP (docs/proofs/composition.md). A pure ε-DP release
-(Laplace, exponential) is charged the μ of the Gaussian curve below its own.
+(Laplace, exponential) is charged the μ of the Gaussian curve below its own. Where δ is 0 there are only pure releases,
+and their ε add up.
+
+A session promises one neighbour relation, and releases only what states its sensitivity for that one.
 
 Releases on Poisson samples of the users do not fit that filter. A session with any of them fixes all its parameters
 beforehand, by `plan_sampled`, and is accounted numerically.
@@ -14,7 +17,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -26,7 +29,9 @@ from apportion.privacy import accounting, gaussian, mechanisms
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.bounds import Weights
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 from apportion.privacy.noise import NoiseSource, SystemNoise
+from apportion.privacy.ranks import Base, RankScores
 from apportion.privacy.sampling import LEAST_PROBABILITY, Keys, SampledShare, poisson_sample
 from apportion.privacy.statement import Release, Statement
 
@@ -78,6 +83,7 @@ class Session:
         tuning: how settings were chosen, if that is known before estimators add theirs.
         window: the time span of the data, declared.
         ledger: a durable record that every charge is written to first.
+        neighbours: which two data sets are to be indistinguishable.
     """
 
     def __init__(
@@ -89,6 +95,7 @@ class Session:
         tuning: str | None = None,
         window: str = "not declared",
         ledger: Ledger | None = None,
+        neighbours: Neighbours = ADD_REMOVE,
     ) -> None:
         self._budget = budget
         self._noise = noise or SystemNoise()
@@ -97,6 +104,7 @@ class Session:
         self._tuning = [] if tuning is None else [tuning]
         self._window = window
         self._ledger = ledger
+        self._neighbours = neighbours
         self._releases: list[Release] = []
         self._schedule: _Schedule | None = None
 
@@ -111,17 +119,22 @@ class Session:
         return self._noise
 
     @property
+    def neighbours(self) -> Neighbours:
+        """Which two data sets are to be indistinguishable; fixed for the life of a session."""
+        return self._neighbours
+
+    @property
     def spent(self) -> float:
-        """The fraction of the budget's μ² that has been charged; with sampled releases, of what was planned."""
+        """The fraction of the budget that has been charged; with sampled releases, of what was planned."""
         if self._schedule is not None:
             return math.fsum(r.share for r in self._releases)
-        return math.fsum(r.mu**2 for r in self._releases) / self.budget.mu**2
+        return math.fsum(map(self._cost_of, self._releases)) / self._worth
 
     def plan(self, **fractions: float | Sequence[float]) -> Plan:
-        """Divide what is left: fractions of the whole budget's μ², which must fit in what is unspent."""
+        """Divide what is left: fractions of the whole budget, which must fit in what is unspent."""
         if self._schedule is not None:
             raise BudgetError("All releases of this session were fixed by plan_sampled; nothing else can be planned.")
-        return make_plan(self.budget.mu, max(0.0, 1 - self.spent), fractions)
+        return make_plan(self.budget, max(0.0, 1 - self.spent), fractions)
 
     def plan_sampled(
         self, steps: int, probability: float, **fractions: float | Sequence[float]
@@ -136,7 +149,9 @@ class Session:
         if steps < 1 or not LEAST_PROBABILITY <= probability <= 1:
             asked = f"{steps} and {probability}"
             raise BudgetError(f"Expected at least 1 step and a probability from {LEAST_PROBABILITY} to 1, got {asked}.")
-        plan = make_plan(self.budget.mu, 1.0, fractions)
+        if self.budget.pure:
+            raise BudgetError("Expected a delta above 0 for Gaussian releases on samples, got 0.")
+        plan = make_plan(self.budget, 1.0, fractions)
         parts = [share for held in plan.values() for share in (held if isinstance(held, tuple) else (held,))]
         multiplier = _noise_beside(tuple(share.mu for share in parts), probability, steps, self.budget)
         left = (1 - math.fsum(share.fraction for share in parts)) / steps
@@ -160,12 +175,12 @@ class Session:
     def release(self, name: str, statistic: BoundedSum, share: Share) -> Any:
         """Charge the share, then return the sum with Gaussian noise.
 
-        Privacy: add or remove one user; μ = share.mu; noise standard deviation is the statistic's own L2
+        Privacy: μ = share.mu for the session's neighbours; noise standard deviation is the statistic's own L2
         sensitivity divided by μ, times its per-coordinate scales.
         """
         stddev = statistic.l2_sensitivity / share.mu
-        self._charge(name, "Gaussian", statistic, statistic.l2_sensitivity, share, stddev)
-        return self._draw(name, statistic, stddev)
+        record = self._charge(name, "Gaussian", statistic, statistic.l2_sensitivity, share, stddev)
+        return self._gaussian(record, statistic)
 
     def release_sampled(
         self, name: str, weights: Weights, form: Callable[[Weights], BoundedSum], share: SampledShare, keys: Keys
@@ -188,43 +203,67 @@ class Session:
             name, mechanism, statistic.shape, share.fraction, share.mu, statistic.l2_sensitivity,
             statistic.derivation, stddev,
         )  # fmt: skip
+        self._require_neighbours(name, statistic.neighbours)
         self._record(record, lambda: self._take_sampled(share))
-        return self._draw(name, statistic, stddev)
+        return self._gaussian(record, statistic)
 
     def release_laplace(self, name: str, statistic: BoundedSum, share: Share) -> Any:
         """Charge the share, then return the sum with Laplace noise scaled to its L1 sensitivity.
 
-        Privacy: pure ε-DP with the largest ε whose Gaussian-DP charge is at most share.mu.
+        Privacy: pure ε-DP for the session's neighbours, with ε = share.pure_epsilon.
         """
-        scale = statistic.l1_sensitivity / gaussian.pure_of_mu(share.mu)
-        self._charge(name, "Laplace", statistic, statistic.l1_sensitivity, share, scale * math.sqrt(2))
-        return mechanisms.add_laplace(statistic._reveal(_KEY), scale, self.noise)
+        scale = statistic.l1_sensitivity / share.pure_epsilon
+        record = self._charge(
+            name, "Laplace", statistic, statistic.l1_sensitivity, share, scale * math.sqrt(2), pure=True
+        )
+        return self._draw(record, statistic, lambda: mechanisms.add_laplace(statistic._reveal(_KEY), scale, self.noise))
 
     def choose(self, name: str, scores: BoundedSum, share: Share) -> int:
         """Charge the share, then return an index by the exponential mechanism: high scores are likely.
 
         Privacy: pure ε-DP; a score moves by at most the L2 sensitivity, so the rate is ε / (2 sensitivity).
         """
-        rate = gaussian.pure_of_mu(share.mu) / (2 * scores.l2_sensitivity)
-        self._charge(name, "exponential", scores, scores.l2_sensitivity, share, math.pi / math.sqrt(6) / rate)
-        return mechanisms.choose_exponential(scores._reveal(_KEY), rate, self.noise)
+        rate = share.pure_epsilon / (2 * scores.l2_sensitivity)
+        spread = math.pi / math.sqrt(6) / rate
+        record = self._charge(name, "exponential", scores, scores.l2_sensitivity, share, spread, pure=True)
+        chosen = self._draw(
+            record, scores, lambda: mechanisms.choose_exponential(scores._reveal(_KEY), rate, self.noise)
+        )
+        return int(chosen)
+
+    def choose_points(self, name: str, scores: RankScores, base: Base, share: Share) -> list[float]:
+        """Charge the share, then return one point of the line for each cell, by the exponential mechanism.
+
+        Privacy: pure ε-DP; one user moves the scores of all cells together by at most their total sensitivity, so the
+        rate is ε / (2 sensitivity) in each.
+        """
+        rate = share.pure_epsilon / (2 * scores.total_sensitivity)
+        record = self._charge(
+            name, "exponential, on the line", scores, scores.total_sensitivity, share, 1 / rate, pure=True
+        )
+
+        def draw() -> list[float]:
+            return [mechanisms.choose_point(cell, rate, base, self.noise) for cell in scores._reveal(_KEY)]
+
+        return [float(point) for point in self._draw(record, scores, draw)]
 
     def statement(self) -> Statement:
         """Return the statement of everything charged so far."""
         from apportion import __version__
 
-        mu = math.sqrt(math.fsum(r.mu**2 for r in self._releases))
-        spent = gaussian.epsilon_of(mu, self.budget.delta) if self._schedule is None else self._spent_numerically()
+        mu, spent = self._spent_in_all()
         return Statement(
             epsilon=self.budget.epsilon,
             delta=self.budget.delta,
             spent_epsilon=spent,
-            spent_mu=mu if self._schedule is None else None,
+            spent_mu=mu,
             releases=tuple(self._releases),
             public=tuple(self._public),
             tuning="; ".join(self._tuning) or DEFAULTS,
             noise=self.noise.description,
             releasable=self.noise.releasable,
+            unit=self.neighbours.unit,
+            neighbours=self.neighbours.relation,
             window=self._window,
             version=__version__,
         )
@@ -233,18 +272,53 @@ class Session:
         self,
         name: str,
         mechanism: str,
-        statistic: BoundedSum,
+        statistic: BoundedSum | RankScores,
         sensitivity: float,
         share: Share,
         stddev: float,
-    ) -> None:
+        *,
+        pure: bool = False,
+    ) -> Release:
         """Refuse, or record durably, before any noise is drawn; one charge at a time."""
-        if not share.mu > 0 or not math.isfinite(stddev):
-            raise BudgetError(f"Expected a share that buys a finite noise, got mu = {share.mu}.")
-        fraction = share.mu**2 / self.budget.mu**2
-        derivation = statistic.derivation
-        record = Release(name, mechanism, statistic.shape, fraction, share.mu, sensitivity, derivation, stddev)
+        self._require_neighbours(name, statistic.neighbours)
+        epsilon = share.pure_epsilon if pure else None
+        mu = gaussian.mu_of_pure(share.pure_epsilon) if self.budget.pure else share.mu
+        if share.of.pure != self.budget.pure or not mu > 0 or not math.isfinite(stddev):
+            raise BudgetError(f"Expected a share of this session's budget that buys a finite noise, got {share}.")
+        record = Release(
+            name, mechanism, statistic.shape, 0.0, mu, sensitivity, statistic.derivation, stddev, epsilon
+        )  # fmt: skip
+        record = replace(record, share=self._cost_of(record) / self._worth)
         self._record(record, lambda: self._refuse_beyond_budget(record))
+        return record
+
+    def _require_neighbours(self, name: str, stated: Neighbours) -> None:
+        if stated != self.neighbours:
+            raise BudgetError(
+                f"Release {name!r} is bounded for neighbours that differ thus: {stated.relation}; this session "
+                f"promises: {self.neighbours.relation}."
+            )
+
+    @property
+    def _worth(self) -> float:
+        """What the whole budget is worth: its μ², or its ε if it is pure."""
+        return self.budget.epsilon if self.budget.pure else self.budget.mu**2
+
+    def _cost_of(self, record: Release) -> float:
+        """What a release takes from that."""
+        if not self.budget.pure:
+            return record.mu**2
+        assert record.epsilon is not None
+        return record.epsilon
+
+    def _spent_in_all(self) -> tuple[float | None, float]:
+        """The μ of what was released, where it is defined, and its ε at the budget's δ."""
+        if self._schedule is not None:
+            return None, self._spent_numerically()
+        if self.budget.pure:
+            return None, math.fsum(map(self._cost_of, self._releases))
+        mu = math.sqrt(math.fsum(map(self._cost_of, self._releases)))
+        return mu, gaussian.epsilon_of(mu, self.budget.delta)
 
     def _record(self, record: Release, refuse: Callable[[], None]) -> None:
         with self._lock:
@@ -285,13 +359,22 @@ class Session:
                 raise BudgetError(f"Release {record.name!r} is not one that plan_sampled fixed.")
             self._schedule.gaussian[record.mu] -= 1
             return
-        before = [r.mu**2 for r in self._releases]
-        if math.fsum([*before, record.mu**2]) > self.budget.mu**2:
-            left = max(0.0, 1 - math.fsum(before) / self.budget.mu**2)
+        before = [self._cost_of(r) for r in self._releases]
+        if math.fsum([*before, self._cost_of(record)]) > self._worth:
+            left = max(0.0, 1 - math.fsum(before) / self._worth)
             raise BudgetError(
                 f"Release {record.name!r} asks for {record.share:.6g} of the budget but {left:.6g} is left."
             )
 
-    def _draw(self, name: str, statistic: BoundedSum, stddev: float) -> Any:
-        """Draw the Gaussian release; the auditor's replay overrides this to feed recorded values."""
-        return mechanisms.add_gaussian(statistic._reveal(_KEY), stddev, statistic.scales, self.noise)
+    def _gaussian(self, record: Release, statistic: BoundedSum) -> Any:
+        """Draw a Gaussian release."""
+        scales, stddev = statistic.scales, record.stddev
+        return self._draw(
+            record,
+            statistic,
+            lambda: mechanisms.add_gaussian(statistic._reveal(_KEY), stddev, scales, self.noise),
+        )
+
+    def _draw(self, record: Release, statistic: BoundedSum | RankScores, draw: Callable[[], Any]) -> Any:
+        """Draw what was charged for; the auditor's replay overrides this to feed recorded values."""
+        return draw()

@@ -19,7 +19,19 @@ NOT_FOR_RELEASE = "NOT FOR RELEASE: the noise came from a seed, so it can be rep
 
 @dataclass(frozen=True)
 class Release:
-    """One noisy output: what it was, what it cost, and the noise it got."""
+    """One noisy output: what it was, what it cost, and the noise it got.
+
+    Attributes:
+        name: of the release.
+        mechanism: Gaussian, Laplace, exponential, ...
+        shape: of what was released.
+        share: of the budget.
+        mu: its Gaussian-DP parameter, or a bound on it.
+        sensitivity: of the hidden sum, in the norm that the mechanism needs.
+        derivation: where the sensitivity comes from.
+        stddev: of the noise; for a choice, the scale at which scores are told apart.
+        epsilon: of a release that is purely ε-DP, else None.
+    """
 
     name: str
     mechanism: str
@@ -29,6 +41,7 @@ class Release:
     sensitivity: float
     derivation: str
     stddev: float
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True)
@@ -39,7 +52,7 @@ class Statement:
         epsilon: the ε of the budget, an upper bound on what was spent.
         delta: the δ of the budget.
         spent_epsilon: the ε at `delta` of the releases that were really made.
-        spent_mu: their Gaussian-DP parameter; None where some were made on samples of the users.
+        spent_mu: their Gaussian-DP parameter; None where some were made on samples of the users, or where δ is 0.
         unit: whose data is protected.
         neighbours: which two data sets are indistinguishable.
         releases: every release, in order.
@@ -84,9 +97,9 @@ class Statement:
         """Say it in words, one fact a line."""
         lines = [] if self.releasable else [NOT_FOR_RELEASE]
         lines += [
-            f"Guarantee: ({self.epsilon!r}, {self.delta!r})-differential privacy.",
+            f"Guarantee: {self._guarantee}.",
             f"Spent: epsilon = {rounded_up(self.spent_epsilon):g} at delta = {self.delta!r} "
-            f"({self._accounting}), over {len(self.releases)} releases.",
+            f"({self._accounting}), over {_many(len(self.releases))}.",
             f"Unit: {self.unit}. Neighbours: {self.neighbours}.",
             f"Time window: {self.window}.",
             f"Assumed public: {'; '.join(self.public) or 'nothing'}.",
@@ -103,7 +116,15 @@ class Statement:
         return "\n".join(lines)
 
     @property
+    def _guarantee(self) -> str:
+        if self.delta == 0:
+            return f"{self.epsilon!r}-differential privacy (pure: delta is 0)"
+        return f"({self.epsilon!r}, {self.delta!r})-differential privacy"
+
+    @property
     def _accounting(self) -> str:
+        if self.delta == 0:
+            return "the epsilons of pure releases add up"
         if self.spent_mu is None:
             return "composed numerically, by privacy loss distributions"
         return f"Gaussian-DP mu = {rounded_up(self.spent_mu):g}"
@@ -123,6 +144,10 @@ def rounded_up(value: float, digits: int = 4) -> float:
 
 def _release(row: Mapping[str, Any]) -> Release:
     return Release(**{**row, "shape": tuple(row["shape"])})
+
+
+def _many(releases: int) -> str:
+    return f"{releases} release{'s' * (releases != 1)}"
 
 
 def _shape(shape: tuple[int, ...]) -> str:

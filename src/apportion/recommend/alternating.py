@@ -22,7 +22,7 @@ from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
 from apportion.estimators.counts import allocated, release_number_of_users, release_overview
-from apportion.estimators.private import PrivateEstimator, check_value_range
+from apportion.estimators.private import InteractionsEstimator, check_value_range
 from apportion.privacy import NoiseSource, Session, Share, Statement
 from apportion.recommend.als import Progress
 from apportion.recommend.model import ClickModel, FoldIn, RatingModel
@@ -32,7 +32,7 @@ Floats = NDArray[np.floating[Any]]
 Kind = Literal["ratings", "clicks"]
 
 
-class AlternatingMinimisation(PrivateEstimator):
+class AlternatingMinimisation(InteractionsEstimator):
     """Matrix factorisation under user-level differential privacy, in the form of the paper's Algorithm 3.
 
     Args:

@@ -13,14 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.allocation import EqualSplit, KnownCounts, TailSample, UniformSample, Weights
 from apportion.allocation.policies import Allocation
 from apportion.data import Vocabulary
+from apportion.data.numbers import finite_matrix
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
 from apportion.estimators.counts import allocated, release_number_of_users
-from apportion.estimators.private import PrivateEstimator
+from apportion.estimators.private import InteractionsEstimator
 from apportion.privacy import Session
 from apportion.privacy.budget import Plan
 from apportion.privacy.statement import Statement
-from apportion.regression.observations import Observations, finite_matrix
+from apportion.regression.observations import Observations
 
 Floats = NDArray[np.float64]
 
@@ -44,7 +45,7 @@ class Start:
     typical_weight: Floats
 
 
-class MultiTaskRegression(PrivateEstimator, ABC):
+class MultiTaskRegression(InteractionsEstimator, ABC):
     """One linear model per task from (user, task) rows, every user's whole contribution bounded."""
 
     feature_norm: float

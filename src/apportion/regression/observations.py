@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.data import Interactions, Vocabulary
 from apportion.data.encoding import encode_ids, match_public_list, refuse_single_user
+from apportion.data.numbers import finite_column, finite_matrix
 from apportion.data.ordering import user_major_order
 from apportion.errors import InputError
 
@@ -57,7 +57,7 @@ class Observations:
             task_ids: the public list of tasks; by default the tasks that occur.
         """
         x = finite_matrix(features, "X")
-        y = _finite_column(labels, "y", len(x))
+        y = finite_column(labels, "y", len(x))
         for name, column in (("tasks", tasks), ("groups", groups)):
             if np.shape(column) != (len(x),):
                 raise InputError(f"Expected {name} to have {len(x)} rows, one per row of X, got {np.shape(column)}.")
@@ -77,36 +77,3 @@ class Observations:
 
     def __repr__(self) -> str:
         return f"Observations({self.data.n_tasks} tasks, {self.dimension} features, values hidden)"
-
-
-def finite_matrix(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """A matrix of finite float64 with at least one column; the first cell that is not one is named."""
-    matrix = _as_floats(values, name)
-    if matrix.ndim != 2 or matrix.shape[1] < 1:
-        raise InputError(f"Expected {name} as a matrix with at least one column, got shape {matrix.shape}.")
-    finite = np.isfinite(matrix)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
-        raise InputError(
-            f"Expected finite numbers in {name}, got {matrix[row, column]} in row {row + 1}, column {column + 1} "
-            "(counting from 1)."
-        )
-    return matrix
-
-
-def _finite_column(values: ArrayLike, name: str, n_rows: int) -> NDArray[np.float64]:
-    column = _as_floats(values, name)
-    if column.shape != (n_rows,):
-        raise InputError(f"Expected {name} to have {n_rows} rows, one per row of X, got shape {column.shape}.")
-    finite = np.isfinite(column)
-    if not finite.all():
-        row = int(np.argmin(finite))
-        raise InputError(f"Expected finite numbers in {name}, got {column[row]} in row {row + 1} (counting from 1).")
-    return column
-
-
-def _as_floats(values: Any, name: str) -> NDArray[np.float64]:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as problem:
-        raise InputError(f"Expected numbers in {name}, got something else: {problem}.") from problem

@@ -1,0 +1,176 @@
+"""Likelihood-ratio audits: how well the best attacker tells two neighbouring data sets apart by what a fit releases.
+
+The attacker knows both data sets. Of every run it computes the likelihood ratio of what was released: the run on one
+data set is recorded, then replayed on the other, fed the same released values, so that the hidden values of both are
+known at every release, also where later ones depend on earlier ones. Thresholds on the ratio are the best tests there
+are. How often they are right gives, by exact binomial bounds, an ε (or μ) that the mechanism cannot be below. Any
+statistic would give a valid bound, whatever the code really draws; this one gives the largest.
+
+A threshold is chosen on one half of the runs and judged on the other, so that choosing it costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.auditing.door import Raw
+from apportion.auditing.replay import Fit, Record, RecordingSession, ReplayingSession
+from apportion.privacy import NoiseSource, Release, gaussian
+from apportion.privacy.ranks import Base, Cell
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LikelihoodFinding:
+    """What an audit found.
+
+    Attributes:
+        claimed: the ε of the budget.
+        lower_bound: an ε that the mechanism is not below, at `confidence`.
+        confidence: of the bound.
+        draws: runs on each of the two data sets.
+    """
+
+    claimed: float
+    lower_bound: float
+    confidence: float
+    draws: int
+
+
+def audit_likelihood(
+    fit: Fit,
+    data: Any,
+    neighbour: Any,
+    session_arguments: Mapping[str, Any],
+    *,
+    noise: Callable[[int], NoiseSource],
+    draws: int,
+    confidence: float = 0.999,
+    base: Base | None = None,
+) -> LikelihoodFinding:
+    """Run a fit many times on a data set and on a neighbour, and bound its ε from below.
+
+    Args:
+        fit: runs the estimator on (data, session).
+        data: one data set.
+        neighbour: the other.
+        session_arguments: the budget and the relation.
+        noise: a source for every run, by its number.
+        draws: runs on each data set.
+        confidence: of the bound.
+        base: the base distribution of releases that choose points on the line.
+    """
+    budget = session_arguments["budget"]
+
+    def ratios(one: Any, other: Any, first: int) -> Floats:
+        return np.array(
+            [_log_ratio(fit, one, other, session_arguments, noise(first + run), base) for run in range(draws)]
+        )
+
+    here, there = ratios(data, neighbour, 0), -ratios(neighbour, data, draws)
+    alpha = 1 - confidence
+    if budget.pure:
+        bound = max(
+            epsilon_from_statistics(here, there, alpha / 2), epsilon_from_statistics(-there, -here, alpha / 2), 0.0
+        )
+    else:
+        bound = gaussian.epsilon_of(max(mu_from_statistics(here, there, alpha), 0.0), budget.delta)
+    return LikelihoodFinding(budget.epsilon, bound, confidence, draws)
+
+
+def epsilon_from_statistics(larger: Floats, smaller: Floats, alpha: float) -> float:
+    """A lower bound on ε from one statistic's values on two data sets, the first of which tends to have larger ones.
+
+    The bound fails with probability at most alpha.
+    """
+
+    def bound(hits: int, false_hits: int, n: int, m: int, risk: float) -> float:
+        likely, unlikely = lower_proportion(hits, n, risk / 2), upper_proportion(false_hits, m, risk / 2)
+        return math.log(likely / unlikely) if likely > 0 else -math.inf
+
+    return _best_on_half(larger, smaller, alpha, bound)
+
+
+def mu_from_statistics(larger: Floats, smaller: Floats, alpha: float) -> float:
+    """A lower bound on the Gaussian-DP parameter, likewise: Φ⁻¹ of true alarms minus Φ⁻¹ of false ones."""
+
+    def bound(hits: int, false_hits: int, n: int, m: int, risk: float) -> float:
+        likely, unlikely = lower_proportion(hits, n, risk / 2), upper_proportion(false_hits, m, risk / 2)
+        if not (0 < likely < 1 and 0 < unlikely < 1):
+            return -math.inf
+        return NormalDist().inv_cdf(likely) - NormalDist().inv_cdf(unlikely)
+
+    return _best_on_half(larger, smaller, alpha, bound)
+
+
+def lower_proportion(hits: int, n: int, alpha: float) -> float:
+    """Clopper and Pearson's lower bound on a probability; it fails with probability at most alpha."""
+    from scipy.stats import beta
+
+    return float(beta.ppf(alpha, hits, n - hits + 1)) if hits else 0.0
+
+
+def upper_proportion(hits: int, n: int, alpha: float) -> float:
+    """Clopper and Pearson's upper bound on a probability; it fails with probability at most alpha."""
+    from scipy.stats import beta
+
+    return float(beta.ppf(1 - alpha, hits + 1, n - hits)) if hits < n else 1.0
+
+
+def _best_on_half(
+    larger: Floats, smaller: Floats, alpha: float, bound: Callable[[int, int, int, int, float], float]
+) -> float:
+    """Choose a threshold on even runs by the bound it would give, and return the bound on odd ones."""
+
+    def at(threshold: float, start: int) -> float:
+        one, two = larger[start::2], smaller[start::2]
+        return bound(int((one >= threshold).sum()), int((two >= threshold).sum()), len(one), len(two), alpha)
+
+    candidates = np.unique(np.quantile(np.concatenate([larger[::2], smaller[::2]]), np.linspace(0.01, 0.99, 99)))
+    best = max(candidates.tolist(), key=lambda threshold: at(threshold, 0))
+    return at(best, 1)
+
+
+def _log_ratio(
+    fit: Fit, one: Any, other: Any, arguments: Mapping[str, Any], noise: NoiseSource, base: Base | None
+) -> float:
+    """The logarithm of p(released | one) over p(released | other), of one run on the first."""
+    first = RecordingSession(**arguments, noise=noise)
+    fit(one, first)
+    second = ReplayingSession(first, **arguments, noise=noise)
+    fit(other, second)
+    return math.fsum(
+        _log_density(record, record.hidden, base) - _log_density(record, hidden, base)
+        for record, hidden in zip(first.records, second.hidden, strict=True)
+    )
+
+
+def _log_density(record: Record, hidden: Raw, base: Base | None) -> float:
+    """Of what was released, given what was hidden, up to a constant that is the same for both data sets."""
+    if isinstance(hidden, tuple):
+        assert base is not None
+        return math.fsum(
+            _log_density_on_line(record.release, cell, point, base)
+            for cell, point in zip(hidden, record.released, strict=True)
+        )
+    deviation = np.abs(record.released - hidden)
+    if record.release.mechanism == "Laplace":
+        return -float(deviation.sum()) / (record.release.stddev / math.sqrt(2))
+    scales = 1.0 if record.scales is None else record.scales
+    return -float(np.square(deviation / scales).sum()) / (2 * record.release.stddev**2)
+
+
+def _log_density_on_line(release: Release, cell: Cell, point: float, base: Base) -> float:
+    rate = 1 / release.stddev
+    masses = np.diff(np.asarray(base.cdf(cell.edges), np.float64))
+    whole = float(np.log((masses * np.exp(-rate * cell.deviations)).sum()))
+    at = int(np.searchsorted(cell.edges[:-1], point, side="right")) - 1
+    return -rate * float(cell.deviations[max(at, 0)]) - whole

@@ -1,0 +1,33 @@
+"""Which two data sets a guarantee compares: the unit that is protected, and how neighbours differ.
+
+A sum states its sensitivity for one relation, a session promises one, and a session releases only sums that state
+theirs for the same (`Session`). A weaker relation is never read as a stronger one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """A neighbour relation in words, as the statement has them.
+
+    Attributes:
+        unit: whose data is protected, and what of it.
+        relation: how two neighbouring data sets differ.
+    """
+
+    unit: str
+    relation: str
+
+
+ADD_REMOVE = Neighbours("user: all rows of one user", "add or remove one user")
+REPLACE_VALUES = Neighbours(
+    "user: the contents of all rows of one user",
+    "replace the contents of one user's rows; which rows belong to one user, and so how many rows each has, is public",
+)
+REPLACE_LABELS = Neighbours(
+    "user: the labels of all rows of one user",
+    "replace the labels of one user's rows; all features, and which rows belong to one user, are public",
+)

@@ -1,0 +1,161 @@
+"""Weighted ranks of private values: what the choice of a quantile scores points of the line by.
+
+Released points cut the line into cells; within a cell the score of a point y for the quantile q is how far the weight
+at or below y is from q times the weight of the cell. Every row is in one cell, so one user's weight is shared out over
+the cells and their scores may be used together: what a user moves adds up to its total weight, not to that times the
+number of cells (docs/proofs/contributions.md).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apportion.errors import InputError
+from apportion.privacy.bounded_sum import _KEY
+from apportion.privacy.bounds import Hidden
+from apportion.privacy.contributions import PublicRowWeights, RowWeights, _same_rows
+from apportion.privacy.neighbours import Neighbours
+
+Floats = NDArray[np.float64]
+
+
+class Base(Protocol):
+    """A public distribution that says where a quantile may be; SciPy's frozen distributions are ones."""
+
+    def cdf(self, points: Floats, /) -> Any:
+        """The probability at or below each point."""
+
+    def ppf(self, probabilities: Floats, /) -> Any:
+        """The point with this probability at or below it."""
+
+    def support(self) -> tuple[float, float]:
+        """The ends of the line that it lives on, possibly infinite."""
+
+
+@dataclass(frozen=True)
+class UniformBase:
+    """Every point of a public range is as likely as any other."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise InputError(f"Expected a finite range with low < high, got ({self.low}, {self.high}).")
+
+    def cdf(self, points: Floats, /) -> Floats:
+        """The part of the range at or below each point."""
+        return np.clip((points - self.low) / (self.high - self.low), 0.0, 1.0)
+
+    def ppf(self, probabilities: Floats, /) -> Floats:
+        """The point that has this part of the range below it."""
+        return self.low + probabilities * (self.high - self.low)
+
+    def support(self) -> tuple[float, float]:
+        """The range."""
+        return self.low, self.high
+
+
+class Cell(NamedTuple):
+    """The scores of one cell: between edges[k] and edges[k + 1] a point's deviation is deviations[k]."""
+
+    edges: Floats
+    deviations: Floats
+
+
+class RankScores(Hidden):
+    """Hidden scores of points of the line, one step function for each cell that looks for a quantile."""
+
+    __slots__ = ("_cells", "_derivation", "_neighbours", "_sensitivity")
+
+    def __init__(self, key: object, cells: Sequence[Cell], moved: float, derivation: str, relation: Neighbours) -> None:
+        if key is not _KEY:
+            raise TypeError("Build RankScores from RankedRows.")
+        self._cells = tuple(cells)
+        self._sensitivity = float(moved)
+        self._derivation = derivation
+        self._neighbours = relation
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many points will be chosen."""
+        return (len(self._cells),)
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation that the sensitivity is for."""
+        return self._neighbours
+
+    @property
+    def derivation(self) -> str:
+        """Where the sensitivity comes from, in words."""
+        return self._derivation
+
+    @property
+    def total_sensitivity(self) -> float:
+        """How far one user moves the scores: the largest change in each cell, summed over cells."""
+        return self._sensitivity
+
+    def _reveal(self, key: object) -> tuple[Cell, ...]:
+        if key is not _KEY:
+            self._refuse("read")
+        return self._cells
+
+    def __repr__(self) -> str:
+        return f"RankScores({len(self._cells)} cells, sensitivity {self.total_sensitivity:g}, values hidden)"
+
+
+class RankedRows(Hidden):
+    """Private values in ascending order with their weights: sorted once, scored as often as is paid for."""
+
+    __slots__ = ("_cumulative", "_support", "_values", "_weights")
+
+    def __init__(self, values: ArrayLike, weights: RowWeights, base: Base) -> None:
+        """Values beyond the base's support count as lying at its end."""
+        column = np.asarray(values, np.float64)
+        _same_rows(len(column), weights._values)
+        if column.ndim != 1 or not np.isfinite(column).all():
+            raise InputError("Expected one finite value per row; some value is not.")
+        low, high = base.support()
+        self._support = (float(low), float(high))
+        column = np.clip(column, low, high)
+        order = np.argsort(column, kind="stable")
+        self._values: Floats = column[order]
+        self._cumulative: Floats = np.concatenate([[0.0], np.cumsum(weights._values[order])])
+        self._weights = weights
+
+    def scores(self, cuts: Sequence[float], quantiles: Sequence[float | None]) -> RankScores:
+        """Scores for one quantile, or none, in each of the cells that released points cut the line into."""
+        sought = [q for q in quantiles if q is not None]
+        if len(quantiles) != len(cuts) + 1 or any(a > b for a, b in itertools.pairwise(cuts)):
+            raise InputError(f"Expected ascending cuts and a quantile or None for each cell, got {cuts}, {quantiles}.")
+        if not sought or not all(0 < q < 1 for q in sought):
+            raise InputError(f"Expected quantiles strictly between 0 and 1, got {quantiles}.")
+        places = [0, *np.searchsorted(self._values, np.asarray(cuts, np.float64), side="left"), len(self._values)]
+        ends = [self._support[0], *cuts, self._support[1]]
+        cells = [
+            self._cell(slice(int(places[k]), int(places[k + 1])), (ends[k], ends[k + 1]), quantile)
+            for k, quantile in enumerate(quantiles)
+            if quantile is not None
+        ]
+        factor = max(max(q, 1 - q) for q in sought)
+        moved = self._weights.moved(factor)
+        if isinstance(self._weights, PublicRowWeights) and not cuts:
+            moved = min(moved, self._weights.largest)  # the cell's weight is public: only ranks move
+        text = f"{self._weights.description}, in units of weighted rank"
+        return RankScores(_KEY, cells, moved, text, self._weights.neighbours)
+
+    def _cell(self, rows: slice, ends: tuple[float, float], quantile: float) -> Cell:
+        edges = np.concatenate([[ends[0]], self._values[rows], [ends[1]]])
+        below = self._cumulative[rows.start : rows.stop + 1] - self._cumulative[rows.start]
+        return Cell(edges, np.abs(below - quantile * below[-1]))
+
+    def __repr__(self) -> str:
+        return "RankedRows(values hidden)"

@@ -1,0 +1,232 @@
+"""Quantiles of users' values by the exponential mechanism on weighted ranks.
+
+Algorithm 4 of Epasto et al., "Smoothly Bounding User Contributions in Differential Privacy" (2020): a point is drawn
+with probability proportional to a public base distribution times exp(−ε |rank − q| / (2 W)), exactly, over the
+intervals between neighbouring values. Several quantiles are found by halving: the middle one first, then the middle
+ones on either side of it, and so on; one user's rows are shared out over the parts of one halving, so that they cost
+about as much together as one alone (docs/proofs/contributions.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apportion.allocation.users import ContributionPolicy, Smooth
+from apportion.data.grouping import group_rows
+from apportion.data.numbers import finite_rows
+from apportion.errors import InputError
+from apportion.estimators.contributions import ContributionsEstimator, Sizes
+from apportion.privacy import Base, NoiseSource, PublicRowWeights, RankedRows, Session, UniformBase
+from apportion.privacy.statement import Statement
+
+Floats = NDArray[np.float64]
+
+
+class UserQuantile(ContributionsEstimator):
+    """One or several quantiles of values under user-level differential privacy, purely ε-DP.
+
+    Args:
+        quantiles: one number strictly between 0 and 1, or several.
+        epsilon: ε of the whole fit.
+        value_range: (low, high), public; points of it are equally likely beforehand. Values beyond count as its ends.
+        base: a public distribution over the line instead: an object with `cdf`, `ppf` and `support`, such as a frozen
+            distribution of SciPy.
+        bounding: how each user's contribution is bounded: Smooth(), SampleLimit() or Unbounded().
+        sizes: "public" if everybody may know how many rows each user has; "private" to protect that too.
+        sizes_share: share of the budget for a histogram of sizes, if they are private.
+        max_size: a public bound on the threshold where sizes are private.
+        level: the probability with which ranks are off by at most `rank_error_`.
+        base_mass: assumed, public: how much of the base lies on points of about the right rank; for `rank_error_`.
+        public: further sentences for the statement on what is assumed public.
+        window: the time span of the data, for the statement.
+        tuning: how settings were chosen, for the statement, if any was given.
+        noise: the noise source; None for the operating system's.
+
+    Attributes:
+        quantiles_: the points found, in the order asked for: a number, or one for each.
+        rank_error_: how far the rank of a point is from the one asked for, in the population that rows were drawn from,
+            with probability `level`; None where sizes are private, since it would reveal them.
+        threshold_: h, above which a user's further rows add no weight.
+        statement_: the privacy statement.
+
+    Privacy: with public sizes, replacing the values of one user; with private ones, adding or removing one user. The
+    range or base is public.
+    """
+
+    quantiles_: Any
+    rank_error_: Any
+    threshold_: float
+    statement_: Statement
+
+    delta = 0.0
+
+    def __init__(
+        self,
+        quantiles: Any = 0.5,
+        epsilon: float = 1.0,
+        *,
+        value_range: tuple[float, float] | None = None,
+        base: Base | None = None,
+        bounding: ContributionPolicy = Smooth(),  # noqa: B008 - frozen
+        sizes: Sizes = "public",
+        sizes_share: float = 0.1,
+        max_size: int = 1 << 20,
+        level: float = 0.95,
+        base_mass: float = 0.01,
+        public: Sequence[str] = (),
+        window: str = "not declared",
+        tuning: str | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        self.quantiles = quantiles
+        self.epsilon = epsilon
+        self.value_range = value_range
+        self.base = base
+        self.bounding = bounding
+        self.sizes = sizes
+        self.sizes_share = sizes_share
+        self.max_size = max_size
+        self.level = level
+        self.base_mass = base_mass
+        self.public = public
+        self.window = window
+        self.tuning = tuning
+        self.noise = noise
+
+    def fit(self, X: ArrayLike, y: object = None, *, groups: ArrayLike, session: Session | None = None) -> Self:  # noqa: N803
+        """Spend the budget on the data; afterwards everything that ends in _ may be released.
+
+        Args:
+            X: values, one per row.
+            y: ignored, for compatibility.
+            groups: whose row it is, integers or text.
+            session: brings its own budget, noise and window; those of the estimator are then not used.
+        """
+        sought = self._sought()
+        base, about = self._base()
+        values = finite_rows(X, "X")
+        if values.shape[1] != 1:
+            raise InputError(f"Expected one column of values, got {values.shape[1]}.")
+        grouping = group_rows(groups, len(values))
+        opened = self._session(session, [about])
+        halvings = math.ceil(math.log2(len(sought) + 1))
+        first = self._sizes_fractions()
+        rest = 1 - sum(first.values())
+        if rest <= 0:
+            raise InputError(f"Expected a sizes_share below 1, got {self.sizes_share:g}.")
+        plan = opened.plan(**first, halvings=[rest / halvings] * halvings)
+        shares = plan.several("halvings")
+        trade_off = _trade_off(sought, shares[0].pure_epsilon)
+        found = self._bounded(grouping.indptr, trade_off, opened, plan.one("sizes") if first else None)
+        rows = RankedRows(grouping.arranged(values)[:, 0], found.weights, base)
+        search = _Search(tuple(sought))
+        for number, share in enumerate(shares):
+            cuts, targets = search.cells()
+            name = f"quantiles, halving {number + 1}"
+            search.answer(opened.choose_points(name, rows.scores(cuts, targets), base, share))
+        points = [search.found[q] for q in np.atleast_1d(self.quantiles).tolist()]
+        errors = self._rank_errors(found.weights, shares[0].pure_epsilon)
+        single = np.ndim(self.quantiles) == 0
+        self.quantiles_ = points[0] if single else np.array(points)
+        self.rank_error_ = errors if errors is None or not single else float(errors[0])
+        self.threshold_ = found.threshold
+        self.statement_ = opened.statement()
+        return self
+
+    def _sought(self) -> list[float]:
+        asked = np.atleast_1d(np.asarray(self.quantiles, np.float64))
+        if asked.ndim != 1 or not len(asked) or not ((asked > 0) & (asked < 1)).all():
+            raise InputError(f"Expected quantiles strictly between 0 and 1, got {self.quantiles}.")
+        if not (0 < self.level < 1 and 0 < self.base_mass < 1):
+            asked_for = f"{self.level:g} and {self.base_mass:g}"
+            raise InputError(f"Expected a level and a base_mass strictly between 0 and 1, got {asked_for}.")
+        return sorted(set(asked.tolist()))
+
+    def _base(self) -> tuple[Base, str]:
+        """The base, and a sentence on it."""
+        if (self.base is None) == (self.value_range is None):
+            raise InputError("Expected either a value_range or a base, and not both.")
+        if self.base is not None:
+            return self.base, f"the base distribution, {_words(self.base)}"
+        assert self.value_range is not None
+        low, high = self.value_range
+        return UniformBase(float(low), float(high)), f"the range of values, {low} to {high}"
+
+    def _rank_errors(self, weights: object, epsilon: float) -> Floats | None:
+        """Claims 5 and 6 of the paper, with a normal quantile in place of Hoeffding's bound."""
+        if not isinstance(weights, PublicRowWeights):
+            return None
+        from statistics import NormalDist
+
+        q = np.atleast_1d(np.asarray(self.quantiles, np.float64))
+        missed = (1 - self.level) / 2
+        sampling = NormalDist().inv_cdf(1 - missed / 2) * np.sqrt(q * (1 - q) * weights.sums_of_squares[0])
+        levels = math.ceil(math.log2(len(q) + 1))
+        factor = 2 if levels > 1 else 1  # later halvings may move by twice the largest total
+        noise = 2 * factor * weights.largest / epsilon * math.log(1 / (missed * self.base_mass))
+        return np.minimum(sampling + levels * noise, 1.0)
+
+
+@dataclass
+class _Part:
+    """A part of the line between two points found, and the quantiles still sought in it."""
+
+    quantiles: tuple[float, ...]
+    low: float
+    high: float
+
+
+class _Search:
+    """Finds quantiles by halving: in every part the middle one first."""
+
+    def __init__(self, sought: tuple[float, ...]) -> None:
+        self.found: dict[float, float] = {}
+        self._parts = [_Part(sought, 0.0, 1.0)]
+        self._cuts: list[float] = []
+
+    def cells(self) -> tuple[list[float], list[float | None]]:
+        """Where the line is cut, and which quantile of each part's own weight to look for."""
+        return self._cuts, [
+            (_middle(part.quantiles) - part.low) / (part.high - part.low) if part.quantiles else None
+            for part in self._parts
+        ]
+
+    def answer(self, points: Sequence[float]) -> None:
+        """Cut every part that looked for a quantile at the point found for it."""
+        left = iter(points)
+        parts: list[_Part] = []
+        cuts: list[float] = []
+        for number, part in enumerate(self._parts):
+            cuts += self._cuts[number - 1 : number] if number else []
+            if not part.quantiles:
+                parts.append(part)
+                continue
+            middle, point = _middle(part.quantiles), next(left)
+            self.found[middle] = point
+            at = part.quantiles.index(middle)
+            parts += [_Part(part.quantiles[:at], part.low, middle), _Part(part.quantiles[at + 1 :], middle, part.high)]
+            cuts.append(point)
+        self._parts, self._cuts = parts, cuts
+
+
+def _middle(quantiles: tuple[float, ...]) -> float:
+    return quantiles[len(quantiles) // 2]
+
+
+def _trade_off(sought: Sequence[float], epsilon: float) -> float:
+    """A = q (1 − q) ε² / 8: a row counts or not, of variance q (1 − q); ranks are off as by Laplace noise of 2 W/ε."""
+    return float(np.mean([q * (1 - q) for q in sought])) * epsilon**2 / 8
+
+
+def _words(base: Base) -> str:
+    named = getattr(getattr(base, "dist", None), "name", None)  # SciPy's frozen distributions
+    if named is None:
+        return repr(base)
+    settings = [*map(repr, getattr(base, "args", ())), *(f"{k}={v!r}" for k, v in getattr(base, "kwds", {}).items())]
+    return f"{named}({', '.join(settings)})"
