@@ -18,7 +18,8 @@ BY_HAND = "declared: some settings were given by hand; whatever data they were c
 _LARGEST_VALUE = 1e12
 _NOT_SETTINGS = {
     "epsilon", "delta", "n_users", "kind", "value_range", "public", "window", "tuning", "noise", "engine",
-    "random_state", "variance", "correlation", "sizes", "level", "quantiles", "base", "base_mass",
+    "random_state", "variance", "correlation", "sizes", "level", "quantiles", "base", "base_mass", "label_range",
+    "noise_variance", "target", "fit_intercept", "loss",
 }  # fmt: skip
 
 

@@ -84,6 +84,8 @@ def _solved(level: float, stddev: Floats, scales: Floats) -> Floats:
     target = math.log1p(-level) - math.log(2)
     if not scales.any():
         return stddev * -NormalDist().inv_cdf((1 - level) / 2)
+    if scales.shape[1] == 1 and not stddev.any():
+        return scales[:, 0] * -math.log1p(-level)
     widths = -NormalDist().inv_cdf((1 - level) / 2) * np.sqrt(np.square(stddev) + 2 * np.square(scales).sum(axis=1))
     for _ in range(_MOST_STEPS):
         log_tail, hazard = _log_tail_and_hazard(widths, stddev, scales)

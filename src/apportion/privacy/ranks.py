@@ -126,7 +126,7 @@ class RankedRows(Hidden):
         low, high = base.support()
         self._support = (float(low), float(high))
         column = np.clip(column, low, high)
-        order = np.argsort(column, kind="stable")
+        order = np.argsort(column)  # the order of equal values does not matter
         self._values: Floats = column[order]
         self._cumulative: Floats = np.concatenate([[0.0], np.cumsum(weights._values[order])])
         self._weights = weights

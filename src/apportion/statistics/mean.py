@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 Offsets = NDArray[np.int64]
 
 _LARGEST_VARIANCE = 0.25  # of values within [-1/2, 1/2]
-_CAREFUL = 2.6  # standard deviations: an estimate exceeds its truth by more in half a percent of cases
+_CAREFUL = 1.0  # standard deviations that an estimated variance is raised by; errs on the wide side (measured)
 
 
 class UserMean(ContributionsEstimator):
@@ -155,7 +155,9 @@ class UserMean(ContributionsEstimator):
         return np.minimum(given / np.square(box.width), _LARGEST_VARIANCE)
 
     def _assumed_public(self, is_given: bool) -> list[str]:
-        about = [f"the range of values, {self.value_range[0]} to {self.value_range[1]}"]
+        low, high = self.value_range
+        ranges = [f"{a:g} to {b:g}" for a, b in zip(*np.broadcast_arrays(np.ravel(low), np.ravel(high)), strict=True)]
+        about = [f"the range of values, {', '.join(ranges)}"]
         if is_given and self.variance is not None:
             about.append(f"the variance of one value, declared as {self.variance}")
         if self.correlation:
@@ -213,7 +215,7 @@ class UserMean(ContributionsEstimator):
         """A noisy sum over a noisy total weight; the total's noise counts in the error, and makes it err low."""
         total_noise = 2 * math.sqrt(noisy.variance)
         total = max(2 * float(noisy.values[-1]), threshold)
-        safe = max(total - _CAREFUL * total_noise, threshold)
+        safe = max(total - 2 * _CAREFUL * total_noise, threshold)
         means = np.clip(noisy.values[:-1] / total, -0.5, 0.5)
         scales = np.stack([np.full(len(means), noisy.scale), 2 * np.abs(means) * noisy.scale], axis=1)
         rows, totals = 1 / safe, threshold / safe  # bounds on both sums of squares: no weight exceeds 1, no total h

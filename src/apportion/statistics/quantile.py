@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from apportion.data.numbers import finite_rows
 from apportion.errors import InputError
 from apportion.estimators.contributions import ContributionsEstimator, Sizes
 from apportion.privacy import Base, NoiseSource, PublicRowWeights, RankedRows, Session, UniformBase
+from apportion.privacy.contributions import RowWeights
 from apportion.privacy.statement import Statement
 
 Floats = NDArray[np.float64]
@@ -125,13 +127,13 @@ class UserQuantile(ContributionsEstimator):
         trade_off = _trade_off(sought, shares[0].pure_epsilon)
         found = self._bounded(grouping.indptr, trade_off, opened, plan.one("sizes") if first else None)
         rows = RankedRows(grouping.arranged(values)[:, 0], found.weights, base)
-        search = _Search(tuple(sought))
+        search, scales = _Search(tuple(sought)), []
         for number, share in enumerate(shares):
-            cuts, targets = search.cells()
-            name = f"quantiles, halving {number + 1}"
-            search.answer(opened.choose_points(name, rows.scores(cuts, targets), base, share))
+            scores = rows.scores(*search.cells())
+            scales.append(2 * scores.total_sensitivity / share.pure_epsilon)
+            search.answer(opened.choose_points(f"quantiles, halving {number + 1}", scores, base, share))
         points = [search.found[q] for q in np.atleast_1d(self.quantiles).tolist()]
-        errors = self._rank_errors(found.weights, shares[0].pure_epsilon)
+        errors = self._rank_errors(found.weights, scales)
         single = np.ndim(self.quantiles) == 0
         self.quantiles_ = points[0] if single else np.array(points)
         self.rank_error_ = errors if errors is None or not single else float(errors[0])
@@ -156,21 +158,17 @@ class UserQuantile(ContributionsEstimator):
             return self.base, f"the base distribution, {_words(self.base)}"
         assert self.value_range is not None
         low, high = self.value_range
-        return UniformBase(float(low), float(high)), f"the range of values, {low} to {high}"
+        return UniformBase(float(low), float(high)), f"the range of values, {low:g} to {high:g}"
 
-    def _rank_errors(self, weights: object, epsilon: float) -> Floats | None:
-        """Claims 5 and 6 of the paper, with a normal quantile in place of Hoeffding's bound."""
+    def _rank_errors(self, weights: RowWeights, scales: Sequence[float]) -> Floats | None:
+        """Claims 5 and 6 of the paper, with a normal quantile in place of Hoeffding's bound; halvings add up."""
         if not isinstance(weights, PublicRowWeights):
             return None
-        from statistics import NormalDist
-
         q = np.atleast_1d(np.asarray(self.quantiles, np.float64))
         missed = (1 - self.level) / 2
-        sampling = NormalDist().inv_cdf(1 - missed / 2) * np.sqrt(q * (1 - q) * weights.sums_of_squares[0])
-        levels = math.ceil(math.log2(len(q) + 1))
-        factor = 2 if levels > 1 else 1  # later halvings may move by twice the largest total
-        noise = 2 * factor * weights.largest / epsilon * math.log(1 / (missed * self.base_mass))
-        return np.minimum(sampling + levels * noise, 1.0)
+        sampling = -NormalDist().inv_cdf(missed / 2) * np.sqrt(q * (1 - q) * weights.sums_of_squares[0])
+        noise = math.fsum(scales) * math.log(len(scales) / (missed * self.base_mass))
+        return np.minimum(sampling + noise, 1.0)
 
 
 @dataclass
