@@ -23,6 +23,17 @@ CLAIMS = (
     "skew-weights",
     "skew-planted",
     "skew-ml1m",
+    "contributions-examples",
+    "contributions-linear",
+    "contributions-logistic",
+    "contributions-threshold",
+    "contributions-coverage",
+    "contributions-audit",
+    "gwa-scale",
+    "ledger-crash",
+    "planted-bugs",
+    "audit-tight",
+    "audit-published",
 )
 
 

@@ -1,9 +1,9 @@
 """Claim: on worst-case neighbours the best attacker gets close to each mechanism's ε, and not beyond it.
 
 Whole fits are run on two neighbouring data sets that differ as much as the relation allows. An attacker who knows both
-data sets and the mechanism tests the likelihood ratio of everything that a fit released (`apportion.auditing`). By exact
-binomial bounds its success gives an ε that the mechanism cannot be below; where the budget has a δ, a Gaussian-DP
-parameter first. A bound above ε would be a bug, one far below it an idle bound.
+data sets and the mechanism tests the likelihood ratio of everything that a fit released (`apportion.auditing`). By
+exact binomial bounds its success gives an ε that the mechanism cannot be below; where all releases are Gaussian, a
+Gaussian-DP parameter first. A bound above ε would be a bug, one far below it an idle bound.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ from apportion.statistics import UserMean, UserQuantile
 from benchmarks.claim import Outcome, print_table
 
 CONFIDENCE = 0.999
-DRAWS, QUICK_DRAWS = 40_000, 400
+DRAWS, QUICK_DRAWS = 30_000, 900
 LEAST, QUICK_LEAST = 0.8, 0.3
+QUICK = ("mean, Laplace", "median", "regression, Laplace", "logistic loss, 5 steps")
 
 Floats = NDArray[np.float64]
 Fit = Callable[[Any, Session], Mapping[str, Any]]
@@ -55,7 +56,7 @@ class Case:
 def measure(quick: bool) -> Outcome:
     """Audit every mechanism."""
     draws = QUICK_DRAWS if quick else DRAWS
-    found = {name: _audited(case, draws) for name, case in cases().items()}
+    found = {name: _audited(case, draws) for name, case in cases().items() if name in QUICK or not quick}
     rows = [[name, f.claimed, f.lower_bound, f.lower_bound / f.claimed] for name, f in found.items()]
     print_table(["mechanism", "epsilon", "audited lower bound", "part of it"], rows)
     parts = {name: f.lower_bound / f.claimed for name, f in found.items()}
@@ -104,9 +105,9 @@ def _mean(budget: Budget, columns: int = 1, bounding: Any = Smooth()) -> Case:  
         estimator = UserMean(value_range=(0, 1), variance=0.0, bounding=bounding)
         return {"mean": estimator.fit(values, groups=_GROUPS, session=session).mean_}
 
-    ends = [np.full((len(_GROUPS), columns), 0.5) for _ in range(2)]
-    ends[0][_GROUPS == 0], ends[1][_GROUPS == 0] = 0.0, 1.0
-    return Case(budget, REPLACE_VALUES, fit, *ends)
+    one, other = np.full((2, len(_GROUPS), columns), 0.5)
+    one[_GROUPS == 0], other[_GROUPS == 0] = 0.0, 1.0
+    return Case(budget, REPLACE_VALUES, fit, one, other)
 
 
 def _mean_of_private_sizes() -> Case:
@@ -130,7 +131,7 @@ def _median() -> Case:
     def fit(values: Floats, session: Session) -> Mapping[str, Any]:
         return {"median": UserQuantile(value_range=(0, 1)).fit(values, groups=groups, session=session).quantiles_}
 
-    others = [0.0] * 4 + [0.05] * 3 + [1.0] * 3
+    others = [0.0] * 4 + [0.05] * 2 + [1.0] * 4
     one, other = (np.array([end, *others]) for end in (0.0, 1.0))
     return Case(Budget(3.0, 0.0), REPLACE_VALUES, fit, one, other, UniformBase(0.0, 1.0))
 
@@ -142,7 +143,7 @@ def _median_of_private_sizes() -> Case:
         estimator = UserQuantile(value_range=(0, 1), sizes="private", bounding=Smooth(1.0))
         return {"median": estimator.fit(rows[0], groups=rows[1], session=session).quantiles_}
 
-    values = np.array([0.0, *[0.0] * 4, *[0.03] * 2, *[1.0] * 5])
+    values = np.array([0.0, *[0.0] * 4, *[0.15] * 2, *[1.0] * 5])
     groups = np.arange(len(values))
     return Case(Budget(3.0, 0.0), ADD_REMOVE, fit, (values, groups), (values[1:], groups[1:]), UniformBase(0.0, 1.0))
 

@@ -85,7 +85,7 @@ def _with_given_variance() -> dict[str, Run]:
         "mean, sample limit": _mean(variance=variance, bounding=SampleLimit()),
         "coefficients, Laplace": _coefficients(noise_variance=0.25),
         "coefficients, Gaussian": _coefficients(noise_variance=0.25, delta=1e-6),
-        "coefficients aimed at predictions": _coefficients(noise_variance=0.25, target="predictions"),
+        "coefficients, the paper's target": _coefficients(noise_variance=0.25, target="coefficients"),
     }
 
 

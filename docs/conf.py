@@ -13,3 +13,12 @@ html_title = "apportion"
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 suppress_warnings = ["myst.header"]
+
+
+def setup(app):
+    """Bars in docstrings are absolute values, not substitutions."""
+    app.connect("autodoc-process-docstring", escape_bars, priority=100)
+
+
+def escape_bars(app, what, name, obj, options, lines):
+    lines[:] = [line.replace("|", "\\|") for line in lines]

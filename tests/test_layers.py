@@ -61,7 +61,7 @@ def test_only_the_auditor_goes_through_the_door_and_only_engines_and_sums_touch_
         if mine not in ("privacy", "auditing"):
             assert "_KEY" not in text, path
             assert "_reveal" not in text, path
-            assert "auditing" not in text or mine == "auditing", path
+            assert "auditing" not in text or path.parts[-2:] in (("cli", "audit.py"), ("cli", "main.py")), path
         if mine not in ("privacy", "engines"):
             assert "._values" not in text, path
 

@@ -21,6 +21,7 @@ def test_a_fit_writes_a_model_and_a_page_and_prints_the_statement(run, ratings, 
     assert {file.name for file in (folder / "ratings-model").iterdir()} == {
         "model.json",
         "model.safetensors",
+        "privacy-card.json",
         "report.html",
         "statement.json",
     }

@@ -25,7 +25,10 @@ def test_help_needs_nothing_heavy():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("command", ["fit", "evaluate", "recommend", "similar", "account", "compare", "demo"])
+RECOMMENDERS = ["fit", "evaluate", "recommend", "similar", "account", "compare", "card", "tune", "demo"]
+
+
+@pytest.mark.parametrize("command", [*RECOMMENDERS, "mean", "quantile", "regress", "logistic", "ledger", "audit"])
 def test_every_command_explains_itself(run, command):
     assert command in run("--help").stdout
     assert "Usage:" in run(command, "--help").stdout

@@ -250,3 +250,11 @@ def test_what_breaks_a_bound_is_refused():
         ranked(np.array([0.5]), private(np.array([0, 1]))).scores([], [1.0])
     with pytest.raises(InputError, match="ascending"):
         ranked(np.array([0.5]), private(np.array([0, 1]))).scores([0.5, 0.2], [0.5] * 3)
+
+
+def test_sensitivities_of_tiny_and_huge_weights_of_labels_do_not_vanish():
+    indptr, labels = np.array([0, 1, 3]), BoxedValues(np.zeros((3, 1)))
+    for unit in (1e-172, 1e-300, 1e160):
+        statistic = label_total(labels, unit * np.array([[3.0, 4.0], [1.0, 0.0], [0.0, 1.0]]), indptr)
+        assert statistic.l2_sensitivity == pytest.approx(5 * unit)
+        assert statistic.l1_sensitivity == pytest.approx(7 * unit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from apportion.errors import BudgetError, InputError
 from apportion.privacy import (
@@ -146,3 +147,51 @@ def test_a_cell_without_mass_gives_its_end():
     session = a_session()
     found = session.choose_points("x", rows.scores([1.0], [0.5, 0.5]), base, session.plan(a=1.0).one("a"))
     assert found[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("base", "centre", "spread"),
+    [(UniformBase(-1e12, 1e12), 40.0, 10.0), (UniformBase(-1e9, 1e9), 0.0, 1e-3), (norm(0, 1), 8.2, 0.05)],
+    ids=["wide range", "tiny values", "far out"],
+)
+def test_a_point_is_never_one_of_the_values_however_close_they_lie(base, centre, spread):
+    rng = np.random.default_rng(0)
+    values = rng.normal(centre, spread, 5000)
+    weights = PublicRowWeights(np.full(5000, 1 / 5000), np.arange(5001), "equal")
+    rows = RankedRows(values, weights, base)
+    for seed in range(40):
+        session = a_session(Budget(50.0, 0.0), seed=seed)
+        (point,) = session.choose_points("x", rows.scores([], [0.5]), base, session.plan(a=1.0).one("a"))
+        assert point not in values
+
+
+def test_the_bits_of_a_point_do_not_depend_on_where_the_values_are():
+    base = UniformBase(0.0, 1.0)
+    weights = PublicRowWeights(np.array([1.0]), np.array([0, 1]), "one")
+    for value in (0.3, 0.5, 0.75):
+        rows = RankedRows(np.array([value]), weights, base)
+        for seed in range(200):
+            session = a_session(Budget(20.0, 0.0), seed=seed)
+            (point,) = session.choose_points("x", rows.scores([], [0.01]), base, session.plan(a=1.0).one("a"))
+            assert (point * 2.0**51) % 2 == 1  # the middle of one of 2^50 parts
+
+
+def test_a_sum_without_sensitivity_is_not_released_without_noise():
+    nothing = weighted_total(BoxedValues(np.zeros((4, 1))), PublicRowWeights(np.zeros(4), INDPTR, "none"))
+    session = a_session(Budget(1.0, 1e-6))
+    with pytest.raises(BudgetError, match="finite noise"):
+        session.release("x", nothing, session.plan(a=1.0).one("a"))
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_what_is_released_lies_on_a_grid_that_the_data_do_not_move(delta):
+    """Without it the last bits of a sum with noise tell what was added to what."""
+    for value in (0.0, 0.3, 0.5):
+        statistic = weighted_total(BoxedValues(np.full((4, 50), value)), WEIGHTS)
+        session = a_session(Budget(1.0, delta))
+        share = session.plan(a=1.0).one("a")
+        released = (session.release if delta else session.release_laplace)("x", statistic, share)
+        stated = session.statement().releases[0].stddev
+        scale = stated if delta else stated / np.sqrt(2)
+        steps = released / 2.0 ** (np.floor(np.log2(scale)) - 20)
+        np.testing.assert_array_equal(steps, np.rint(steps))

@@ -8,6 +8,7 @@ Equation numbers are those of Krichene et al., "Multi-Task Differential Privacy 
 
 from __future__ import annotations
 
+import sys
 from hashlib import blake2b
 
 import numpy as np
@@ -108,24 +109,27 @@ def _powers(popularity: FloatArray, exponent: float) -> NDArray[np.float64]:
 
 def user_keys(user_ids: Vocabulary) -> NDArray[np.uint64]:
     """A number for each user from its id alone: codes would shift when another user leaves the data."""
-    if user_ids.holds_text:
-        digests = [blake2b(str(name).encode(), digest_size=8).digest() for name in user_ids]
-        return np.frombuffer(b"".join(digests), np.uint64)
-    keys: NDArray[np.uint64] = np.asarray(user_ids.ids).astype(np.uint64) * np.uint64(0xD1342543DE82EF95)
-    return keys
+    return sampling_keys(user_ids)[:, 0] * np.uint64(0xD1342543DE82EF95)
 
 
 def sampling_keys(user_ids: Vocabulary) -> NDArray[np.uint64]:
     """Two numbers for each user from its id alone, [n_users, 2], for Poisson samples.
 
-    Whole numbers are their own keys; text is hashed to 128 bits, so that nobody can choose two ids that are always
-    sampled together.
+    Whole numbers are their own keys, also where they are kept as text since somebody else's id is text. Other text is
+    hashed to 128 bits, so that nobody can choose two ids that are always sampled together.
     """
     if user_ids.holds_text:
-        digests = [blake2b(str(name).encode(), digest_size=16).digest() for name in user_ids]
-        return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
+        return np.frombuffer(b"".join(_key_of_text(str(name)) for name in user_ids), np.uint64).reshape(-1, 2)
     ids = np.asarray(user_ids.ids).astype(np.uint64)
     return np.stack([ids, np.zeros_like(ids)], axis=1)
+
+
+def _key_of_text(name: str) -> bytes:
+    """16 bytes; those of a whole number if the text is one, written plainly."""
+    plain = name.isascii() and name.removeprefix("-").isdigit() and len(name) <= 20 and str(int(name)) == name
+    if plain and -(2**63) <= int(name) < 2**63:
+        return (int(name) % 2**64).to_bytes(8, sys.byteorder) + bytes(8)
+    return blake2b(name.encode(), digest_size=16).digest()
 
 
 def _random_keys(users: NDArray[np.uint64], tasks: NDArray[np.int32], seed: int) -> NDArray[np.uint64]:

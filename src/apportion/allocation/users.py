@@ -148,7 +148,11 @@ class UserWeights:
 
 
 class ContributionPolicy(Protocol):
-    """How much each user's rows may count."""
+    """How much each user's rows may count.
+
+    A policy is trusted: its weights must follow from the offsets and public numbers alone. What one user's add up to is
+    taken from the weights themselves.
+    """
 
     def row_weights(self, indptr: ArrayLike, trade_off: float, correlation: float = 0.0) -> UserWeights:
         """Weights of rows in user-major order.

@@ -1,5 +1,6 @@
 """Checks that the guarantee holds: looking inside on neighbouring data, which no other layer can do."""
 
+from apportion.auditing.canaries import CanaryFinding, audit_many_runs, audit_one_run, with_canaries
 from apportion.auditing.likelihood import LikelihoodFinding, audit_likelihood
 from apportion.auditing.replay import (
     AuditError,
@@ -9,14 +10,22 @@ from apportion.auditing.replay import (
     audit,
     audit_neighbour,
 )
+from apportion.auditing.tester import TesterFinding, test_mechanism, test_outputs
 
 __all__ = [
     "AuditError",
+    "CanaryFinding",
     "Finding",
     "LikelihoodFinding",
     "RecordingSession",
     "ReplayingSession",
+    "TesterFinding",
     "audit",
     "audit_likelihood",
+    "audit_many_runs",
     "audit_neighbour",
+    "audit_one_run",
+    "test_mechanism",
+    "test_outputs",
+    "with_canaries",
 ]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.auditing.door import Raw
-from apportion.auditing.replay import Fit, Record, RecordingSession, ReplayingSession
+from apportion.auditing.replay import AuditError, Fit, Record, RecordingSession, ReplayingSession
 from apportion.privacy import NoiseSource, Release, gaussian
 from apportion.privacy.ranks import Base, Cell
 
@@ -34,7 +34,8 @@ class LikelihoodFinding:
 
     Attributes:
         claimed: the ε of the budget.
-        lower_bound: an ε that the mechanism is not below, at `confidence`.
+        lower_bound: an ε at the budget's δ that the mechanism is not below, at `confidence`. Where all releases are
+            Gaussian it is that of a Gaussian mechanism no better told apart; else it holds for any mechanism.
         confidence: of the bound.
         draws: runs on each of the two data sets.
     """
@@ -70,31 +71,29 @@ def audit_likelihood(
     """
     budget = session_arguments["budget"]
 
-    def ratios(one: Any, other: Any, first: int) -> Floats:
-        return np.array(
-            [_log_ratio(fit, one, other, session_arguments, noise(first + run), base) for run in range(draws)]
-        )
+    def runs(one: Any, other: Any, first: int) -> tuple[Floats, bool]:
+        found = [_log_ratio(fit, one, other, session_arguments, noise(first + run), base) for run in range(draws)]
+        return np.array([ratio for ratio, _ in found]), all(gaussian_only for _, gaussian_only in found)
 
-    here, there = ratios(data, neighbour, 0), -ratios(neighbour, data, draws)
-    alpha = 1 - confidence
-    if budget.pure:
-        bound = max(
-            epsilon_from_statistics(here, there, alpha / 2), epsilon_from_statistics(-there, -here, alpha / 2), 0.0
-        )
-    else:
+    (here, all_gaussian), (elsewhere, also) = runs(data, neighbour, 0), runs(neighbour, data, draws)
+    there, alpha = -elsewhere, 1 - confidence
+    if all_gaussian and also:
         bound = gaussian.epsilon_of(max(mu_from_statistics(here, there, alpha), 0.0), budget.delta)
+    else:
+        one_way = epsilon_from_statistics(here, there, alpha / 2, budget.delta)
+        bound = max(one_way, epsilon_from_statistics(-there, -here, alpha / 2, budget.delta), 0.0)
     return LikelihoodFinding(budget.epsilon, bound, confidence, draws)
 
 
-def epsilon_from_statistics(larger: Floats, smaller: Floats, alpha: float) -> float:
-    """A lower bound on ε from one statistic's values on two data sets, the first of which tends to have larger ones.
+def epsilon_from_statistics(larger: Floats, smaller: Floats, alpha: float, delta: float = 0.0) -> float:
+    """A lower bound on ε at δ from one statistic's values on two data sets, of which the first tends to larger ones.
 
     The bound fails with probability at most alpha.
     """
 
     def bound(hits: int, false_hits: int, n: int, m: int, risk: float) -> float:
         likely, unlikely = lower_proportion(hits, n, risk / 2), upper_proportion(false_hits, m, risk / 2)
-        return math.log(likely / unlikely) if likely > 0 else -math.inf
+        return math.log((likely - delta) / unlikely) if likely > delta else -math.inf
 
     return _best_on_half(larger, smaller, alpha, bound)
 
@@ -141,16 +140,19 @@ def _best_on_half(
 
 def _log_ratio(
     fit: Fit, one: Any, other: Any, arguments: Mapping[str, Any], noise: NoiseSource, base: Base | None
-) -> float:
-    """The logarithm of p(released | one) over p(released | other), of one run on the first."""
+) -> tuple[float, bool]:
+    """The logarithm of p(released | one) over p(released | other) of a run on the first; whether all was Gaussian."""
     first = RecordingSession(**arguments, noise=noise)
     fit(one, first)
     second = ReplayingSession(first, **arguments, noise=noise)
     fit(other, second)
-    return math.fsum(
+    ratio = math.fsum(
         _log_density(record, record.hidden, base) - _log_density(record, hidden, base)
         for record, hidden in zip(first.records, second.hidden, strict=True)
     )
+    if math.isnan(ratio):
+        raise AuditError("The likelihood ratio of a run is not a number, so nothing can be said about it.")
+    return ratio, all(record.release.mechanism == "Gaussian" for record in first.records)
 
 
 def _log_density(record: Record, hidden: Raw, base: Base | None) -> float:
@@ -171,6 +173,7 @@ def _log_density(record: Record, hidden: Raw, base: Base | None) -> float:
 def _log_density_on_line(release: Release, cell: Cell, point: float, base: Base) -> float:
     rate = 1 / release.stddev
     masses = np.diff(np.asarray(base.cdf(cell.edges), np.float64))
-    whole = float(np.log((masses * np.exp(-rate * cell.deviations)).sum()))
+    terms = np.log(masses[masses > 0]) - rate * cell.deviations[masses > 0]
+    whole = float(np.logaddexp.reduce(terms))
     at = int(np.searchsorted(cell.edges[:-1], point, side="right")) - 1
     return -rate * float(cell.deviations[max(at, 0)]) - whole

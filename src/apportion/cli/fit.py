@@ -16,6 +16,7 @@ from apportion.cli.options import (
     data_options,
     fit_options,
     json_option,
+    ledger_options,
 )
 from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, write_model
 from apportion.cli.progress import Reporter
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Fit a private model; write it with the page that may be shared.")
 @click.argument("data", type=FILE)
 @fit_options()
+@ledger_options
 @data_options
 @click.option("--titles", type=FILE, help="Titles of items (id, title), for the page.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DATA's name with -model.")
@@ -59,6 +61,7 @@ def run_fit(
 
     refuse_unless_writable_model(target)
     Budget(promise.epsilon, promise.delta)  # a budget that makes no sense is refused before the data is read
+    session = promise.session()
     loaded = load_data(path, data_as)
     names = None if titles is None else read_titles(titles, loaded.data.task_ids)
     for remark in (*loaded.remarks, caution(promise)):
@@ -66,7 +69,7 @@ def run_fit(
             reporter.say(remark)
     if target.exists():
         reporter.say(f"Replacing the model at {target}; a second fit to the same people spends their privacy again.")
-    model = fit_private(loaded.data, loaded.kind, promise, data_as.scale, reporter)
+    model = fit_private(loaded.data, loaded.kind, promise, data_as.scale, reporter, session)
     write_model(model, target, names)
     return model
 

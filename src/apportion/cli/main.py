@@ -1,8 +1,8 @@
 """The program `apportion`: its commands, its exit codes, and how it says what went wrong.
 
-Exit codes: 0 fine, 1 some fits of a comparison failed, 2 bad input or usage, 3 the privacy budget refused, 130
-interrupted. An error that the library raises on purpose is one sentence on stderr; anything else is a bug and keeps
-its traceback.
+Exit codes: 0 fine, 1 some fits of a comparison failed, a ledger was altered or an audit found a violation, 2 bad input
+or usage, 3 the privacy budget refused, 130 interrupted. An error that the library raises on purpose is one sentence on
+stderr; anything else is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -15,19 +15,27 @@ import click
 
 from apportion import __version__
 from apportion.cli.account import account
+from apportion.cli.audit import audit
+from apportion.cli.card import card
 from apportion.cli.compare import compare
 from apportion.cli.demo import demo
 from apportion.cli.evaluate import evaluate
 from apportion.cli.fit import fit
+from apportion.cli.ledger import ledger
+from apportion.cli.logistic import logistic
+from apportion.cli.mean import mean
+from apportion.cli.quantile import quantile
 from apportion.cli.recommend import recommend
+from apportion.cli.regress import regress
 from apportion.cli.similar import similar
+from apportion.cli.tune import tune
 from apportion.errors import ApportionError, BudgetError
 
 BAD_INPUT: Final = 2
 BUDGET_REFUSED: Final = 3
 INTERRUPTED: Final = 130
 
-_ARGUMENTS = re.compile(r"\b(user|task|value|timestamp|columns|separator)=")
+_ARGUMENTS = re.compile(r"\b(user|task|value|timestamp|columns|separator|categories|yes)=")
 _OPTIONS = {"task": "--item"}
 _OF_RECOMMEND = {"user": "--user-column"}  # where --user is the person asked for
 
@@ -75,13 +83,30 @@ def _file_error(error: OSError) -> str:
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="apportion")
 def program() -> None:
-    """Ratings or clicks in, a private recommender and an honest privacy statement out.
+    """Ratings or clicks in, a private recommender and an honest privacy statement out; or rows in, statistics out.
 
-    Start with `apportion demo`, or with your own file: `apportion fit ratings.csv --epsilon 1`.
+    Start with `apportion demo`, or with your own file: `apportion fit ratings.csv --epsilon 1`, or
+    `apportion mean visits.csv --user patient --value cost --range 0 500 --epsilon 1`.
     """
 
 
-for command in (fit, evaluate, compare, recommend, similar, account, demo):
+for command in (
+    fit,
+    tune,
+    evaluate,
+    compare,
+    audit,
+    recommend,
+    similar,
+    mean,
+    quantile,
+    regress,
+    logistic,
+    account,
+    ledger,
+    card,
+    demo,
+):
     program.add_command(command)
 
 

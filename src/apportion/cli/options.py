@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
 from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    from apportion.privacy import Session
 
 Kind = Literal["ratings", "clicks"]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -69,6 +72,28 @@ class FitOptions:
     dimension: int | None = None
     rounds: int | None = None
     min_value: float | None = None
+    ledger: str | None = None
+    account: str | None = None
+
+    def session(self) -> Session | None:
+        """The session that charges the account, if one was named."""
+        return charged_session(self.ledger, self.account, self.epsilon, self.delta, self.window, self.seed)
+
+
+def charged_session(
+    ledger: str | None, account: str | None, epsilon: float, delta: float, window: str, seed: int | None
+) -> Session | None:
+    """A session of this budget that charges an account of a ledger; None where neither was named."""
+    if ledger is None and account is None:
+        return None
+    if ledger is None or account is None:
+        raise click.UsageError("--ledger and --account go together.")
+    from apportion.privacy import Budget, Ledger, SeededNoise
+
+    budget = Budget(epsilon, delta)
+    noise = None if seed is None else SeededNoise(seed)
+    declared = None if window == _NO_WINDOW else window
+    return Ledger.open(ledger, create=False).account(account).session(budget, noise=noise, window=declared)
 
 
 def collect(record: type[Any], values: Mapping[str, Any]) -> Any:
@@ -97,12 +122,26 @@ def fit_options(*, epsilon_required: bool = True) -> Callable[[Command], Command
     return add
 
 
+def ledger_options(command: Command) -> Command:
+    """Add the options that name an account to be charged."""
+    for option in reversed(_LEDGER):
+        command = option(command)
+    return command
+
+
 def json_option(command: Command) -> Command:
     """Add `--json`."""
     add = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there.")
     return add(command)
 
 
+_NO_WINDOW: Final = "not declared"
+_LEDGER: Final = (
+    click.option(
+        "--ledger", metavar="URL", help="Charge a ledger first: a SQLite file or postgresql://...; see `ledger`."
+    ),
+    click.option("--account", metavar="NAME", help="With --ledger: the account of these data."),
+)
 _DATA: Final = (
     click.option("--ratings", "kind", flag_value="ratings", help="Values are ratings to be predicted."),
     click.option("--clicks", "kind", flag_value="clicks", help="Every row is a click, whatever its value."),

@@ -41,19 +41,37 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise
 
 
-def write_model(model: ItemModel, target: Path, titles: Mapping[int | str, str] | None) -> None:
-    """Put a model and its page in place together; an older model at that place is replaced.
+def write_model(
+    model: ItemModel,
+    target: Path,
+    titles: Mapping[int | str, str] | None,
+    selection: Mapping[str, Any] | None = None,
+) -> None:
+    """Put a model, its privacy card and its page in place together; an older model at that place is replaced.
 
-    The page is made from the files that were written, so it can hold nothing that they do not.
+    The page is made from the files that were written, so it can hold nothing that they do not. That of a model whose
+    settings were chosen by private selection is the page of its card.
+
+    Args:
+        model: a private model.
+        target: the folder.
+        titles: names of items, for the page.
+        selection: what private selection cost, if settings were chosen by it.
     """
     from apportion.recommend import load, save
+    from apportion.recommend.storage import CARD
     from apportion.report import public_page
+    from apportion.report.card import card_json, card_page, privacy_card
 
     refuse_unless_writable_model(target)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         save(model, staging / "new")
-        page = public_page(load(staging / "new"), titles=titles)
+        stored = load(staging / "new")
+        assert stored.statement is not None
+        card = privacy_card(stored.statement, selection)
+        (staging / "new" / CARD).write_text(card_json(card), encoding="utf-8")
+        page = public_page(stored, titles=titles) if selection is None else card_page(card)
         (staging / "new" / REPORT).write_text(page, encoding="utf-8")
         for file in (staging / "new").iterdir():
             file.chmod(0o644)

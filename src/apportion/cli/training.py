@@ -9,13 +9,19 @@ from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
     from apportion.data import Interactions
+    from apportion.privacy import Session
     from apportion.recommend.model import ItemModel
 
 
 def fit_private(
-    data: Interactions, kind: Kind, options: FitOptions, scale: tuple[float, float], reporter: Reporter
+    data: Interactions,
+    kind: Kind,
+    options: FitOptions,
+    scale: tuple[float, float],
+    reporter: Reporter,
+    session: Session | None = None,
 ) -> ItemModel:
-    """Fit the private model."""
+    """Fit the private model; a session that charges a ledger brings its own budget, noise and window."""
     from apportion import recommend
 
     settings = _settings(options)
@@ -24,7 +30,7 @@ def fit_private(
         estimator = recommend.PrivateRatingRecommender(value_range=scale, **settings)
     else:
         estimator = recommend.PrivateClickRecommender(**settings)
-    model: ItemModel = estimator.fit(data, progress=reporter.of("private model")).model_
+    model: ItemModel = estimator.fit(data, session=session, progress=reporter.of("private model")).model_
     return model
 
 

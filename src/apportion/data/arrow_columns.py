@@ -1,7 +1,7 @@
 """Columns that arrive as Arrow batches, gathered into NumPy arrays without a Python object per row.
 
 Integer ids are kept as they come, in the narrowest type that holds a batch; text ids are looked up batch by
-batch in a dictionary that grows, so that only int32 codes are kept; values become float32 at once.
+batch in a dictionary that grows, so that only int32 codes are kept; values become float32 (or float64) at once.
 """
 
 from __future__ import annotations
@@ -21,10 +21,18 @@ if TYPE_CHECKING:
 
 
 class IdColumn:
-    """Gathers one column of ids; `name` is what an id is called (user, task)."""
+    """Gathers one column of ids.
 
-    def __init__(self, column: str, *, name: str) -> None:
+    Args:
+        column: its name.
+        name: what an id is called (user, task).
+        untyped: whether the cells come from a text file, where a whole number is that number however it is written.
+            Otherwise who is who would depend on whether some other cell happens not to be a number.
+    """
+
+    def __init__(self, column: str, *, name: str, untyped: bool = False) -> None:
         self.column, self.name = column, name
+        self._untyped = untyped
         self._integers: list[NDArray[Any]] = []
         self._codes: list[NDArray[np.int32]] = []
         self._texts: Any = None  # pa.StringArray of the ids seen so far
@@ -50,13 +58,12 @@ class IdColumn:
         import pyarrow.compute as pc
 
         batch = pc.dictionary_encode(cells.cast(pa.large_string()))
+        names = _numbers_as_such(batch.dictionary) if self._untyped else batch.dictionary
         known = self._texts if self._texts is not None else pa.array([], pa.large_string())
-        code_of_entry = pc.index_in(batch.dictionary, value_set=known)
-        unseen = batch.dictionary.filter(code_of_entry.is_null())
-        entries = code_of_entry.fill_null(-1).to_numpy(zero_copy_only=False).copy()
-        entries[entries < 0] = np.arange(len(known), len(known) + len(unseen), dtype=np.int32)
+        unseen = pc.unique(names.filter(pc.index_in(names, value_set=known).is_null()))
         self._texts = pa.concat_arrays([known, unseen])
-        self._codes.append(entries[batch.indices.to_numpy()])
+        code_of_entry = pc.index_in(names, value_set=self._texts).to_numpy(zero_copy_only=False)
+        self._codes.append(code_of_entry[batch.indices.to_numpy()])
 
     def _finish_integers(self) -> EncodedIds:
         distinct = distinct_integers(np.concatenate([distinct_integers(ids) for ids in self._integers if len(ids)]))
@@ -80,21 +87,26 @@ class IdColumn:
 
 
 class ValueColumn:
-    """Gathers a column of values as float32."""
+    """Gathers a column of values as float32, or as float64 where every digit counts."""
 
-    def __init__(self, column: str) -> None:
+    def __init__(self, column: str, dtype: type[np.floating[Any]] = np.float32) -> None:
         self.column = column
-        self._chunks: list[NDArray[np.float32]] = []
+        self._dtype = dtype
+        self._chunks: list[NDArray[Any]] = []
 
     def append(self, cells: pa.Array, first_row: int) -> None:
         """Take in one batch, whose first row has the given number."""
         cells = refuse_nulls(_decoded(cells), self.column, first_row, "a number")
         numbers = _as_floats(cells, self.column, first_row)
-        self._chunks.append(finite_float32(numbers, self.column, first_row=first_row))
+        if self._dtype == np.float32:
+            numbers = finite_float32(numbers, self.column, first_row=first_row)
+        else:
+            refuse_where(~np.isfinite(numbers), numbers, self.column, first_row=first_row, expected="a finite number")
+        self._chunks.append(numbers.astype(self._dtype, copy=False))
 
-    def finish(self) -> NDArray[np.float32]:
+    def finish(self) -> NDArray[Any]:
         """The values of all rows."""
-        return joined(self._chunks, np.float32)
+        return joined(self._chunks, self._dtype)
 
 
 class TimeColumn:
@@ -178,6 +190,29 @@ def casts_to(arrow_type: pa.DataType) -> Callable[[Any], bool]:
         return True
 
     return casts
+
+
+def _numbers_as_such(texts: pa.Array) -> pa.Array:
+    """Texts in which all that Arrow reads as 64-bit integers are written plainly: 007 as 7, 0x1F as 31."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim(texts, characters=" \t")
+    looks = pc.match_substring_regex(trimmed, r"^(-?[0-9]+|0[xX][0-9a-fA-F]{1,16})$")
+    candidates = trimmed.filter(looks)
+    try:
+        numbers = candidates.cast(pa.int64()).cast(pa.large_string())
+    except pa.ArrowInvalid:  # some are too large
+        numbers = pa.array([_as_number(text) for text in candidates.to_pylist()], pa.large_string())
+    return pc.replace_with_mask(texts, looks, pc.coalesce(numbers, texts.filter(looks)))
+
+
+def _as_number(text: str) -> str | None:
+    """The integer that a text stands for, written plainly; None if it does not fit in 64 bits."""
+    number = int(text, 16) if text[:2].lower() == "0x" else int(text)
+    if text[:2].lower() == "0x" and number >= 2**63:
+        number -= 2**64
+    return str(number) if -(2**63) <= number < 2**63 else None
 
 
 def _decoded(cells: pa.Array) -> pa.Array:

@@ -35,12 +35,19 @@ class Grouping:
         return rows if self.order is None else rows[self.order]
 
 
-def group_rows(groups: ArrayLike, n_rows: int) -> Grouping:
-    """Group rows by a column of user ids, integers or text, one per row."""
+def group_rows(groups: ArrayLike, n_rows: int, *, single_user: bool = False) -> Grouping:
+    """Group rows by a column of user ids, integers or text, one per row.
+
+    Args:
+        groups: the ids.
+        n_rows: how many there must be.
+        single_user: whether one user may have all rows; where who takes part is private, a refusal would tell.
+    """
     if np.shape(groups) != (n_rows,):
         raise InputError(f"Expected groups to have {n_rows} rows, one per row of data, got {np.shape(groups)}.")
     users = encode_ids(groups, "groups", name="user")
-    refuse_single_user(users)
+    if not single_user:
+        refuse_single_user(users)
     n_users = len(users.vocabulary)
     sizes = np.bincount(users.codes, minlength=n_users)
     ordered = bool((np.diff(users.codes) >= 0).all())

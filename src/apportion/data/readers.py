@@ -98,14 +98,17 @@ def _read_text(
     while True:  # at most three times: each id column may turn out to be text
         try:
             types = types or text.first_types()
-            return _gather(text.open(types), text.columns, finish)
+            return _gather(text.open(types), text.columns, finish, untyped=True)
         except pa.ArrowInvalid as error:
             types = text.corrected_types(types, error)
 
 
-def _gather(batches: Iterable[pa.RecordBatch], columns: Columns, finish: Finish) -> Interactions:
+def _gather(
+    batches: Iterable[pa.RecordBatch], columns: Columns, finish: Finish, *, untyped: bool = False
+) -> Interactions:
     """Stream batches into one gatherer per column, then encode."""
-    user, task = IdColumn(columns.user, name="user"), IdColumn(columns.task, name="task")
+    user = IdColumn(columns.user, name="user", untyped=untyped)
+    task = IdColumn(columns.task, name="task", untyped=untyped)
     value = None if columns.value is None else ValueColumn(columns.value)
     timestamp = None if columns.timestamp is None else TimeColumn(columns.timestamp)
     gatherers = [each for each in (user, task, value, timestamp) if each is not None]

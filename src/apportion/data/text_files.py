@@ -8,9 +8,11 @@ MovieLens files is replaced on the way in.
 from __future__ import annotations
 
 import io
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from apportion.data.arrow_columns import casts_to, first_failing
 from apportion.data.columns import Columns
@@ -21,6 +23,9 @@ _BLOCK_BYTES = 8 << 20
 _SEPARATORS = ("::", "\t", ",", ";", "|")
 _STAND_IN = "\x1f"  # ASCII "unit separator", which takes the place of a separator of several characters
 _FIRST_LINE_BYTES = 1 << 16
+
+CellKind = Literal["id", "number", "time", "text"]
+"""What the cells of a column hold; ids are integers if all of them are, else text."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +53,21 @@ def see_layout(path: Path, columns: list[str] | tuple[str, ...] | None, separato
         if len(columns) != len(cells):
             raise InputError(f"Expected {len(columns)} columns, as named, got {len(cells)} in the line {line!r}.")
         return Layout(separator, tuple(columns), has_header=False)
-    if all(_is_number(cell) for cell in cells):
+    if all(is_number(cell) for cell in cells):
         raise InputError(f"The first line {line!r} holds numbers, not column names; name the columns with columns=.")
     return Layout(separator, tuple(cells), has_header=True)
 
 
 @dataclass
-class TextFile:
-    """One text file, its layout and the columns wanted from it; can be opened any number of times."""
+class TextColumns:
+    """Columns wanted from one text file, each with what its cells hold; can be opened any number of times."""
 
     path: Path
     layout: Layout
-    columns: Columns
+    kinds: Mapping[str, CellKind]
     _malformed: Any = field(default=None, init=False)
 
-    def open(self, types: dict[str, Any]) -> Any:
+    def open(self, types: Mapping[str, Any]) -> Any:
         """A reader of record batches with the wanted columns, of the given Arrow types."""
         import pyarrow.csv as csv
 
@@ -79,28 +84,34 @@ class TextFile:
                 invalid_row_handler=self._refuse_row,
             ),
             convert_options=csv.ConvertOptions(
-                include_columns=self.columns.names,
+                include_columns=list(self.kinds),
                 column_types=types,
                 null_values=[""],
                 strings_can_be_null=True,
             ),
         )
 
-    def first_types(self) -> dict[str, Any]:
-        """Arrow types as the beginning of the file suggests them."""
+    def n_blocks(self) -> int:
+        """About how many batches there are; 0 if that is not known, as for a compressed file."""
         import pyarrow as pa
 
+        with _open_bytes(self.path) as stream:
+            return math.ceil(self.path.stat().st_size / _BLOCK_BYTES) if isinstance(stream, pa.OSFile) else 0
+
+    def first_types(self) -> dict[str, Any]:
+        """Arrow types as the beginning of the file suggests them."""
         seen = self.open({}).schema
-        types = {
-            name: pa.int64() if seen.field(name).type == pa.int64() else pa.string()
-            for name in (self.columns.user, self.columns.task)
-        }
-        if self.columns.value is not None:
-            types[self.columns.value] = pa.float64()
-        if self.columns.timestamp is not None:
-            suggested = seen.field(self.columns.timestamp).type
-            types[self.columns.timestamp] = suggested if _is_time(suggested) else pa.int64()
-        return types
+        return {name: _arrow_type(kind, seen.field(name).type) for name, kind in self.kinds.items()}
+
+    def first_cells(self) -> dict[str, str | None]:
+        """The first row, as text; nothing where there is no row, or a first block that cannot be read."""
+        import pyarrow as pa
+
+        try:
+            batch = next((batch for batch in self.open(dict.fromkeys(self.kinds, pa.string())) if batch.num_rows), None)
+        except pa.ArrowInvalid:
+            return {}
+        return {} if batch is None else {name: batch.column(name)[0].as_py() for name in self.kinds}
 
     def corrected_types(self, types: dict[str, Any], error: Exception) -> dict[str, Any]:
         """Types after Arrow gave up: ids become text; a bad number or a malformed row is named."""
@@ -108,12 +119,12 @@ class TextFile:
 
         self._name_malformed_row()
         row, name, cell = self._first_mismatch(types)
-        if name in (self.columns.user, self.columns.task):
+        if name is None:
+            raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.") from None
+        if self.kinds[name] == "id":
             return types | {name: pa.string()}
-        if name is not None:
-            expected = "a number" if name == self.columns.value else f"a time ({types[name]})"
-            raise bad_cell(name, cell, row, expected)
-        raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.") from None
+        expected = "a number" if self.kinds[name] == "number" else f"a time ({types[name]})"
+        raise bad_cell(name, cell, row, expected)
 
     def _first_mismatch(self, types: dict[str, Any]) -> tuple[int, str | None, str | None]:
         """Row, column and cell of the first cell that is not of its column's type."""
@@ -121,10 +132,10 @@ class TextFile:
         import pyarrow.compute as pc
 
         first_row = 1
-        for batch in self.open(dict.fromkeys(types, pa.string())):
+        for batch in self.open(dict.fromkeys(types, pa.binary())):
             found = []
             for name, arrow_type in types.items():
-                cells = pc.utf8_trim_whitespace(batch.column(name))
+                cells = pc.utf8_trim_whitespace(_decoded(batch.column(name), name, first_row))
                 position = first_failing(cells, casts_to(arrow_type))
                 if position is not None:
                     found.append((first_row + position, name, cells[position].as_py()))
@@ -147,6 +158,40 @@ class TextFile:
             )
 
 
+class TextFile(TextColumns):
+    """A text file of interactions: its columns have the roles of `Columns`."""
+
+    def __init__(self, path: Path, layout: Layout, columns: Columns) -> None:
+        kinds: dict[str, CellKind] = {columns.user: "id", columns.task: "id"}
+        if columns.value is not None:
+            kinds[columns.value] = "number"
+        if columns.timestamp is not None:
+            kinds[columns.timestamp] = "time"
+        super().__init__(path, layout, kinds)
+        self.columns = columns
+
+
+def _arrow_type(kind: CellKind, suggested: Any) -> Any:
+    import pyarrow as pa
+
+    if kind == "id":
+        return pa.int64() if suggested == pa.int64() else pa.string()
+    if kind == "time":
+        return suggested if _is_time(suggested) else pa.int64()
+    return pa.float64() if kind == "number" else pa.string()
+
+
+def _decoded(cells: Any, column: str, first_row: int) -> Any:
+    """Bytes as text; the first cell that is not UTF-8 is named."""
+    import pyarrow as pa
+
+    position = first_failing(cells, casts_to(pa.string()))
+    if position is not None:
+        shown = cells[position].as_py().decode("latin-1")
+        raise bad_cell(column, shown, first_row + position, "text in UTF-8, not in another encoding")
+    return cells.cast(pa.string())
+
+
 def _is_time(arrow_type: Any) -> bool:
     import pyarrow as pa
 
@@ -154,7 +199,8 @@ def _is_time(arrow_type: Any) -> bool:
     return any(is_kind(arrow_type) for is_kind in kinds)
 
 
-def _is_number(cell: str) -> bool:
+def is_number(cell: str) -> bool:
+    """Whether a cell of text reads as a number."""
     try:
         float(cell)
     except ValueError:

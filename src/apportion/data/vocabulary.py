@@ -199,6 +199,8 @@ def as_ids(ids: ArrayLike, name: str) -> Ids:
         return _narrowed_integers(array, name)
     if array.dtype.kind == "f":
         return _whole_numbers(array, name)
+    if array.dtype.kind == "U" and not isinstance(ids, np.ndarray):  # a list may mix numbers and text
+        return _from_objects(np.array(list(ids), dtype=object), name)  # type: ignore[arg-type]
     if array.dtype.kind == "U":
         return array.astype(TEXT)
     if array.dtype.kind == "O":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from functools import cache
 from typing import Any, Self
 
 
@@ -14,7 +16,7 @@ class Estimator:
 
     @classmethod
     def _parameter_names(cls) -> list[str]:
-        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+        return list(defaults_of(cls))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor's arguments; `deep` is accepted for compatibility."""
@@ -32,3 +34,14 @@ class Estimator:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
         return f"{type(self).__name__}({shown})"
+
+
+def defaults_of(estimator: Estimator | type[Estimator]) -> dict[str, Any]:
+    """Names of a constructor's arguments and their defaults."""
+    return _looked_up(estimator.__init__ if isinstance(estimator, type) else type(estimator).__init__)
+
+
+@cache
+def _looked_up(constructor: Callable[..., None]) -> dict[str, Any]:
+    parameters = inspect.signature(constructor).parameters
+    return {name: parameter.default for name, parameter in parameters.items() if name != "self"}

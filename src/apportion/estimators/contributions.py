@@ -126,7 +126,7 @@ class ContributionsEstimator(PrivateEstimator):
         """
         if not self._sizes_are_private:
             made = self.bounding.row_weights(indptr, trade_off, correlation)
-            return Bounded(PublicRowWeights(made.rows, made.indptr, made.description), made.threshold)
+            return Bounded(PublicRowWeights(made.rows, indptr, made.description), made.threshold)
         threshold: float | None = getattr(self.bounding, "threshold", None)
         if threshold is None:
             assert share is not None

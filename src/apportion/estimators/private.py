@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
-from apportion.estimators.base import Estimator
+from apportion.estimators.base import Estimator, defaults_of
 from apportion.privacy import ADD_REMOVE, Budget, Neighbours, NoiseSource, Session
 from apportion.privacy.session import DEFAULTS
 
@@ -51,11 +50,8 @@ class PrivateEstimator(Estimator):
 
     def _given_by_hand(self) -> bool:
         """Whether any setting is not the constructor's default."""
-        parameters = inspect.signature(type(self).__init__).parameters
         return any(
-            getattr(self, name) != parameters[name].default
-            for name in self._parameter_names()
-            if name not in _NOT_SETTINGS
+            getattr(self, name) != default for name, default in defaults_of(self).items() if name not in _NOT_SETTINGS
         )
 
 

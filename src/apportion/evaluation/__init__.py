@@ -1,6 +1,7 @@
 """Evaluation: metrics overall and by popularity slice, baselines, comparisons of models, and studies of many of them.
 
-All of it is computed from raw data and not covered by ε: what it yields belongs to the internal page.
+All of it but `tuning` is computed from raw data and not covered by ε: what it yields belongs to the internal page.
+`tuning` chooses settings within ε.
 """
 
 from __future__ import annotations

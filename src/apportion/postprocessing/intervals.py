@@ -44,6 +44,19 @@ def half_width(level: float, normal_stddev: float = 0.0, laplace_scales: ArrayLi
     return float(half_widths(level, normal_stddev, laplace_scales))
 
 
+def student_half_width(level: float, degrees: int) -> float:
+    """The w with P(|T| ≤ w) = level for Student's T with so many degrees of freedom.
+
+    >>> round(student_half_width(0.95, 9), 6)
+    2.262157
+    """
+    from scipy.special import stdtrit
+
+    if not 0 < level < 1 or degrees < 1:
+        raise InputError(f"Expected a level in (0, 1) and at least 1 degree of freedom, got {level} and {degrees}.")
+    return float(stdtrit(degrees, (1 + level) / 2))
+
+
 def half_widths(level: float, normal_stddev: ArrayLike = 0.0, laplace_scales: ArrayLike = ()) -> Floats:
     """The same for many errors at once, to about ten digits.
 
@@ -83,9 +96,9 @@ def _solved(level: float, stddev: Floats, scales: Floats) -> Floats:
     """
     target = math.log1p(-level) - math.log(2)
     if not scales.any():
-        return stddev * -NormalDist().inv_cdf((1 - level) / 2)
+        return np.asarray(stddev * -NormalDist().inv_cdf((1 - level) / 2))
     if scales.shape[1] == 1 and not stddev.any():
-        return scales[:, 0] * -math.log1p(-level)
+        return np.asarray(scales[:, 0] * -math.log1p(-level))
     widths = -NormalDist().inv_cdf((1 - level) / 2) * np.sqrt(np.square(stddev) + 2 * np.square(scales).sum(axis=1))
     for _ in range(_MOST_STEPS):
         log_tail, hazard = _log_tail_and_hazard(widths, stddev, scales)
@@ -93,7 +106,7 @@ def _solved(level: float, stddev: Floats, scales: Floats) -> Floats:
         widths = np.maximum(widths + moves, 0.0)
         if (np.abs(moves) <= _TOLERANCE * widths + _ROUNDING).all():
             break
-    return widths
+    return np.asarray(widths)
 
 
 def _log_tail_and_hazard(widths: Floats, stddev: Floats, scales: Floats) -> tuple[Floats, Floats]:

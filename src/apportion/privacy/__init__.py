@@ -4,23 +4,26 @@ from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Labels, ObservationRows, Rows, Weights
 from apportion.privacy.budget import Budget, Plan, Share
 from apportion.privacy.contributions import BoxedValues, PrivateRowWeights, PublicRowWeights
+from apportion.privacy.ledger import Account, Ledger, LedgerError
 from apportion.privacy.neighbours import ADD_REMOVE, REPLACE_LABELS, REPLACE_VALUES, Neighbours
 from apportion.privacy.noise import NoiseSource, SeededNoise, SystemNoise
 from apportion.privacy.ranks import Base, RankedRows, UniformBase
 from apportion.privacy.sampling import SampledShare
-from apportion.privacy.session import Ledger, Session
+from apportion.privacy.session import Session
 from apportion.privacy.statement import Release, Statement
 
 __all__ = [
     "ADD_REMOVE",
     "REPLACE_LABELS",
     "REPLACE_VALUES",
+    "Account",
     "Base",
     "BoundedSum",
     "BoxedValues",
     "Budget",
     "Labels",
     "Ledger",
+    "LedgerError",
     "Neighbours",
     "NoiseSource",
     "ObservationRows",

@@ -20,6 +20,7 @@ from apportion.errors import InputError
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.bounds import Hidden, Labels, ObservationRows, Offsets, _held
 from apportion.privacy.neighbours import ADD_REMOVE, REPLACE_LABELS, REPLACE_VALUES, Neighbours
+from apportion.privacy.statement import rounded_up
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +46,7 @@ class PublicRowWeights:
     @property
     def description(self) -> str:
         """How they were made, for the statement."""
-        return f"{self._description}: at most {self.largest:.6g} for one user"
+        return f"{self._description}: at most {rounded_up(self.largest, 6):g} for one user"
 
     @property
     def sums_of_squares(self) -> tuple[float, float]:
@@ -84,7 +85,7 @@ class PrivateRowWeights(Hidden):
     @property
     def description(self) -> str:
         """How they were made, for the statement."""
-        return f"{self._description}: at most {self.cap:.6g} for one user"
+        return f"{self._description}: at most {rounded_up(self.cap, 6):g} for one user"
 
     def moved(self, reach: float) -> float:
         """How far one user moves a weighted sum of values of at most this norm."""
@@ -187,10 +188,12 @@ def label_total(labels: BoxedValues, rows: ArrayLike, indptr: Offsets) -> Bounde
     _same_rows(len(labels), vectors)
     if not np.isfinite(vectors).all():
         raise InputError("Expected finite weights of labels, got NaN or infinity.")
+    unit = float(np.abs(vectors).max(initial=0.0)) or 1.0  # so that no square is too small or too large to hold
+    lengths = unit * np.sqrt(np.square(vectors / unit).sum(axis=1))
     taxicab = float(_totals(np.abs(vectors).sum(axis=1), indptr).max(initial=0.0)) * _ROUNDING
-    euclidean = float(_totals(np.sqrt(np.square(vectors).sum(axis=1)), indptr).max(initial=0.0)) * _ROUNDING
-    text = f"public weights of labels within a range of 1: norms of one user's add up to at most {taxicab:.6g} (L1)"
-    text += f", {euclidean:.6g} (L2)"
+    euclidean = float(_totals(lengths, indptr).max(initial=0.0)) * _ROUNDING
+    text = "public weights of labels within a range of 1: norms of one user's add up to at most "
+    text += f"{rounded_up(taxicab, 6):g} (L1), {rounded_up(euclidean, 6):g} (L2)"
     return BoundedSum(
         _KEY, labels._values[:, 0] @ vectors, euclidean, text, l1_bound=taxicab, neighbours=REPLACE_LABELS
     )

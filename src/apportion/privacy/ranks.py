@@ -27,7 +27,10 @@ Floats = NDArray[np.float64]
 
 
 class Base(Protocol):
-    """A public distribution that says where a quantile may be; SciPy's frozen distributions are ones."""
+    """A public, continuous distribution that says where a quantile may be, such as a frozen one of SciPy's.
+
+    It is trusted: it must not depend on private data, and its three answers must fit each other.
+    """
 
     def cdf(self, points: Floats, /) -> Any:
         """The probability at or below each point."""

@@ -29,11 +29,12 @@ from apportion.privacy import accounting, gaussian, mechanisms
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.bounds import Weights
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
+from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, Receipt, SampledRun
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 from apportion.privacy.noise import NoiseSource, SystemNoise
 from apportion.privacy.ranks import Base, RankScores
 from apportion.privacy.sampling import LEAST_PROBABILITY, Keys, SampledShare, poisson_sample
-from apportion.privacy.statement import Release, Statement
+from apportion.privacy.statement import LedgerReference, Release, Statement
 
 DEFAULTS = (
     "library defaults: constants and functions of public and released quantities, developed on MovieLens 1M; "
@@ -41,11 +42,14 @@ DEFAULTS = (
 )
 
 
-class Ledger(Protocol):
-    """A durable record of charges; it refuses by raising before anything is drawn."""
+class LedgerAccount(Protocol):
+    """A durable record of charges; it refuses by raising before anything is drawn.
 
-    def charge(self, name: str, mu: float) -> None:
-        """Record that a release of this μ is about to be drawn."""
+    One that has `neighbours` bears sessions for those alone.
+    """
+
+    def charge(self, name: str, event: Event) -> Receipt | None:
+        """Record that a release is about to be drawn."""
 
 
 @lru_cache(maxsize=256)  # repeated fits under one budget ask the same, and an answer takes a second
@@ -82,7 +86,7 @@ class Session:
         public: sentences naming what is assumed public.
         tuning: how settings were chosen, if that is known before estimators add theirs.
         window: the time span of the data, declared.
-        ledger: a durable record that every charge is written to first.
+        ledger: a durable record that every charge is written to first: an account of a `Ledger`.
         neighbours: which two data sets are to be indistinguishable.
     """
 
@@ -94,9 +98,15 @@ class Session:
         public: Sequence[str] = (),
         tuning: str | None = None,
         window: str = "not declared",
-        ledger: Ledger | None = None,
+        ledger: LedgerAccount | None = None,
         neighbours: Neighbours = ADD_REMOVE,
     ) -> None:
+        borne = getattr(ledger, "neighbours", neighbours)
+        if borne != neighbours:
+            raise BudgetError(
+                f"Expected a session for the neighbours of its account, which differ thus: {borne.relation}; got: "
+                f"{neighbours.relation}."
+            )
         self._budget = budget
         self._noise = noise or SystemNoise()
         self._lock = threading.Lock()
@@ -104,6 +114,7 @@ class Session:
         self._tuning = [] if tuning is None else [tuning]
         self._window = window
         self._ledger = ledger
+        self._receipts: list[Receipt] = []
         self._neighbours = neighbours
         self._releases: list[Release] = []
         self._schedule: _Schedule | None = None
@@ -159,6 +170,8 @@ class Session:
         with self._lock:
             if self._releases or self._schedule is not None:
                 raise BudgetError("Sampled releases must be planned before anything else is released or planned.")
+            run = SampledRun(tuple(share.mu for share in parts), multiplier, probability, steps)
+            self._write_down(f"{steps} releases on samples, {len(parts)} on all users", run)
             self._schedule = _Schedule(Counter(share.mu for share in parts), sampled)
         return plan, sampled
 
@@ -266,6 +279,7 @@ class Session:
             neighbours=self.neighbours.relation,
             window=self._window,
             version=__version__,
+            ledger=self._reference(),
         )
 
     def _charge(
@@ -283,7 +297,7 @@ class Session:
         self._require_neighbours(name, statistic.neighbours)
         epsilon = share.pure_epsilon if pure else None
         mu = gaussian.mu_of_pure(share.pure_epsilon) if self.budget.pure else share.mu
-        if share.of.pure != self.budget.pure or not mu > 0 or not math.isfinite(stddev):
+        if share.of.pure != self.budget.pure or not mu > 0 or not 0 < stddev < math.inf:
             raise BudgetError(f"Expected a share of this session's budget that buys a finite noise, got {share}.")
         record = Release(
             name, mechanism, statistic.shape, 0.0, mu, sensitivity, statistic.derivation, stddev, epsilon
@@ -325,9 +339,22 @@ class Session:
             if any(r.name == record.name for r in self._releases):
                 raise BudgetError(f"A release named {record.name!r} was already made in this session.")
             refuse()
-            if self._ledger is not None:
-                self._ledger.charge(record.name, record.mu)
+            if self._schedule is None:  # else all releases were charged together when they were planned
+                epsilon = record.epsilon
+                self._write_down(record.name, GaussianRelease(record.mu) if epsilon is None else PureRelease(epsilon))
             self._releases.append(record)
+
+    def _write_down(self, name: str, event: Event) -> None:
+        """Charge the ledger, if there is one; it raises to refuse."""
+        receipt = None if self._ledger is None else self._ledger.charge(name, event)
+        if receipt is not None:
+            self._receipts.append(receipt)
+
+    def _reference(self) -> LedgerReference | None:
+        if not self._receipts:
+            return None
+        last = self._receipts[-1]
+        return LedgerReference(last.account, last.run, len(self._receipts), last.number, last.hash)
 
     def _take_sampled(self, share: SampledShare) -> None:
         """One of the planned sampled releases is made; without a plan, or beyond it, nothing is."""

@@ -45,6 +45,25 @@ class Release:
 
 
 @dataclass(frozen=True)
+class LedgerReference:
+    """Where the charges of a session are written down.
+
+    Attributes:
+        account: in the ledger, of the data set.
+        run: the text by which the entries of this session are known there.
+        entries: how many of them there are.
+        last_entry: the number of the last one.
+        head: its hash, which stands for the whole account up to it.
+    """
+
+    account: str
+    run: str
+    entries: int
+    last_entry: int
+    head: str
+
+
+@dataclass(frozen=True)
 class Statement:
     """Everything a reader needs to judge the guarantee. Plain data; it travels with the model.
 
@@ -62,6 +81,8 @@ class Statement:
         releasable: False if any part of it must not leave the building.
         window: the time span of the data, as declared by whoever ran it.
         arithmetic: what the proof assumes of the numbers.
+        version: of the library.
+        ledger: where the charges are written down, if they are.
     """
 
     epsilon: float
@@ -78,6 +99,7 @@ class Statement:
     window: str = "not declared"
     arithmetic: str = REAL_ARITHMETIC
     version: str = field(default="")
+    ledger: LedgerReference | None = None
 
     def to_json(self) -> str:
         """Serialise to JSON with a format number."""
@@ -91,7 +113,9 @@ class Statement:
         if written != FORMAT:
             raise ValueError(f"Expected a statement of format {FORMAT}, got {written!r}.")
         releases = tuple(_release(row) for row in fields.pop("releases"))
-        return cls(releases=releases, public=tuple(fields.pop("public")), **fields)
+        reference = fields.pop("ledger", None)
+        ledger = None if reference is None else LedgerReference(**reference)
+        return cls(releases=releases, public=tuple(fields.pop("public")), ledger=ledger, **fields)
 
     def to_text(self) -> str:
         """Say it in words, one fact a line."""
@@ -106,6 +130,7 @@ class Statement:
             f"Tuning: {self.tuning}.",
             f"Noise: {self.noise}.",
             self.arithmetic,
+            *self._charged,
             "Releases:",
         ]
         lines += [
@@ -122,11 +147,21 @@ class Statement:
         return f"({self.epsilon!r}, {self.delta!r})-differential privacy"
 
     @property
+    def _charged(self) -> list[str]:
+        if self.ledger is None:
+            return []
+        kept = self.ledger
+        return [
+            f"Ledger: account {kept.account!r}, {kept.entries} entr{'y' if kept.entries == 1 else 'ies'} of run "
+            f"{kept.run}, the last one number {kept.last_entry} with hash {kept.head}."
+        ]
+
+    @property
     def _accounting(self) -> str:
         if self.delta == 0:
             return "the epsilons of pure releases add up"
         if self.spent_mu is None:
-            return "composed numerically, by privacy loss distributions"
+            return "composed numerically"
         return f"Gaussian-DP mu = {rounded_up(self.spent_mu):g}"
 
 

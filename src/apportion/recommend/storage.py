@@ -23,6 +23,8 @@ _FORMAT = 1
 _TENSORS, _DESCRIPTION, _STATEMENT = "model.safetensors", "model.json", "statement.json"
 REPORT = "report.html"
 """Name of the page that the command line writes beside a model."""
+CARD = "privacy-card.json"
+"""Name of the privacy card that it writes there too."""
 _KINDS: dict[str, type[ItemModel]] = {RatingModel.kind: RatingModel, ClickModel.kind: ClickModel}
 
 
@@ -48,7 +50,7 @@ def refuse_unless_model(target: Path) -> None:
     """Refuse a place that holds something other than a model: it would be replaced whole."""
     if not target.exists():
         return
-    ours = {_TENSORS, _DESCRIPTION, _STATEMENT, REPORT}
+    ours = {_TENSORS, _DESCRIPTION, _STATEMENT, REPORT, CARD}
     names = {file.name for file in target.iterdir()} if target.is_dir() else {target.name}
     if _DESCRIPTION not in names or names - ours or _kind_of(target) not in _KINDS:
         raise InputError(f"Refusing to replace {str(target)!r}: it exists and is not a saved model.")

@@ -1,8 +1,21 @@
-"""Regression under user-level differential privacy: many tasks at once, with features per (user, task) pair."""
+"""Regression under user-level differential privacy: many tasks at once, or users with many rows."""
 
 from apportion.regression.erm import MultiTaskERM
-from apportion.regression.losses import Huber, Logistic, Loss, Squared
+from apportion.regression.label_private import LabelPrivateRegression
+from apportion.regression.losses import Huber, Logistic, Loss, SmoothedHinge, Squared
 from apportion.regression.observations import Observations
 from apportion.regression.ridge import MultiTaskRidge
+from apportion.regression.user_erm import UserERM
 
-__all__ = ["Huber", "Logistic", "Loss", "MultiTaskERM", "MultiTaskRidge", "Observations", "Squared"]
+__all__ = [
+    "Huber",
+    "LabelPrivateRegression",
+    "Logistic",
+    "Loss",
+    "MultiTaskERM",
+    "MultiTaskRidge",
+    "Observations",
+    "SmoothedHinge",
+    "Squared",
+    "UserERM",
+]

@@ -21,9 +21,10 @@ class Loss(Protocol):
     """A convex loss, one observation at a time: entry k of a result depends on entry k of the arguments alone.
 
     Beside these two, a loss may have `steepest(reach)`, the largest absolute derivative where neither score nor label
-    exceeds `reach`; `coded(labels)`, which checks labels and brings them to the form that the others expect; and
-    `prediction(scores)`, which turns scores into what a user wants to know. Without them `gradient_bound` must be
-    given, labels are taken as they are, and the prediction is the score.
+    exceeds `reach`, and `curvature(reach)`, the largest second derivative there; `coded(labels)`, which checks labels
+    and brings them to the form that the others expect; `prediction(scores)`, which turns scores into what a user wants
+    to know; and `probability(scores)`, of a "yes". Without them `gradient_bound` and a step size must be given, labels
+    are taken as they are, the prediction is the score, and there are no probabilities.
     """
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
@@ -49,6 +50,10 @@ class Squared:
         """Score and label at opposite ends."""
         return 4 * reach
 
+    def curvature(self, reach: float) -> float:
+        """2, wherever it is."""
+        return 2.0
+
 
 @dataclass(frozen=True)
 class Logistic:
@@ -56,11 +61,7 @@ class Logistic:
 
     def coded(self, labels: Floats) -> Floats:
         """Labels as −1 and 1."""
-        allowed = np.isin(labels, (-1.0, 0.0, 1.0))
-        if not allowed.all():
-            row = int(np.argmin(allowed))
-            raise InputError(f"Expected labels 0 and 1, or -1 and 1, for the logistic loss, got {labels[row]:g}.")
-        return np.where(labels > 0, 1.0, -1.0)
+        return _as_signs(labels, "the logistic loss")
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
         """log(1 + exp(−y s)), without overflow."""
@@ -74,9 +75,17 @@ class Logistic:
         """1, wherever it is."""
         return 1.0
 
+    def curvature(self, reach: float) -> float:
+        """1/4, at a score of 0."""
+        return 0.25
+
     def prediction(self, scores: Floats) -> Floats:
         """1 where "yes" is the likelier answer, else 0."""
         return (scores > 0).astype(np.float64)
+
+    def probability(self, scores: Floats) -> Floats:
+        """1 / (1 + exp(−s)), without overflow."""
+        return np.asarray(np.exp(-np.logaddexp(0.0, -scores)))
 
 
 @dataclass(frozen=True)
@@ -103,8 +112,57 @@ class Huber:
         """2·threshold, or less where nothing is that far apart."""
         return 2 * min(self.threshold, 2 * reach)
 
+    def curvature(self, reach: float) -> float:
+        """2, near the label."""
+        return 2.0
 
-LOSSES: dict[str, Loss] = {"squared": Squared(), "logistic": Logistic(), "huber": Huber()}
+
+@dataclass(frozen=True)
+class SmoothedHinge:
+    """max(0, 1 − y s) with y = ±1, its corner made a parabola over a margin of `width`; 0 and −1 both mean "no".
+
+    It is at most width/2 below the hinge loss, and convex with a continuous slope.
+    """
+
+    width: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.width) and self.width > 0):
+            raise InputError(f"Expected a finite width > 0 of the smoothed hinge, got {self.width}.")
+
+    def coded(self, labels: Floats) -> Floats:
+        """Labels as −1 and 1."""
+        return _as_signs(labels, "the smoothed hinge loss")
+
+    def value(self, scores: Floats, labels: Floats) -> Floats:
+        """With a = 1 − y s: 0 below 0, a²/(2·width) up to the width, a − width/2 beyond."""
+        short = np.maximum(1 - labels * scores, 0.0)
+        near = np.minimum(short, self.width)
+        return np.asarray(near * (short - near / 2) / self.width)
+
+    def derivative(self, scores: Floats, labels: Floats) -> Floats:
+        """−y a/width, a/width from 0 to 1."""
+        return np.asarray(-labels * np.clip((1 - labels * scores) / self.width, 0.0, 1.0))
+
+    def steepest(self, reach: float) -> float:
+        """1, or less where no margin is missed by the width."""
+        return min(1.0, (1 + reach) / self.width)
+
+    def curvature(self, reach: float) -> float:
+        """1/width, on the parabola."""
+        return 1 / self.width
+
+    def prediction(self, scores: Floats) -> Floats:
+        """1 where the score says "yes", else 0."""
+        return (scores > 0).astype(np.float64)
+
+
+LOSSES: dict[str, Loss] = {
+    "squared": Squared(),
+    "logistic": Logistic(),
+    "huber": Huber(),
+    "smoothed-hinge": SmoothedHinge(),
+}
 
 
 def loss_of(choice: Any) -> Loss:
@@ -114,4 +172,14 @@ def loss_of(choice: Any) -> Loss:
     if isinstance(choice, type) or not isinstance(choice, Loss):
         names = ", ".join(repr(name) for name in LOSSES)
         raise InputError(f"Expected a loss among {names}, or an object with value and derivative, got {choice!r}.")
+    if not np.isfinite(choice.derivative(np.zeros(2), np.array([-1.0, 1.0]))).all():  # at public points
+        raise InputError(f"Expected finite derivatives of the loss, got NaN or infinity from {choice!r}.")
     return choice
+
+
+def _as_signs(labels: Floats, loss: str) -> Floats:
+    allowed = np.isin(labels, (-1.0, 0.0, 1.0))
+    if not allowed.all():
+        row = int(np.argmin(allowed))
+        raise InputError(f"Expected labels 0 and 1, or -1 and 1, for {loss}, got {labels[row]:g}.")
+    return np.where(labels > 0, 1.0, -1.0)

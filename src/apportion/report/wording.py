@@ -5,6 +5,9 @@ decided. From a μ-GDP model the best guess is right with probability at most Φ
 section 2). The log of the factor by which the odds move is at worst normal with mean μ²/2 and deviation μ, so it
 exceeds μ²/2 + μ Φ⁻¹(1 − δ) with probability δ only. (It exceeds ε more often than that: δ bounds how much of the
 probability lies beyond e^ε, not how often the odds do.)
+
+Where δ is 0 the odds never move by more than e^ε, and the best guess is right with probability at most e^ε/(1 + e^ε).
+Where neighbours replace what one person's rows hold, the coin decides between two contents of those rows.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from statistics import NormalDist
 from typing import Final
 
 from apportion.privacy import gaussian
+from apportion.privacy.neighbours import REPLACE_LABELS, REPLACE_VALUES
 from apportion.privacy.statement import Statement, rounded_up
 
 
@@ -25,7 +29,8 @@ class Meaning:
     Attributes:
         headline: the guarantee in plain words, no stronger than it is.
         verdict: how far from a coin toss the attacker gets.
-        best_guess: largest probability of guessing right whether one person took part.
+        best_guess: largest probability of guessing right whether one person took part, or which of two contents that
+            person's rows have.
         odds_factor: what the odds move by at most, except with probability δ.
     """
 
@@ -36,36 +41,49 @@ class Meaning:
 
 
 _GRADES: Final = (
-    (
-        0.60,
-        "Whoever sees this model learns almost nothing about whether any one person’s data was used.",
-        "little better than a coin toss",
-    ),
+    (0.60, "Whoever sees {seen} learns almost nothing about {secret}.", "little better than a coin toss"),
     (
         0.75,
-        "Whoever sees this model learns only a little about whether any one person’s data was used.",
+        "Whoever sees {seen} learns only a little about {secret}.",
         "better than a coin toss, and still wrong often",
     ),
     (
         0.90,
-        "Whoever sees this model may learn something about whether a person’s data was used, within a limit.",
+        "Whoever sees {seen} may learn something about {secret}, within a limit.",
         "well above a coin toss: a limited protection",
     ),
     (
         1.01,
-        "This model is weakly protected: an able attacker could often tell whether a person’s data was used.",
+        "People are weakly protected here: from {seen} an able attacker could often tell {secret}.",
         "close to certainty in the worst case: a weak protection",
     ),
 )
+_SECRETS: Final = {
+    REPLACE_VALUES.relation: "what {one} person’s rows hold",
+    REPLACE_LABELS.relation: "what {one} person’s labels are",
+}
+_TOOK_PART: Final = "whether {one} person’s data was used"
 
 
-def meaning_of(statement: Statement) -> Meaning:
-    """Grade a statement by the whole budget's μ, which bounds what was spent however it was spent."""
-    mu = gaussian.mu_of(statement.epsilon, statement.delta)
-    best_guess = best_guess_of(mu)
-    headline, verdict = next((words, grade) for limit, words, grade in _GRADES if best_guess <= limit)
-    log_odds = mu**2 / 2 - mu * NormalDist().inv_cdf(statement.delta)
-    return Meaning(headline, verdict, best_guess, factor(log_odds))
+def meaning_of(statement: Statement, *, seen: str = "this model") -> Meaning:
+    """Grade a statement by the whole budget, which bounds what was spent however it was spent.
+
+    Args:
+        statement: what is promised.
+        seen: what was released, for the headline.
+    """
+    if statement.delta == 0:
+        best_guess, log_odds = best_guess_of_pure(statement.epsilon), statement.epsilon
+    elif statement.spent_mu is None:  # (ε, δ) alone is known, which bounds less: odds by 2ε, up to a little more than δ
+        best_guess, log_odds = best_guess_of_pair(statement.epsilon, statement.delta), 2 * statement.epsilon
+    else:
+        mu = gaussian.mu_of(statement.epsilon, statement.delta)
+        best_guess = best_guess_of(mu)
+        log_odds = mu**2 / 2 - mu * NormalDist().inv_cdf(statement.delta)
+    limit, words, verdict = next(grade for grade in _GRADES if best_guess <= grade[0])
+    one = "any one" if limit < 0.9 else "a"  # "almost nothing about any one person", "something about a person"
+    secret = _SECRETS.get(statement.neighbours, _TOOK_PART).format(one=one)
+    return Meaning(words.format(seen=seen, secret=secret), verdict, best_guess, factor(log_odds))
 
 
 def best_guess_of(mu: float) -> float:
@@ -75,6 +93,24 @@ def best_guess_of(mu: float) -> float:
     0.5
     """
     return NormalDist().cdf(mu / 2)
+
+
+def best_guess_of_pure(epsilon: float) -> float:
+    """The same from an ε-DP output: e^ε/(1 + e^ε).
+
+    >>> best_guess_of_pure(0.0)
+    0.5
+    """
+    return 1 / (1 + math.exp(-epsilon))
+
+
+def best_guess_of_pair(epsilon: float, delta: float) -> float:
+    """The same from an output of which (ε, δ)-DP is all that is known.
+
+    >>> best_guess_of_pair(0.0, 0.5)
+    0.75
+    """
+    return 1 - (1 - delta) * (1 - best_guess_of_pure(epsilon))
 
 
 def factor(epsilon: float) -> str:
@@ -115,6 +151,18 @@ def number(value: float) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}" if abs(value) >= 1e-3 else f"{value:.3g}"
+
+
+def precise(value: float, reach: float | None) -> str:
+    """A number with as many decimals as show two digits of an error of this size.
+
+    >>> precise(3.000142, 0.00057), precise(175.168, 4.1), precise(12345.6, 80.0), precise(0.893127, None)
+    ('3.00014', '175.2', '12,346', '0.8931')
+    """
+    if reach is None or not 0 < reach < math.inf:
+        return number(value)
+    decimals = min(max(0, 1 - math.floor(math.log10(reach))), 12)
+    return f"{value:,.{decimals}f}"
 
 
 def whole(value: float) -> str:

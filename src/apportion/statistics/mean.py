@@ -129,7 +129,7 @@ class UserMean(ContributionsEstimator):
         values = finite_rows(X, "X")
         box = _Box.of(self.value_range, values.shape[1])
         given = self._given_variance(box)
-        grouping = group_rows(groups, len(values))
+        grouping = group_rows(groups, len(values), single_user=self._sizes_are_private)
         opened = self._session(session, self._assumed_public(given is not None))
         boxed = BoxedValues.clipped(grouping.arranged(values), box.low, box.high)
         plan = self._plan(opened, estimates_variance=given is None)
@@ -156,7 +156,9 @@ class UserMean(ContributionsEstimator):
 
     def _assumed_public(self, is_given: bool) -> list[str]:
         low, high = self.value_range
-        ranges = [f"{a:g} to {b:g}" for a, b in zip(*np.broadcast_arrays(np.ravel(low), np.ravel(high)), strict=True)]
+        ranges = [
+            f"{a:.12g} to {b:.12g}" for a, b in zip(*np.broadcast_arrays(np.ravel(low), np.ravel(high)), strict=True)
+        ]
         about = [f"the range of values, {', '.join(ranges)}"]
         if is_given and self.variance is not None:
             about.append(f"the variance of one value, declared as {self.variance}")

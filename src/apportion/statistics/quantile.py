@@ -115,7 +115,7 @@ class UserQuantile(ContributionsEstimator):
         values = finite_rows(X, "X")
         if values.shape[1] != 1:
             raise InputError(f"Expected one column of values, got {values.shape[1]}.")
-        grouping = group_rows(groups, len(values))
+        grouping = group_rows(groups, len(values), single_user=self._sizes_are_private)
         opened = self._session(session, [about])
         halvings = math.ceil(math.log2(len(sought) + 1))
         first = self._sizes_fractions()
@@ -132,7 +132,7 @@ class UserQuantile(ContributionsEstimator):
             scores = rows.scores(*search.cells())
             scales.append(2 * scores.total_sensitivity / share.pure_epsilon)
             search.answer(opened.choose_points(f"quantiles, halving {number + 1}", scores, base, share))
-        points = [search.found[q] for q in np.atleast_1d(self.quantiles).tolist()]
+        points = [search.found[q] for q in np.atleast_1d(np.asarray(self.quantiles, np.float64)).tolist()]
         errors = self._rank_errors(found.weights, scales)
         single = np.ndim(self.quantiles) == 0
         self.quantiles_ = points[0] if single else np.array(points)
@@ -158,7 +158,7 @@ class UserQuantile(ContributionsEstimator):
             return self.base, f"the base distribution, {_words(self.base)}"
         assert self.value_range is not None
         low, high = self.value_range
-        return UniformBase(float(low), float(high)), f"the range of values, {low:g} to {high:g}"
+        return UniformBase(float(low), float(high)), f"the range of values, {low:.12g} to {high:.12g}"
 
     def _rank_errors(self, weights: RowWeights, scales: Sequence[float]) -> Floats | None:
         """Claims 5 and 6 of the paper, with a normal quantile in place of Hoeffding's bound; halvings add up."""
@@ -225,6 +225,6 @@ def _trade_off(sought: Sequence[float], epsilon: float) -> float:
 def _words(base: Base) -> str:
     named = getattr(getattr(base, "dist", None), "name", None)  # SciPy's frozen distributions
     if named is None:
-        return repr(base)
+        return type(base).__name__
     settings = [*map(repr, getattr(base, "args", ())), *(f"{k}={v!r}" for k, v in getattr(base, "kwds", {}).items())]
     return f"{named}({', '.join(settings)})"

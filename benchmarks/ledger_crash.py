@@ -1,0 +1,321 @@
+"""Claim: processes that charge one ledger at the same time, and are killed at random moments, never overspend it.
+
+Eight processes run schedules: short random sequences of charges to one of many small accounts, more in all than the
+accounts can bear. Now and then one of the processes is killed (SIGKILL) wherever it is, and another takes its place;
+the PostgreSQL server itself crashes a few times too. A process writes a line to a file of its own after a charge was
+acknowledged, where a session would draw. Afterwards every account is recomputed from what the store holds: no sum is
+beyond its total, every acknowledged charge is there, every refused one would still be too much, all chains verify.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from apportion.errors import BudgetError
+from apportion.privacy import Account, Budget, Ledger, LedgerError
+from apportion.privacy.gaussian import mu_of_pure
+from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, from_json, to_json
+from apportion.privacy.ledger.renyi import RenyiFilter
+from benchmarks.claim import Outcome, UnavailableError, print_table
+from benchmarks.postgres_server import Server, find_binaries, temporary_server
+
+PROCESSES = 8
+SCHEDULES, QUICK_SCHEDULES = 100_000, 400
+KILLS, QUICK_KILLS = 520, 12
+ACCOUNTS, QUICK_ACCOUNTS = 4000, 12
+CRASHES, QUICK_CRASHES = 5, 1
+BUDGETS = {"gaussian": Budget(1.0, 1e-6), "pure": Budget(2.0, 0.0), "renyi": Budget(2.0, 1e-6)}
+STYLES = ("in halves", "in a bit more", "at random", "at random")
+"""How an account is charged: by powers of two of its total, which fill it exactly; by the next floats, which would be
+beyond it by as little as floats can say; or by random amounts."""
+CHARGES_THAT_FIT = 25
+LONGEST = 3  # charges in a schedule
+
+_FORK = multiprocessing.get_context("fork")
+
+
+@dataclass
+class Found:
+    """What was found in a store afterwards."""
+
+    schedules: int = 0
+    kills: int = 0
+    crashes: int = 0
+    charges: int = 0
+    acknowledged: int = 0
+    refused: int = 0
+    overspent: int = 0
+    lost: int = 0
+    wrongly_refused: int = 0
+    broken: int = 0
+    silent: int = 0
+    unexplained: int = 0
+    exactly_full: int = 0
+    seconds: float = 0.0
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing went wrong."""
+        wrong = (self.overspent, self.lost, self.wrongly_refused, self.broken, self.silent, self.unexplained)
+        return not any(wrong)
+
+
+@dataclass
+class Crowd:
+    """The processes that charge; each place is taken again when its process is killed."""
+
+    url: str
+    folder: Path
+    rng: random.Random
+    counts: Any = field(default_factory=lambda: _FORK.RawArray("Q", PROCESSES))
+    places: list[Any] = field(default_factory=list)
+    started: int = 0
+
+    def start(self, place: int) -> None:
+        """Put a new process in a place."""
+        self.started += 1
+        log = self.folder / f"{self.started}.log"
+        seed = self.rng.getrandbits(64)
+        process = _FORK.Process(target=_charge_forever, args=(self.url, log, seed, self.counts, place), daemon=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # threads do not matter: the child opens all it uses
+            process.start()
+        self.places[place : place + 1] = [process]
+
+    def kill(self, place: int) -> None:
+        """Kill the process in a place, wherever it is."""
+        process = self.places[place]
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        process.close()
+
+
+def measure(quick: bool) -> Outcome:
+    """Run the crowd on every store that is here."""
+    sizes = (
+        (QUICK_SCHEDULES, QUICK_KILLS, QUICK_ACCOUNTS, QUICK_CRASHES)
+        if quick
+        else (SCHEDULES, KILLS, ACCOUNTS, CRASHES)
+    )
+    found = {"SQLite": _in_sqlite(sizes)}
+    try:
+        find_binaries()
+        found["PostgreSQL"] = _in_postgres(sizes)
+    except UnavailableError as missing:
+        if not quick:
+            raise
+        print(f"PostgreSQL is left out: {missing}")
+    names = list(Found.__dataclass_fields__)
+    print_table(["", *found], [[name.replace("_", " "), *(getattr(f, name) for f in found.values())] for name in names])
+    kills = min(f.kills for f in found.values())
+    return Outcome(
+        value={store: {name: getattr(f, name) for name in names} for store, f in found.items()},
+        target={"schedules": sizes[0], "kills": sizes[1], "overspent, lost, wrongly refused, broken, silent": 0},
+        holds=all(f.holds and f.schedules >= sizes[0] and f.kills >= sizes[1] for f in found.values()),
+        headline=f"{' and '.join(found)}: {min(f.schedules for f in found.values()):,} spend schedules over "
+        f"{PROCESSES} processes with {kills} kills each: {sum(f.overspent for f in found.values())} overspends, "
+        f"{sum(f.lost for f in found.values())} lost charges, {sum(f.broken for f in found.values())} broken chains",
+        settings={
+            "processes": PROCESSES,
+            "accounts": sizes[2],
+            "seed": 0,
+            "budgets": {kind: str(budget) for kind, budget in BUDGETS.items()},
+        },
+    )
+
+
+def _in_sqlite(sizes: tuple[int, int, int, int]) -> Found:
+    with _folder() as folder:
+        return _measured(str(folder / "ledger.db"), folder, sizes, None)
+
+
+def _in_postgres(sizes: tuple[int, int, int, int]) -> Found:
+    with _folder() as folder, temporary_server() as server:
+        return _measured(server.url, folder, sizes, server)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="ledger-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def _measured(url: str, folder: Path, sizes: tuple[int, int, int, int], server: Server | None) -> Found:
+    n_schedules, n_kills, n_accounts, n_crashes = sizes
+    with Ledger.open(url) as ledger:
+        for k in range(n_accounts):
+            kind = tuple(BUDGETS)[k % len(BUDGETS)]
+            how = STYLES[k // len(BUDGETS) % len(STYLES)]
+            ledger.create_account(f"{kind} {how} {k}", BUDGETS[kind], kind=kind)
+    start = time.monotonic()
+    found = Found()
+    crowd = Crowd(url, folder, random.Random(0))
+    crashes = [] if server is None else [(2 * k + 1) * n_schedules // (2 * n_crashes) for k in range(n_crashes)]
+    for place in range(PROCESSES):
+        crowd.start(place)
+    while sum(crowd.counts) < n_schedules or found.kills < n_kills:
+        time.sleep(crowd.rng.expovariate(1000))
+        if found.kills < n_kills * sum(crowd.counts) / n_schedules + 1:
+            place = crowd.rng.randrange(PROCESSES)
+            crowd.kill(place)
+            crowd.start(place)
+            found.kills += 1
+        if server is not None and crashes and sum(crowd.counts) >= crashes[0]:
+            server.crash()
+            found.crashes += len([crashes.pop(0)])
+    for place in range(PROCESSES):
+        crowd.kill(place)
+    found.kills += PROCESSES
+    found.schedules, found.seconds = sum(crowd.counts), round(time.monotonic() - start, 1)
+    _check(url, folder, found)
+    return found
+
+
+def _charge_forever(url: str, log: Path, seed: int, counts: Any, place: int) -> None:
+    """What a process does until it is killed: schedules, and a line for everything it was told."""
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # a server that crashes is what is wanted here
+    rng, handles = random.Random(seed), dict[str, Account]()
+    written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    ledger = _opened(url)
+    names = ledger.accounts()
+    while True:
+        name = rng.choice(names)
+        try:
+            account = handles.get(name) or ledger.account(name)
+            handles[name] = account
+            for _ in range(rng.randint(1, LONGEST)):
+                os.write(written, _told(account, _event(name, rng)))
+        except LedgerError:
+            os.write(written, b"failed\n")  # the server crashed: what was under way may stand or not
+            time.sleep(0.05)
+        else:
+            counts[place] += 1
+
+
+def _opened(url: str) -> Ledger:
+    while True:
+        try:
+            return Ledger.open(url, create=False)
+        except LedgerError:
+            time.sleep(0.05)
+
+
+def _told(account: Account, event: Event) -> bytes:
+    """Charge; what is written afterwards stands for the draw."""
+    try:
+        receipt = account.charge("release", event)
+    except BudgetError as refused:
+        kept = json.dumps([account.name, to_json(event), " is left" in str(refused)])
+        return f"refused {kept}\n".encode()
+    return f"charged {json.dumps([receipt.account, receipt.number, receipt.hash])}\n".encode()
+
+
+def _event(account: str, rng: random.Random) -> Event:
+    """A release in the style of the account."""
+    budget = BUDGETS[account.split()[0]]
+    at_random = "at random" in account
+    part = rng.uniform(0.2, 1.8) / CHARGES_THAT_FIT if at_random else 4.0 ** -rng.randint(1, 3)
+    whole, size = (budget.epsilon, part) if budget.pure else (budget.mu, part**0.5)
+    if "in a bit more" in account:
+        whole = math.nextafter(whole, math.inf)
+    if budget.pure or (at_random and rng.random() < 0.2):
+        return PureRelease(whole * size)
+    return GaussianRelease(whole * size)
+
+
+def _check(url: str, folder: Path, found: Found) -> None:
+    """Recompute every account from what the store holds, by nothing but rationals."""
+    acknowledged, refused, failures = _read_logs(folder)
+    found.acknowledged, found.refused = len(acknowledged), len(refused)
+    found.silent = sum(not said for _, _, said in refused)
+    spent: dict[str, tuple[Fraction, ...]] = {}
+    hashes: dict[tuple[str, int], str] = {}
+    with Ledger.open(url, create=False) as ledger:
+        for name in ledger.accounts():
+            try:
+                ledger.account(name).verify()
+            except LedgerError as error:
+                print(error)
+                found.broken += 1
+            rows = list(ledger._store.rows(name))
+            found.charges += len(rows)
+            hashes |= {(name, row.number): row.hash for row in rows}
+            costs = [_cost(name, from_json(json.loads(row.body)["event"])) for row in rows]
+            spent[name] = tuple(sum((cost[k] for cost in costs), Fraction(0)) for k in range(len(_totals(name))))
+            found.overspent += not _within(name, spent[name])
+            found.exactly_full += spent[name] == _totals(name)
+    found.lost = sum(hashes.get((name, number)) != hashed for name, number, hashed in acknowledged)
+    for name, event, _ in refused:
+        more = tuple(a + b for a, b in zip(spent[name], _cost(name, event), strict=True))
+        found.wrongly_refused += _within(name, more)
+    twice = sum(count - 1 for count in Counter(acknowledged).values())
+    wasted = found.charges - len(acknowledged)
+    found.unexplained = twice + max(0, wasted - found.kills - failures) + max(0, -wasted)
+
+
+def _read_logs(folder: Path) -> tuple[list[tuple[str, int, str]], list[tuple[str, Event, bool]], int]:
+    acknowledged, refused, failures = [], [], 0
+    for log in folder.glob("*.log"):
+        for line in log.read_text(encoding="utf-8").splitlines():
+            kind, _, rest = line.partition(" ")
+            if kind == "charged":
+                name, number, hashed = json.loads(rest)
+                acknowledged.append((name, number, hashed))
+            elif kind == "refused":
+                name, event, said = json.loads(rest)
+                refused.append((name, from_json(event), said))
+            else:
+                failures += 1
+    return acknowledged, refused, failures
+
+
+def _cost(name: str, event: Event) -> tuple[Fraction, ...]:
+    kind = name.split()[0]
+    if kind == "renyi":
+        orders = _renyi().orders
+        if isinstance(event, GaussianRelease):
+            return tuple(order * Fraction(event.mu) ** 2 / 2 for order in orders)
+        assert isinstance(event, PureRelease)
+        return tuple(min(Fraction(event.epsilon), order * Fraction(event.epsilon) ** 2 / 2) for order in orders)
+    if isinstance(event, GaussianRelease):
+        return (Fraction(event.mu) ** 2,)
+    assert isinstance(event, PureRelease)
+    return (Fraction(event.epsilon) if kind == "pure" else Fraction(mu_of_pure(event.epsilon)) ** 2,)
+
+
+@cache
+def _renyi() -> RenyiFilter:
+    return RenyiFilter(BUDGETS["renyi"])
+
+
+def _totals(name: str) -> tuple[Fraction, ...]:
+    kind = name.split()[0]
+    budget = BUDGETS[kind]
+    if kind == "renyi":
+        return _renyi().totals
+    return (Fraction(budget.epsilon),) if budget.pure else (Fraction(budget.mu) ** 2,)
+
+
+def _within(name: str, spent: tuple[Fraction, ...]) -> bool:
+    return any(amount <= total for amount, total in zip(spent, _totals(name), strict=True))

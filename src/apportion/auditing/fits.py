@@ -1,0 +1,194 @@
+"""The audit of a whole recommender on data that it was, or might be, fitted to: replay, and canary users.
+
+The recommender is fitted again, with seeded noise and the settings in question. What is found speaks of the code and
+the settings on these data, not of the noise that an earlier fit drew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.auditing.canaries import CanaryFinding, audit_one_run
+from apportion.auditing.replay import AuditError, audit
+from apportion.auditing.statements import Check, check_statement
+from apportion.data import Interactions
+from apportion.engines import LocalEngine
+from apportion.errors import InputError
+from apportion.privacy import Budget, NoiseSource, SeededNoise, Session, Statement
+from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
+from apportion.recommend.clicks import ClickSettings
+from apportion.recommend.model import ItemModel
+from apportion.recommend.ratings import RatingSettings
+
+Make = Callable[[], Any]
+"""Makes a private recommender with the settings in question."""
+_TOLERANCE, _GAP = 1e-6, 1e-6  # of replay, in float64
+_LEAST_CANARIES, _MOST_CANARIES = 200, 4000
+_DECLARED = "the number of users, declared as "
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What was claimed, what was tried, what was found.
+
+    Attributes:
+        name: of what was audited.
+        claimed: its ε.
+        delta: its δ.
+        checks: every check that was made, in order.
+        lower_bound: an ε that it is not below by canaries; None where none were put in.
+        confidence: of that bound.
+        tried: what was done, in words.
+    """
+
+    name: str
+    claimed: float
+    delta: float
+    checks: tuple[Check, ...]
+    lower_bound: float | None
+    confidence: float
+    tried: tuple[str, ...]
+
+    @property
+    def violated(self) -> bool:
+        """Whether anything is not as it must be."""
+        return not all(check.passed for check in self.checks)
+
+
+def audit_statement(name: str, statement: Statement) -> AuditReport:
+    """Audit what a statement says of itself."""
+    checks = tuple(check_statement(statement))
+    tried = ("the statement, computed again",)
+    return AuditReport(name, statement.epsilon, statement.delta, checks, None, 0.0, tried)
+
+
+def audit_recommender(
+    name: str,
+    make: Make,
+    data: Interactions,
+    budget: Budget,
+    *,
+    users: int = 3,
+    canaries: int | None = None,
+    confidence: float = 0.999,
+    seed: int = 0,
+) -> AuditReport:
+    """Replay without each of a few users, then look for canaries.
+
+    Args:
+        name: of what is audited.
+        make: makes the recommender.
+        data: the users that are really there.
+        budget: what is claimed.
+        users: how many random users to take out, one at a time.
+        canaries: how many to put in; None for half as many as there are users, 200 to 4000; 0 for none.
+        confidence: of the bound from canaries.
+        seed: of everything random.
+    """
+    rng = np.random.default_rng(seed)
+    present = np.flatnonzero(np.diff(data.by_user.indptr))
+    chosen = rng.choice(present, size=min(users, len(present)), replace=False)
+    checks = [_replayed(make, data, chosen, budget, seed)] if len(chosen) else []
+    tried = [f"{len(chosen)} random users taken out, one at a time, with every release replayed"] if len(chosen) else []
+    found = _canaries(make, data, budget, canaries, confidence, rng)
+    if found is not None:
+        shown = f"epsilon is at least {found.lower_bound:.4g} at confidence {confidence:g}"
+        checks.append(Check("canary users", not found.violated, shown))
+        tried.append(found.tried)
+    bound = None if found is None else found.lower_bound
+    return AuditReport(name, budget.epsilon, budget.delta, tuple(checks), bound, confidence, tuple(tried))
+
+
+def recommender_of(model: ItemModel) -> Make:
+    """Makes the recommender that a saved model came from, with its settings, in float64.
+
+    Raises:
+        InputError: if the model has no statement or came from another estimator.
+    """
+    if model.statement is None:
+        raise InputError("Expected a model with a privacy statement, got one without.")
+    ratings = model.kind == "ratings"
+    kind: Any = RatingSettings if ratings else ClickSettings
+    if set(model.settings) != set(kind.__dataclass_fields__):
+        raise InputError("Expected a model of `apportion fit`; this one's settings are of another method.")
+    arguments: dict[str, Any] = {
+        "epsilon": model.statement.epsilon,
+        "delta": model.statement.delta,
+        "settings": kind(**model.settings),
+        "n_users": _declared_users(model.statement),
+        "engine": LocalEngine(np.float64),
+    }
+    if ratings:
+        return lambda: PrivateRatingRecommender(value_range=model.value_range, **arguments)
+    return lambda: PrivateClickRecommender(**arguments)
+
+
+def published(model: ItemModel) -> dict[str, Any]:
+    """Everything of a model that leaves with it, by name."""
+    parts = {name: getattr(model.fold_in, name) for name in model.fold_in.__dataclass_fields__}
+    parts |= {name: getattr(model, name) for name in ("vectors", "popularity", "reliability", "offset", "value_range")}
+    return {**parts, "settings": model.settings, "tasks": model.task_ids.ids, "statement": model.statement}
+
+
+def _replayed(make: Make, data: Interactions, users: NDArray[Any], budget: Budget, seed: int) -> Check:
+    def fit(some: Interactions, session: Session) -> dict[str, Any]:
+        return published(make().fit(some, session=session).model_)
+
+    worst, where = 0.0, ""
+    for user in users.tolist():
+        try:
+            findings = audit(fit, data, user, {"budget": budget, "noise": SeededNoise(seed)})
+        except AuditError as error:
+            return Check("replay without a user", False, str(error))
+        for found in findings:
+            if found.gap > _GAP:
+                return Check("replay without a user", False, f"{found.name!r} is not a sum over users")
+            if found.ratio > worst:
+                worst, where = found.ratio, found.name
+    words = f"no release moved by more than its sensitivity; the most was {worst:.4g} of it, in {where!r}"
+    if worst > 1 + _TOLERANCE:
+        words = f"{where!r} moved by {worst:.4g} times its sensitivity"
+    return Check("replay without a user", worst <= 1 + _TOLERANCE, words)
+
+
+def _canaries(
+    make: Make,
+    data: Interactions,
+    budget: Budget,
+    canaries: int | None,
+    confidence: float,
+    rng: np.random.Generator,
+) -> CanaryFinding | None:
+    present = int((np.diff(data.by_user.indptr) > 0).sum())
+    number = int(np.clip(present // 2, _LEAST_CANARIES, _MOST_CANARIES)) if canaries is None else canaries
+    if not number:
+        return None
+
+    def fit(some: Interactions, noise: NoiseSource) -> ItemModel:
+        model: ItemModel = make().fit(some, session=Session(budget, noise=noise)).model_
+        return model
+
+    value = _far_value(make(), data)
+    return audit_one_run(
+        fit, data, value=value, canaries=number, confidence=confidence, noise=SeededNoise(int(rng.integers(2**31))),
+        rng=rng,
+    )  # fmt: skip
+
+
+def _far_value(estimator: Any, data: Interactions) -> float:
+    """The end of the scale that is further from the mean; 1 for clicks."""
+    low, high = getattr(estimator, "value_range", (1.0, 1.0))
+    mean = float(data.values.mean(dtype=np.float64))
+    return float(low if mean - low > high - mean else high)
+
+
+def _declared_users(statement: Statement) -> int | None:
+    for sentence in statement.public:
+        if sentence.startswith(_DECLARED):
+            return int(sentence.removeprefix(_DECLARED))
+    return None

@@ -1,0 +1,75 @@
+"""A statement, computed again: do its releases fit the budget, and does the noise of each buy what is charged?
+
+Nothing but the statement is looked at. It cannot show that a sensitivity is right; replay can.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from apportion.privacy import Release, Statement, gaussian
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was checked.
+
+    Attributes:
+        name: what.
+        passed: whether it is as it must be.
+        words: what was found.
+    """
+
+    name: str
+    passed: bool
+    words: str
+
+
+def check_statement(statement: Statement) -> list[Check]:
+    """Check everything that can be computed again from a statement alone."""
+    return [_shares(statement), _noise(statement), _spent(statement), _slack(statement)]
+
+
+def _shares(statement: Statement) -> Check:
+    total = math.fsum(release.share for release in statement.releases)
+    words = f"the shares of {len(statement.releases)} releases add up to {total:.6g} of the budget"
+    return Check("shares of the budget", 0 < total <= 1 + _ROUNDING, words)
+
+
+def _noise(statement: Statement) -> Check:
+    """Noise over sensitivity must be what the μ or ε of each release asks for."""
+    wrong = [release.name for release in statement.releases if _noise_ratio(release) < 1 - _ROUNDING]
+    words = f"too little in {', '.join(map(repr, wrong))}" if wrong else "at least what each release is charged for"
+    return Check("noise of each release", not wrong, words)
+
+
+def _noise_ratio(release: Release) -> float:
+    """The noise that there is, over what the charge asks for; 1 where the mechanism is of no known kind."""
+    if release.mechanism.startswith("Gaussian"):
+        return release.stddev * release.mu / release.sensitivity
+    if release.mechanism == "Laplace" and release.epsilon:
+        return release.stddev * release.epsilon / (math.sqrt(2) * release.sensitivity)
+    return 1.0
+
+
+def _spent(statement: Statement) -> Check:
+    """The ε of all releases, composed again where that is in closed form."""
+    sampled = any("sample" in release.mechanism for release in statement.releases)
+    if sampled:
+        found, how = statement.spent_epsilon, "as stated; releases on samples are not composed again here"
+    elif statement.delta == 0:
+        found, how = math.fsum(release.epsilon or math.inf for release in statement.releases), "composed again"
+    else:
+        mu = math.sqrt(math.fsum(release.mu**2 for release in statement.releases))
+        found, how = gaussian.epsilon_of(mu, statement.delta), "composed again"
+    passed = found <= min(statement.epsilon, statement.spent_epsilon) * (1 + 1e-6)
+    words = f"epsilon {found:.6g} ({how}), where {statement.spent_epsilon:.6g} of {statement.epsilon:g} is stated"
+    return Check("epsilon of all releases", passed, words)
+
+
+def _slack(statement: Statement) -> Check:
+    words = f"delta is {statement.delta:g}, to be well below one over the number of users"
+    return Check("delta", 0 <= statement.delta < 1e-2, words)

@@ -1,0 +1,155 @@
+# ruff: noqa: PT028 - these are not tests of pytest's
+"""A stochastic tester for any mechanism: run it often on two neighbouring data sets and bound its ε from below.
+
+Nothing of the mechanism is looked at but what it returns. For every set S of outputs an (ε, δ)-DP mechanism has
+P(S) ≤ e^ε Q(S) + δ, in both directions, so that ε ≥ log((P(S) − δ) / Q(S)). The sets are those where a statistic is
+beyond a threshold; the probabilities are bounded exactly, by Clopper and Pearson. The statistic is the caller's, or
+one that is trained on a half of the draws and judged on the other. A bound above the claim is a proof of a violation,
+up to the stated confidence; one below it proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.auditing import distinguisher
+from apportion.auditing.likelihood import epsilon_from_statistics
+from apportion.errors import InputError
+
+Floats = NDArray[np.float64]
+Mechanism = Callable[[Any, np.random.Generator], Any]
+"""Runs on (data, rng) and returns what it would publish: numbers, arrays, mappings and sequences of these."""
+Statistic = Callable[[Any], float]
+Outputs = Sequence[Any] | NDArray[Any]
+
+
+@dataclass(frozen=True)
+class TesterFinding:
+    """What a test of a mechanism found.
+
+    Attributes:
+        claimed: the ε under test.
+        delta: the δ under test.
+        lower_bound: an ε at that δ that the mechanism is not below, at `confidence`.
+        confidence: of the bound.
+        draws: runs on each of the two data sets.
+        statistic: what outputs were judged by.
+    """
+
+    claimed: float
+    delta: float
+    lower_bound: float
+    confidence: float
+    draws: int
+    statistic: str
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is refuted."""
+        return self.lower_bound > self.claimed
+
+
+def test_mechanism(
+    mechanism: Mechanism,
+    data: Any,
+    neighbour: Any,
+    epsilon: float,
+    delta: float = 0.0,
+    draws: int = 10_000,
+    statistic: Statistic | None = None,
+    confidence: float = 0.999,
+    seed: int = 0,
+) -> TesterFinding:
+    """Run a mechanism on a data set and on a neighbour, and bound its ε from below.
+
+    Args:
+        mechanism: runs on (data, rng); all its randomness must come from `rng`.
+        data: one data set.
+        neighbour: another that the guarantee compares it with; the more they differ, the sharper the test.
+        epsilon: the ε that is claimed.
+        delta: the δ that is claimed.
+        draws: runs on each data set.
+        statistic: a number for each output, fixed beforehand; None to train one.
+        confidence: of the bound.
+        seed: of all runs.
+
+    >>> found = test_mechanism(lambda x, rng: x + rng.laplace(scale=0.5), 0.0, 1.0, epsilon=1.0, draws=4000)
+    >>> found.violated  # its epsilon is 2
+    True
+    """
+    streams = np.random.SeedSequence(seed).spawn(2)
+    here, there = (
+        [mechanism(one, np.random.default_rng(child)) for child in stream.spawn(draws)]
+        for one, stream in zip((data, neighbour), streams, strict=True)
+    )
+    return test_outputs(here, there, epsilon, delta, statistic=statistic, confidence=confidence)
+
+
+def test_outputs(
+    here: Outputs,
+    there: Outputs,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    statistic: Statistic | None = None,
+    confidence: float = 0.999,
+) -> TesterFinding:
+    """The same for outputs that were drawn already: independent runs on each of two neighbouring data sets.
+
+    Args:
+        here: outputs on one data set; in an array, along its first axis.
+        there: outputs on its neighbour.
+        epsilon: the ε that is claimed.
+        delta: the δ that is claimed.
+        statistic: a number for each output, fixed beforehand; None to train one.
+        confidence: of the bound.
+    """
+    _check(here, there, epsilon, delta, confidence)
+    one, two = _trained(here, there, delta) if statistic is None else _computed(here, there, statistic)
+    alpha = 1 - confidence
+    forwards = epsilon_from_statistics(one, two, alpha / 2, delta)
+    bound = max(forwards, epsilon_from_statistics(-two, -one, alpha / 2, delta), 0.0)
+    judged_by = "a trained distinguisher" if statistic is None else getattr(statistic, "__name__", "a statistic")
+    return TesterFinding(epsilon, delta, bound, confidence, min(len(here), len(there)), judged_by)
+
+
+test_mechanism.__test__ = test_outputs.__test__ = False  # type: ignore[attr-defined]  # they are not tests of pytest's
+
+
+def _trained(here: Outputs, there: Outputs, delta: float) -> tuple[Floats, Floats]:
+    """Scores of the second half of the draws by what was learned from the first."""
+    half = min(len(here), len(there)) // 2
+    one, two = distinguisher.as_matrix(here[:half]), distinguisher.as_matrix(there[:half])
+    width = max(one.shape[1], two.shape[1])
+    one, two = distinguisher.as_matrix(here[:half], width), distinguisher.as_matrix(there[:half], width)
+    score = distinguisher.train(one, two, delta)
+    later = [score(distinguisher.as_matrix(part[half:], width)) for part in (here, there)]
+    return later[0], later[1]
+
+
+def _computed(here: Outputs, there: Outputs, statistic: Statistic) -> tuple[Floats, Floats]:
+    """The caller's statistic, turned so that it tends to be larger on the first data set.
+
+    The sign is chosen on the even runs, as thresholds are.
+    """
+    one, two = (np.array([float(statistic(output)) for output in part]) for part in (here, there))
+    if np.isnan(one).any() or np.isnan(two).any():
+        raise InputError("Expected a statistic that is a number for every output, got NaN.")
+    ranks = np.concatenate([one[::2], two[::2]]).argsort().argsort()
+    split = len(one[::2])
+    turned = ranks[:split].mean() < ranks[split:].mean()
+    return (-one, -two) if turned else (one, two)
+
+
+def _check(here: Outputs, there: Outputs, epsilon: float, delta: float, confidence: float) -> None:
+    if not epsilon >= 0 or not 0 <= delta < 1:
+        raise InputError(f"Expected epsilon >= 0 and 0 <= delta < 1, got {epsilon} and {delta}.")
+    if not 0 < confidence < 1:
+        raise InputError(f"Expected a confidence between 0 and 1, got {confidence}.")
+    if min(len(here), len(there)) < 100:
+        raise InputError(f"Expected at least 100 draws on each data set, got {len(here)} and {len(there)}.")

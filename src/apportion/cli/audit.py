@@ -1,0 +1,154 @@
+"""`apportion audit`: a saved model, or the methods of a study, put to the test by the people who may see raw data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from apportion.cli.options import FILE, DataOptions, collect, data_options, json_option
+from apportion.cli.outputs import print_json, refuse_folder, table, write_text
+from apportion.cli.progress import Reporter
+from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    from apportion.auditing.fits import AuditReport
+
+VIOLATED: Final = 1
+_STATEMENT_ONLY: Final = (
+    "No data were given (--data FILE): the statement was computed again and nothing else was tried."
+)
+
+
+@click.command(short_help="Put a saved model, or the methods of a study, to the test.")
+@click.argument("model_or_study", type=click.Path(exists=True, path_type=Path))
+@click.option("--data", "data_file", type=FILE, help="For a model: the rows that it was fitted to.")
+@click.option("--users", type=click.IntRange(min=0), default=3, show_default=True, help="Users to replay without.")
+@click.option("--canaries", type=click.IntRange(min=0), help="Canary users to put in; default: by the data; 0: none.")
+@click.option("--audit-seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the audit.")
+@click.option("--out", type=click.Path(path_type=Path), help="Page to write; default: the name with -audit.html.")
+@data_options
+@json_option
+def audit(
+    model_or_study: Path,
+    data_file: Path | None,
+    users: int,
+    canaries: int | None,
+    audit_seed: int,
+    out: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Check MODEL_OR_STUDY: a folder with a saved model, or the TOML file of a study.
+
+    \b
+    apportion audit model --data ratings.csv
+    apportion audit study.toml
+
+    The statement of a model is computed again. With the data, the model's method is fitted again with its settings:
+    without some users, to see whether any release moves by more than its sensitivity; and with canary users, to see
+    how much the result tells of them. Of a study every private method is tried so, with the first settings of its
+    grid and the first epsilon.
+
+    Writes an internal page: it is computed from raw data and must not be shared. The exit code is 1 if a violation is
+    found. That none is found proves nothing.
+    """  # noqa: D301
+    target = out or Path(f"{model_or_study.stem}-audit.html")
+    refuse_folder(target)
+    effort = {"users": users, "canaries": canaries, "seed": audit_seed}
+    with Reporter() as reporter:
+        if model_or_study.is_dir():
+            reports, remarks = _audit_model(model_or_study, data_file, collect(DataOptions, options), effort, reporter)
+        elif data_file is not None:
+            raise click.UsageError("A study names its data itself; --data goes with a model.")
+        else:
+            reports, remarks = _audit_study(model_or_study, effort, reporter)
+    _write_page(reports, remarks, model_or_study, audit_seed, target)
+    _print_result(reports, remarks, target, as_json)
+    if any(report.violated for report in reports):
+        click.get_current_context().exit(VIOLATED)
+
+
+def _audit_model(
+    folder: Path, data_file: Path | None, data_as: DataOptions, effort: dict[str, Any], reporter: Reporter
+) -> tuple[list[AuditReport], list[str]]:
+    """The statement, and with the data the method and settings that the model came from."""
+    from apportion.auditing.fits import audit_recommender, audit_statement, recommender_of
+    from apportion.cli.history import read_history
+    from apportion.privacy import Budget
+    from apportion.recommend import load
+
+    model = load(folder)
+    if model.statement is None:
+        raise InputError(f"The model in {str(folder)!r} has no privacy statement: there is nothing to audit.")
+    reports = [audit_statement("statement", model.statement)]
+    if data_file is None:
+        return reports, [_STATEMENT_ONLY]
+    make = recommender_of(model)
+    data, remarks = read_history(data_file, data_as, model)
+    budget = Budget(model.statement.epsilon, model.statement.delta)
+    reporter.say(f"fitting the method of {folder.name} again: replay, then canaries")
+    reports.append(audit_recommender("method and settings, fitted again", make, data, budget, **effort))
+    return reports, list(remarks)
+
+
+def _audit_study(path: Path, effort: dict[str, Any], reporter: Reporter) -> tuple[list[AuditReport], list[str]]:
+    """Every private method of a study, with the first of its settings, at the first ε."""
+    from apportion.auditing.fits import audit_recommender
+    from apportion.cli.compare import _load
+    from apportion.evaluation.study import read_study
+    from apportion.privacy import Budget
+    from apportion.recommend.methods import build
+
+    study = read_study(path)
+    loaded = _load(study, path)
+    budget = Budget(study.budgets.epsilon[0], study.budgets.delta)
+    reports = []
+    for method in study.methods:
+        if not method.is_private:
+            continue
+        spec = method.combinations()[0].spec
+
+        def make(spec: Any = spec) -> Any:
+            from numpy import float64
+
+            from apportion.engines import LocalEngine
+
+            estimator = build(
+                spec, study.kind, epsilon=budget.epsilon, delta=budget.delta, value_range=study.value_range
+            )
+            return estimator.set_params(engine=LocalEngine(float64))
+
+        reporter.say(f"auditing {method.name}")
+        reports.append(audit_recommender(method.name, make, loaded.data, budget, **effort))
+    if not reports:
+        raise InputError(f"{path.name}: Expected a private method to audit, got none.")
+    return reports, list(loaded.remarks)
+
+
+def _write_page(reports: list[AuditReport], remarks: list[str], audited: Path, seed: int, target: Path) -> None:
+    from apportion import __version__
+    from apportion.report.audit_page import audit_page
+
+    facts = {"Audited": audited.name, "Seed of the audit": str(seed), "Version": f"apportion {__version__}"}
+    write_text(target, audit_page(reports, facts=facts, remarks=remarks))
+
+
+def _print_result(reports: list[AuditReport], remarks: list[str], target: Path, as_json: bool) -> None:
+    if as_json:
+        found = [{**asdict(report), "violated": report.violated} for report in reports]
+        print_json(
+            {"violated": any(r.violated for r in reports), "audits": found, "remarks": remarks, "page": str(target)}
+        )
+        return
+    for remark in remarks:
+        click.echo(remark)
+    for report in reports:
+        bound = "not tried" if report.lower_bound is None else f"{report.lower_bound:.4g}"
+        click.echo(f"\n{report.name}: claimed epsilon {report.claimed:g}, audited lower bound {bound}")
+        rows = [[check.name, "passed" if check.passed else "FAILED", check.words] for check in report.checks]
+        click.echo(table(["check", "result", "found"], rows))
+    verdict = "A violation was found." if any(report.violated for report in reports) else "No violation was found."
+    click.echo(f"\n{verdict}\nPage: {target} (internal: computed from raw data, not covered by epsilon)")

@@ -1,0 +1,36 @@
+"""`apportion card`: the privacy card of a model or a statement, for machines and as a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from apportion.cli.outputs import refuse_folder, write_text
+
+
+@click.command(short_help="The privacy card of a model: JSON for machines, and a page.")
+@click.argument("source", type=click.Path(exists=True, path_type=Path), metavar="MODEL|STATEMENT.json")
+@click.option("--out", type=click.Path(path_type=Path), metavar="CARD.json", help="Write there in place of printing.")
+@click.option("--page", type=click.Path(path_type=Path), metavar="CARD.html", help="Write the card as a page too.")
+def card(source: Path, out: Path | None, page: Path | None) -> None:
+    """Print the privacy card of a MODEL folder or of a privacy statement's file.
+
+    The card says in JSON what was promised, epsilon without and with tuning, every release, what was assumed, where the
+    noise came from and where the charges are written down. It may be shared wherever the statement may.
+    """
+    from apportion.report.card import card_json, card_page, read_card
+
+    for target in (out, page):
+        if target is not None:
+            refuse_folder(target)
+    made = read_card(source)
+    if out is None:
+        click.echo(card_json(made), nl=False)
+    else:
+        write_text(out, card_json(made))
+    if page is not None:
+        write_text(page, card_page(made))
+    for what, target in (("Card", out), ("Page", page)):
+        if target is not None:
+            click.echo(f"{what}: {target}", err=out is None)

@@ -1,0 +1,138 @@
+"""Columns of a file as features: numbers as they are, texts as indicators of all categories but the first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from apportion.cli.statistics_options import split_names
+from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    from apportion.data.encoding import EncodedIds
+    from apportion.data.tables import ColumnKind, Table
+
+Categories = Mapping[str, Sequence[str]]
+
+_MOST_CATEGORIES: Final = 100
+_MOST_LISTED: Final = 5
+
+
+@dataclass(frozen=True)
+class Features:
+    """A matrix of features.
+
+    Attributes:
+        names: one for each column of the matrix.
+        matrix: one row for each row of the file.
+        public: sentences on the categories, for the statement.
+        compared: sentences on what indicators are compared with.
+    """
+
+    names: tuple[str, ...]
+    matrix: Any
+    public: tuple[str, ...]
+    compared: tuple[str, ...]
+
+
+class CategoryList(click.ParamType[tuple[str, tuple[str, ...]]]):
+    """A column and its categories, such as `colour=red,green,blue`."""
+
+    name = "categories"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, tuple[str, ...]]:
+        """Split the text; fewer than two different categories are refused."""
+        if isinstance(value, tuple):
+            return value
+        column, _, listed = str(value).partition("=")
+        names = tuple(name.strip() for name in listed.split(","))
+        if not column.strip() or not all(names) or len(names) < 2 or len(set(names)) < len(names):
+            self.fail(f"expected COLUMN=A,B,... with at least two different categories, got {value!r}", param, ctx)
+        return column.strip(), names
+
+
+features_option = click.option(
+    "--features", required=True, metavar="A,B,...", help="The columns to predict from, joined by commas."
+)
+categories_option = click.option(
+    "--categories",
+    type=CategoryList(),
+    multiple=True,
+    metavar="COLUMN=A,B,...",
+    help="Take this column as text with these categories; the others are compared with the first.",
+)
+
+
+def columns_to_read(features: str, given: Sequence[tuple[str, Sequence[str]]]) -> dict[str, ColumnKind]:
+    """What each feature column is read as; categories of a column that is no feature are refused."""
+    names = split_names(features)
+    for column, _ in given:
+        if column not in names:
+            raise InputError(f"Expected categories= of one of the features, {', '.join(names)}; got {column!r}.")
+    listed = {column for column, _ in given}
+    return {name: "text" if name in listed else "number or text" for name in names}
+
+
+def assemble(table: Table, names: Sequence[str], given: Categories, *, features_are_public: bool) -> Features:
+    """Put features side by side.
+
+    Args:
+        table: the columns as read.
+        names: the feature columns, in order.
+        given: categories by column, in the order in which they were listed.
+        features_are_public: whether categories may be taken from the data.
+    """
+    import numpy as np
+
+    blocks: list[Any] = []
+    labels: list[str] = []
+    public: list[str] = []
+    compared: list[str] = []
+    for name in names:
+        if name in table.numbers:
+            blocks.append(table.numbers[name][:, None])
+            labels.append(name)
+            continue
+        encoded = _with_categories(table.texts[name], given.get(name), features_are_public)
+        categories = [str(category) for category in encoded.vocabulary]
+        blocks.append(encoded.codes[:, None] == np.arange(1, len(categories)))
+        labels += [f"{name}={category}" for category in categories[1:]]
+        compared.append(f"Categories of {name} are compared with {categories[0]!r}.")
+        source = "as declared" if name in given else "taken from the data itself, so that which occur is revealed"
+        public.append(f"the categories of {name!r}, {source}: {_some(categories)}")
+    return Features(tuple(labels), np.column_stack(blocks).astype(np.float64), tuple(public), tuple(compared))
+
+
+def _with_categories(found: EncodedIds, given: Sequence[str] | None, features_are_public: bool) -> EncodedIds:
+    """Codes by the given categories, or by those found where that is allowed."""
+    from apportion.data.encoding import EncodedIds, match_public_list
+    from apportion.data.vocabulary import Vocabulary
+
+    if given is not None and features_are_public:
+        return match_public_list(found, list(given))
+    if given is not None:  # a refusal, or a further category, would tell what somebody has
+        listed = Vocabulary(list(given), name=found.vocabulary.name, declared=True)
+        return EncodedIds(found.column, listed.find(found.vocabulary.ids)[found.codes].clip(0), listed)
+    first = found.vocabulary.id_of(int(found.codes[0]))
+    if not features_are_public:
+        raise InputError(
+            f"Column {found.column!r} holds text, such as {first!r} in row 1; which texts it may hold cannot be taken "
+            "from private data: list them with categories=."
+        )
+    if not 2 <= len(found.vocabulary) <= _MOST_CATEGORIES:
+        raise InputError(
+            f"Column {found.column!r} holds text with {len(found.vocabulary)} different values, such as {first!r}; "
+            f"expected 2 to {_MOST_CATEGORIES} categories."
+        )
+    return found
+
+
+def _some(categories: Sequence[str]) -> str:
+    shown = ", ".join(repr(category) for category in categories[:_MOST_LISTED])
+    more = len(categories) - _MOST_LISTED
+    return shown + (f" and {more} more" if more > 0 else "")

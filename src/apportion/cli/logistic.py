@@ -1,0 +1,154 @@
+"""`apportion logistic`: how the odds of a yes go with features, which are private like the answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from apportion.cli.feature_columns import Features, assemble, categories_option, columns_to_read, features_option
+from apportion.cli.options import FILE, PositiveNumber, collect, json_option
+from apportion.cli.progress import Reporter
+from apportion.cli.statistics_options import StatisticsOptions, bounding_options, promise_options, read_columns
+from apportion.cli.statistics_outputs import publish
+from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    from apportion.data.tables import ColumnKind, Table
+    from apportion.regression.user_erm import UserERM
+    from apportion.report.estimates import Estimates
+
+
+@click.command(short_help="Private logistic regression; features and labels are both protected.")
+@click.argument("file", type=FILE)
+@click.option("--label", required=True, metavar="COLUMN", help="The column of answers: 0 and 1, or see --yes.")
+@click.option("--yes", metavar="VALUE", help="This value of the label means yes, and every other one no.")
+@features_option
+@categories_option
+@click.option(
+    "--feature-norm",
+    type=PositiveNumber(),
+    required=True,
+    metavar="R",
+    help="A public length: rows of features that are longer are clipped to it.",
+)
+@promise_options(delta="required")
+@click.option(
+    "--intervals",
+    "groups",
+    type=click.IntRange(min=2),
+    metavar="K",
+    help="Intervals from K parts of the users; costs accuracy, about as the root of K.",
+)
+@click.option("--no-intercept", is_flag=True, help="Leave the constant out.")
+@click.option(
+    "--domain-radius",
+    type=PositiveNumber(),
+    default=10.0,
+    show_default=True,
+    metavar="R",
+    help="A public bound on the length of all coefficients together.",
+)
+@bounding_options
+@json_option
+def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bool, **options: Any) -> None:
+    """Logistic regression of a yes-or-no column of FILE (CSV, TSV or Parquet) under user-level differential privacy.
+
+    \b
+    apportion logistic visits.csv --user patient --label returned --features age,ward --categories ward=east,west \\
+        --feature-norm 100 --epsilon 5 --delta 1e-6
+
+    Features and labels of one user's rows are protected together. A text column among the features needs --categories,
+    since which texts occur is private; a text that is not listed counts as the first category.
+    """  # noqa: D301
+    promise = collect(StatisticsOptions, options)
+    columns = columns_to_read(features, options["categories"])
+    promise.check()
+    with Reporter() as reporter:
+        table = read_columns(file, promise, columns | _label_kind(label, yes, columns), reporter)
+        try:
+            found = assemble(table, list(columns), dict(options["categories"]), features_are_public=False)
+            answers = _answers(table, label, yes)
+        except InputError as error:
+            raise InputError(f"{file.name}: {error}") from None
+        reporter.say(f"Rows of features that are longer than {options['feature_norm']:g} are clipped to that length.")
+        fitted = _fit(promise, found, answers, table.users.codes, options, reporter)
+    said = f"{label} = {yes}" if yes is not None else label
+    publish(_found(fitted, found, said), promise.page, as_json, threshold=fitted.threshold_, steps=fitted.n_steps_)
+
+
+def _label_kind(label: str, yes: str | None, columns: dict[str, ColumnKind]) -> dict[str, ColumnKind]:
+    if label in columns:
+        raise InputError(f"Column {label!r} cannot be both label and feature.")
+    return {label: "number or text" if yes is None else "text"}
+
+
+def _answers(table: Table, label: str, yes: str | None) -> Any:
+    """1 for yes and 0 for no, one for each row."""
+    import numpy as np
+
+    from apportion.data.vocabulary import bad_cell
+
+    if label in table.texts:
+        column = table.texts[label]
+        if yes is None:
+            first = column.vocabulary.id_of(int(column.codes[0]))
+            raise bad_cell(label, first, 1, "0 or 1; say which value means yes with yes=")
+        return (column.codes == column.vocabulary.find([yes])[0]).astype(np.float64)  # nobody may have said yes
+    numbers = table.numbers[label]
+    allowed = np.isin(numbers, (0.0, 1.0))
+    if not allowed.all():
+        row = int(np.argmin(allowed))
+        raise bad_cell(label, float(numbers[row]), row + 1, "0 or 1; say which value means yes with yes=")
+    return numbers
+
+
+def _fit(
+    promise: StatisticsOptions,
+    features: Features,
+    answers: Any,
+    users: Any,
+    options: dict[str, Any],
+    reporter: Reporter,
+) -> UserERM:
+    from apportion.regression.user_erm import UserERM
+
+    estimator = UserERM(
+        "logistic",
+        delta=promise.delta,
+        feature_norm=options["feature_norm"],
+        domain_radius=options["domain_radius"],
+        fit_intercept=not options["no_intercept"],
+        bounding=promise.bounding(),
+        sizes=promise.sizes,
+        interval_groups=options["groups"] or 0,
+        public=features.public,
+        **promise.settings(),
+    )
+    session = promise.session()
+    return estimator.fit(features.matrix, answers, groups=users, session=session, progress=reporter.of("descent"))
+
+
+def _found(fitted: UserERM, features: Features, label: str) -> Estimates:
+    from apportion.report.estimates import Estimates, coefficients
+
+    n_groups = fitted.interval_groups
+    ends = fitted.coef_intervals_, fitted.intercept_interval_
+    intervals = None if ends[0] is None or ends[1] is None else [*ends[0].tolist(), ends[1].tolist()]
+    about = (
+        f"Intervals are those of Student’s t over {n_groups} fits to {n_groups} parts of the users. That every fit "
+        "stops early, at some distance from its goal, is not in them."
+        if n_groups
+        else "There are no intervals: they were not asked for, and would have cost accuracy."
+    )
+    scaled = f"Rows of features were clipped to a length of {fitted.feature_norm:g}."
+    rows = coefficients(
+        features.names, fitted.coef_.tolist(), fitted.intercept_ if fitted.fit_intercept else None, intervals
+    )
+    facts = {
+        "Threshold": f"h = {fitted.threshold_:.6g}: above it, further rows of a user add no weight",
+        "Steps of the descent": str(fitted.n_steps_),
+    }
+    caveats = (about, scaled, *features.compared)
+    return Estimates("logistic", rows, fitted.level, fitted.statement_, caveats, facts, label=label)

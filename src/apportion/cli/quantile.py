@@ -1,0 +1,113 @@
+"""`apportion quantile`: points of a column's distribution, each user's weight bounded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from apportion.cli.options import FILE, collect, json_option
+from apportion.cli.progress import Reporter
+from apportion.cli.statistics_options import (
+    LEVEL,
+    StatisticsOptions,
+    bounding_options,
+    check_range,
+    promise_options,
+    read_columns,
+)
+from apportion.cli.statistics_outputs import publish
+from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    from apportion.report.estimates import Estimates
+    from apportion.statistics import UserQuantile
+
+
+@click.command(short_help="Private quantiles of a column, with how far their ranks may be off.")
+@click.argument("file", type=FILE)
+@click.option("--value", required=True, metavar="COLUMN", help="The column.")
+@click.option(
+    "--at",
+    type=LEVEL,
+    multiple=True,
+    default=(0.5,),
+    show_default=True,
+    metavar="RANK",
+    help="A rank, such as 0.5 for the median; may be given several times.",
+)
+@click.option(
+    "--range",
+    "ends",
+    nargs=2,
+    type=float,
+    required=True,
+    metavar="LO HI",
+    help="The public range of values, never taken from the data.",
+)
+@promise_options(delta="pure")
+@bounding_options
+@json_option
+def quantile(
+    file: Path, value: str, at: tuple[float, ...], ends: tuple[float, float], as_json: bool, **options: Any
+) -> None:
+    """Quantiles of a column of FILE (CSV, TSV or Parquet) under user-level differential privacy.
+
+    \b
+    apportion quantile visits.csv --user patient --value cost --at 0.5 --at 0.9 --range 0 500 --epsilon 1
+
+    Purely epsilon-DP: there is no delta. Several quantiles cost about as much together as one. Values beyond the
+    range count as its ends.
+    """  # noqa: D301
+    promise = collect(StatisticsOptions, options)
+    check_range("--range", ends)
+    if len(set(at)) < len(at):
+        raise InputError(f"Expected different ranks, got {', '.join(f'{rank:g}' for rank in at)}.")
+    promise.check()
+    with Reporter() as reporter:
+        table = read_columns(file, promise, {value: "number"}, reporter)
+        reporter.say("Values beyond the range are clipped to it.")
+        fitted = _fit(promise, table.numbers[value], table.users.codes, at, ends)
+    publish(_found(fitted, value, ends), promise.page, as_json, threshold=fitted.threshold_, range=ends)
+
+
+def _fit(
+    promise: StatisticsOptions, values: Any, users: Any, at: tuple[float, ...], ends: tuple[float, float]
+) -> UserQuantile:
+    from apportion.statistics import UserQuantile
+
+    estimator = UserQuantile(
+        list(at), value_range=ends, bounding=promise.bounding(), sizes=promise.sizes, **promise.settings()
+    )
+    return estimator.fit(values, groups=users, session=promise.session())
+
+
+def _found(fitted: UserQuantile, column: str, ends: tuple[float, float]) -> Estimates:
+    from apportion.report.estimates import Estimate, Estimates
+
+    errors = fitted.rank_error_
+    caveats = (
+        ("How far ranks are off is not said, since it would reveal how many rows users have, which is private here.",)
+        if errors is None
+        else (
+            "Ranks are those in the population that rows were drawn from, independently. They account for the drawing "
+            f"and for privacy, if at least {100 * fitted.base_mass:g} % of the public range holds points of about the "
+            "right rank.",
+        )
+    )
+    rows = tuple(
+        Estimate(f"{q:g}", float(point), bounds=ends, rank=q, ranks=None if error is None else _around(q, error))
+        for q, point, error in zip(
+            fitted.quantiles,
+            fitted.quantiles_,
+            [None] * len(fitted.quantiles) if errors is None else errors,
+            strict=True,
+        )
+    )
+    facts = {"Threshold": f"h = {fitted.threshold_:.6g}: above it, further rows of a user add no weight"}
+    return Estimates("quantile", rows, fitted.level, fitted.statement_, caveats, facts, label=column)
+
+
+def _around(rank: float, error: float) -> tuple[float, float]:
+    return max(0.0, rank - float(error)), min(1.0, rank + float(error))

@@ -1,0 +1,145 @@
+"""`apportion regress`: how a number goes with features that are public."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from apportion.cli.feature_columns import Features, assemble, categories_option, columns_to_read, features_option
+from apportion.cli.options import FILE, collect, json_option
+from apportion.cli.progress import Reporter
+from apportion.cli.statistics_options import (
+    StatisticsOptions,
+    check_range,
+    promise_options,
+    read_columns,
+    sample_limit_option,
+)
+from apportion.cli.statistics_outputs import publish
+from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    from apportion.regression.label_private import LabelPrivateRegression
+    from apportion.report.estimates import Estimates
+
+
+@click.command(short_help="Private linear regression; labels are protected, features are public.")
+@click.argument("file", type=FILE)
+@click.option("--label", required=True, metavar="COLUMN", help="The column of numbers to predict: what is protected.")
+@features_option
+@categories_option
+@click.option(
+    "--label-range",
+    nargs=2,
+    type=float,
+    required=True,
+    metavar="LO HI",
+    help="The public range of labels, never taken from the data.",
+)
+@promise_options(delta="optional")
+@click.option(
+    "--noise-variance",
+    type=click.FloatRange(min=0),
+    metavar="V",
+    help="Variance of a label around its mean, if it is public; else estimated privately.",
+)
+@click.option("--no-intercept", is_flag=True, help="Leave the constant out.")
+@click.option(
+    "--target",
+    type=click.Choice(["coefficients", "predictions"]),
+    default="predictions",
+    show_default=True,
+    help="What is to be most precise: predictions, whatever the units of features, or all coefficients alike.",
+)
+@sample_limit_option
+@json_option
+def regress(
+    file: Path, label: str, features: str, label_range: tuple[float, float], as_json: bool, **options: Any
+) -> None:
+    """Linear regression on FILE (CSV, TSV or Parquet) under user-level differential privacy of the labels.
+
+    \b
+    apportion regress visits.csv --user patient --label cost --features age,ward --label-range 0 500 --epsilon 1
+
+    FEATURES ARE PUBLIC: they, and which rows belong to one user, are not protected. A text column among them is
+    turned into indicators of its categories, compared with the first. Labels beyond the range count as its ends.
+    """  # noqa: D301
+    promise = collect(StatisticsOptions, options)
+    check_range("--label-range", label_range)
+    columns = columns_to_read(features, options["categories"])
+    if label in columns:
+        raise InputError(f"Column {label!r} cannot be both label and feature.")
+    promise.check()
+    with Reporter() as reporter:
+        table = read_columns(file, promise, {**columns, label: "number"}, reporter)
+        try:
+            found = assemble(table, list(columns), dict(options["categories"]), features_are_public=True)
+        except InputError as error:
+            raise InputError(f"{file.name}: {error}") from None
+        reporter.say("Labels beyond the range are clipped to it. Features are taken as public.")
+        estimator = _estimator(promise, found, label_range, options)
+        fitted = estimator.fit(
+            found.matrix,
+            table.numbers[label],
+            groups=table.users.codes,
+            session=promise.session(),
+            progress=_in_turns(reporter),
+        )
+    publish(
+        _found(fitted, found, label),
+        promise.page,
+        as_json,
+        threshold=fitted.threshold_,
+        noise_variance=fitted.noise_variance_,
+        label_range=label_range,
+    )
+
+
+def _estimator(
+    promise: StatisticsOptions, features: Features, label_range: tuple[float, float], options: dict[str, Any]
+) -> LabelPrivateRegression:
+    from apportion.regression.label_private import LabelPrivateRegression
+
+    return LabelPrivateRegression(
+        delta=promise.delta,
+        label_range=label_range,
+        noise_variance=options["noise_variance"],
+        fit_intercept=not options["no_intercept"],
+        target=options["target"],
+        bounding="optimal" if promise.sample_limit is None else promise.bounding(),
+        public=features.public,
+        **promise.settings(),
+    )
+
+
+def _in_turns(reporter: Reporter) -> Callable[[str, int, int], None]:
+    """Shows what is solved, once for a first rough estimate and once more; a turn only ever advances."""
+    turn, best = 1, -1
+
+    def show(job: str, done: int, total: int) -> None:
+        nonlocal turn, best
+        if done > best:
+            best = done
+            reporter.show(job if turn == 1 else f"{job}, turn {turn}", "part", done, total)
+        if done == total:
+            turn, best = turn + 1, -1
+
+    return show
+
+
+def _found(fitted: LabelPrivateRegression, features: Features, label: str) -> Estimates:
+    from apportion.report.estimates import Estimates, coefficients
+
+    intervals = [*fitted.coef_intervals_.tolist(), fitted.intercept_interval_.tolist()]
+    intercept = fitted.intercept_ if fitted.fit_intercept else None
+    rows = coefficients(features.names, fitted.coef_.tolist(), intercept, intervals, fitted.noise_stddev_.tolist())
+    caveats = (
+        "Intervals account for the noise that privacy added and for that of the labels, if the labels’ means are "
+        "linear in the features and labels vary around them independently, all by about as much.",
+        *features.compared,
+    )
+    facts = {"Features": "public: they are not protected"}
+    return Estimates("regression", rows, fitted.level, fitted.statement_, caveats, facts, label=label)

@@ -1,0 +1,204 @@
+"""Options that `mean`, `quantile`, `regress` and `logistic` share, and how their files are read."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import click
+
+from apportion.cli.options import Command, PositiveNumber, charged_session, ledger_options
+from apportion.cli.outputs import refuse_folder
+from apportion.cli.progress import Reporter
+from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    from apportion.data.tables import ColumnKind, Table
+    from apportion.privacy import Session
+
+LEVEL: Final = click.FloatRange(0, 1, min_open=True, max_open=True)
+
+
+@dataclass(frozen=True)
+class StatisticsOptions:
+    """What is promised, how the file is read, and how one user's weight is bounded."""
+
+    user: str
+    epsilon: float
+    delta: float = 0.0
+    columns: str | None = None
+    sizes: Literal["public", "private"] = "public"
+    threshold: float | None = None
+    sample_limit: int | None = None
+    level: float = 0.95
+    window: str = "not declared"
+    tuning: str | None = None
+    seed: int | None = None
+    page: Path | None = None
+    ledger: str | None = None
+    account: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and self.sample_limit is not None:
+            raise click.UsageError("Give either --threshold or --sample-limit, not both.")
+
+    def check(self) -> None:
+        """Refuse, before the data is read, a budget that makes no sense or is spent, or a page that cannot be made."""
+        from apportion.privacy import Budget
+
+        Budget(self.epsilon, self.delta)
+        self.session()
+        if self.page is not None:
+            refuse_folder(self.page)
+            nearest = next(folder for folder in self.page.absolute().parents if folder.exists())
+            if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
+                raise InputError(f"Cannot write the file {str(self.page)!r}: {str(nearest)!r} cannot be written to.")
+
+    def settings(self) -> dict[str, Any]:
+        """What every estimator takes."""
+        from apportion.privacy import SeededNoise
+
+        given = {name: getattr(self, name) for name in ("epsilon", "level", "window", "tuning")}
+        return given | ({} if self.seed is None else {"noise": SeededNoise(self.seed)})
+
+    def session(self) -> Session | None:
+        """The session that charges the account, if one was named."""
+        return charged_session(self.ledger, self.account, self.epsilon, self.delta, self.window, self.seed)
+
+    def bounding(self) -> Any:
+        """How one user's weight is bounded."""
+        from apportion.allocation.users import SampleLimit, Smooth
+
+        if self.sample_limit is not None:
+            return SampleLimit(self.sample_limit)
+        return Smooth(self.threshold)
+
+
+def read_columns(
+    file: Path, options: StatisticsOptions, columns: Mapping[str, ColumnKind], reporter: Reporter
+) -> Table:
+    """Read the user column and the given ones; says where δ is too large for the number of users, if that is public."""
+    from apportion.data.tables import read_table
+
+    names = None if options.columns is None else split_names(options.columns)
+    progress = reporter.of(f"reading {file.name}")
+    table = read_table(
+        file,
+        user=options.user,
+        columns=columns,
+        names=names,
+        single_user=options.sizes == "private",
+        progress=progress,
+    )
+    n_users = len(table.users.vocabulary)
+    if options.sizes == "public" and options.delta * n_users >= 1:
+        reporter.say(
+            f"A delta of {options.delta:g} is not below one in {n_users}, the number of users: it would allow "
+            "publishing somebody's data outright. Choose a smaller --delta."
+        )
+    return table
+
+
+def split_names(listed: str) -> list[str]:
+    """Names joined by commas; empty ones and repeated ones are refused."""
+    names = [name.strip() for name in listed.split(",")]
+    if not all(names):
+        raise InputError(f"Expected names joined by commas, got {listed!r}.")
+    refuse_repeated(names)
+    return names
+
+
+def refuse_repeated(names: list[str]) -> None:
+    """Refuse a column that is named twice."""
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"Column {name!r} is named {names.count(name)} times; expected each column once.")
+
+
+def check_range(option: str, ends: tuple[float, float]) -> None:
+    """Refuse a range that is empty or not finite."""
+    low, high = ends
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InputError(f"Expected {option} LO HI with LO below HI, got {low:g} {high:g}.")
+
+
+def promise_options(*, delta: Literal["pure", "optional", "required"]) -> Callable[[Command], Command]:
+    """Add the options of the guarantee; with δ not at all, 0 unless given, or necessarily above 0."""
+    options = [_EPSILON]
+    if delta == "optional":
+        options.append(_DELTA)
+    elif delta == "required":
+        options.append(_POSITIVE_DELTA)
+    add = _adding((_USER, *options, *_PROMISE))
+    return lambda command: add(ledger_options(command))
+
+
+def bounding_options(command: Command) -> Command:
+    """Add the options of how one user's weight is bounded."""
+    return _adding(_BOUNDING)(command)
+
+
+def _adding(options: tuple[Any, ...]) -> Callable[[Command], Command]:
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+_USER: Final = click.option("--user", required=True, metavar="COLUMN", help="The column that says whose row it is.")
+_EPSILON: Final = click.option("--epsilon", type=PositiveNumber(), required=True, help="The privacy loss to allow.")
+_DELTA: Final = click.option(
+    "--delta",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    show_default=True,
+    help="Slack of the guarantee: 0 for Laplace noise and none; above 0, well below one over the number of users, for "
+    "Gaussian noise.",
+)
+_POSITIVE_DELTA: Final = click.option(
+    "--delta",
+    type=PositiveNumber(),
+    required=True,
+    help="Slack of the guarantee; well below one over the number of users.",
+)
+_PROMISE: Final = (
+    click.option("--level", type=LEVEL, default=0.95, show_default=True, help="Probability of the intervals."),
+    click.option("--window", default="not declared", metavar="TEXT", help="Time span of the data, for the statement."),
+    click.option("--tuning", metavar="TEXT", help="How settings were chosen, for the statement, if any was given."),
+    click.option("--seed", type=click.IntRange(min=0), help="Reproducible noise: marks everything NOT FOR RELEASE."),
+    click.option("--columns", metavar="A,B,...", help="Names of all columns, for a text file without a header."),
+    click.option(
+        "--page",
+        type=click.Path(path_type=Path),
+        metavar="FILE.html",
+        help="Write a page that may be shared: the numbers, a picture, and the statement.",
+    ),
+)
+sample_limit_option = click.option(
+    "--sample-limit",
+    type=click.IntRange(min=1),
+    metavar="H",
+    help="Keep at most H rows of each user instead of weighting them down.",
+)
+_BOUNDING: Final = (
+    click.option(
+        "--sizes",
+        type=click.Choice(["public", "private"]),
+        default="public",
+        show_default=True,
+        help="Whether everybody may know how many rows each user has.",
+    ),
+    click.option(
+        "--threshold",
+        type=PositiveNumber(),
+        metavar="H",
+        help="Rows beyond H add nothing to a user's weight; else the best H by formula.",
+    ),
+    sample_limit_option,
+)

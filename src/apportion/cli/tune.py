@@ -1,0 +1,207 @@
+"""`apportion tune`: a search for settings that pays for itself, and the model that it found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from apportion.cli.options import FILE, DataOptions, Kind, PositiveNumber, collect, data_options, json_option
+from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, write_model
+from apportion.cli.progress import Reporter
+
+if TYPE_CHECKING:
+    from apportion.evaluation.tuning import Make, Tuned
+
+_OF_THE_FIT: Final = ("dimension", "rounds")
+
+
+class Values(click.ParamType[tuple[str, tuple[float | int, ...]]]):
+    """A setting and its values, such as `dimension=4,8,16`."""
+
+    name = "values"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, tuple[float | int, ...]]:
+        """Split the text and turn every value into a number, a whole one where it is written so."""
+        if isinstance(value, tuple):
+            return value
+        name, mark, listed = str(value).partition("=")
+        try:
+            numbers = tuple(_number(cell) for cell in listed.split(","))
+        except ValueError:
+            self.fail(f"expected NAME=A,B,... with numbers, got {value!r}", param, ctx)
+        if not (name.strip() and mark) or len(set(numbers)) < len(numbers):
+            self.fail(f"expected NAME=A,B,... with each value once, got {value!r}", param, ctx)
+        return name.strip(), numbers
+
+
+@click.command(short_help="Search for settings under one budget; write the best model.")
+@click.argument("data", type=FILE)
+@click.option("--epsilon", type=PositiveNumber(), required=True, help="For everything: all tries and the choice.")
+@click.option("--delta", type=PositiveNumber(), default=1e-6, show_default=True, help="Slack of the guarantee.")
+@click.option(
+    "--try",
+    "grid",
+    type=Values(),
+    multiple=True,
+    required=True,
+    metavar="NAME=A,B,...",
+    help="A setting and its values; give it once for each setting.",
+)
+@click.option("--tries", type=float, help="How many tries on average; default: as many as there are combinations.")
+@click.option(
+    "--law",
+    type=click.Choice(["geometric", "logarithmic"]),
+    default="geometric",
+    show_default=True,
+    help="How the number of tries is drawn; logarithmic costs less, and often makes a single try.",
+)
+@click.option("--validation", type=float, default=0.2, show_default=True, help="Part of the users that scores.")
+@click.option("--n-users", type=click.IntRange(min=1), help="Number of users, declared public; else released.")
+@click.option("--window", default="not declared", metavar="TEXT", help="Time span of the data, for the statement.")
+@click.option("--seed", type=click.IntRange(min=0), help="Reproducible noise: marks everything NOT FOR RELEASE.")
+@data_options
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DATA's name with -model.")
+@json_option
+def tune(
+    data: Path,
+    epsilon: float,
+    delta: float,
+    grid: tuple[tuple[str, tuple[float | int, ...]], ...],
+    tries: float | None,
+    law: Any,
+    validation: float,
+    n_users: int | None,
+    window: str,
+    seed: int | None,
+    out: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Search for the settings of a private recommender, and pay for the search.
+
+    A random number of tries is made, each with settings drawn from those of --try: a fit on most users, and a noisy
+    score from the others. The model with the best noisy score is written, like that of `fit`, with a privacy card that
+    says what one try costs and what all of it costs. How many tries there were, and the others, are not published.
+    """
+    from apportion.cli.loading import load_data
+    from apportion.evaluation.tuning import tune as search
+    from apportion.privacy import Budget, SeededNoise
+    from apportion.privacy.selection import Tries, calibrate
+
+    target = out or Path(f"{data.stem}-model")
+    refuse_unless_writable_model(target)
+    places = _grid(grid)
+    budget = Budget(epsilon, delta)
+    law_of_tries = Tries(max(2, _combinations(places)) if tries is None else tries, law)
+    calibrate(budget, law_of_tries)  # a budget that cannot pay is refused before the data is read
+    data_as = collect(DataOptions, options)
+    with Reporter() as reporter:
+        loaded = load_data(data, data_as)
+        for remark in loaded.remarks:
+            reporter.say(remark)
+        make = _maker(loaded.kind, places, data_as, n_users, validation)
+        found = search(
+            loaded.data,
+            make,
+            places,
+            budget,
+            tries=law_of_tries,
+            validation=validation,
+            noise=None if seed is None else SeededNoise(seed),
+            window=window,
+            progress=reporter.of("private selection"),
+        )
+    write_model(found.model, target, None, found.selection)
+    _print_result(found, target, as_json)
+
+
+def _maker(
+    kind: Kind, grid: Mapping[str, Sequence[Any]], data_as: DataOptions, n_users: int | None, validation: float
+) -> Make:
+    """What makes the recommender of a try; settings that it does not have are refused at once."""
+    from apportion.privacy import Budget
+    from apportion.recommend.clicks import ClickSettings
+    from apportion.recommend.methods import build
+    from apportion.recommend.ratings import RatingSettings
+
+    record: Any = RatingSettings if kind == "ratings" else ClickSettings
+    known = list(dict.fromkeys([*_OF_THE_FIT, *(field.name for field in fields(record))]))
+    for name in grid:
+        if name not in known:
+            raise click.UsageError(f"--try {name}: expected a setting among {', '.join(known)}.")
+    fixed: dict[str, Any] = {"method": "ours"}
+    if n_users is not None:
+        fixed["n_users"] = max(1, round(n_users * (1 - validation)))
+    if data_as.min_value is not None:
+        fixed["public"] = (f"that only rows with a value of at least {data_as.min_value:g} were kept",)
+
+    def make(settings: Mapping[str, Any], budget: Budget) -> Any:
+        of_the_fit = {name: value for name, value in settings.items() if name in _OF_THE_FIT}
+        others = {name: value for name, value in settings.items() if name not in _OF_THE_FIT}
+        spec = {**fixed, **of_the_fit, "settings": others}
+        return build(spec, kind, epsilon=budget.epsilon, delta=budget.delta, value_range=data_as.scale)
+
+    for name, values in grid.items():
+        for value in values:
+            make({name: value}, Budget(1.0, 1e-6))  # a value of a wrong type is refused before anything is spent
+    return make
+
+
+def _grid(given: Sequence[tuple[str, tuple[float | int, ...]]]) -> dict[str, tuple[float | int, ...]]:
+    names = [name for name, _ in given]
+    if len(set(names)) < len(names):
+        raise click.UsageError(f"Give each setting once with --try; got {', '.join(names)}.")
+    return dict(given)
+
+
+def _combinations(grid: Mapping[str, Sequence[Any]]) -> int:
+    product = 1
+    for values in grid.values():
+        product *= len(values)
+    return product
+
+
+def _number(cell: str) -> float | int:
+    try:
+        return int(cell)
+    except ValueError:
+        return float(cell)
+
+
+def _print_result(found: Tuned, target: Path, as_json: bool) -> None:
+    from apportion.privacy.statement import NOT_FOR_RELEASE, rounded_up
+
+    statement, cost = found.model.statement, found.cost
+    assert statement is not None
+    if as_json:
+        print_json(
+            {
+                "model": target,
+                "report": target / REPORT,
+                "kind": found.model.kind,
+                "releasable": statement.releasable,
+                "selection": found.selection,
+                "statement": json.loads(statement.to_json()),
+            }
+        )
+        return
+    chosen = ", ".join(f"{name} = {value}" for name, value in found.chosen.items())
+    if not statement.releasable:
+        click.echo(NOT_FOR_RELEASE)
+    click.echo(
+        f"Chosen: {chosen}.\n"
+        f"Score: {found.score:.4g} with noise of about {found.score_noise:.2g} ({found.score_name}).\n"
+        f"Guarantee: ({statement.epsilon!r}, {statement.delta!r})-differential privacy for all tries and the choice; "
+        f"spent: epsilon = {rounded_up(cost.epsilon):g}.\n"
+        f"Without tuning, one try: epsilon = {rounded_up(cost.one_try.epsilon):g} at the same delta.\n"
+        f"Unit: {statement.unit}. Neighbours: {statement.neighbours}.\n"
+        f"Tuning: {statement.tuning}.\n"
+        f"\nModel: {target}\nCard:  {target / 'privacy-card.json'}\nPage:  {target / REPORT}"
+    )

@@ -1,0 +1,227 @@
+"""Settings chosen by private selection: a search that is paid for, unlike everything else in this package.
+
+Users are divided by a hash of their ids into a training part and a validation part. One try draws settings from a grid,
+fits on the training part, and releases one noisy score from the validation part; each user is in one part only, so a
+try costs the larger of the two, which are the same. The number of tries is random, and only the try with the best noisy
+score leaves (docs/proofs/selection.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.allocation.tasks import sampling_keys
+from apportion.data import Interactions
+from apportion.engines import LocalEngine
+from apportion.errors import InputError
+from apportion.evaluation.validation_scores import SCORES
+from apportion.privacy import Budget, NoiseSource, Rows, Session, Statement, SystemNoise
+from apportion.privacy.sampling import poisson_sample
+from apportion.privacy.selection import SelectionCost, Tries, calibrate
+from apportion.recommend.model import ItemModel
+
+Settings = Mapping[str, Any]
+Make = Callable[[Settings, Budget], Any]
+"""Makes an unfitted estimator from settings, for one try's budget."""
+
+SCORE_RELEASE: Final = "validation score"
+_SPLIT: Final = (0x7475_6E65_2D73_706C, 0x6974_2D75_7365_7273)  # public: who is in which part follows from the id alone
+_COUNT_SCALE: Final = 0.1  # the number of users is only needed to show a mean, and gets little of the release
+_LEAST_USERS: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The users of one data set, each in one part."""
+
+    training: Interactions
+    validation: Interactions
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The winner, and what the search cost; nothing of the losers, nor how many there were.
+
+    Attributes:
+        model: of the best try; its statement is that of the whole search.
+        chosen: its settings.
+        cost: of one try and of the whole search.
+        grid: what settings were drawn from.
+        score_name: what the score measures.
+        score: of the winner, as released: a noisy mean over validation users.
+        score_noise: about the standard deviation of its noise.
+    """
+
+    model: ItemModel
+    chosen: dict[str, Any]
+    cost: SelectionCost
+    grid: dict[str, tuple[Any, ...]]
+    score_name: str
+    score: float
+    score_noise: float
+
+    @property
+    def selection(self) -> dict[str, Any]:
+        """What the privacy card says of it."""
+        cost, tries = self.cost, self.cost.tries
+        return {
+            "epsilon": cost.epsilon,
+            "delta": cost.delta,
+            "order": cost.order,
+            "tries": {"law": tries.law, "mean": tries.mean, "gamma": tries.gamma, "eta": tries.eta},
+            "one_try": {"epsilon": cost.one_try.epsilon, "mu": cost.one_try.mu},
+            "grid": {name: list(values) for name, values in self.grid.items()},
+            "chosen": dict(self.chosen),
+            "score": {"name": self.score_name, "value": self.score, "noise_stddev": self.score_noise},
+        }
+
+
+@dataclass(frozen=True)
+class _Try:
+    """One try: all of it is released to the selection, and nowhere else."""
+
+    settings: dict[str, Any]
+    model: ItemModel
+    total: float
+    n_users: float
+    noise: float
+    statement: Statement
+
+
+def tune(
+    data: Interactions,
+    make: Make,
+    grid: Mapping[str, Sequence[Any]],
+    budget: Budget,
+    *,
+    tries: Tries | None = None,
+    validation: float = 0.2,
+    noise: NoiseSource | None = None,
+    window: str = "not declared",
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Tuned:
+    """Search a grid of settings under one budget, and return the best model by noisy validation score.
+
+    Args:
+        data: the observations.
+        make: makes the estimator of a try; what is not in the grid is left at the library's defaults.
+        grid: values of each setting; a try draws each at random.
+        budget: for everything together: all fits, all scores and the choice.
+        tries: the law of the number of tries; None for one that makes, on average, as many as the grid has places.
+        validation: probability with which a user is in the validation part.
+        noise: the noise source; None for the operating system's.
+        window: the time span of the data, for the statement.
+        progress: called with each finished try, for whoever may see the data: how many tries there are is a secret.
+
+    Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything in the result.
+    """
+    places = _checked(grid, validation)
+    cost = calibrate(budget, tries or Tries(max(2.0, math.prod(map(len, places.values())))))
+    noise = noise or SystemNoise()
+    parts = divide(data, validation)
+    best: _Try | None = None
+    n_tries = cost.tries.draw(noise)
+    for number in range(n_tries):
+        if progress:
+            progress("fit", number, n_tries)
+        made = _one_try(parts, make, _drawn(places, noise), cost.one_try, noise, window)
+        if best is None or made.total > best.total:
+            best = made
+    if progress:
+        progress("fit", n_tries, n_tries)
+    assert best is not None
+    return _winner(best, cost, places, validation, budget)
+
+
+def divide(data: Interactions, validation: float) -> Parts:
+    """Divide the users by a hash of their ids, which who else is there does not move."""
+    held = poisson_sample(sampling_keys(data.user_ids), _SPLIT, validation)
+    return Parts(data.select_users(~held), data.select_users(held))
+
+
+def _one_try(
+    parts: Parts, make: Make, settings: dict[str, Any], budget: Budget, noise: NoiseSource, window: str
+) -> _Try:
+    """Fit on one part of the users, score on the other: each part pays the whole budget of a try once."""
+    training = Session(budget, noise=noise, window=window)
+    model: ItemModel = make(settings, budget).fit(parts.training, session=training).model_
+    checking = Session(budget, noise=noise, window=window)
+    score = SCORES[model.kind]
+    each = score.of_users(model, parts.validation)
+    scored = np.isfinite(each)
+    rows = np.stack([np.where(scored, each, 0.0), _COUNT_SCALE * scored], axis=1)
+    statistic = LocalEngine().user_total(parts.validation, Rows.clipped(rows, math.hypot(1.0, _COUNT_SCALE)))
+    share = checking.plan(score=1.0).one("score")
+    released: NDArray[np.float64] = checking.release(SCORE_RELEASE, statistic, share)
+    stddev = statistic.l2_sensitivity / share.mu
+    counted = max(float(released[1]) / _COUNT_SCALE, _LEAST_USERS)
+    return _Try(settings, model, float(released[0]), counted, stddev, _joined(training, checking))
+
+
+def _joined(training: Session, checking: Session) -> Statement:
+    """What a try released, with nominal shares: a half for each part of the users."""
+    fitted, scored = training.statement(), checking.statement()
+    releases = [replace(each, share=each.share / 2) for each in (*fitted.releases, *scored.releases)]
+    return replace(fitted, releases=tuple(releases))
+
+
+def _winner(
+    best: _Try, cost: SelectionCost, grid: dict[str, tuple[Any, ...]], validation: float, budget: Budget
+) -> Tuned:
+    score = SCORES[best.model.kind]
+    best.model.statement = replace(
+        best.statement,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        spent_epsilon=cost.epsilon,
+        spent_mu=None,
+        public=(
+            *best.statement.public,
+            "the values that settings were drawn from, and the law of the number of tries",
+            f"that users are for validation with probability {validation:g}, by a hash of their ids",
+        ),
+        tuning=_words(best, cost, grid),
+    )
+    return Tuned(
+        model=best.model,
+        chosen=best.settings,
+        cost=cost,
+        grid=grid,
+        score_name=score.name,
+        score=score.shown(best.total / best.n_users, best.model),
+        score_noise=score.shown_noise(best.noise / best.n_users, best.model),
+    )
+
+
+def _words(best: _Try, cost: SelectionCost, grid: Mapping[str, Sequence[Any]]) -> str:
+    """What the statement says of the choice."""
+    listed = ", ".join(f"{name} in {{{', '.join(map(str, values))}}}" for name, values in grid.items())
+    found = ", ".join(f"{name} = {value}" for name, value in best.settings.items())
+    return (
+        f"settings chosen by private selection among {listed}, paid for: the promise covers all tries and the choice; "
+        f"chosen: {found}; tries: {cost.tries.law} in number, {cost.tries.mean:g} on average, each of epsilon "
+        f"{cost.one_try.epsilon:.4g} at the same delta, in all epsilon {cost.epsilon:.4g}, by Rényi order "
+        f"{cost.order:.4g}; "
+        "all other settings are library defaults; shares are nominal: training and validation users each pay one try's "
+        "whole budget"
+    )
+
+
+def _drawn(grid: Mapping[str, Sequence[Any]], noise: NoiseSource) -> dict[str, Any]:
+    """Settings at random, each value alike, whatever the data."""
+    places = noise.uniform(len(grid))
+    return {name: values[int(u * len(values))] for (name, values), u in zip(grid.items(), places, strict=True)}
+
+
+def _checked(grid: Mapping[str, Sequence[Any]], validation: float) -> dict[str, tuple[Any, ...]]:
+    if not grid or not all(grid.values()):
+        raise InputError(f"Expected at least one setting with at least one value each, got {dict(grid)}.")
+    if not 0.01 <= validation <= 0.5:
+        raise InputError(f"Expected a validation part from 0.01 to 0.5 of the users, got {validation:g}.")
+    return {name: tuple(values) for name, values in grid.items()}

@@ -1,0 +1,121 @@
+"""Scores of single users for private selection: each from that user's own rows and a released model, within [-1, 1].
+
+A part of a user's rows, chosen by a hash of user and task, is kept back; the user folds in from the others, and the
+score says how well the model finds what was kept back. High is good. A user with fewer than two rows has none (NaN).
+Nothing here depends on who else is there; the sum over users is released by `tuning`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.allocation.tasks import user_keys
+from apportion.data import Interactions
+from apportion.privacy.sampling import mixed_bits
+from apportion.recommend.model import ClickModel, RatingModel
+
+KEPT_BACK: Final = 0.2  # of a user's rows, at least one
+DEPTH: Final = 20  # of a ranking of clicks
+_USERS_AT_A_TIME: Final = 256
+_SALT: Final = np.uint64(0x76616C69_64617465)
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score, and how its mean over users is shown.
+
+    Attributes:
+        name: what is shown.
+        of_users: the score of each user code, in [-1, 1] or NaN.
+        shown: from a mean score and the model to the figure that is shown.
+        shown_noise: from the noise of the mean to that of the figure.
+    """
+
+    name: str
+    of_users: Callable[[Any, Interactions], Floats]
+    shown: Callable[[float, Any], float]
+    shown_noise: Callable[[float, Any], float]
+
+
+def keep_back(data: Interactions) -> tuple[Interactions, Interactions]:
+    """Divide every user's own rows into what is shown and what is to be found; users with one row show it."""
+    mixed = user_keys(data.user_ids)[data.users] ^ (data.tasks.astype(np.uint64) * np.uint64(0xA24BAED4963EE407))
+    order = np.lexsort((data.tasks, mixed_bits(mixed ^ _SALT), data.users))
+    rank = np.empty(data.n_observations, np.int64)
+    rank[order] = np.arange(data.n_observations) - data.by_user.indptr[data.users]
+    counts = data.by_user.counts
+    n_back = np.where(counts > 1, np.maximum(1, np.floor(KEPT_BACK * counts)), 0)
+    back = rank < n_back[data.users]
+    return data.where(~back), data.where(back)
+
+
+def closeness(model: RatingModel, data: Interactions) -> Floats:
+    """1 − 2 min(e, c)/c for each user's mean squared error e on what was kept back, with the cap c."""
+    history, targets = keep_back(data)
+    low, high = model.value_range
+    predicted = np.asarray(model.predict(history, targets), np.float64)
+    squares = np.square(predicted - np.clip(targets.values, low, high))
+    errors = _mean_by_user(np.nan_to_num(squares, nan=np.inf), targets)
+    return np.asarray(1 - 2 * np.minimum(errors / error_cap(model), 1.0))
+
+
+def found(model: ClickModel, data: Interactions) -> Floats:
+    """2 r − 1 for each user's recall r of what was kept back, among the first tasks that were not shown."""
+    history, targets = keep_back(data)
+    vectors = np.asarray(model.user_vectors(history), np.float64)
+    features = np.asarray(model.fold_in.features, np.float64)
+    depth = min(DEPTH, data.n_tasks)
+    is_hit = np.zeros(targets.n_observations)
+    users = np.flatnonzero(data.by_user.counts)
+    for start in range(0, len(users), _USERS_AT_A_TIME):
+        block = users[start : start + _USERS_AT_A_TIME]
+        scores = (vectors[block] @ features.T).astype(np.float32)  # rounded, so that the order of sums does not show
+        shown, sought = _rows_of(history, block), _rows_of(targets, block)
+        scores[np.searchsorted(block, history.users[shown]), history.tasks[shown]] = -np.inf
+        last = -np.partition(-scores, depth - 1, axis=1)[:, depth - 1]
+        row = np.searchsorted(block, targets.users[sought])
+        is_hit[sought] = scores[row, targets.tasks[sought]] >= last[row]
+    most = np.minimum(targets.by_user.counts, depth)[targets.users]
+    hits = np.bincount(targets.users, is_hit / np.maximum(most, 1), minlength=data.n_users)
+    recall = np.where(targets.by_user.counts > 0, np.minimum(hits, 1.0), np.nan)
+    return np.asarray(2 * recall - 1)
+
+
+def error_cap(model: RatingModel) -> float:
+    """Errors beyond this count as this: an eighth of the squared width of the scale, 2 for one to five stars."""
+    low, high = model.value_range
+    return (high - low) ** 2 / 8
+
+
+SCORES: Final[dict[str, Score]] = {
+    RatingModel.kind: Score(
+        "mean squared error of users, each at most an eighth of the scale's squared width",
+        closeness,
+        lambda mean, model: (1 - mean) / 2 * error_cap(model),
+        lambda noise, model: noise / 2 * error_cap(model),
+    ),
+    ClickModel.kind: Score(
+        f"recall at {DEPTH}, mean over users",
+        found,
+        lambda mean, model: (1 + mean) / 2,
+        lambda noise, model: noise / 2,
+    ),
+}
+
+
+def _mean_by_user(values: Floats, targets: Interactions) -> Floats:
+    counts = targets.by_user.counts
+    sums = np.bincount(targets.users, values, minlength=targets.n_users)
+    return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
+
+
+def _rows_of(data: Interactions, users: NDArray[np.int64]) -> slice:
+    """Observations from the first to the last of users in order, among whom is everybody who has any."""
+    return slice(int(data.by_user.indptr[users[0]]), int(data.by_user.indptr[users[-1] + 1]))

@@ -1,0 +1,145 @@
+"""What a ledger is charged for: one noisy release, or one run on samples of the users. Plain data, with a JSON form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from apportion.errors import InputError
+
+
+@dataclass(frozen=True)
+class GaussianRelease:
+    """A Gaussian release whose noise is 1/μ times its L2 sensitivity."""
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", _positive("mu", self.mu))
+
+
+@dataclass(frozen=True)
+class PureRelease:
+    """A release that is ε-DP: Laplace noise, the exponential mechanism."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", _positive("epsilon", self.epsilon))
+
+
+@dataclass(frozen=True)
+class SampledRun:
+    """A run whose releases were all fixed beforehand: some on all users, the others on Poisson samples of them.
+
+    Attributes:
+        mus: the μ of each Gaussian release on all users.
+        noise_multiplier: noise of a release on a sample, over its sensitivity.
+        probability: with which a user is in a sample.
+        steps: how many releases on samples.
+    """
+
+    mus: tuple[float, ...]
+    noise_multiplier: float
+    probability: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mus", tuple(_positive("mu", mu) for mu in self.mus))
+        object.__setattr__(self, "noise_multiplier", _positive("noise multiplier", self.noise_multiplier))
+        object.__setattr__(self, "probability", float(self.probability))
+        if not 0 < self.probability <= 1 or self.steps < 1:
+            asked = f"{self.probability} and {self.steps}"
+            raise InputError(f"Expected a sampling probability in (0, 1] and at least 1 step, got {asked}.")
+
+
+Event = GaussianRelease | PureRelease | SampledRun
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a charge left behind: the entry that stands for it.
+
+    Attributes:
+        account: the account's name.
+        run: who charged: a text that marks one handle on the account.
+        number: of the entry, from 1.
+        hash: of the entry, and so of everything before it.
+    """
+
+    account: str
+    run: str
+    number: int
+    hash: str
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """The event as JSON has it; numbers survive exactly."""
+    match event:
+        case GaussianRelease():
+            kind = "gaussian"
+        case PureRelease():
+            kind = "pure"
+        case SampledRun():
+            kind = "sampled"
+    return {"kind": kind, **asdict(event)}
+
+
+def from_json(fields: Mapping[str, Any]) -> Event:
+    """Read back what `to_json` wrote."""
+    match fields:
+        case {"kind": "gaussian", "mu": mu, **rest} if not rest:
+            return GaussianRelease(mu)
+        case {"kind": "pure", "epsilon": epsilon, **rest} if not rest:
+            return PureRelease(epsilon)
+        case {"kind": "sampled", "mus": mus, **rest}:
+            return SampledRun(tuple(mus), **rest)
+    raise InputError(f"Expected an event of a known kind, got {fields}.")
+
+
+def in_words(event: Event) -> str:
+    """What is asked for, for a message."""
+    match event:
+        case GaussianRelease(mu):
+            return f"mu {mu:.6g}"
+        case PureRelease(epsilon):
+            return f"epsilon {epsilon:.6g}"
+        case SampledRun(mus, noise, probability, steps):
+            beside = f" beside {len(mus)} on all users" if mus else ""
+            return f"{steps} releases on samples at {probability:g} with noise {noise:.6g}{beside}"
+
+
+def as_dp_event(event: Event) -> dict[str, Any]:
+    """The event in dp_accounting's words: its class under "class_name", its fields by their names there.
+
+    A pure release stands as randomised response between two answers, the most revealing of all that are ε-DP. Where
+    rounding has to go either way, there is less noise.
+    """
+    match event:
+        case GaussianRelease(mu):
+            return _gaussian(math.nextafter(1 / mu, 0.0))
+        case PureRelease(epsilon):
+            at_random = 2 / (1 + math.exp(min(epsilon, 700.0))) * (1 - 1e-15)
+            return {"class_name": "RandomizedResponseDpEvent", "noise_parameter": at_random, "num_buckets": 2}
+        case SampledRun(mus, noise, probability, steps):
+            one = {
+                "class_name": "PoissonSampledDpEvent",
+                "sampling_probability": probability,
+                "event": _gaussian(noise),
+            }
+            several = {"class_name": "SelfComposedDpEvent", "event": one, "count": steps}
+            fixed = [as_dp_event(GaussianRelease(mu)) for mu in mus]
+            return {"class_name": "ComposedDpEvent", "events": [*fixed, several]}
+
+
+def _gaussian(noise_multiplier: float) -> dict[str, Any]:
+    return {"class_name": "GaussianDpEvent", "noise_multiplier": noise_multiplier}
+
+
+def _positive(what: str, value: float) -> float:
+    """A plain float, so that its JSON form is exact."""
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"Expected a finite {what} above 0, got {value}.")
+    return float(value)

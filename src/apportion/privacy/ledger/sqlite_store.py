@@ -1,0 +1,149 @@
+"""A ledger in one SQLite file.
+
+One writer at a time: a transaction begins by taking the write lock (BEGIN IMMEDIATE), so that nobody else can charge
+between reading what was spent and adding to it. A commit returns when the write-ahead log is on disk.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from apportion.privacy.ledger.chain import LedgerError, Row
+from apportion.privacy.ledger.store import WAIT_SECONDS, PerThread, Store, Stored
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS apportion_accounts (name TEXT PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS apportion_entries (account TEXT NOT NULL REFERENCES apportion_accounts (name), "
+    "number INTEGER NOT NULL, body TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (account, number)) WITHOUT ROWID",
+    *(
+        f"CREATE TRIGGER IF NOT EXISTS {table}_{action} BEFORE {action} ON {table} "
+        "BEGIN SELECT RAISE(ABORT, 'a ledger is only ever added to'); END"
+        for table in ("apportion_accounts", "apportion_entries")
+        for action in ("UPDATE", "DELETE")
+    ),
+    # INSERT OR REPLACE would delete without waking the triggers above
+    "CREATE TRIGGER IF NOT EXISTS apportion_accounts_INSERT BEFORE INSERT ON apportion_accounts "
+    "WHEN EXISTS (SELECT 1 FROM apportion_accounts WHERE name = NEW.name) "
+    "BEGIN SELECT RAISE(ABORT, 'an account of that name exists'); END",
+    "CREATE TRIGGER IF NOT EXISTS apportion_entries_INSERT BEFORE INSERT ON apportion_entries "
+    "WHEN NEW.number <> 1 + (SELECT COALESCE(MAX(number), 0) FROM apportion_entries WHERE account = NEW.account) "
+    "BEGIN SELECT RAISE(ABORT, 'entries are numbered in order'); END",
+)
+_LAST = "SELECT number, body, hash FROM apportion_entries WHERE account = ? ORDER BY number DESC LIMIT 1"
+_ALL = "SELECT number, body, hash FROM apportion_entries WHERE account = ? ORDER BY number"
+
+
+class SqliteStore(Store):
+    """Accounts and entries in a file; the folder must be on a local disk, as SQLite's locks need."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self.place = repr(path)
+        self._connections = PerThread(lambda: self._opened("rw"))
+
+    def is_ready(self) -> bool:
+        """Whether the file is there and has the tables."""
+        if not self._path.exists():
+            return False
+        with self._told():
+            found = self._connections.get().execute(
+                "SELECT COUNT(*) FROM sqlite_master WHERE name IN ('apportion_accounts', 'apportion_entries')"
+            )
+            return bool(found.fetchone()[0] == 2)
+
+    def prepare(self) -> None:
+        """Make the file and its tables."""
+        if not self._path.parent.is_dir():
+            raise LedgerError(f"There is no folder {str(self._path.parent)!r} to keep a ledger in.")
+        with self._told():
+            connection = self._opened("rwc")
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("BEGIN IMMEDIATE")
+                for statement in _TABLES:
+                    connection.execute(statement)
+                connection.execute("COMMIT")
+            finally:
+                connection.close()
+
+    def add_account(self, name: str, body: str, hashed: str) -> bool:
+        """Write an account, unless the name is taken."""
+        with self._told(), self._transaction() as connection:
+            if connection.execute("SELECT 1 FROM apportion_accounts WHERE name = ?", (name,)).fetchone():
+                return False
+            connection.execute("INSERT INTO apportion_accounts VALUES (?, ?, ?)", (name, body, hashed))
+        return True
+
+    def accounts(self) -> list[str]:
+        """The names of all accounts, sorted."""
+        with self._told():
+            found = self._connections.get().execute("SELECT name FROM apportion_accounts ORDER BY name")
+            return [name for (name,) in found.fetchall()]
+
+    def account(self, name: str) -> Stored | None:
+        """What was written of an account."""
+        with self._told():
+            query = "SELECT body, hash FROM apportion_accounts WHERE name = ?"
+            found: Stored | None = self._connections.get().execute(query, (name,)).fetchone()
+            return found
+
+    def append(self, account: str, following: Callable[[Row | None], Row]) -> Row:
+        """Read the last entry, make the next, write it, commit; the write lock is held throughout."""
+        with self._told(), self._transaction() as connection:
+            row = following(_row(connection.execute(_LAST, (account,)).fetchone()))
+            values = (account, row.number, row.body, row.hash)
+            connection.execute("INSERT INTO apportion_entries VALUES (?, ?, ?, ?)", values)
+        return row
+
+    def last(self, account: str) -> Row | None:
+        """The last entry."""
+        with self._told():
+            return _row(self._connections.get().execute(_LAST, (account,)).fetchone())
+
+    def rows(self, account: str) -> Iterator[Row]:
+        """All entries; one statement sees one moment."""
+        with self._told():
+            for values in self._connections.get().execute(_ALL, (account,)):
+                yield Row(*values)
+
+    def close(self) -> None:
+        """Close this thread's connection."""
+        connection = self._connections.held()
+        if connection is not None:
+            connection.close()
+            self._connections.forget()
+
+    def _opened(self, mode: str) -> sqlite3.Connection:
+        target = f"file:{quote(os.fspath(self._path.absolute()))}?mode={mode}"
+        connection = sqlite3.connect(target, uri=True, timeout=WAIT_SECONDS, isolation_level=None)
+        connection.execute("PRAGMA synchronous = EXTRA")  # FULL, and as safe if the journal is not a write-ahead log
+        connection.execute("PRAGMA fullfsync = ON")  # where the system has it
+        return connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        connection = self._connections.get()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say in one sentence what the database could not do."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise LedgerError(f"The ledger at {self.place} cannot be used: {error}.") from error
+
+
+def _row(values: tuple[int, str, str] | None) -> Row | None:
+    return None if values is None else Row(*values)

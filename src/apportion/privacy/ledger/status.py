@@ -1,0 +1,50 @@
+"""What an account says of itself when it is asked where it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where an account stands.
+
+    Attributes:
+        name: of the account.
+        kind: what it adds up: "gaussian", "pure" or "renyi".
+        epsilon: the whole ε.
+        delta: the whole δ.
+        unit: whose data is protected.
+        neighbours: which two data sets are indistinguishable.
+        window: the time span of the data.
+        owner: a note on who answers for the account.
+        created: when it was opened, in UTC.
+        entries: how many charges were made.
+        head: hash of the last entry, and so of all; keep it elsewhere.
+        spent_epsilon: the ε at `delta` of what was charged, had it all been fixed beforehand.
+        spent_mu: its Gaussian-DP parameter, where that is what adds up.
+        left_epsilon: the ε at `delta` of one more session that takes all that is left.
+        left_mu: the μ of the largest Gaussian release that is still allowed; None where none ever is.
+        measures: what each amount is.
+        spent: each amount, exactly.
+        total: what each amount may reach, exactly.
+    """
+
+    name: str
+    kind: str
+    epsilon: float
+    delta: float
+    unit: str
+    neighbours: str
+    window: str
+    owner: str
+    created: str
+    entries: int
+    head: str
+    spent_epsilon: float
+    spent_mu: float | None
+    left_epsilon: float
+    left_mu: float | None
+    measures: tuple[str, ...]
+    spent: tuple[str, ...]
+    total: tuple[str, ...]

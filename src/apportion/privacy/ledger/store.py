@@ -1,0 +1,114 @@
+"""Where a ledger is kept: what every store can do, and how one is found by its URL."""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from apportion.errors import InputError
+from apportion.privacy.ledger.chain import Row
+
+Connection = TypeVar("Connection")
+Stored = tuple[str, str]
+"""The text of an account, and its hash."""
+WAIT_SECONDS = 60  # for other processes that charge at the same moment
+
+_INHERITED: list[object] = []
+_SQLITE, _POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
+
+
+class Store(ABC):
+    """Keeps accounts and entries. Rows are only ever added."""
+
+    place: str
+    """Where it is, in words that hold no password."""
+
+    @abstractmethod
+    def is_ready(self) -> bool:
+        """Whether there is a ledger; what cannot be one is refused."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make an empty ledger; several processes may do so at once."""
+
+    @abstractmethod
+    def add_account(self, name: str, body: str, hashed: str) -> bool:
+        """Write an account; False if the name is taken."""
+
+    @abstractmethod
+    def accounts(self) -> list[str]:
+        """The names of all accounts."""
+
+    @abstractmethod
+    def account(self, name: str) -> Stored | None:
+        """What was written of an account."""
+
+    @abstractmethod
+    def append(self, account: str, following: Callable[[Row | None], Row]) -> Row:
+        """Add one entry, which `following` makes from the last one, in one transaction that nothing can come between.
+
+        When it returns, the entry is on disk. If `following` raises, nothing is written.
+        """
+
+    @abstractmethod
+    def last(self, account: str) -> Row | None:
+        """The last entry."""
+
+    @abstractmethod
+    def rows(self, account: str) -> Iterator[Row]:
+        """All entries, in order, as of one moment."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close this thread's connection."""
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self.close()
+
+
+class PerThread(Generic[Connection]):
+    """One connection for each thread of each process: a fork opens its own, and leaves the inherited one alone."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._connect = connect
+        self._local = threading.local()
+
+    def get(self) -> Connection:
+        """This thread's connection."""
+        held: Connection | None = self.held()
+        if held is None:
+            held = self._connect()
+            self._local.connection, self._local.process = held, os.getpid()
+        return held
+
+    def held(self) -> Connection | None:
+        """This thread's connection, if it has one."""
+        connection: Connection | None = getattr(self._local, "connection", None)
+        if connection is not None and self._local.process != os.getpid():
+            _INHERITED.append(connection)  # closing it here would disturb the process that opened it
+            connection = self._local.connection = None
+        return connection
+
+    def forget(self) -> None:
+        """Open a new one next time."""
+        self._local.connection = None
+
+
+def open_store(url: str | os.PathLike[str]) -> Store:
+    """The store that a path or URL names; nothing is opened yet."""
+    text = os.fspath(url)
+    if text.startswith(_POSTGRES):
+        from apportion.privacy.ledger.postgres_store import PostgresStore
+
+        return PostgresStore(text)
+    path = text.removeprefix(_SQLITE)
+    if not path or "://" in path or path == ":memory:":
+        raise InputError(f"Expected a path, sqlite:///path or postgresql://..., for the ledger, got {text!r}.")
+    from apportion.privacy.ledger.sqlite_store import SqliteStore
+
+    return SqliteStore(path)

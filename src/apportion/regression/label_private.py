@@ -1,0 +1,360 @@
+"""Linear regression that protects labels, with public features: the best unbiased linear estimate, with noise.
+
+Algorithm 3 (GWA) of Epasto et al., "Smoothly Bounding User Contributions in Differential Privacy" (2020), with the
+matrix C that minimises the total variance, for a million rows, and with Laplace or Gaussian noise. What the paper takes
+from the labels, the variance of the noise in them, is an argument here or paid for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apportion.allocation.label_weights import LabelWeights, least_squares_weights, optimal_label_weights
+from apportion.allocation.users import SampleLimit, Unbounded
+from apportion.data.grouping import group_rows
+from apportion.data.numbers import finite_column, finite_matrix
+from apportion.errors import InputError
+from apportion.estimators.contributions import Noisy, release_noisy
+from apportion.estimators.private import PrivateEstimator, check_value_range
+from apportion.postprocessing.intervals import half_widths
+from apportion.privacy import REPLACE_LABELS, BoxedValues, Budget, NoiseSource, Session, Share
+from apportion.privacy.contributions import label_total
+from apportion.privacy.statement import Statement
+
+Floats = NDArray[np.float64]
+Offsets = NDArray[np.int64]
+Progress = Callable[[str, int, int], None]
+Bounding = Literal["optimal"] | SampleLimit | Unbounded | LabelWeights
+
+_LARGEST_VARIANCE = 0.25  # of labels within a range of 1
+_CAREFUL = 1.0  # standard deviations that an estimated variance is raised by; errs on the wide side (measured)
+_GUESS = 0.01  # of the variance before anything is seen, and how far off it may be: a tenth of the range, squared
+_LEAST_VARIANCE = 1e-4  # believed of an estimate: less would change little but the time to find weights
+_ROUGH = 1e-2  # tolerance of the weights of a first, rough estimate
+_MOST_LIMITS = 60  # tried, where the best limit is sought
+
+
+class LabelPrivateRegression(PrivateEstimator):
+    """Linear regression under user-level differential privacy of the labels.
+
+    The estimate is C y plus noise with C X = 1, so it is unbiased; C minimises the total variance, that of the labels
+    and that of the noise.
+
+    Args:
+        epsilon: ε of the whole fit.
+        delta: 0 for pure ε-DP by Laplace noise; above 0 for Gaussian noise.
+        label_range: (low, high), public. Labels beyond are clipped.
+        noise_variance: of a label around its mean, if it is public. None estimates it with `variance_share` of the
+            budget, or takes the largest that the range allows if that is 0.
+        variance_share: share of the budget for that variance.
+        fit_intercept: whether to add a column of ones to the features.
+        target: "predictions" to minimise the total variance of the predictions on the rows themselves, which does not
+            depend on the units of the features; "coefficients" for that of the coefficients, as the paper does.
+        bounding: "optimal" for the best C; SampleLimit(h) for least squares on at most h rows of each user (None: the
+            h with the least total variance), Unbounded() for least squares on all rows; or the `label_weights_` of
+            another fit to the same features and users, for other labels of theirs.
+        level: of the intervals.
+        tolerance: how far the weights' total variance may be above the least one, as a fraction of it.
+        public: further sentences for the statement on what is assumed public.
+        window: the time span of the data, for the statement.
+        tuning: how settings were chosen, for the statement, if any was given.
+        noise: the noise source; None for the operating system's.
+
+    Attributes:
+        coef_: coefficients, one for each feature.
+        intercept_: 0 without one.
+        coef_intervals_: (low, high) for each coefficient.
+        intercept_interval_: (low, high).
+        noise_stddev_: standard deviation of what privacy added to each coefficient, the intercept last if there is one.
+        noise_variance_: of a label: as given, estimated, or the largest possible.
+        total_variance_: of the target, labels and noise together, at that variance.
+        gap_: how far that may be above the least possible one, as a fraction of it; nan where none was sought.
+        threshold_: h of a limit on rows, else None.
+        label_weights_: C, for the features as given, in the order of users, or as the target "predictions" turns them.
+        statement_: the privacy statement.
+
+    Privacy: replacing the labels of one user. Features, and which rows belong to one user, are public.
+    """
+
+    coef_: Floats
+    intercept_: float
+    coef_intervals_: Floats
+    intercept_interval_: Floats
+    noise_stddev_: Floats
+    noise_variance_: float
+    total_variance_: float
+    gap_: float
+    threshold_: float | None
+    label_weights_: LabelWeights
+    statement_: Statement
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        *,
+        label_range: tuple[float, float],
+        noise_variance: float | None = None,
+        variance_share: float = 0.1,
+        fit_intercept: bool = True,
+        target: Literal["coefficients", "predictions"] = "predictions",
+        bounding: Bounding = "optimal",
+        level: float = 0.95,
+        tolerance: float = 1e-6,
+        public: Sequence[str] = (),
+        window: str = "not declared",
+        tuning: str | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.label_range = label_range
+        self.noise_variance = noise_variance
+        self.variance_share = variance_share
+        self.fit_intercept = fit_intercept
+        self.target = target
+        self.bounding = bounding
+        self.level = level
+        self.tolerance = tolerance
+        self.public = public
+        self.window = window
+        self.tuning = tuning
+        self.noise = noise
+
+    def fit(
+        self,
+        X: ArrayLike,  # noqa: N803
+        y: ArrayLike,
+        *,
+        groups: ArrayLike,
+        session: Session | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Spend the budget on the labels; afterwards everything that ends in _ may be released.
+
+        Args:
+            X: features, one row per label; public, and together with a column of ones of full rank.
+            y: labels.
+            groups: whose label it is, integers or text; public.
+            session: brings its own budget, noise and window; those of the estimator are then not used.
+            progress: called with what is done, how far it is and how far it goes.
+        """
+        self._check()
+        features = finite_matrix(X, "X")
+        labels = finite_column(y, "y", len(features))
+        grouping = group_rows(groups, len(features))
+        if self.fit_intercept:
+            features = np.column_stack([features, np.ones(len(features))])
+        opened = self._open(session, Budget(self.epsilon, self.delta), REPLACE_LABELS, self._assumed_public())
+        low, high = map(float, self.label_range)
+        rows = _Rows(grouping.arranged(features), grouping.indptr, self.target == "predictions")
+        boxed = BoxedValues.clipped(grouping.arranged(labels)[:, None], low, high)
+        plan = opened.plan(**self._fractions())
+        spread = self._spread(rows, boxed, grouping.arranged(labels), opened, plan.get("variance"), progress)
+        made = self._weights(rows, spread.likely, opened, plan.one("coefficients"), self.tolerance, progress)
+        released = self._released("coefficients", rows, made.rows, boxed, opened, plan.one("coefficients"))
+        self._publish(rows, made, released, spread)
+        self.statement_ = opened.statement()
+        return self
+
+    def predict(self, X: ArrayLike) -> Floats:  # noqa: N803
+        """X times the coefficients, plus the intercept."""
+        features = finite_matrix(X, "X")
+        if features.shape[1] != len(self.coef_):
+            raise InputError(f"Expected X with {len(self.coef_)} columns, as in the fit, got {features.shape[1]}.")
+        return np.asarray(features @ self.coef_ + self.intercept_)
+
+    def _check(self) -> None:
+        check_value_range(self.label_range)
+        if self.target not in ("coefficients", "predictions"):
+            raise InputError(f"Expected the target 'coefficients' or 'predictions', got {self.target!r}.")
+        if not (isinstance(self.bounding, SampleLimit | Unbounded | LabelWeights) or self.bounding == "optimal"):
+            raise InputError(f"Expected bounding 'optimal', SampleLimit() or Unbounded(), got {self.bounding!r}.")
+        given = self.noise_variance
+        if given is not None and not (math.isfinite(given) and given >= 0):
+            raise InputError(f"Expected a finite noise_variance of at least 0, got {given}.")
+        if not 0 <= self.variance_share < 1 or not 0 < self.level < 1:
+            asked = f"{self.variance_share} and {self.level}"
+            raise InputError(f"Expected a variance_share in [0, 1) and a level in (0, 1), got {asked}.")
+
+    def _about_defaults(self) -> str:
+        return "library defaults: constants that were not chosen on any data"
+
+    def _assumed_public(self) -> list[str]:
+        about = ["all features", "how many rows each user has", f"the range of labels, {self._range_in_words()}"]
+        if self.noise_variance is not None:
+            about.append(f"the variance of a label around its mean, declared as {self.noise_variance:g}")
+        return about
+
+    def _range_in_words(self) -> str:
+        return f"{self.label_range[0]:.12g} to {self.label_range[1]:.12g}"
+
+    @property
+    def _width(self) -> float:
+        return float(self.label_range[1]) - float(self.label_range[0])
+
+    def _fractions(self) -> dict[str, float]:
+        if self.noise_variance is not None or self.variance_share == 0:
+            return {"coefficients": 1.0}
+        return {"variance": self.variance_share, "coefficients": 1 - self.variance_share}
+
+    def _weights(
+        self,
+        rows: _Rows,
+        variance: float,
+        session: Session,
+        share: Share,
+        tolerance: float,
+        progress: Progress | None,
+    ) -> LabelWeights:
+        """Public weights for labels scaled to a range of 1 with this variance."""
+        width = rows.features.shape[1]
+        pure = session.budget.pure
+        price = 2 * width / share.pure_epsilon**2 if pure else width / share.mu**2
+        norm: Literal[1, 2] = 1 if pure else 2
+        self.threshold_ = None
+        if isinstance(self.bounding, SampleLimit):
+            return self._limited(rows, variance, price, norm)
+        if isinstance(self.bounding, LabelWeights):
+            return _refitted(self.bounding, rows)
+        if isinstance(self.bounding, Unbounded):
+            return least_squares_weights(rows.features, rows.indptr, variance=variance, price=price, norm=norm)
+
+        def show(_step: int, gap: float) -> None:
+            if progress is not None:
+                done = math.log(min(max(gap, tolerance), 1.0)) / math.log(min(tolerance, 0.5))
+                progress("weights of labels", round(100 * done), 100)
+
+        return optimal_label_weights(
+            rows.features, rows.indptr, variance=variance, price=price, norm=norm, tolerance=tolerance, progress=show
+        )
+
+    def _limited(self, rows: _Rows, variance: float, price: float, norm: Literal[1, 2]) -> LabelWeights:
+        """Least squares on at most h rows a user; the best h by the total variance, which is public."""
+        assert isinstance(self.bounding, SampleLimit)
+        given = self.bounding.threshold
+        best: LabelWeights | None = None
+        for limit in [given] if given is not None else _limits(np.diff(rows.indptr)):
+            kept = SampleLimit(limit, self.bounding.seed).row_weights(rows.indptr, 1.0).rows > 0
+            if np.linalg.matrix_rank(rows.features[kept]) < rows.features.shape[1]:
+                continue
+            made = least_squares_weights(
+                rows.features, rows.indptr, variance=variance, price=price, norm=norm, kept=kept
+            )
+            if best is None or made.objective < best.objective:
+                best, self.threshold_ = made, float(limit)
+        if best is None:
+            raise InputError(f"Expected rows of full rank among at most {given} rows a user, got fewer.")
+        return best
+
+    def _spread(
+        self,
+        rows: _Rows,
+        boxed: BoxedValues,
+        labels: Floats,
+        session: Session,
+        share: Share | tuple[Share, ...] | None,
+        progress: Progress | None,
+    ) -> _Spread:
+        """The variance of a label scaled to a range of 1: given, the largest possible, or from released residuals."""
+        if not isinstance(share, Share):
+            given = self.noise_variance
+            scaled = _LARGEST_VARIANCE if given is None else min(given / self._width**2, _LARGEST_VARIANCE)
+            return _Spread(scaled, scaled)
+        parts = share.split(rough=0.5, residuals=0.5)
+        made = self._weights(rows, _LARGEST_VARIANCE, session, parts["rough"], _ROUGH, progress)
+        rough = self._released("rough coefficients", rows, made.rows, boxed, session, parts["rough"])
+        clipped = np.clip(labels, *self.label_range)
+        residuals = np.clip((clipped - rows.features @ rough.values) / self._width, -1.0, 1.0)
+        squares = BoxedValues.clipped(np.square(residuals)[:, None], 0.0, 1.0)
+        sizes = np.diff(rows.indptr)
+        each = np.repeat(1 / np.maximum(sizes, 1) / (sizes > 0).sum(), sizes)
+        noisy = release_noisy(
+            session, "residuals", label_total(squares, each[:, None], rows.indptr), parts["residuals"]
+        )
+        of_rough = float(each @ np.square(rows.features).sum(axis=1)) * rough.variance / self._width**2
+        sampling = float(np.square(each).sum()) / 4  # a number within [0, 1] has variance at most 1/4
+        error = math.sqrt(noisy.variance + sampling + of_rough**2)
+        seen = float(noisy.values[0]) + 0.5 - of_rough  # residuals have the rough estimate's noise in them
+        trust = _GUESS**2 / (_GUESS**2 + error**2)
+        likely = float(np.clip(trust * seen + (1 - trust) * _GUESS, _LEAST_VARIANCE, _LARGEST_VARIANCE))
+        careful = likely + _CAREFUL * error
+        return _Spread(likely, min(careful, _LARGEST_VARIANCE))
+
+    def _released(
+        self, name: str, rows: _Rows, weights: Floats, boxed: BoxedValues, session: Session, share: Share
+    ) -> Noisy:
+        """Coefficients in the units of labels, for the features as the weights see them."""
+        noisy = release_noisy(session, name, label_total(boxed, weights, rows.indptr), share)
+        middle = (float(self.label_range[0]) + float(self.label_range[1])) / 2
+        values = self._width * noisy.values + middle * weights.sum(axis=0)
+        return Noisy(values, self._width * noisy.stddev, self._width * noisy.scale)
+
+    def _publish(self, rows: _Rows, made: LabelWeights, released: Noisy, spread: _Spread) -> None:
+        back = rows.back
+        found = back @ released.values
+        squares = np.einsum("jk,kl,jl->j", back, made.rows.T @ made.rows, back)
+        normal = np.square(released.stddev) * np.square(back).sum(axis=1) + spread.careful * self._width**2 * squares
+        widths = half_widths(self.level, np.sqrt(np.maximum(normal, 0.0)), np.abs(back) * released.scale)
+        intervals = np.stack([found - widths, found + widths], axis=1)
+        n_features = len(found) - self.fit_intercept
+        self.coef_, self.coef_intervals_ = found[:n_features], intervals[:n_features]
+        self.intercept_ = float(found[-1]) if self.fit_intercept else 0.0
+        self.intercept_interval_ = intervals[-1] if self.fit_intercept else np.zeros(2)
+        self.noise_stddev_ = np.sqrt(np.square(back).sum(axis=1) * released.variance)
+        self.noise_variance_ = spread.likely * self._width**2
+        of_labels = self.noise_variance_ * float(np.square(made.rows).sum())
+        self.total_variance_ = of_labels + made.rows.shape[1] * released.variance
+        self.gap_ = made.gap
+        self.label_weights_ = made
+
+
+@dataclass(frozen=True, eq=False)
+class _Spread:
+    """The variance of a label: a likely one for weights, and one not too small for intervals."""
+
+    likely: float
+    careful: float
+
+
+class _Rows:
+    """Features as the weights see them, and the way back from their coefficients.
+
+    For predictions they are turned and scaled so that XᵀX is n times the identity: the total variance of the
+    coefficients is then that of a prediction, averaged over the rows.
+    """
+
+    def __init__(self, features: Floats, indptr: Offsets, for_predictions: bool) -> None:
+        self.indptr = indptr
+        self.features: Floats = features
+        self.back: Floats = np.eye(features.shape[1])
+        if for_predictions:
+            triangle = np.linalg.qr(features).R / math.sqrt(len(features))
+            full = len(triangle) == features.shape[1]
+            if not full or not (np.abs(np.diag(triangle)) > 1e-12 * np.abs(triangle).max()).all():
+                raise InputError("Expected features of full column rank, got columns that depend on each other.")
+            self.back = np.asarray(np.linalg.inv(triangle), np.float64)
+            self.features = features @ self.back
+
+
+def _refitted(made: LabelWeights, rows: _Rows) -> LabelWeights:
+    """Weights of an earlier fit, if they are unbiased for these rows."""
+    width = rows.features.shape[1]
+    fits = made.rows.shape == rows.features.shape
+    if not fits or np.abs(made.rows.T @ rows.features - np.eye(width)).max() > 1e-6:
+        raise InputError("Expected label weights of the same features and users, got weights that do not fit them.")
+    return made
+
+
+def _limits(sizes: Offsets) -> list[int]:
+    """Limits to try: every one up to the largest size if there are few, else a geometric sequence."""
+    largest = int(sizes.max())
+    return sorted(
+        {round(limit) for limit in np.geomspace(1, largest, _MOST_LIMITS)} | set(range(1, min(largest, 20) + 1))
+    )

@@ -1,0 +1,36 @@
+"""The page of an audit: what was claimed, what was tried, what was found. Internal: it comes from raw data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from apportion.report.rendering import render
+
+
+def audit_page(audits: Sequence[Any], *, facts: Mapping[str, str] | None = None, remarks: Sequence[str] = ()) -> str:
+    """Return the page as self-contained HTML, marked as not covered by ε.
+
+    Args:
+        audits: one for each thing audited, with `name`, `claimed`, `delta`, `checks`, `lower_bound`, `confidence`,
+            `tried` and `violated`.
+        facts: what it was made from, by name.
+        remarks: what was not done, and why.
+    """
+    violated = [one.name for one in audits if one.violated]
+    return render(
+        "audit.html",
+        audits=audits,
+        facts=facts or {},
+        remarks=remarks,
+        headline=_headline(violated, len(audits)),
+        violated=violated,
+    )
+
+
+def _headline(violated: Sequence[str], total: int) -> str:
+    if not violated:
+        return "The audit found no violation."
+    if total == 1:
+        return "The guarantee does not hold."
+    return f"The guarantee does not hold for {len(violated)} of {total}: {', '.join(violated)}."

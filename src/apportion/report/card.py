@@ -1,0 +1,175 @@
+"""The privacy card: what a release promises, as one JSON document for machines, and its page for people.
+
+A card is made from a statement and, where settings were chosen by private selection, from what that cost. Its form is
+described by docs/privacy-card.schema.json.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from apportion.errors import InputError
+from apportion.privacy import gaussian
+from apportion.privacy.session import DEFAULTS
+from apportion.privacy.statement import NOT_FOR_RELEASE, Release, Statement
+from apportion.recommend.storage import CARD
+from apportion.report.rendering import render
+from apportion.report.wording import best_guess_of, best_guess_of_pair, whole
+
+FORMAT: Final = 1
+STATEMENT_FILE: Final = "statement.json"
+
+TuningKind = Literal["library defaults", "declared", "private selection"]
+_DEFAULTS: Final = "library defaults"
+
+
+def privacy_card(statement: Statement, selection: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the card as plain data, ready for JSON.
+
+    Args:
+        statement: what is promised, tuning included where it was paid for.
+        selection: what private selection cost, as `evaluation.tuning.Tuned.selection` has it; None if settings were not
+            chosen by it.
+    """
+    if selection is not None:
+        _refuse_unless_paid(statement, selection)
+    return {
+        "format": FORMAT,
+        "document": "privacy card",
+        "software": {"name": "apportion", "version": statement.version},
+        "releasable": statement.releasable,
+        "guarantee": {
+            "epsilon": statement.epsilon,
+            "delta": statement.delta,
+            "unit": statement.unit,
+            "neighbours": statement.neighbours,
+            "window": statement.window,
+        },
+        "spent": {"epsilon": statement.spent_epsilon, "mu": statement.spent_mu},
+        "tuning": _tuning(statement, selection),
+        "releases": [_release(release) for release in statement.releases],
+        "assumptions": {"public": list(statement.public), "arithmetic": statement.arithmetic},
+        "noise": statement.noise,
+        "ledger": None if statement.ledger is None else asdict(statement.ledger),
+        "statement_sha256": _digest(statement),
+    }
+
+
+def card_json(card: Mapping[str, Any]) -> str:
+    """The card as the text of its file."""
+    return json.dumps(card, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def card_page(card: Mapping[str, Any]) -> str:
+    """Return the page of a card, as self-contained HTML."""
+    promise, spent = card["guarantee"], card["spent"]
+    return render(
+        "card.html",
+        card=card,
+        promise=promise,
+        tuning=card["tuning"],
+        best_guess=_best_guess(promise["epsilon"], promise["delta"], spent["mu"]),
+        one_in="" if promise["delta"] == 0 else f"one in {whole(1 / promise['delta'])}",
+        unit=promise["unit"].partition(":")[0].capitalize(),
+        not_releasable=NOT_FOR_RELEASE.partition(": ")[2].capitalize(),
+        with_tuning=_with_tuning(card["tuning"]),
+        in_full=card_json(card),
+    )
+
+
+def read_card(path: Path) -> dict[str, Any]:
+    """Make the card of a model folder or of a statement's file.
+
+    What a private selection cost is taken from the card that lies beside the statement, if it is the card of that
+    statement.
+    """
+    source = path / STATEMENT_FILE if path.is_dir() else path
+    if not source.is_file():
+        raise InputError(f"There is no privacy statement at {str(source)!r}.")
+    try:
+        statement = Statement.from_json(source.read_text(encoding="utf-8"))
+    except (ValueError, KeyError, TypeError, AttributeError) as damage:
+        raise InputError(f"The file {str(source)!r} does not hold a privacy statement: {damage}") from damage
+    return privacy_card(statement, _stored_selection(source.parent / CARD, statement))
+
+
+def _stored_selection(path: Path, statement: Statement) -> Mapping[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        same, selection = stored["statement_sha256"] == _digest(statement), stored["tuning"]["selection"]
+    except (ValueError, KeyError, TypeError) as damage:
+        raise InputError(f"The privacy card at {str(path)!r} is damaged: {type(damage).__name__}.") from damage
+    if not same:
+        raise InputError(f"The privacy card at {str(path)!r} is not that of the statement beside it.")
+    return None if selection is None else dict(selection)
+
+
+def _tuning(statement: Statement, selection: Mapping[str, Any] | None) -> dict[str, Any]:
+    """ε without and with the choice of settings; with a choice that was not paid for it is not known."""
+    kind = _tuning_kind(statement, selection)
+    without = statement.epsilon if selection is None else selection["one_try"]["epsilon"]
+    return {
+        "kind": kind,
+        "words": statement.tuning,
+        "epsilon_without": without,
+        "epsilon_with": None if kind == "declared" else statement.epsilon,
+        "delta": statement.delta,
+        "selection": None if selection is None else dict(selection),
+    }
+
+
+def _tuning_kind(statement: Statement, selection: Mapping[str, Any] | None) -> TuningKind:
+    if selection is not None:
+        return "private selection"
+    said = set(statement.tuning.split("; ")) - set(DEFAULTS.split("; "))
+    return "library defaults" if all(words.startswith(_DEFAULTS) for words in said) else "declared"
+
+
+def _refuse_unless_paid(statement: Statement, selection: Mapping[str, Any]) -> None:
+    epsilon, delta = selection["epsilon"], selection["delta"]
+    if epsilon > statement.epsilon or delta > statement.delta:
+        raise InputError(
+            f"Expected a statement that covers a selection of epsilon {epsilon:g} at delta {delta:g}, got one of "
+            f"{statement.epsilon:g} at {statement.delta:g}."
+        )
+
+
+def _release(release: Release) -> dict[str, Any]:
+    return {
+        "name": release.name,
+        "mechanism": release.mechanism,
+        "shape": list(release.shape),
+        "share": release.share,
+        "mu": release.mu,
+        "epsilon": release.epsilon,
+        "sensitivity": release.sensitivity,
+        "because": release.derivation,
+        "noise_stddev": release.stddev,
+    }
+
+
+def _digest(statement: Statement) -> str:
+    return hashlib.sha256(statement.to_json().encode()).hexdigest()
+
+
+def _best_guess(epsilon: float, delta: float, mu: float | None) -> float:
+    """How often an attacker guesses a fair coin right at most: by μ if all releases have one, else by (ε, δ)."""
+    if delta > 0 and mu is not None:
+        return best_guess_of(gaussian.mu_of(epsilon, delta))
+    return best_guess_of_pair(epsilon, delta)
+
+
+def _with_tuning(tuning: Mapping[str, Any]) -> str:
+    """What the page says of ε with tuning."""
+    if tuning["kind"] == "declared":
+        return "Not known: settings were chosen in a way that was declared, and not paid for."
+    if tuning["kind"] == "private selection":
+        return "The search for settings is part of what was paid for."
+    return "The same: settings are the library’s own, chosen before these data."

@@ -1,0 +1,77 @@
+"""`apportion audit`: a model is put to the test, a violation ends with code 1, and the page says what was tried."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+QUICK = ("--users", "1", "--canaries", "200")
+
+STUDY = """
+[data]
+kind = "ratings"
+path = "ratings.csv"
+
+[budgets]
+epsilon = [4.0, 8.0]
+delta = 1e-5
+
+[[methods]]
+method = "ours"
+dimension = 2
+rounds = 2
+
+[[methods]]
+method = "non-private"
+dimension = 2
+"""
+
+
+@pytest.mark.parametrize("kind", ["ratings", "clicks"])
+def test_a_saved_model_passes(run, fitted, folder, kind):
+    found = run("audit", fitted / kind, "--data", fitted / "ratings.csv", *QUICK, "--json").json
+    assert found["violated"] is False
+    assert [audit["claimed"] for audit in found["audits"]] == [8.0, 8.0]
+    assert 0 <= found["audits"][1]["lower_bound"] <= 8
+    page = (folder / f"{kind}-audit.html").read_text(encoding="utf-8")
+    assert "no violation" in page
+    assert "INTERNAL" in page
+    assert "canary users" in page
+
+
+def test_without_data_the_statement_alone_is_checked(run, fitted):
+    said = run("audit", fitted / "ratings").stdout
+    assert "nothing else was tried" in said
+    assert "epsilon of all releases" in said
+    assert "No violation was found." in said
+
+
+def test_a_statement_that_claims_too_little_ends_with_code_1(run, fitted, folder):
+    shutil.copytree(fitted / "ratings", folder / "model")
+    statement = json.loads((folder / "model" / "statement.json").read_text())
+    statement["epsilon"] = statement["spent_epsilon"] = 2.0
+    (folder / "model" / "statement.json").write_text(json.dumps(statement))
+    said = run("audit", "model", code=1).stdout
+    assert "FAILED" in said
+    assert "does not hold" in (folder / "model-audit.html").read_text(encoding="utf-8")
+
+
+def test_the_private_methods_of_a_study_are_audited(run, ratings, folder):
+    (folder / "study.toml").write_text(STUDY)
+    found = run("audit", "study.toml", *QUICK, "--json").json
+    assert [audit["name"] for audit in found["audits"]] == ["ours"]
+    assert found["audits"][0]["claimed"] == 4.0
+    assert found["violated"] is False
+
+
+def test_data_with_a_study_is_a_usage_error(run, ratings, folder):
+    (folder / "study.toml").write_text(STUDY)
+    assert "names its data itself" in run("audit", "study.toml", "--data", ratings, code=2).stderr
+
+
+def test_a_file_that_is_neither_is_one_sentence(run, ratings):
+    said = run("audit", ratings, code=2).stderr
+    assert "not valid TOML" in said
+    assert "Traceback" not in said

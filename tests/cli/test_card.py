@@ -1,0 +1,66 @@
+"""`apportion card`: from a model folder or a statement to JSON that follows the schema, and to a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+
+from apportion.recommend import load
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "privacy-card.schema.json").read_text(encoding="utf-8"))
+
+
+def test_the_card_of_a_model_is_printed_and_is_the_one_beside_it(run, fitted):
+    card = json.loads(run("card", fitted / "ratings").stdout)
+    jsonschema.Draft202012Validator(SCHEMA).validate(card)
+    assert card == json.loads((fitted / "ratings" / "privacy-card.json").read_text(encoding="utf-8"))
+    assert card == json.loads(run("card", fitted / "ratings" / "statement.json").stdout)
+    assert card["guarantee"]["epsilon"] == 8.0
+    assert not card["releasable"]
+    assert card["tuning"]["kind"] == "declared"  # dimension and rounds were given by hand
+    assert card["tuning"]["epsilon_with"] is None
+
+
+def test_card_and_page_are_written_where_asked(run, fitted, folder):
+    result = run("card", fitted / "clicks", "--out", "c/card.json", "--page", "c/card.html")
+    assert json.loads((folder / "c/card.json").read_text(encoding="utf-8"))["document"] == "privacy card"
+    assert "NOT FOR RELEASE" in (folder / "c/card.html").read_text(encoding="utf-8")
+    assert result.stdout == "Card: c/card.json\nPage: c/card.html\n"
+
+
+def test_a_page_alone_leaves_stdout_to_the_card(run, fitted):
+    result = run("card", fitted / "clicks", "--page", "card.html")
+    assert json.loads(result.stdout)["format"] == 1
+    assert "Page: card.html" in result.stderr
+
+
+def test_a_model_with_a_card_can_be_replaced_and_read(run, ratings, folder):
+    for _ in range(2):
+        run("fit", ratings, "--epsilon", 2, "--dimension", 2, "--rounds", 2, "--out", "m")
+    card = json.loads((folder / "m/privacy-card.json").read_text(encoding="utf-8"))
+    assert card["releasable"]
+    assert load(folder / "m").statement.version == card["software"]["version"]
+
+
+def test_a_ledger_is_named_on_the_card(run, ratings, folder):
+    run("ledger", "init", "book.sqlite", "--account", "shop", "--epsilon", 4, "--delta", "1e-6")
+    run("fit", ratings, "--epsilon", 2, "--out", "m", "--ledger", "book.sqlite", "--account", "shop")
+    kept = json.loads(run("card", "m").stdout)["ledger"]
+    status = run("ledger", "status", "book.sqlite", "--json").json[0]
+    assert (kept["account"], kept["entries"], kept["head"]) == ("shop", status["entries"], status["head"])
+
+
+def test_what_has_no_statement_is_refused_and_nothing_is_written(run, folder):
+    (folder / "empty").mkdir()
+    refused = run("card", "empty", "--out", "card.json", code=2)
+    assert "no privacy statement" in refused.stderr
+    (folder / "x.json").write_text("{}", encoding="utf-8")
+    assert "does not hold" in run("card", "x.json", "--out", "card.json", code=2).stderr
+    assert not (folder / "card.json").exists()
+
+
+def test_a_folder_is_not_overwritten_by_a_card(run, fitted, folder):
+    (folder / "taken").mkdir()
+    assert "a folder has that name" in run("card", fitted / "ratings", "--page", "taken", code=2).stderr

@@ -1,0 +1,201 @@
+"""`ledger` opens, shows, exports and checks accounts; commands that fit charge them first."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import pytest
+
+from apportion.privacy import Budget, Ledger
+from apportion.privacy.gaussian import epsilon_of
+from apportion.privacy.ledger import GaussianRelease
+from apportion.privacy.statement import rounded_up
+
+LEDGER = "visits.db"
+CHARGED = ("--ledger", LEDGER, "--account", "visits")
+
+
+@pytest.fixture
+def opened(run):
+    """A ledger with one account of epsilon 2 at delta 1e-6."""
+    options = ("--epsilon", 2, "--delta", "1e-6", "--window", "2025", "--owner", "data office")
+    run("ledger", "init", LEDGER, "--account", "visits", *options)
+
+
+@pytest.fixture
+def visits(write):
+    lines = [(user, value, value > 3) for user in range(40) for value in range(user % 5 + 1)]
+    return write("visits.csv", "patient,cost,late", [(user, cost, int(late)) for user, cost, late in lines])
+
+
+def charge(*mus):
+    with Ledger.open(LEDGER, create=False) as ledger:
+        account = ledger.account("visits", run="by hand")
+        for k, mu in enumerate(mus):
+            account.charge(f"release {k + 1}", GaussianRelease(mu))
+        return account.status()
+
+
+def tamper(statement):
+    connection = sqlite3.connect(LEDGER)
+    with connection:
+        for action in ("UPDATE", "DELETE"):
+            connection.execute(f"DROP TRIGGER apportion_entries_{action}")
+        connection.execute(statement)
+    connection.close()
+
+
+def test_init_opens_an_account_and_says_where_it_stands(run, folder):
+    options = ("--account", "labels", "--epsilon", 1, "--delta", 0, "--neighbours", "replace-labels", "--json")
+    (answer,) = run("ledger", "init", LEDGER, *options).json
+    assert (answer["kind"], answer["epsilon"], answer["delta"], answer["entries"]) == ("pure", 1.0, 0.0, 0)
+    assert "replace the labels" in answer["neighbours"]
+    printed = run("ledger", "init", "sqlite:///other.db", "--account", "a", "--epsilon", 1, "--delta", "1e-6").stdout
+    assert "Left:  epsilon 1 at delta 1e-06 (mu 0.2367)" in printed
+    assert (folder / "other.db").exists()
+
+
+def test_status_shows_what_was_spent_and_left_and_the_head(run, opened):
+    status = charge(0.1, 0.2)
+    (answer,) = run("ledger", "status", LEDGER, "--json").json
+    assert answer["head"] == status.head
+    assert answer["spent_mu"] == pytest.approx(0.05**0.5)
+    assert answer["spent_mu"] ** 2 + answer["left_mu"] ** 2 == pytest.approx(Budget(2.0, 1e-6).mu ** 2)
+    printed = run("ledger", "status", LEDGER, "--account", "visits").stdout
+    cost = rounded_up(epsilon_of(0.05**0.5, 1e-6))
+    assert f"Spent: epsilon {cost:g} at delta 1e-06 (mu 0.2237), in 2 entries." in printed
+    assert f"Head: {status.head}" in printed
+    assert "Time window: 2025. Owner: data office." in printed
+
+
+def test_history_lists_every_charge(run, opened):
+    assert "Nothing was charged" in run("ledger", "history", LEDGER).stdout
+    charge(0.1, 0.2)
+    lines = run("ledger", "history", LEDGER).stdout.splitlines()
+    assert len(lines) == 4
+    assert lines[3].split()[0] == "2"
+    assert "release 2" in lines[3]
+    assert "mu 0.2" in lines[3]
+    entries = run("ledger", "history", LEDGER, "--json").json
+    assert [entry["event"] for entry in entries] == [{"kind": "gaussian", "mu": 0.1}, {"kind": "gaussian", "mu": 0.2}]
+
+
+def test_export_writes_events_in_the_words_of_dp_accounting(run, opened, folder):
+    head = charge(0.5 * Budget(2.0, 1e-6).mu).head
+    printed = json.loads(run("ledger", "export", LEDGER).stdout)
+    assert printed["entries"][0]["dp_event"]["class_name"] == "GaussianDpEvent"
+    assert printed["head"] == head
+    assert head in run("ledger", "export", LEDGER, "--out", "kept.json").stdout
+    assert json.loads((folder / "kept.json").read_text(encoding="utf-8")) == printed
+
+
+def test_verify_names_the_first_bad_entry_and_ends_with_one(run, opened):
+    head = charge(0.1, 0.1, 0.1).head
+    assert f"visits: 3 entries hold; head {head}" in run("ledger", "verify", LEDGER).stdout
+    assert run("ledger", "verify", LEDGER, "--account", "visits", "--head", head, "--json").json[0]["holds"]
+    tamper("UPDATE apportion_entries SET body = REPLACE(body, 'release 2', 'release 9') WHERE number = 2")
+    result = run("ledger", "verify", LEDGER, code=1)
+    assert result.stderr == "visits: Entry 2 of account 'visits' was altered: its hash is another.\n"
+    answer = json.loads(run("ledger", "verify", LEDGER, "--json", code=1).stdout)
+    assert answer == [{"account": "visits", "holds": False, "why": answer[0]["why"]}]
+
+
+def test_verify_sees_a_cut_tail_against_a_head_that_was_kept(run, opened):
+    head = charge(0.1, 0.1).head
+    tamper("DELETE FROM apportion_entries WHERE number = 2")
+    run("ledger", "verify", LEDGER)
+    assert "cut off" in run("ledger", "verify", LEDGER, "--account", "visits", "--head", head, code=1).stderr
+
+
+def test_fit_charges_every_release_first_and_is_refused_when_the_account_is_spent(run, opened, ratings, folder):
+    options = ("--dimension", 2, "--rounds", 2, "--out", "model", *CHARGED)
+    statement = run("fit", ratings, "--epsilon", 1.5, *options, "--json").json["statement"]
+    (status,) = run("ledger", "status", LEDGER, "--json").json
+    assert statement["ledger"]["head"] == status["head"]
+    assert statement["ledger"]["entries"] == status["entries"] == len(statement["releases"])
+    assert statement["window"] == "2025"
+    assert status["spent_epsilon"] == pytest.approx(1.5)
+    refused = run("fit", ratings, "--epsilon", 1.5, *options, "--out", "second", code=3)
+    assert "does not fit in account 'visits'" in refused.stderr
+    assert "is left" in refused.stderr
+    assert not (folder / "second").exists()
+    run("fit", ratings, "--epsilon", 1, *options)  # but a smaller one does
+    assert run("ledger", "verify", LEDGER, "--json").json[0]["entries"] == 2 * status["entries"]
+
+
+def test_statistics_charge_accounts_of_their_own_relation(run, opened, visits):
+    about = ("--user", "patient", "--value", "cost", "--range", 0, 5, "--epsilon", 0.5)
+    refused = run("mean", visits, *about, "--delta", "1e-6", *CHARGED, code=2)
+    assert "Expected a session whose neighbours differ thus: replace the contents" in refused.stderr
+    private = run("mean", visits, *about, "--delta", "1e-6", "--sizes", "private", *CHARGED, "--json").json
+    assert private["statement"]["ledger"]["account"] == "visits"
+    init = ("--account", "values", "--epsilon", 2, "--delta", 0, "--neighbours", "replace-values")
+    run("ledger", "init", LEDGER, *init)
+    values = ("--ledger", LEDGER, "--account", "values")
+    run("mean", visits, *about, *values, "--window", "spring")
+    answer = run("quantile", visits, *about, "--at", 0.5, *values, "--json").json
+    assert answer["statement"]["spent_epsilon"] == pytest.approx(0.5)
+    _, status = sorted(run("ledger", "status", LEDGER, "--json").json, key=lambda each: each["kind"])
+    assert status["spent_epsilon"] == pytest.approx(1.0)
+    assert "epsilon 1.5" in run("mean", visits, *about[:-1], 1.5, *values, code=3).stderr
+
+
+def test_regressions_charge_too(run, visits):
+    for name, relation in (("labels", "replace-labels"), ("values", "replace-values")):
+        options = ("--epsilon", 8, "--delta", "1e-5", "--neighbours", relation)
+        run("ledger", "init", LEDGER, "--account", name, *options)
+    about = ("--user", "patient", "--epsilon", 4, "--delta", "1e-5", "--ledger", LEDGER, "--json")
+    label = ("--label", "cost", "--features", "late", "--label-range", 0, 5, "--account", "labels")
+    first = run("regress", visits, *about, *label).json["statement"]
+    yes = ("--label", "late", "--features", "cost", "--feature-norm", 5, "--account", "values")
+    second = run("logistic", visits, *about, *yes).json["statement"]
+    for statement, name in ((first, "labels"), (second, "values")):
+        assert statement["ledger"]["account"] == name
+        assert statement["ledger"]["entries"] == len(statement["releases"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("init", LEDGER, "--account", "a", "--epsilon", -1, "--delta", 0), "-1"),
+        (("init", LEDGER, "--account", "a", "--epsilon", 1, "--delta", 2), "2"),
+        (("init", LEDGER, "--account", "a", "--epsilon", 1, "--delta", 0, "--kind", "renyi"), "delta above 0"),
+        (("init", LEDGER, "--account", "a", "--epsilon", 1, "--delta", "1e-6", "--order", 3), "'renyi' alone"),
+        (("init", LEDGER, "--account", " ", "--epsilon", 1, "--delta", "1e-6"), "printable"),
+        (("init", "mysql://host/db", "--account", "a", "--epsilon", 1, "--delta", 0), "'mysql://host/db'"),
+        (("init", "nowhere/x.db", "--account", "a", "--epsilon", 1, "--delta", 0), "no folder 'nowhere'"),
+        (("status", "missing.db"), "no ledger at 'missing.db'"),
+        (("verify", "text.csv"), "file is not a database"),
+    ],
+)
+def test_bad_input_is_one_sentence(run, write, folder, arguments, words):
+    write("text.csv", "a,b", [(1, 2)] * 300)
+    result = run("ledger", *arguments, code=2)
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (folder / "missing.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("status", LEDGER, "--account", "visit"), "no account 'visit' in this ledger; there are: 'visits'"),
+        (("init", LEDGER, "--account", "visits", "--epsilon", 9, "--delta", "1e-6"), "exists already"),
+        (("verify", LEDGER, "--head", "abc"), "--head goes with --account"),
+        (("export", LEDGER, "--out", "."), "a folder has that name"),
+    ],
+)
+def test_what_an_open_ledger_cannot_do_is_said(run, opened, arguments, words):
+    assert words in run("ledger", *arguments, code=2).stderr
+
+
+def test_several_accounts_have_to_be_named(run, opened):
+    run("ledger", "init", LEDGER, "--account", "more", "--epsilon", 1, "--delta", "1e-6", "--kind", "renyi")
+    assert "--account; there are: more, visits" in run("ledger", "history", LEDGER, code=2).stderr
+    assert len(run("ledger", "status", LEDGER, "--json").json) == 2
+
+
+def test_a_fit_names_both_or_neither(run, opened, ratings):
+    assert "go together" in run("fit", ratings, "--epsilon", 1, "--ledger", LEDGER, code=2).stderr
+    assert "go together" in run("fit", ratings, "--epsilon", 1, "--account", "visits", code=2).stderr

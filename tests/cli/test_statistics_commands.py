@@ -1,0 +1,409 @@
+"""`mean`, `quantile`, `regress` and `logistic`: what the library says, printed; bad input in one sentence."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from apportion.allocation.users import SampleLimit, Smooth
+from apportion.cli.progress import Reporter
+from apportion.cli.regress import _in_turns
+from apportion.privacy import SeededNoise
+from apportion.privacy.statement import NOT_FOR_RELEASE
+from apportion.regression.label_private import LabelPrivateRegression
+from apportion.regression.user_erm import UserERM
+from apportion.statistics import UserMean, UserQuantile
+
+MEAN = ("mean", "visits.csv", "--user", "who", "--value", "cost", "--range", 0, 100)
+QUANTILE = ("quantile", "visits.csv", "--user", "who", "--value", "cost", "--range", 0, 100)
+REGRESS = ("regress", "visits.csv", "--user", "who", "--label", "cost", "--label-range", 0, 100)
+LOGISTIC = ("logistic", "visits.csv", "--user", "who", "--feature-norm", 2, "--delta", 1e-6)
+LINEAR = (*REGRESS, "--features", "age,ward")
+ODDS = (*LOGISTIC, "--label", "back", "--features", "age,stay")
+EVERY = {"mean": MEAN, "quantile": QUANTILE, "regress": LINEAR, "logistic": ODDS}
+WARDS = ("east", "north", "west")
+
+
+@pytest.fixture(scope="session")
+def columns():
+    """Visits of 300 people, some with many: cost rises with age and in the north, and so do the odds of coming back."""
+    rng = np.random.default_rng(7)
+    sizes = np.minimum(rng.zipf(1.8, 300), 40)
+    who = rng.permutation(np.repeat([f"person-{k:03d}" for k in range(300)], sizes))
+    n = len(who)
+    age, stay, ward = rng.random(n), rng.random(n), rng.integers(0, 3, n)
+    cost = 30 + 20 * age + 15 * (ward == 1) + 10 * rng.standard_normal(n)
+    back = (rng.random(n) < 1 / (1 + np.exp(1 - 2 * age))).astype(int)
+    answers = np.where(back == 1, "yes", "never")
+    return {
+        "who": who,
+        "cost": cost,
+        "age": age,
+        "stay": stay,
+        "ward": np.array(WARDS)[ward],
+        "back": back,
+        "again": answers,
+    }
+
+
+@pytest.fixture(autouse=True)
+def visits(folder, columns):
+    """The same rows as text and as Parquet."""
+    pyarrow.csv.write_csv(pa.table(columns), folder / "visits.csv")
+    pyarrow.parquet.write_table(pa.table(columns), folder / "visits.parquet")
+
+
+@pytest.fixture
+def refused(run, folder):
+    """Run a command that must be refused; returns its sentence and checks that the folder did not change."""
+
+    def sentence(*arguments, code=2):
+        before = sorted(path.name for path in folder.rglob("*"))
+        result = run(*arguments, code=code)
+        assert result.stdout == ""
+        assert "Traceback" not in result.stderr
+        assert sorted(path.name for path in folder.rglob("*")) == before
+        return result.stderr.splitlines()[-1]
+
+    return sentence
+
+
+def of_json(answer, key="estimate"):
+    return [row[key] for row in answer.json["estimates"]]
+
+
+# -- what is printed is what the library says --
+
+
+@pytest.mark.parametrize("delta", [0, 1e-7])
+def test_means_are_those_of_the_estimator(run, columns, delta):
+    options = ("--value", "age", "--range", 0, 2, "--epsilon", 2, "--delta", delta, "--seed", 5)
+    answer = run(*MEAN, *options, "--level", 0.9, "--json")
+    matrix = np.column_stack([columns["cost"], columns["age"]])
+    ends = ([0.0, 0.0], [100.0, 2.0])
+    fitted = UserMean(2.0, delta, value_range=ends, level=0.9, noise=SeededNoise(5)).fit(matrix, groups=columns["who"])
+    assert of_json(answer) == fitted.mean_.tolist()
+    assert of_json(answer, "interval") == fitted.interval_.tolist()
+    assert of_json(answer, "noise_stddev") == fitted.noise_stddev_.tolist()
+    assert of_json(answer, "name") == ["cost", "age"]
+    assert answer.json["threshold"] == fitted.threshold_
+    assert answer.json["variance"] == fitted.variance_.tolist()
+    assert answer.json["statement"] == json.loads(fitted.statement_.to_json())
+
+
+def test_quantiles_are_those_of_the_estimator(run, columns):
+    answer = run(*QUANTILE, "--at", 0.9, "--at", 0.5, "--epsilon", 2, "--seed", 5, "--json")
+    fitted = UserQuantile([0.9, 0.5], 2.0, value_range=(0.0, 100.0), noise=SeededNoise(5))
+    fitted.fit(columns["cost"], groups=columns["who"])
+    assert of_json(answer) == fitted.quantiles_.tolist()
+    assert of_json(answer, "rank") == [0.9, 0.5]
+    for (low, high), rank, error in zip(of_json(answer, "rank_interval"), (0.9, 0.5), fitted.rank_error_, strict=True):
+        assert (low, high) == (max(0.0, rank - error), min(1.0, rank + error))
+
+
+def test_regressions_are_those_of_the_estimator(run, columns):
+    answer = run(*LINEAR, "--epsilon", 5, "--seed", 5, "--json")
+    ward = columns["ward"]
+    matrix = np.column_stack([columns["age"], ward == "north", ward == "west"])
+    fitted = LabelPrivateRegression(5.0, label_range=(0.0, 100.0), target="predictions", noise=SeededNoise(5))
+    fitted.fit(matrix, columns["cost"], groups=columns["who"])
+    assert of_json(answer, "name") == ["age", "ward=north", "ward=west", "(intercept)"]
+    assert of_json(answer) == [*fitted.coef_.tolist(), fitted.intercept_]
+    assert of_json(answer, "interval") == [*fitted.coef_intervals_.tolist(), fitted.intercept_interval_.tolist()]
+    assert answer.json["noise_variance"] == fitted.noise_variance_
+
+
+@pytest.mark.parametrize("groups", [0, 4])
+def test_logistic_regressions_are_those_of_the_estimator(run, columns, groups):
+    asked = ("--intervals", groups) if groups else ()
+    answer = run(*ODDS, "--epsilon", 20, "--seed", 5, *asked, "--json")
+    matrix = np.column_stack([columns["age"], columns["stay"]])
+    fitted = UserERM("logistic", 20.0, 1e-6, feature_norm=2.0, interval_groups=groups, noise=SeededNoise(5))
+    fitted.fit(matrix, columns["back"], groups=columns["who"])
+    assert of_json(answer) == [*fitted.coef_.tolist(), fitted.intercept_]
+    expected = [*fitted.coef_intervals_.tolist(), fitted.intercept_interval_.tolist()] if groups else [None] * 3
+    assert of_json(answer, "interval") == expected
+    assert answer.json["steps"] == fitted.n_steps_
+
+
+def test_a_mean_without_much_privacy_is_the_mean(run, columns):
+    answer = run(*MEAN, "--epsilon", 1e6, "--threshold", 1e9, "--json")  # every row counts the same
+    assert of_json(answer)[0] == pytest.approx(columns["cost"].mean(), abs=1e-3)
+
+
+@pytest.mark.parametrize("command", EVERY.values(), ids=EVERY)
+def test_text_and_parquet_give_the_same(run, command):
+    options = ("--epsilon", 3, "--seed", 1, "--json")
+    from_text = run(*command, *options).json
+    from_parquet = run(*("visits.parquet" if word == "visits.csv" else word for word in command), *options).json
+    assert from_text["estimates"] == from_parquet["estimates"]
+
+
+@pytest.mark.parametrize("command", EVERY.values(), ids=EVERY)
+def test_a_table_is_followed_by_the_statement(run, command):
+    lines = run(*command, "--epsilon", 3, "--window", "spring of 2003").stdout.splitlines()
+    assert lines[1].startswith("----")
+    blank = lines.index("")
+    assert lines[blank + 1].startswith("Guarantee: ")
+    assert any("spring of 2003" in line for line in lines)
+    assert any(line.startswith("Unit: user: ") for line in lines)
+    assert len(lines) < 30  # two hundred steps of a descent are one line
+
+
+def test_the_statement_says_what_is_public(run):
+    assert "replace the contents of one user's rows" in run(*MEAN, "--epsilon", 1).stdout
+    assert "add or remove one user" in run(*MEAN, "--epsilon", 1, "--sizes", "private").stdout
+    said = run(*LINEAR, "--epsilon", 1)
+    assert "all features" in said.stdout
+    assert "the categories of 'ward', taken from the data itself" in said.stdout
+    assert "Features are taken as public" in said.stderr
+    declared = run(*LINEAR, "--epsilon", 1, "--categories", "ward=west,east,north")
+    assert "the categories of 'ward', as declared: 'west', 'east', 'north'" in declared.stdout
+    assert "ward=east" in declared.stdout
+    assert "ward=west" not in declared.stdout
+
+
+# -- options reach the estimators --
+
+
+def test_bounding_is_what_was_asked_for(run, columns):
+    for option, bounding in ((("--threshold", 2), Smooth(2.0)), (("--sample-limit", 2), SampleLimit(2))):
+        answer = run(*MEAN, "--epsilon", 2, *option, "--seed", 3, "--json")
+        fitted = UserMean(2.0, value_range=(0.0, 100.0), bounding=bounding, noise=SeededNoise(3))
+        fitted.fit(columns["cost"], groups=columns["who"])
+        assert of_json(answer) == [fitted.mean_]
+        assert answer.json["threshold"] == 2.0
+
+
+def test_public_variance_and_correlation_are_declared(run):
+    said = run(*MEAN, "--epsilon", 2, "--variance", 150, "--correlation", 0.25).stdout
+    assert "the variance of one value, declared as 150" in said
+    assert "the correlation of two values of one user, declared as 0.25" in said
+    assert "first moments" not in said
+    assert "declared as 80" in run(*LINEAR, "--epsilon", 2, "--noise-variance", 80).stdout
+
+
+def test_private_sizes_are_paid_for_and_say_nothing_of_ranks(run):
+    answer = run(*QUANTILE, "--epsilon", 2, "--sizes", "private", "--json").json
+    assert answer["estimates"][0]["rank_interval"] is None
+    assert "sizes" in [release["name"] for release in answer["statement"]["releases"]]
+
+
+def test_an_intercept_can_be_left_out(run):
+    for command in (LINEAR, ODDS):
+        names = of_json(run(*command, "--epsilon", 3, "--no-intercept", "--json"), "name")
+        assert "(intercept)" not in names
+
+
+def test_any_value_of_the_label_may_mean_yes(run):
+    options = (*LOGISTIC, "--features", "age", "--epsilon", 3, "--seed", 2, "--json")
+    assert of_json(run(*options, "--label", "again", "--yes", "yes")) == of_json(run(*options, "--label", "back"))
+    assert of_json(run(*options, "--label", "back", "--yes", 1)) == of_json(run(*options, "--label", "back"))
+    parquet = ("visits.parquet" if word == "visits.csv" else word for word in options)
+    assert of_json(run(*parquet, "--label", "back", "--yes", 1)) == of_json(run(*options, "--label", "back"))
+
+
+def test_what_nobody_has_is_not_refused_where_it_is_private(run):
+    """A refusal would tell that nobody said yes, or that somebody's category is not listed."""
+    options = ("--features", "age,ward", "--epsilon", 1)
+    nobody = run(*LOGISTIC, "--label", "again", "--yes", "ja", "--categories", "ward=north,west,east", *options)
+    unlisted = run(*LOGISTIC, "--label", "again", "--yes", "yes", "--categories", "ward=west,east", *options)
+    assert nobody.exit_code == unlisted.exit_code == 0
+    assert "north" not in unlisted.output
+
+
+def test_listed_categories_become_indicators_in_their_order(run, columns):
+    options = ("--features", "age,ward", "--categories", "ward=north,west,east")
+    answer = run(*LOGISTIC, "--label", "back", *options, "--epsilon", 9, "--seed", 4, "--json")
+    assert of_json(answer, "name") == ["age", "ward=west", "ward=east", "(intercept)"]
+    ward = columns["ward"]
+    matrix = np.column_stack([columns["age"], ward == "west", ward == "east"])
+    fitted = UserERM("logistic", 9.0, 1e-6, feature_norm=2.0, noise=SeededNoise(4))
+    assert of_json(answer)[:3] == fitted.fit(matrix, columns["back"], groups=columns["who"]).coef_.tolist()
+
+
+def test_a_file_without_a_header_is_read_with_names(run, folder):
+    text = (folder / "visits.csv").read_text().partition("\n")[2]
+    (folder / "bare.csv").write_text(text)
+    named = ("mean", "bare.csv", *MEAN[2:], "--columns", "who,cost,age,stay,ward,back,again")
+    options = ("--epsilon", 2, "--seed", 1, "--json")
+    assert of_json(run(*named, *options)) == of_json(run(*MEAN, *options))
+
+
+# -- what must not be said --
+
+
+def test_that_values_are_clipped_is_said_whether_or_not_any_was_and_never_how_many(run):
+    inside, outside = run(*MEAN, "--epsilon", 2), run(*MEAN[:-1], 31, "--epsilon", 2)
+    assert inside.stderr == outside.stderr == "Values beyond the range are clipped to it.\n"
+
+
+@pytest.mark.parametrize("command", EVERY.values(), ids=EVERY)
+def test_nothing_of_the_data_is_printed_or_on_the_page(run, folder, columns, command):
+    said = run(*command, "--epsilon", 3, "--seed", 1, "--page", "page.html")  # a seed: digits by chance could be these
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    for text in (said.stdout, page):
+        assert "person-" not in text
+        assert not re.search(rf"\b{len(columns['who'])}\b", text.replace(",", ""))
+        assert f"{columns['cost'][0]:.3f}" not in text
+
+
+def test_a_delta_too_large_for_the_users_is_pointed_out_where_their_number_is_public(run):
+    said = "A delta of 0.01 is not below one in 300"
+    assert said in run(*MEAN, "--epsilon", 1, "--delta", 0.01).stderr
+    assert said not in run(*MEAN, "--epsilon", 1, "--delta", 0.01, "--sizes", "private").stderr
+    assert said not in run(*MEAN, "--epsilon", 1, "--delta", 1e-6).stderr
+
+
+# -- the page --
+
+
+@pytest.mark.parametrize("command", EVERY.values(), ids=EVERY)
+def test_the_page_may_be_shared_and_is_the_only_file(run, folder, command):
+    before = {path.name for path in folder.iterdir()}
+    said = run(*command, "--epsilon", 3, "--page", "out/page.html")
+    assert said.stdout.splitlines()[-1] == "Page: out/page.html"
+    assert {path.name for path in folder.iterdir()} - before == {"out"}
+    assert [path.name for path in (folder / "out").iterdir()] == ["page.html"]
+    page = (folder / "out/page.html").read_text(encoding="utf-8")
+    assert "this page may be shared" in page
+    assert "<svg" in page
+    assert "<script" not in page
+
+
+def test_a_seed_marks_everything(run, folder):
+    said = run(*MEAN, "--epsilon", 1, "--seed", 1, "--page", "page.html")
+    assert NOT_FOR_RELEASE in said.stdout
+    assert "NOT FOR RELEASE" in (folder / "page.html").read_text(encoding="utf-8")
+    assert run(*MEAN, "--epsilon", 1, "--seed", 1, "--json").json["releasable"] is False
+
+
+def test_a_page_that_cannot_be_written_does_not_cost_the_answer(run, folder, monkeypatch):
+    def fail(*_arguments, **_options):
+        raise OSError(28, "No space left on device", "page.html")
+
+    monkeypatch.setattr("apportion.cli.statistics_outputs.write_text", fail)
+    said = run(*MEAN, "--epsilon", 1, "--page", "page.html", code=2)
+    assert "No space left" in said.stderr
+    assert "Guarantee: 1.0-differential privacy" in said.stdout
+
+
+# -- bad input --
+
+
+BAD_OPTIONS = {
+    "epsilon 0": ((*MEAN, "--epsilon", 0), "above 0, got 0"),
+    "no epsilon": (MEAN, "--epsilon"),
+    "no range": ((*MEAN[:6], "--epsilon", 1), "--range"),
+    "range turned round": ((*MEAN[:-2], 5, 1, "--epsilon", 1), "Expected --range LO HI with LO below HI, got 5 1."),
+    "range without end": ((*MEAN[:-1], "inf", "--epsilon", 1), "got 0 inf"),
+    "range that is none": ((*MEAN[:-1], "many", "--epsilon", 1), "'many'"),
+    "delta 1": ((*MEAN, "--epsilon", 1, "--delta", 1), "--delta"),
+    "delta 0 for a descent": ((*ODDS, "--epsilon", 1, "--delta", 0), "above 0, got 0"),
+    "level 1": ((*MEAN, "--epsilon", 1, "--level", 1), "--level"),
+    "unknown user": (("mean", "visits.csv", "--user", "whom", *MEAN[4:], "--epsilon", 1),
+                     "Error: visits.csv: There is no column 'whom'; found 'who', 'cost', 'age'"),
+    "unknown value": ((*MEAN[:4], "--value", "price", *MEAN[6:], "--epsilon", 1), "There is no column 'price'; found"),
+    "user as value": ((*MEAN[:4], "--value", "who", *MEAN[6:], "--epsilon", 1), "cannot be both user and something"),
+    "twice the same": ((*MEAN, "--value", "cost", "--epsilon", 1), "Column 'cost' is named 2 times"),
+    "too many ranges": ((*MEAN, "--range", 0, 1, "--epsilon", 1), "once for each of 1 columns, got it 2 times"),
+    "text as value": ((*MEAN[:4], "--value", "ward", *MEAN[6:], "--epsilon", 1), "in row 1 (counting"),
+    "two bounds": ((*MEAN, "--epsilon", 1, "--threshold", 2, "--sample-limit", 2), "Give either --threshold or"),
+    "limit with private sizes": ((*MEAN, "--epsilon", 1, "--sizes", "private", "--sample-limit", 2), "SampleLimit"),
+    "rank 1": ((*QUANTILE, "--at", 1, "--epsilon", 1), "--at"),
+    "same rank twice": ((*QUANTILE, "--at", 0.5, "--at", 0.5, "--epsilon", 1), "different ranks, got 0.5, 0.5"),
+    "labels turned round": ((*LINEAR[:7], 9, 1, *LINEAR[9:], "--epsilon", 1), "--label-range LO HI with LO below HI"),
+    "label as feature": ((*REGRESS, "--features", "age,cost", "--epsilon", 1), "cannot be both label and feature"),
+    "no feature": ((*REGRESS, "--features", "age,,stay", "--epsilon", 1), "got 'age,,stay'"),
+    "unknown feature": ((*REGRESS, "--features", "age,size", "--epsilon", 1), "There is no column 'size'"),
+    "dependent features": ((*REGRESS, "--features", "age,back", "--categories", "back=0,1,2", "--epsilon", 1), "rank"),
+    "private categories": ((*LOGISTIC, "--label", "back", "--features", "ward", "--epsilon", 1),
+                           "Column 'ward' holds text, such as"),
+    "unlisted category": ((*LINEAR, "--categories", "ward=east,west", "--epsilon", 1), "'north'"),
+    "one category": ((*LINEAR, "--categories", "ward=east", "--epsilon", 1), "at least two different categories"),
+    "categories of another": ((*LINEAR, "--categories", "stay=1,2", "--epsilon", 1), "Expected --categories of one of"),
+    "label of words": ((*LOGISTIC, "--label", "again", "--features", "age", "--epsilon", 1), "means yes with --yes"),
+    "label of numbers": ((*LOGISTIC, "--label", "stay", "--features", "age", "--epsilon", 1), "means yes with --yes"),
+    "label as private feature": ((*LOGISTIC, "--label", "back", "--features", "back", "--epsilon", 1), "both label"),
+    "no file": (("mean", "nowhere.csv", *MEAN[2:], "--epsilon", 1), "nowhere.csv"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "words"), BAD_OPTIONS.values(), ids=BAD_OPTIONS)
+def test_what_makes_no_sense_is_refused_and_nothing_is_written(refused, command, words):
+    assert words in refused(*command, "--page", "page.html")
+
+
+BAD_ROWS = {
+    "not a number": (["a,1", "b,high"], "Column 'cost' holds 'high' in row 2 (counting data rows from 1); expected a"),
+    "no number": (["a,1", "b,"], "Column 'cost' is empty in row 2"),
+    "no user": (["a,1", ",2"], "Column 'who' is empty in row 2"),
+    "one user": (["a,1", "a,2"], "at least two users"),
+    "no rows": ([], "There are no rows"),
+}
+
+
+@pytest.mark.parametrize(("lines", "words"), BAD_ROWS.values(), ids=BAD_ROWS)
+def test_rows_that_cannot_be_used_are_named(refused, folder, lines, words):
+    (folder / "bad.csv").write_text("\n".join(["who,cost", *lines]) + "\n")
+    said = refused("mean", "bad.csv", *MEAN[2:], "--epsilon", 1, "--page", "page.html")
+    assert said.startswith("Error: bad.csv: ")
+    assert words in said
+
+
+def test_an_empty_file_is_refused(refused, folder):
+    (folder / "empty.csv").write_text("")
+    assert "The file is empty" in refused("mean", "empty.csv", *MEAN[2:], "--epsilon", 1)
+
+
+def test_a_page_that_can_never_be_written_is_found_before_the_data_are_read(refused, folder):
+    (folder / "taken").mkdir()
+    (folder / "visits.csv").write_text("not a table at all")
+    assert "a folder has that name" in refused(*MEAN, "--epsilon", 1, "--page", "taken")
+    assert "cannot be written to" in refused(*MEAN, "--epsilon", 1, "--page", "visits.csv/page.html")
+
+
+def test_text_of_too_many_kinds_is_no_category(refused):
+    assert "300 different values" in refused(
+        "regress", "visits.csv", "--user", "ward", *REGRESS[4:], "--features", "who", "--epsilon", 1
+    )
+
+
+# -- manners --
+
+
+def test_help_needs_nothing_heavy_and_explains_every_command(run):
+    code = (
+        "import sys\nfrom apportion.cli.main import program\n"
+        "for name in ('mean', 'quantile', 'regress', 'logistic'):\n"
+        "    program([name, '--help'], standalone_mode=False)\n"
+        "print([name for name in ('numpy', 'pyarrow', 'jinja2', 'rich') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "FEATURES ARE PUBLIC" in run("regress", "--help").stdout
+    for name in EVERY:
+        assert name in run("--help").stdout
+
+
+def test_the_solver_of_a_regression_shows_how_far_it_is_and_never_goes_back(capsys):
+    with Reporter() as reporter:
+        show = _in_turns(reporter)
+        for done in (0, 0, 30, 20, 100, 0, 40, 100):
+            show("weights", done, 100)
+    assert capsys.readouterr().err.splitlines() == [
+        "weights: 100 parts to go",
+        "weights: part 30 of 100 done",
+        "weights: part 100 of 100 done",
+        "weights, turn 2: 100 parts to go",
+        "weights, turn 2: part 40 of 100 done",
+        "weights, turn 2: part 100 of 100 done",
+    ]

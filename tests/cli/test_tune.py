@@ -1,0 +1,75 @@
+"""`apportion tune`: a search that is paid for, and a model folder like that of `fit`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from apportion.recommend import load
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "privacy-card.schema.json").read_text(encoding="utf-8"))
+FAST = ("--try", "dimension=1,2", "--try", "rounds=1,2", "--tries", 2)
+
+
+def test_a_search_writes_a_model_with_its_card_and_page(run, ratings, folder):
+    result = run("tune", ratings, "--epsilon", 4, "--out", "m", *FAST)
+    model = load(folder / "m")
+    assert (model.statement.epsilon, model.statement.releasable) == (4.0, True)
+    assert {file.name for file in (folder / "m").iterdir()} == {
+        "model.json",
+        "model.safetensors",
+        "privacy-card.json",
+        "report.html",
+        "statement.json",
+    }
+    card = json.loads((folder / "m/privacy-card.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(SCHEMA).validate(card)
+    assert card["tuning"]["kind"] == "private selection"
+    assert card["tuning"]["epsilon_without"] < card["tuning"]["epsilon_with"] == 4.0
+    assert card["tuning"]["selection"]["grid"] == {"dimension": [1, 2], "rounds": [1, 2]}
+    assert card == json.loads(run("card", "m").stdout)
+    assert "Privacy card" in (folder / "m/report.html").read_text(encoding="utf-8")
+    assert "for all tries and the choice" in result.stdout
+    assert f"dimension = {model.settings['dimension']}" in result.stdout
+
+
+def test_what_is_published_does_not_say_how_many_tries_there_were(run, ratings, folder):
+    result = run("tune", ratings, "--epsilon", 4, "--seed", 3, "--json", *FAST)
+    assert set(result.json) == {"model", "report", "kind", "releasable", "selection", "statement"}
+    assert set(result.json["selection"]["tries"]) == {"law", "mean", "gamma", "eta"}
+    assert "fit 1 of" in result.stderr  # for whoever may see the data
+    assert not result.json["releasable"]
+    assert "NOT FOR RELEASE" in (folder / "ratings-model/report.html").read_text(encoding="utf-8")
+
+
+def test_clicks_and_settings_of_their_own_can_be_tuned_and_a_model_is_replaced(run, clicks, folder):
+    for _ in range(2):
+        arguments = ("--try", "dimension=2", "--try", "ridge=0.2,0.4", "--tries", 1.5, "--law", "logarithmic")
+        answer = run("tune", clicks, "--epsilon", 8, "--n-users", 300, "--out", "m", "--json", *arguments).json
+    assert answer["kind"] == load(folder / "m").kind == "clicks"
+    assert answer["selection"]["chosen"]["dimension"] == 2
+    assert "declared as 240" in " ".join(answer["statement"]["public"])  # four fifths are for training
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--try", "colour=1,2"), "expected a setting among dimension"),
+        (("--try", "dimension"), "expected NAME=A,B"),
+        (("--try", "dimension=2,x"), "with numbers"),
+        (("--try", "dimension=2,2"), "each value once"),
+        (("--try", "dimension=2.5"), "whole number"),
+        (("--try", "dimension=2", "--try", "dimension=4"), "each setting once"),
+        (("--try", "dimension=2", "--tries", "0.5"), "mean number of tries"),
+        (("--try", "dimension=2", "--validation", "0.9"), "validation part"),
+        (("--try", "dimension=2", "--epsilon", "1e-7"), "pays for"),
+        ((), "Missing option '--try'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_nothing_is_written(run, ratings, folder, arguments, words):
+    refused = run("tune", ratings, "--epsilon", 4, *arguments, code=2)
+    assert words in " ".join(refused.stderr.split())
+    assert [path.name for path in folder.iterdir()] == ["ratings.csv"]

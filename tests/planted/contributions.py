@@ -1,0 +1,95 @@
+"""Bugs of statistics over users with many rows: sizes, sensitivities, quantiles, and who is who."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from apportion.privacy import ADD_REMOVE, REPLACE_VALUES, BoxedValues, Budget, PublicRowWeights
+from apportion.privacy.contributions import weighted_total
+from apportion.statistics import UserMean
+from planted.cases import PURE, Case, judged, likelihood, replayed_on
+
+# -- private sizes, but the largest taken from the data --
+
+
+def mean_of_private_sizes(rows, session, *, from_data):
+    values, groups = rows
+    largest = int(np.bincount(groups).max()) if from_data else 8
+    estimator = UserMean(value_range=(0, 1), variance=0.05, sizes="private", max_size=largest)
+    return {"mean": estimator.fit(values, groups=groups, session=session).mean_}
+
+
+# -- half the L1 sensitivity --
+
+INDPTR = np.array([0, 2, 3])
+
+
+def total(values, session, *, halved):
+    weights = PublicRowWeights(np.array([0.25, 0.25, 0.5]), INDPTR, "fixed")
+    statistic = weighted_total(BoxedValues.clipped(values[:, None], 0.0, 1.0), weights)
+    if halved:
+        statistic._l1_bound = statistic.l1_sensitivity / 2
+    return {"total": session.release_laplace("total", statistic, session.plan(total=1.0).one("total"))}
+
+
+# -- a quantile brought back to the values that there are --
+
+
+def median(values, rng, draws, *, clip_to_values):
+    """The exponential mechanism on [0, 1]; ε = 1 for replacing one value, which moves each rank by at most 1."""
+    inside = np.sort(np.clip(values, 0, 1))
+    edges = np.concatenate([[0.0], inside, [1.0]])
+    ranks = np.arange(len(inside) + 1)
+    weights = np.diff(edges) * np.exp(-np.abs(ranks - len(inside) / 2) / 2)
+    chosen = rng.choice(len(ranks), size=draws, p=weights / weights.sum())
+    points = edges[chosen] + rng.random(draws) * np.diff(edges)[chosen]
+    return np.clip(points, inside[0], inside[-1]) if clip_to_values else points
+
+
+# -- one user's id decides who the others are --
+
+
+def number_of_users(ids, rng, draws, *, by_column):
+    """Laplace noise on the number of different ids, read as numbers if all are, or each as it stands."""
+    numbers = by_column and all(text.isdigit() for text in ids)
+    return len({int(text) if numbers else text for text in ids}) + rng.laplace(size=draws)
+
+
+def cases():
+    """Every bug of this file."""
+    groups = np.repeat(np.arange(31), [16, *[1] * 30])
+    values = np.where(groups == 0, 1.0, 0.5)
+    kept = groups > 0
+    rows, fewer = (values, groups), (values[kept], groups[kept] - 1)
+    yield Case(
+        "private sizes, the largest taken from the data", "E12", "replay",
+        *(
+            partial(
+                replayed_on, partial(mean_of_private_sizes, from_data=wrong), rows, fewer, Budget(4.0, 1e-5), ADD_REMOVE
+            )
+            for wrong in (True, False)
+        ),
+    )  # fmt: skip
+    ends = np.array([0.0, 0.0, 0.5]), np.array([1.0, 1.0, 0.5])
+    yield Case(
+        "half the L1 sensitivity", "E11", "likelihood",
+        *(partial(likelihood, partial(total, halved=wrong), *ends, PURE, REPLACE_VALUES) for wrong in (True, False)),
+    )  # fmt: skip
+    values = [np.array([one, 0.5, 0.6]) for one in (0.0, 0.9)]
+    yield Case(
+        "quantile brought back to the values", "habit", "tester",
+        *(
+            partial(judged, partial(median, clip_to_values=wrong), *values, 1.0)
+            for wrong in (True, False)
+        ),
+    )  # fmt: skip
+    ids = ["0" * zeros + "7" for zeros in range(9)]
+    yield Case(
+        "one user's id changes who the others are", "habit", "tester",
+        *(
+            partial(judged, partial(number_of_users, by_column=wrong), [*ids, "abc"], ids, 1.0)
+            for wrong in (True, False)
+        ),
+    )  # fmt: skip

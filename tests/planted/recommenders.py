@@ -1,0 +1,210 @@
+"""Bugs planted in the library's own recommenders, one function replaced at a time; all are for record and replay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from apportion import allocation
+from apportion.allocation import Adaptive, TailSample, UniformSample, tasks
+from apportion.privacy import bounds
+from apportion.recommend import GradientDescent, SufficientStatistics, ratings_user_side
+from apportion.recommend import clicks as clicks_module
+from apportion.recommend import ratings as ratings_module
+from apportion.recommend import updates as updates_module
+from planted.cases import Case, patched, replayed, replayed_as_it_is
+
+import paper_errata
+from private_estimators import alternating, clicks, ratings
+
+RATINGS, CLICKS = ratings_module._Fit, clicks_module._Fit
+
+statistics = alternating("ratings", SufficientStatistics(label_bound=2.0), Adaptive(0.5))
+gradient = alternating("ratings", GradientDescent(clip=0.2), Adaptive(0.5))
+sampled_tail = alternating("ratings", SufficientStatistics(label_bound=2.0), TailSample(3))
+uniform_tasks = alternating("ratings", SufficientStatistics(label_bound=2.0), UniformSample(2))
+sampled_users = alternating("ratings", GradientDescent(clip=0.3, sampling=0.3, steps=1), Adaptive(0.25))
+
+
+def forged(cls, **state):
+    """An object that says it has a bound, without having been checked."""
+    made = object.__new__(cls)
+    for name, value in state.items():
+        setattr(made, name, value)
+    return made
+
+
+def unclipped_parts(_right):
+    return lambda values, indptr, norm: forged(bounds.Parts, _values=np.asarray(values), _norm=norm)
+
+
+def unclipped_labels(_right):
+    """E6: centred ratings as they are, with noise for labels of at most 1."""
+    return lambda values, bound: forged(bounds.Labels, _values=np.asarray(values, np.float64), _bound=1.0)
+
+
+def weights_of(data, values):
+    return forged(bounds.Weights, _values=values, _indptr=data.by_user.indptr, _description="x", _rearranged=None)
+
+
+def unnormalised_weights(_right):
+    """E4: every task of a user counts 1."""
+    return lambda data: weights_of(data, np.ones(data.n_observations, np.float32))
+
+
+def normalised_over_users(_right):
+    """Squares sum to 1 over the users of a task, not over the tasks of a user."""
+
+    def wrong(data, popularity, exponent):
+        sizes = np.maximum(np.bincount(data.tasks, minlength=data.n_tasks), 1)
+        return weights_of(data, (1 / np.sqrt(sizes))[data.tasks])
+
+    return wrong
+
+
+def clipped_after_weighting(_right):
+    """Every weighted residual is clipped alone, so a user with many tasks has many of them."""
+
+    def wrong(self, factors, clip):
+        products = np.asarray(self._values, np.float64) * np.asarray(factors, np.float64)
+        clipped = np.clip(products, -clip, clip) / clip
+        return forged(bounds.Weights, _values=clipped, _indptr=self._indptr, _description="x", _rearranged=None)
+
+    return wrong
+
+
+def exact_counts(right):
+    return lambda data, popularity, exponent: right(data, data.by_task.counts + 0.5, exponent)
+
+
+def exact_counts_for_the_tail(right):
+    return lambda data, popularity, limit: right(data, data.by_task.counts.astype(np.float64), limit)
+
+
+def keys_by_position(_right):
+    """A user's sample depends on how many users come before it."""
+    return lambda user_ids: np.arange(len(user_ids), dtype=np.uint64) * np.uint64(0xD1342543DE82EF95)
+
+
+def exact_number_of_users(right):
+    return lambda data, *others: (float(data.n_users), right(data, *others)[1])
+
+
+def exact_mean(right):
+    return lambda data, *others: (right(data, *others)[0], float(data.values.mean()))
+
+
+def rounds_by_size(right):
+    def wrong(self, rng, progress):
+        self._settings = replace(self._settings, rounds=2 + self._data.n_observations % 2)
+        return right(self, rng, progress)
+
+    return wrong
+
+
+def seed_from_data(right):
+    return lambda self, rng, progress: right(self, np.random.default_rng(self._data.n_observations), progress)
+
+
+def labels_by_the_largest(right):
+    def wrong(chunk, about):
+        return right(replace(chunk, values=chunk.values * np.float32(5 / (1 + chunk.values.max(initial=0)))), about)
+
+    return wrong
+
+
+def centred_over_users(right):
+    def wrong(chunk, about):
+        rows, summary = right(chunk, about)
+        return rows - 0.05 * rows.sum(axis=0) / max(len(rows), 1), summary
+
+    return wrong
+
+
+def ignoring_the_sample(right):
+    def wrong(data, engine, rows, _sampled):
+        return right(data, engine, rows, weights_of(data, np.full(data.n_observations, 0.1)))
+
+    return wrong
+
+
+def in_the_model(attribute, value):
+    def make_wrong(right):
+        def wrong(self, state, statement):
+            model = right(self, state, statement)
+            setattr(model, attribute, value(self._data))
+            return model
+
+        return wrong
+
+    return make_wrong
+
+
+PLANTED = {
+    ("labels without a bound", "E6"): (statistics, bounds.Labels, "clipped", unclipped_labels),
+    ("counts of sensitivity 1 for users of many tasks", "E4"): (
+        clicks,
+        allocation,
+        "equal_split",
+        unnormalised_weights,
+    ),
+    ("weights normalised over the wrong axis", "habit"): (ratings, allocation, "adaptive", normalised_over_users),
+    ("clip after weighting", "E2"): (gradient, bounds.Weights, "times", clipped_after_weighting),
+    ("no clipping of parts", "habit"): (ratings, bounds.Parts, "clipped", unclipped_parts),
+    ("counts not charged", "E6"): (ratings, allocation, "adaptive", exact_counts),
+    ("tail sampling by exact counts", "E6"): (sampled_tail, tasks, "tail_sample", exact_counts_for_the_tail),
+    ("samples by position, not by who it is", "habit"): (uniform_tasks, tasks, "user_keys", keys_by_position),
+    ("mean not charged", "E6"): (ratings, ratings_module, "release_overview", exact_mean),
+    ("number of users in a normaliser", "habit"): (
+        ratings,
+        ratings_module,
+        "release_overview",
+        exact_number_of_users,
+    ),
+    ("rounds chosen by the size of the data", "habit"): (ratings, RATINGS, "run", rounds_by_size),
+    ("public seed taken from the data", "habit"): (clicks, CLICKS, "run", seed_from_data),
+    ("labels scaled by the largest", "habit"): (ratings, ratings_user_side, "contribute", labels_by_the_largest),
+    ("centred over all users", "habit"): (ratings, ratings_user_side, "contribute", centred_over_users),
+    ("a sampled sum over everybody", "habit"): (sampled_users, updates_module, "_moments", ignoring_the_sample),
+    ("exact counts in the model", "habit"): (
+        ratings,
+        RATINGS,
+        "model",
+        in_the_model("popularity", lambda data: data.by_task.counts.astype(np.float32)),
+    ),
+    ("exact mean in the model", "habit"): (
+        ratings,
+        RATINGS,
+        "model",
+        in_the_model("offset", lambda data: float(data.values.mean())),
+    ),
+    ("number of rows in the settings", "habit"): (
+        clicks,
+        CLICKS,
+        "model",
+        in_the_model("settings", lambda data: {"rows": data.n_observations}),
+    ),
+}
+
+_REPAIRS = {
+    "E1: ridge inside the released sum": "sufficient statistics",
+    "E2: the sum clipped, not each user": "gradient descent",
+    "E6: labels beyond the bound of their noise": "sufficient statistics",
+    "E6: a mean with a tenth of its noise": "sufficient statistics",
+}
+
+
+def cases():
+    """Every bug, with the estimator as it is for a twin."""
+    for name, twin in _REPAIRS.items():
+        source, bug = name.split(": ")
+        if bug.startswith("labels beyond"):
+            source, bug = "habit", "label bound forgotten in the sensitivity"
+        wrong, honest = paper_errata.PLANTED[name], paper_errata.REPAIRED[twin]
+        yield Case(bug, source, "replay", partial(replayed, wrong), partial(replayed_as_it_is, honest))
+    for (name, source), (make, *place) in PLANTED.items():
+        epsilons = (5.0,) if make is sampled_users else (0.5, 5.0, 100.0)  # numerical accounting takes its time
+        wrong = partial(patched, make, *place, epsilons=epsilons)
+        yield Case(name, source, "replay", wrong, partial(replayed_as_it_is, make, epsilons))
