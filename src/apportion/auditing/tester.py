@@ -22,8 +22,8 @@ from apportion.auditing.likelihood import epsilon_from_statistics
 from apportion.errors import InputError
 
 Floats = NDArray[np.float64]
+# Runs on (data, rng) and returns what it would publish: numbers, arrays, mappings and sequences of these.
 Mechanism = Callable[[Any, np.random.Generator], Any]
-"""Runs on (data, rng) and returns what it would publish: numbers, arrays, mappings and sequences of these."""
 Statistic = Callable[[Any], float]
 Outputs = Sequence[Any] | NDArray[Any]
 
