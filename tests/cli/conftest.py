@@ -66,6 +66,21 @@ def run():
     return answered
 
 
+@pytest.fixture
+def refused(run, folder):
+    """Run a command that must be refused; returns its sentence and checks that the folder did not change."""
+
+    def sentence(*arguments, code=2):
+        before = sorted(path.name for path in folder.rglob("*"))
+        result = run(*arguments, code=code)
+        assert result.stdout == ""
+        assert "Traceback" not in result.stderr
+        assert sorted(path.name for path in folder.rglob("*")) == before
+        return result.stderr.splitlines()[-1]
+
+    return sentence
+
+
 @pytest.fixture(scope="session")
 def fitted(tmp_path_factory, rows):
     """A folder with a saved model of each kind, fitted by the program itself."""

@@ -52,21 +52,6 @@ def studied(folder):
     return written
 
 
-@pytest.fixture
-def refused(run, folder):
-    """Run a command that must be refused; returns its sentence and checks that the folder did not change."""
-
-    def sentence(*arguments, code=2):
-        before = sorted(path.name for path in folder.rglob("*"))
-        result = run(*arguments, code=code)
-        assert result.stdout == ""
-        assert "Traceback" not in result.stderr
-        assert sorted(path.name for path in folder.rglob("*")) == before
-        return result.stderr.splitlines()[-1]
-
-    return sentence
-
-
 @pytest.mark.parametrize(
     ("kind", "metrics"),
     [("ratings", ["rmse", "mae"]), ("clicks", ["recall@20", "ndcg@100", "recall@100/80/60/40/20"])],

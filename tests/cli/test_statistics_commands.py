@@ -61,21 +61,6 @@ def visits(folder, columns):
     pyarrow.parquet.write_table(pa.table(columns), folder / "visits.parquet")
 
 
-@pytest.fixture
-def refused(run, folder):
-    """Run a command that must be refused; returns its sentence and checks that the folder did not change."""
-
-    def sentence(*arguments, code=2):
-        before = sorted(path.name for path in folder.rglob("*"))
-        result = run(*arguments, code=code)
-        assert result.stdout == ""
-        assert "Traceback" not in result.stderr
-        assert sorted(path.name for path in folder.rglob("*")) == before
-        return result.stderr.splitlines()[-1]
-
-    return sentence
-
-
 def of_json(answer, key="estimate"):
     return [row[key] for row in answer.json["estimates"]]
 

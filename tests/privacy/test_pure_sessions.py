@@ -98,6 +98,8 @@ def test_a_sum_bounded_for_one_relation_is_not_released_under_another():
     ranks = RankedRows(np.zeros(4), WEIGHTS, UniformBase(-1.0, 1.0)).scores([], [0.5])
     with pytest.raises(BudgetError, match=r"replace.*this session promises: add or remove"):
         adding.choose_points("x", ranks, UniformBase(-1.0, 1.0), adding.plan(a=0.5).one("a"))
+    with pytest.raises(BudgetError, match=r"add or remove one user; this session promises: replace"):
+        a_session(Budget(1.0, 1e-6)).plan_sampled(3, 0.5)
     assert replacing.spent == adding.spent == 0
 
 

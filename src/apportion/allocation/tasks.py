@@ -68,7 +68,7 @@ def closed_form_of_tasks(counts: FloatArray, exponent: float, n_users: float) ->
 
 def uniform_sample(data: Interactions, limit: int, seed: int) -> Weights:
     """Keep at most `limit` tasks of each user, chosen uniformly, with weight 1/√limit each."""
-    keys = _random_keys(user_keys(data.user_ids)[data.users], data.tasks, seed)
+    keys = pair_keys(user_keys(data.user_ids)[data.users], data.tasks, seed)
     return _kept(data, keys, limit, f"uniform sample of {limit} tasks a user")
 
 
@@ -132,7 +132,7 @@ def _key_of_text(name: str) -> bytes:
     return blake2b(name.encode(), digest_size=16).digest()
 
 
-def _random_keys(users: NDArray[np.uint64], tasks: NDArray[np.int32], seed: int) -> NDArray[np.uint64]:
+def pair_keys(users: NDArray[np.uint64], tasks: NDArray[np.int32], seed: int) -> NDArray[np.uint64]:
     """Hash (user, task, seed), so that one user's sample does not depend on who else is there."""
     mixed = users ^ (tasks.astype(np.uint64) * np.uint64(0xA24BAED4963EE407))
     return mixed_bits(mixed ^ np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -99,7 +100,7 @@ def tune(
     refuse_unless_writable_model(target)
     places = _grid(grid)
     budget = Budget(epsilon, delta)
-    law_of_tries = Tries(max(2, _combinations(places)) if tries is None else tries, law)
+    law_of_tries = Tries(max(2, math.prod(map(len, places.values()))) if tries is None else tries, law)
     calibrate(budget, law_of_tries)  # a budget that cannot pay is refused before the data is read
     data_as = collect(DataOptions, options)
     with Reporter() as reporter:
@@ -159,13 +160,6 @@ def _grid(given: Sequence[tuple[str, tuple[float | int, ...]]]) -> dict[str, tup
     if len(set(names)) < len(names):
         raise click.UsageError(f"Give each setting once with --try; got {', '.join(names)}.")
     return dict(given)
-
-
-def _combinations(grid: Mapping[str, Sequence[Any]]) -> int:
-    product = 1
-    for values in grid.values():
-        product *= len(values)
-    return product
 
 
 def _number(cell: str) -> float | int:

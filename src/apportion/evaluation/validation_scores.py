@@ -14,15 +14,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation.tasks import user_keys
+from apportion.allocation.tasks import pair_keys, user_keys
 from apportion.data import Interactions
-from apportion.privacy.sampling import mixed_bits
 from apportion.recommend.model import ClickModel, RatingModel
 
 KEPT_BACK: Final = 0.2  # of a user's rows, at least one
 DEPTH: Final = 20  # of a ranking of clicks
 _USERS_AT_A_TIME: Final = 256
-_SALT: Final = np.uint64(0x76616C69_64617465)
+_SEED: Final = 0x76616C69_64617465  # of the choice of rows; public
 
 Floats = NDArray[np.float64]
 
@@ -46,8 +45,8 @@ class Score:
 
 def keep_back(data: Interactions) -> tuple[Interactions, Interactions]:
     """Divide every user's own rows into what is shown and what is to be found; users with one row show it."""
-    mixed = user_keys(data.user_ids)[data.users] ^ (data.tasks.astype(np.uint64) * np.uint64(0xA24BAED4963EE407))
-    order = np.lexsort((data.tasks, mixed_bits(mixed ^ _SALT), data.users))
+    keys = pair_keys(user_keys(data.user_ids)[data.users], data.tasks, _SEED)
+    order = np.lexsort((data.tasks, keys, data.users))
     rank = np.empty(data.n_observations, np.int64)
     rank[order] = np.arange(data.n_observations) - data.by_user.indptr[data.users]
     counts = data.by_user.counts

@@ -162,6 +162,7 @@ class Session:
             raise BudgetError(f"Expected at least 1 step and a probability from {LEAST_PROBABILITY} to 1, got {asked}.")
         if self.budget.pure:
             raise BudgetError("Expected a delta above 0 for Gaussian releases on samples, got 0.")
+        self._require_neighbours("releases on samples", ADD_REMOVE)  # what their accounting is for
         plan = make_plan(self.budget, 1.0, fractions)
         parts = [share for held in plan.values() for share in (held if isinstance(held, tuple) else (held,))]
         multiplier = _noise_beside(tuple(share.mu for share in parts), probability, steps, self.budget)
