@@ -63,9 +63,10 @@ def round_seconds(data: Interactions, dimension: int) -> float:
     return marks[2] - marks[1]
 
 
-def gram_round_seconds(data: Interactions, dimension: int) -> float:
+def gram_round_seconds(data: Interactions, dimension: int, *, exact: bool = False) -> float:
     """Seconds of one round of sufficient-statistics perturbation: users, weights, Grams, noise, shrinkage, solves."""
-    engine, session = LocalEngine(), Session(Budget(5.0, 1e-6))
+    engine = LocalEngine(exact=exact)
+    session = Session(Budget(5.0, 1e-6), noise="exact" if exact else "secure")
     shares = session.plan(counts=0.1, grams=0.3, moments=0.6)
     rng = np.random.default_rng(0)
     items = rng.standard_normal((data.n_tasks, dimension)).astype(np.float32)

@@ -74,13 +74,14 @@ def published(model):
     return {**arrays, "settings": model.settings, "tasks": model.task_ids.ids, "statement": model.statement}
 
 
-def audit_estimator(make, data, user, *, epsilon, seed):
+def audit_estimator(make, data, user, *, epsilon, seed, exact=False):
     """Record and replay one estimator; returns one finding per release."""
+    given = {"engine": LocalEngine(np.float64, chunk=17, exact=True)} if exact else {}
 
     def fit(some, session):
-        return published(make().fit(some, session=session).model_)
+        return published(make(**given).fit(some, session=session).model_)
 
-    return audit(fit, data, user, {"budget": Budget(epsilon, 1e-5), "noise": SeededNoise(seed)})
+    return audit(fit, data, user, {"budget": Budget(epsilon, 1e-5), "noise": SeededNoise(seed, exact=exact)})
 
 
 def at_the_bound():
@@ -167,14 +168,15 @@ def with_features(data, *, logistic):
     return Observations(data, features, labels)
 
 
-def audit_regression(make, data, user, *, epsilon, seed):
+def audit_regression(make, data, user, *, epsilon, seed, exact=False):
     """Record and replay one regression; returns one finding per release."""
+    given = {"engine": LocalEngine(np.float64, chunk=17, exact=True)} if exact else {}
 
     def fit(some, session):
-        estimator = make()
+        estimator = make(**given)
         rows = with_features(some, logistic=estimator.get_params().get("loss") == "logistic")
         estimator.fit_observations(rows, session=session)
         found = {"coef": estimator.coef_, "tasks": estimator.task_ids_.ids, "statement": estimator.statement_}
         return {**found, "steps": getattr(estimator, "n_steps_", None)}
 
-    return audit(fit, data, user, {"budget": Budget(epsilon, 1e-5), "noise": SeededNoise(seed)})
+    return audit(fit, data, user, {"budget": Budget(epsilon, 1e-5), "noise": SeededNoise(seed, exact=exact)})

@@ -9,11 +9,12 @@ import pytest
 
 from apportion.data import Interactions
 from apportion.data.synthetic import long_tailed_clicks, long_tailed_ratings
-from apportion.errors import InputError
+from apportion.errors import BudgetError, InputError
 from apportion.evaluation import validation_scores
 from apportion.evaluation.tuning import SCORE_RELEASE, divide, tune
 from apportion.evaluation.validation_scores import DEPTH, SCORES, error_cap, keep_back
-from apportion.privacy import Budget, SeededNoise, SystemNoise
+from apportion.privacy import REPLACE_VALUES, Budget, Ledger, SeededNoise, SystemNoise
+from apportion.privacy.ledger import SelectionRun
 from apportion.privacy.selection import Tries
 from apportion.recommend import ClickRecommender, PrivateClickRecommender, PrivateRatingRecommender, RatingRecommender
 from apportion.recommend.ratings import RatingSettings
@@ -211,3 +212,33 @@ def test_clicks_are_tuned_by_recall():
 def test_searches_that_make_no_sense_are_refused(ratings, grid, validation):
     with pytest.raises(InputError, match="Expected a"):
         tune(ratings, make_ratings, grid, BUDGET, validation=validation)
+
+
+def test_a_search_is_charged_to_an_account_before_its_first_try(ratings, tmp_path):
+    ledger = Ledger.open(str(tmp_path / "ledger.db"))
+    account = ledger.create_account("ratings", Budget(9.0, 1e-5), kind="renyi")
+    grid = {"dimension": [1, 2], "rounds": [1]}
+    found = tune(ratings, make_ratings, grid, BUDGET, tries=Tries(2), noise=SeededNoise(1), ledger=account)
+    (entry,) = account.history()
+    assert entry.event == SelectionRun(found.cost.one_try.mu, 2.0, "geometric")
+    assert found.model.statement.ledger.head == account.status().head
+    assert found.cost.epsilon * 0.99 <= account.status().spent_epsilon
+    with pytest.raises(BudgetError, match="a selection among tries"):
+        tune(ratings, make_ratings, grid, BUDGET, tries=Tries(2), noise=SeededNoise(1), ledger=account)
+    assert account.status().entries == 1
+    account.verify()
+
+
+def test_a_search_is_refused_by_accounts_without_a_theorem_for_it(ratings, tmp_path):
+    ledger = Ledger.open(str(tmp_path / "ledger.db"))
+    gaussian = ledger.create_account("gaussian", Budget(50.0, 1e-5))
+    with pytest.raises(BudgetError, match="open an account of kind 'renyi'"):
+        tune(ratings, make_ratings, {"dimension": [1]}, BUDGET, ledger=gaussian)
+    other = ledger.create_account("other", Budget(50.0, 1e-5), kind="renyi", neighbours=REPLACE_VALUES)
+    with pytest.raises(InputError, match="add or remove one user; got: replace"):
+        tune(ratings, make_ratings, {"dimension": [1]}, BUDGET, ledger=other)
+
+
+def test_a_search_has_no_exact_form(ratings):
+    with pytest.raises(InputError, match="without exact arithmetic"):
+        tune(ratings, make_ratings, {"dimension": [1]}, BUDGET, noise=SeededNoise(1, exact=True))

@@ -13,7 +13,7 @@ import click
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
-    from apportion.privacy import Session
+    from apportion.privacy import Account, NoiseSource, Session
 
 Kind = Literal["ratings", "clicks"]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -68,6 +68,7 @@ class FitOptions:
     n_users: int | None = None
     window: str = "not declared"
     seed: int | None = None
+    exact: bool = False
     tuning: str | None = None
     dimension: int | None = None
     rounds: int | None = None
@@ -77,23 +78,40 @@ class FitOptions:
 
     def session(self) -> Session | None:
         """The session that charges the account, if one was named."""
-        return charged_session(self.ledger, self.account, self.epsilon, self.delta, self.window, self.seed)
+        return charged_session(self.ledger, self.account, self.epsilon, self.delta, self.window, self.noise())
+
+    def noise(self) -> NoiseSource:
+        """Where noise comes from."""
+        return noise_of(self.seed, self.exact)
+
+
+def noise_of(seed: int | None, exact: bool) -> NoiseSource:
+    """The operating system's noise, or that of a seed; with or without exact arithmetic."""
+    from apportion.privacy import SeededNoise, SystemNoise
+
+    return SystemNoise(exact=exact) if seed is None else SeededNoise(seed, exact=exact)
 
 
 def charged_session(
-    ledger: str | None, account: str | None, epsilon: float, delta: float, window: str, seed: int | None
+    ledger: str | None, account: str | None, epsilon: float, delta: float, window: str, noise: NoiseSource
 ) -> Session | None:
     """A session of this budget that charges an account of a ledger; None where neither was named."""
+    from apportion.privacy import Budget
+
+    found = account_of(ledger, account)
+    declared = None if window == _NO_WINDOW else window
+    return None if found is None else found.session(Budget(epsilon, delta), noise=noise, window=declared)
+
+
+def account_of(ledger: str | None, account: str | None) -> Account | None:
+    """An account of a ledger; None where neither was named."""
     if ledger is None and account is None:
         return None
     if ledger is None or account is None:
         raise click.UsageError("--ledger and --account go together.")
-    from apportion.privacy import Budget, Ledger, SeededNoise
+    from apportion.privacy import Ledger
 
-    budget = Budget(epsilon, delta)
-    noise = None if seed is None else SeededNoise(seed)
-    declared = None if window == _NO_WINDOW else window
-    return Ledger.open(ledger, create=False).account(account).session(budget, noise=noise, window=declared)
+    return Ledger.open(ledger, create=False).account(account)
 
 
 def collect(record: type[Any], values: Mapping[str, Any]) -> Any:
@@ -136,6 +154,9 @@ def json_option(command: Command) -> Command:
 
 
 _NO_WINDOW: Final = "not declared"
+EXACT: Final = click.option(
+    "--exact", is_flag=True, help="Sums and noise in exact arithmetic, so that no bit of a number tells more."
+)
 _LEDGER: Final = (
     click.option(
         "--ledger", metavar="URL", help="Charge a ledger first: a SQLite file or postgresql://...; see `ledger`."
@@ -173,6 +194,7 @@ _FIT: Final = (
     click.option("--n-users", type=click.IntRange(min=1), help="Number of users, declared public; else released."),
     click.option("--window", default="not declared", metavar="TEXT", help="Time span of the data, for the statement."),
     click.option("--seed", type=click.IntRange(min=0), help="Reproducible noise: marks everything NOT FOR RELEASE."),
+    EXACT,
     click.option("--dimension", type=click.IntRange(min=1), help="Length of item vectors, in place of the default."),
     click.option("--rounds", type=click.IntRange(min=1), help="Number of rounds, in place of the default."),
     click.option("--tuning", metavar="TEXT", help="How --dimension or --rounds were chosen, for the statement."),

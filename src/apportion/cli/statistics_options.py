@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from apportion.cli.options import Command, PositiveNumber, charged_session, ledger_options
+from apportion.cli.options import EXACT, Command, PositiveNumber, charged_session, ledger_options, noise_of
 from apportion.cli.outputs import refuse_folder
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
@@ -38,6 +38,7 @@ class StatisticsOptions:
     window: str = "not declared"
     tuning: str | None = None
     seed: int | None = None
+    exact: bool = False
     page: Path | None = None
     ledger: str | None = None
     account: str | None = None
@@ -60,14 +61,13 @@ class StatisticsOptions:
 
     def settings(self) -> dict[str, Any]:
         """What every estimator takes."""
-        from apportion.privacy import SeededNoise
-
         given = {name: getattr(self, name) for name in ("epsilon", "level", "window", "tuning")}
-        return given | ({} if self.seed is None else {"noise": SeededNoise(self.seed)})
+        return given | {"noise": noise_of(self.seed, self.exact)}
 
     def session(self) -> Session | None:
         """The session that charges the account, if one was named."""
-        return charged_session(self.ledger, self.account, self.epsilon, self.delta, self.window, self.seed)
+        noise = noise_of(self.seed, self.exact)
+        return charged_session(self.ledger, self.account, self.epsilon, self.delta, self.window, noise)
 
     def bounding(self) -> Any:
         """How one user's weight is bounded."""
@@ -172,6 +172,7 @@ _PROMISE: Final = (
     click.option("--window", default="not declared", metavar="TEXT", help="Time span of the data, for the statement."),
     click.option("--tuning", metavar="TEXT", help="How settings were chosen, for the statement, if any was given."),
     click.option("--seed", type=click.IntRange(min=0), help="Reproducible noise: marks everything NOT FOR RELEASE."),
+    EXACT,
     click.option("--columns", metavar="A,B,...", help="Names of all columns, for a text file without a header."),
     click.option(
         "--page",

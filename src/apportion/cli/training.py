@@ -63,12 +63,11 @@ def caution(options: FitOptions) -> str | None:
 
 
 def _settings(options: FitOptions) -> dict[str, Any]:
-    from apportion.privacy import SeededNoise
-
     settings: dict[str, Any] = {"epsilon": options.epsilon, "delta": options.delta, "window": options.window}
     settings |= {name: getattr(options, name) for name in ("n_users", "dimension", "rounds", "tuning")}
     if options.min_value is not None:
         settings["public"] = (f"that only rows with a value of at least {options.min_value:g} were kept",)
+    settings["noise"] = options.noise()
     if options.seed is not None:
-        settings |= {"noise": SeededNoise(options.seed), "random_state": options.seed}
+        settings["random_state"] = options.seed
     return settings

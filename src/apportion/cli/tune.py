@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.options import FILE, DataOptions, Kind, PositiveNumber, collect, data_options, json_option
+from apportion.cli.options import (
+    FILE,
+    DataOptions,
+    Kind,
+    PositiveNumber,
+    account_of,
+    collect,
+    data_options,
+    json_option,
+    ledger_options,
+)
 from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, write_model
 from apportion.cli.progress import Reporter
 
@@ -67,6 +77,7 @@ class Values(click.ParamType[tuple[str, tuple[float | int, ...]]]):
 @click.option("--n-users", type=click.IntRange(min=1), help="Number of users, declared public; else released.")
 @click.option("--window", default="not declared", metavar="TEXT", help="Time span of the data, for the statement.")
 @click.option("--seed", type=click.IntRange(min=0), help="Reproducible noise: marks everything NOT FOR RELEASE.")
+@ledger_options
 @data_options
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DATA's name with -model.")
 @json_option
@@ -81,6 +92,8 @@ def tune(
     n_users: int | None,
     window: str,
     seed: int | None,
+    ledger: str | None,
+    account: str | None,
     out: Path | None,
     as_json: bool,
     **options: Any,
@@ -102,6 +115,7 @@ def tune(
     budget = Budget(epsilon, delta)
     law_of_tries = Tries(max(2, math.prod(map(len, places.values()))) if tries is None else tries, law)
     calibrate(budget, law_of_tries)  # a budget that cannot pay is refused before the data is read
+    charged = account_of(ledger, account)
     data_as = collect(DataOptions, options)
     with Reporter() as reporter:
         loaded = load_data(data, data_as)
@@ -117,6 +131,7 @@ def tune(
             validation=validation,
             noise=None if seed is None else SeededNoise(seed),
             window=window,
+            ledger=charged,
             progress=reporter.of("private selection"),
         )
     write_model(found.model, target, None, found.selection)

@@ -22,7 +22,7 @@ def finite_matrix(values: ArrayLike, name: str) -> NDArray[np.float64]:
             f"Expected finite numbers in {name}, got {matrix[row, column]} in row {row + 1}, column {column + 1} "
             "(counting from 1)."
         )
-    return matrix
+    return np.ascontiguousarray(matrix)  # another layout, which may follow from who is there, rounds otherwise
 
 
 def finite_rows(values: ArrayLike, name: str) -> NDArray[np.float64]:

@@ -29,7 +29,7 @@ class PrivateEstimator(Estimator):
     public: Sequence[str]
     window: str
     tuning: str | None
-    noise: NoiseSource | None
+    noise: NoiseSource | str | None
 
     def _open(self, given: Session | None, budget: Budget, neighbours: Neighbours, public: Sequence[str]) -> Session:
         """The session of this fit, which knows what the fit assumes public and how its settings were chosen."""
@@ -72,8 +72,15 @@ class InteractionsEstimator(PrivateEstimator):
         declared = [] if self.n_users is None else [f"the number of users, declared as {self.n_users}"]
         return self._open(given, self._budget(), ADD_REMOVE, [_about_tasks(data), *declared, *further_public])
 
-    def _engine_or(self, default: LocalEngine) -> Engine:
-        return self.engine or default
+    def _engine_or(self, default: LocalEngine, session: Session) -> Engine:
+        """The engine of this fit; the default one forms exact sums where the session wants them."""
+        if not session.exact:
+            return self.engine or default
+        if self.engine is None:
+            return LocalEngine(default.dtype, default.threads, default.chunk, exact=True)
+        if not getattr(self.engine, "exact", False):
+            raise InputError("Expected an engine made for exact sums, LocalEngine(exact=True), with exact noise.")
+        return self.engine
 
 
 class SettingsEstimator(InteractionsEstimator):

@@ -21,9 +21,11 @@ from apportion.data import Interactions
 from apportion.engines import LocalEngine
 from apportion.errors import InputError
 from apportion.evaluation.validation_scores import SCORES
-from apportion.privacy import Budget, NoiseSource, Rows, Session, Statement, SystemNoise
+from apportion.privacy import ADD_REMOVE, Account, Budget, NoiseSource, Rows, Session, Statement, SystemNoise
+from apportion.privacy.ledger import Receipt, SelectionRun
 from apportion.privacy.sampling import poisson_sample
 from apportion.privacy.selection import SelectionCost, Tries, calibrate
+from apportion.privacy.statement import LedgerReference
 from apportion.recommend.model import ItemModel
 
 Settings = Mapping[str, Any]
@@ -104,6 +106,7 @@ def tune(
     validation: float = 0.2,
     noise: NoiseSource | None = None,
     window: str = "not declared",
+    ledger: Account | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Tuned:
     """Search a grid of settings under one budget, and return the best model by noisy validation score.
@@ -117,6 +120,7 @@ def tune(
         validation: probability with which a user is in the validation part.
         noise: the noise source; None for the operating system's.
         window: the time span of the data, for the statement.
+        ledger: an account of kind 'renyi' that is charged for all tries together before the first.
         progress: called with each finished try, for whoever may see the data: how many tries there are is a secret.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything in the result.
@@ -124,6 +128,9 @@ def tune(
     places = _checked(grid, validation)
     cost = calibrate(budget, tries or Tries(max(2.0, math.prod(map(len, places.values())))))
     noise = noise or SystemNoise()
+    if getattr(noise, "exact", False):
+        raise InputError("Expected noise without exact arithmetic: scores of users have no exact form in a search.")
+    receipt = None if ledger is None else _charged(ledger, cost)
     parts = divide(data, validation)
     best: _Try | None = None
     n_tries = cost.tries.draw(noise)
@@ -136,7 +143,19 @@ def tune(
     if progress:
         progress("fit", n_tries, n_tries)
     assert best is not None
-    return _winner(best, cost, places, validation, budget)
+    found = _winner(best, cost, places, validation, budget)
+    if receipt is not None and found.model.statement is not None:
+        charged = LedgerReference(receipt.account, receipt.run, 1, receipt.number, receipt.hash)
+        found.model.statement = replace(found.model.statement, ledger=charged)
+    return found
+
+
+def _charged(ledger: Account, cost: SelectionCost) -> Receipt:
+    """Charge an account for a whole selection; it refuses what it cannot bear."""
+    if ledger.neighbours != ADD_REMOVE:
+        got = ledger.neighbours.relation
+        raise InputError(f"Expected an account for neighbours that differ thus: {ADD_REMOVE.relation}; got: {got}.")
+    return ledger.charge("private selection", SelectionRun(cost.one_try.mu, cost.tries.mean, cost.tries.law))
 
 
 def divide(data: Interactions, validation: float) -> Parts:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from apportion.linalg.backend import active_backend, compiled_available, use_backend
 from apportion.linalg.kernel import instruction_sets, thread_count, use_instruction_set
+from apportion.linalg.lattice import FACTOR_BITS, lattice_gram, lattice_moment, step_below, whole_steps
 from apportion.linalg.normals import fill_normals
 from apportion.linalg.packed import (
     diagonal_positions,
@@ -18,16 +19,23 @@ from apportion.linalg.packed import (
     unpack,
 )
 from apportion.linalg.psd import project_psd
+from apportion.linalg.rounded_laplace import add_rounded_laplace
+from apportion.linalg.rounded_normals import add_rounded_normals
 from apportion.linalg.segments import segment_gram, segment_moment, segment_solve, solve_packed
 from apportion.linalg.shrinkage import shrink_towards
 
 __all__ = [
+    "FACTOR_BITS",
     "active_backend",
+    "add_rounded_laplace",
+    "add_rounded_normals",
     "compiled_available",
     "diagonal_positions",
     "fill_normals",
     "frobenius_weights",
     "instruction_sets",
+    "lattice_gram",
+    "lattice_moment",
     "pack",
     "packed_dim",
     "packed_size",
@@ -37,8 +45,10 @@ __all__ = [
     "segment_solve",
     "shrink_towards",
     "solve_packed",
+    "step_below",
     "thread_count",
     "unpack",
     "use_backend",
     "use_instruction_set",
+    "whole_steps",
 ]

@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -52,6 +53,8 @@ struct Segments {  // the arguments of one call, shared by its threads; features
     T ridge;                  // > 0 if base is ridge * I and the dual form may be used
     const T* back;            // dim x dim: a solution x is wanted as back' x; null for x itself
     T* out;
+    T per_step = 0;           // > 0: factors are counted in steps of a lattice, this many to the unit (see run_lattice)
+    int64_t* counts = nullptr;  // out, in whole steps
 };
 
 constexpr Index kSuccess = -1, kOutOfMemory = -2;  // other results name the first segment that failed
@@ -59,8 +62,11 @@ constexpr Index kPanelBytes = 49152;                // gathered rows that fit th
 constexpr Index kPieceLength = 16384, kMostPieces = 16;  // of a long segment
 constexpr Index kRangeBytes = Index(8) << 20;       // rows that fit the outer cache together with what else is there
 constexpr Index kAhead = 16;                        // observations between asking memory for a row and its use
+constexpr Index kWholeRows = Index(1) << 18;        // rows whose products, up to 2^34 steps, add up to less than 2^53
 constexpr int kBlocks = 16;                         // ChaCha20 blocks made at a time
 constexpr Index kNormals = 8 * kBlocks;             // normal numbers made of them
+
+constexpr int64_t wrapped_sum(int64_t a, int64_t b) { return int64_t(uint64_t(a) + uint64_t(b)); }
 
 constexpr Index round_up(Index n, Index multiple) { return (n + multiple - 1) / multiple * multiple; }
 
@@ -129,11 +135,6 @@ struct Plan {
     static bool in_pieces(Index length) { return length > 2 * kPieceLength; }
     static Index n_pieces(Index length) {
         return in_pieces(length) ? std::min(kMostPieces, (length + kPieceLength - 1) / kPieceLength) : 0;
-    }
-    bool is_even(const int64_t* indptr) const {  // no segment is so long that threads would wait for it
-        for (const Piece& piece : pieces)
-            if (indptr[piece.segment + 1] - indptr[piece.segment] > indptr[turns.back()] / 8) return false;
-        return true;
     }
 };
 
@@ -228,6 +229,18 @@ Index packed_call(int level, int threads, Index n, Index dim, const T* packed, c
     }
 }
 
+template <typename F>
+Index lattice_call(int level, int threads, Want want, const Segments<double, F>& task) {
+    level = std::min(level, best_level());
+    try {
+        if (want == Want::gram) AT_LEVEL(level, template run_lattice<Want::gram>(task, threads));
+        else AT_LEVEL(level, template run_lattice<Want::moment>(task, threads));
+        return kSuccess;
+    } catch (const std::bad_alloc&) {
+        return kOutOfMemory;
+    }
+}
+
 template <typename T>
 void normals_call(int level, int threads, const uint8_t* key, uint64_t counter, Index n, T* out) {
     level = std::min(level, best_level());
@@ -257,6 +270,17 @@ SEGMENTS_FUNCTION(kernel_segments_float32_of_float32, float, float)
 SEGMENTS_FUNCTION(kernel_segments_float64_of_float64, double, double)
 SEGMENTS_FUNCTION(kernel_segments_float64_of_float32, double, float)
 
+#define LATTICE_FUNCTION(name, F)                                                                                  \
+    Index name(int level, int threads, int want, Index n_segments, const int64_t* indptr, const int32_t* indices,  \
+               const F* features, Index n_rows, Index dim, const double* weights, int signed_weights,              \
+               double per_step, int64_t* counts) {                                                                 \
+        return lattice_call<F>(level, threads, Want(want),                                                         \
+                               {n_segments, indptr, indices, features, n_rows, dim, weights, weights,              \
+                                signed_weights != 0, nullptr, nullptr, 0, nullptr, nullptr, per_step, counts});    \
+    }
+LATTICE_FUNCTION(kernel_lattice_of_float32, float)
+LATTICE_FUNCTION(kernel_lattice_of_float64, double)
+
 #define PACKED_FUNCTION(name, T)                                                                                   \
     Index name(int level, int threads, Index n, Index dim, const T* packed, const T* rhs, const T* base, T* out,   \
                uint8_t* failed) {                                                                                  \
@@ -270,6 +294,19 @@ void kernel_normals_float32(int level, int threads, const uint8_t* key, uint64_t
 }
 void kernel_normals_float64(int level, int threads, const uint8_t* key, uint64_t counter, Index n, double* out) {
     normals_call(level, threads, key, counter, n, out);
+}
+
+// out = sums / 2^shift + scale * normal, rounded to whole numbers; doubtful where a boundary is too near to tell.
+void kernel_rounded_normals(int level, int threads, const uint8_t* key, uint64_t counter, Index n, const int64_t* sums,
+                            int shift, const double* scales, Index n_scales, int64_t* out, uint8_t* doubtful) {
+    level = std::min(level, best_level());
+    uint32_t words[8];
+    std::memcpy(words, key, 32);
+    const Index batches = (n + kNormals - 1) / kNormals, share = 64;
+    in_parallel(threads, (batches + share - 1) / share, [&](int, Index i) {
+        AT_LEVEL(level, add_rounded(words, counter, i * share, std::min((i + 1) * share, batches), n, sums, shift,
+                                    scales, n_scales, out, doubtful));
+    });
 }
 
 // words[i][b] = word i of ChaCha20 block counter + b, for 16 blocks: the published test vectors check this one.
@@ -566,6 +603,11 @@ struct Worker {
             const F* row = row_of(here);
             const T weight = task.weights ? task.weights[here] : T(1);
             const T scale = std::sqrt(std::fabs(weight)), signed_scale = weight < 0 ? -scale : scale;
+            if (task.per_step > 0) {
+                whole_copy(row, scale * task.per_step, &panel[k * stride]);
+                if (task.signed_weights) whole_copy(row, signed_scale * task.per_step, &left_panel[k * stride]);
+                continue;
+            }
             scaled_copy(row, scale, &panel[k * stride]);
             if (task.signed_weights) scaled_copy(row, signed_scale, &left_panel[k * stride]);
             if (want != Want::gram) coefficients[k] = signed_scale * task.labels[here];
@@ -576,6 +618,51 @@ struct Worker {
         Index c = 0;
         for (; c + S::lanes <= dim; c += S::lanes) store(to + c, scale * widened(row + c));
         for (; c < dim; ++c) to[c] = scale * row[c];
+    }
+
+    // scale * x towards zero to whole numbers, which therefore are nowhere longer
+    INLINE void whole_copy(const F* row, T scale, T* to) const {
+        Index c = 0;
+        for (; c + S::lanes <= dim; c += S::lanes) store(to + c, whole(scale * widened(row + c)));
+        for (; c < dim; ++c) to[c] = std::trunc(scale * T(row[c]));
+    }
+
+    // The whole part of numbers below 2^51: adding 2^52 to the size rounds it, to the nearest.
+    static INLINE V whole(V x) {
+        constexpr T shift = sizeof(T) == 8 ? T(4503599627370496.) : T(8388608.);
+        V size = x < T(0) ? -x : x, rounded = (size + shift) - shift;
+        rounded = rounded > size ? rounded - T(1) : rounded;
+        return x < T(0) ? -rounded : rounded;
+    }
+
+    // vector gains sum y x over observations begin .. end, each product in whole steps of the lattice
+    void add_whole_moment(Index begin, Index end) {
+        for (Index k = begin; k < end; ++k) {
+            prefetch(k + kAhead);
+            const F* row = row_of(k);
+            const T scale = task.labels[k] * task.per_step;
+            Index c = 0;
+            for (; c + S::lanes <= dim; c += S::lanes)
+                store(&vector[c], load<V>(&vector[c]) + whole(scale * widened(row + c)));
+            for (; c < dim; ++c) vector[c] += std::trunc(scale * T(row[c]));
+        }
+    }
+
+    // What whole observations begin .. end add to the counts of their segment, a run of rows at a time
+    void count(Index begin, Index end, int64_t* to) {
+        for (Index from = begin; from < end; from += kWholeRows) {
+            const Index until = std::min(from + kWholeRows, end);
+            if constexpr (want == Want::moment) {
+                std::fill_n(vector.get(), stride, T(0));
+                add_whole_moment(from, until);
+                for (Index c = 0; c < dim; ++c) to[c] = wrapped_sum(to[c], int64_t(vector[c]));
+            } else {
+                accumulate(from, until, nullptr);
+                int64_t* packed = to;
+                for (Index r = 0; r < dim; packed += ++r)
+                    for (Index c = 0; c <= r; ++c) packed[c] = wrapped_sum(packed[c], int64_t(matrix[r * stride + c]));
+            }
+        }
     }
 
     // vector gains sum y x over observations begin .. end: a few at a time, columns in registers
@@ -691,7 +778,8 @@ template <typename W>
 using Workers = std::vector<std::unique_ptr<W>>;
 
 // Moments of rows that do not fit the cache: a range of rows at a time, so that all segments read it while it is there.
-// Segments list their rows in ascending order; one that does not is summed in the last range, slower.
+// Segments list their rows in ascending order; one that does not is summed in the last range, slower. Long segments are
+// left to their pieces.
 template <typename T, typename F>
 Index moments_by_ranges(const Segments<T, F>& task, int threads, const Plan& plan,
                         const Workers<Worker<Want::moment, T, F>>& workers) {
@@ -704,6 +792,7 @@ Index moments_by_ranges(const Segments<T, F>& task, int threads, const Plan& pla
         in_parallel(threads, plan.turns.size() - 1, [&](int thread, Index turn) {
             Worker<Want::moment, T, F>& worker = *workers[thread];
             for (Index s = plan.turns[turn]; s < plan.turns[turn + 1]; ++s) {
+                if (Plan::in_pieces(task.indptr[s + 1] - task.indptr[s])) continue;
                 Index begin = done[s], end = last ? task.indptr[s + 1] : begin;
                 while (end < task.indptr[s + 1] && task.indices[end] < stop) ++end;
                 std::copy_n(task.out + s * dim, dim, worker.vector.get());
@@ -721,12 +810,12 @@ Index run(const Segments<T, F>& task, int threads) {
     const Plan plan(task.indptr, task.n_segments, task.dim);
     Workers<Worker<want, T, F>> workers;
     for (int t = 0; t < threads; ++t) workers.push_back(std::make_unique<Worker<want, T, F>>(task));
+    std::atomic<Index> failed{kSuccess};
+    const bool by_ranges = want == Want::moment && task.n_rows * task.dim * Index(sizeof(F)) > 2 * kRangeBytes;
     if constexpr (want == Want::moment)
-        if (task.n_rows * task.dim * Index(sizeof(F)) > 2 * kRangeBytes && plan.is_even(task.indptr))
-            return moments_by_ranges(task, threads, plan, workers);
+        if (by_ranges) failed = moments_by_ranges(task, threads, plan, workers);
     const Index stride = workers[0]->stride, matrix_size = want == Want::moment ? 0 : stride * stride;
     const Buffer<T> base = workers[0]->pad.padded(task.base);
-    std::atomic<Index> failed{kSuccess};
     Index largest = 0;
     for (size_t w = 0; w + 1 < plan.windows.size(); ++w)
         largest = std::max(largest, plan.windows[w + 1] - plan.windows[w]);
@@ -756,6 +845,7 @@ Index run(const Segments<T, F>& task, int threads) {
         });
     }
 
+    if (by_ranges) return failed;
     in_parallel(threads, plan.turns.size() - 1, [&](int thread, Index turn) {
         Worker<want, T, F>& worker = *workers[thread];
         for (Index s = plan.turns[turn]; s < plan.turns[turn + 1]; ++s) {
@@ -773,6 +863,32 @@ Index run(const Segments<T, F>& task, int threads) {
         }
     });
     return failed;
+}
+
+// Sums on a lattice.  The factors sqrt|w| x of a Gram matrix, or the products y x of a moment, are counted in steps of
+// the lattice, cut off towards zero.  Whatever they add up to is a whole number below 2^53 as long as it is held in a
+// double, and is counted in 64 bits from there on: no addition rounds, so no order of them matters.
+template <Want want, typename F>
+void run_lattice(const Segments<double, F>& task, int threads) {
+    const Plan plan(task.indptr, task.n_segments, task.dim);
+    const Index width = want == Want::gram ? task.dim * (task.dim + 1) / 2 : task.dim;
+    Workers<Worker<want, double, F>> workers;
+    for (int t = 0; t < threads; ++t) workers.push_back(std::make_unique<Worker<want, double, F>>(task));
+    std::fill_n(task.counts, task.n_segments * width, int64_t(0));
+    std::mutex adding;
+    in_parallel(threads, plan.pieces.size(), [&](int thread, Index i) {
+        const Plan::Piece& piece = plan.pieces[i];
+        std::vector<int64_t> part(width, 0);
+        workers[thread]->count(piece.begin, piece.end, part.data());
+        const std::lock_guard<std::mutex> held(adding);
+        int64_t* to = task.counts + piece.segment * width;
+        for (Index c = 0; c < width; ++c) to[c] = wrapped_sum(to[c], part[c]);
+    });
+    in_parallel(threads, plan.turns.size() - 1, [&](int thread, Index turn) {
+        for (Index s = plan.turns[turn]; s < plan.turns[turn + 1]; ++s)
+            if (!Plan::in_pieces(task.indptr[s + 1] - task.indptr[s]))
+                workers[thread]->count(task.indptr[s], task.indptr[s + 1], task.counts + s * width);
+    });
 }
 
 // (base + A_s)^-1 rhs_s for packed A_s; a segment that cannot be solved is marked and becomes NaN.
@@ -886,8 +1002,10 @@ struct Doubles {
     }
 };
 
-// Box-Muller on kBlocks blocks: 64-bit words 0..3 of a block give radii, words 4..7 angles.
-inline void normals_of(const uint32_t (*words)[kBlocks], double* out) {
+// Box-Muller on kBlocks blocks: 64-bit words 0..3 of a block give radii, words 4..7 angles.  With `Spread`, also how far
+// the number may be from what the same words, followed by any others, would give in exact arithmetic.
+template <bool Spread>
+inline void normals_of(const uint32_t (*words)[kBlocks], double* out, double* spread) {
     using V = Doubles::V;
     for (int pair = 0; pair < 4; ++pair)
         for (int b = 0; b < kBlocks; b += Doubles::lanes) {
@@ -898,6 +1016,12 @@ inline void normals_of(const uint32_t (*words)[kBlocks], double* out) {
             Doubles::circle(turn, cosine, sine);
             store(out + 2 * pair * kBlocks + b, radius * cosine);
             store(out + (2 * pair + 1) * kBlocks + b, radius * sine);
+            if constexpr (Spread) {  // docs/proofs/exact.md: of the functions, and of the words that follow
+                V wide = radius * 0x1p-46 + 0x1p-52 / (uniform * radius);
+                wide = uniform < 0x1p-52 ? V{} + double(INFINITY) : wide;  // no bit set: as far as you like
+                store(spread + 2 * pair * kBlocks + b, wide);
+                store(spread + (2 * pair + 1) * kBlocks + b, wide);
+            }
         }
 }
 
@@ -907,9 +1031,35 @@ void fill_normals(const uint32_t* key, uint64_t counter, Index first, Index last
     double batch[kNormals];
     for (Index i = first; i < last; ++i) {
         chacha20(key, counter + uint64_t(i) * kBlocks, 0, words);
-        normals_of(words, batch);
+        normals_of<false>(words, batch, nullptr);
         Index here = std::min(kNormals, n - i * kNormals);
         for (Index k = 0; k < here; ++k) out[i * kNormals + k] = T(batch[k]);
+    }
+}
+
+// out = sums / 2^shift + scale * normal to the nearest whole number.  Where the true number might lie on the other side
+// of a boundary between two whole numbers, `doubtful` says so.
+inline void add_rounded(const uint32_t* key, uint64_t counter, Index first, Index last, Index n, const int64_t* sums,
+                        int shift, const double* scales, Index n_scales, int64_t* out, uint8_t* doubtful) {
+    constexpr double to_whole = 6755399441055744.;  // adding 1.5 * 2^52 rounds to an integer
+    const double unit = std::ldexp(1., -shift);
+    const int64_t below = (int64_t(1) << shift) - 1;
+    uint32_t words[16][kBlocks];
+    double normal[kNormals], spread[kNormals], scale[kNormals];
+    for (Index i = first; i < last; ++i) {
+        chacha20(key, counter + uint64_t(i) * kBlocks, 0, words);
+        normals_of<true>(words, normal, spread);
+        const Index start = i * kNormals, here = std::min(kNormals, n - start);
+        for (Index k = 0, at = start % n_scales; k < here; ++k, at = at + 1 < n_scales ? at + 1 : 0) scale[k] = scales[at];
+        for (Index k = 0; k < here; ++k) {
+            const int64_t sum = sums[start + k];
+            const double noisy = double(sum & below) * unit + scale[k] * normal[k];
+            const double rounded = (noisy + to_whole) - to_whole;
+            const double room = 0.5 - std::fabs(noisy - rounded);
+            const double error = scale[k] * spread[k] + std::fabs(noisy) * 0x1p-51 + 0x1p-51;
+            out[start + k] = wrapped_sum(sum >> shift, int64_t(rounded));
+            doubtful[start + k] = !(room > error);  // also where the error is not a number
+        }
     }
 }
 

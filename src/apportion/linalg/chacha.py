@@ -63,10 +63,21 @@ def _rotate(x: NDArray[np.uint32], bits: int) -> None:
 
 def normals(key: bytes, counter: int, n_batches: int) -> NDArray[np.float64]:
     """Normal numbers [n_batches, NORMALS_AT_A_TIME] from BLOCKS_AT_A_TIME blocks each."""
+    return normals_and_spreads(key, counter, n_batches)[0]
+
+
+def normals_and_spreads(key: bytes, counter: int, n_batches: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Normal numbers, and how far each may be from what its bits and any that follow would give without rounding."""
     words = chacha20_blocks(key, counter, n_batches * BLOCKS_AT_A_TIME)
     bits = np.ascontiguousarray(words).view("<u8") >> np.uint64(12)
-    radii = np.sqrt(-2.0 * np.log((bits[:, :4] + 0.5) * 2.0**-52))
+    uniforms = (bits[:, :4] + 0.5) * 2.0**-52
+    radii = np.sqrt(-2.0 * np.log(uniforms))
     angles = bits[:, 4:] * (2.0 * np.pi * 2.0**-52)
+    spreads = np.where(uniforms < 2.0**-52, np.inf, radii * 2.0**-46 + 2.0**-52 / (uniforms * radii))
     pairs = np.stack([radii * np.cos(angles), radii * np.sin(angles)])  # [2, blocks, 4]
+    return _in_batches(pairs, n_batches), _in_batches(np.stack([spreads, spreads]), n_batches)
+
+
+def _in_batches(pairs: NDArray[np.float64], n_batches: int) -> NDArray[np.float64]:
     by_batch = pairs.reshape(2, n_batches, BLOCKS_AT_A_TIME, 4)
     return by_batch.transpose(1, 3, 0, 2).reshape(n_batches, NORMALS_AT_A_TIME)

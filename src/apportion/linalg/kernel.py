@@ -57,6 +57,15 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
         normals = getattr(loaded, f"kernel_normals_{name}")
         normals.restype = None
         normals.argtypes = [number, number, ctypes.c_char_p, ctypes.c_uint64, size, pointer]
+    for of in reals:
+        lattice = getattr(loaded, f"kernel_lattice_of_{of}")
+        lattice.restype = size
+        lattice.argtypes = [number, number, number, size, pointer, pointer, pointer, size, size]
+        lattice.argtypes += [pointer, number, ctypes.c_double, pointer]
+    rounded = loaded.kernel_rounded_normals
+    rounded.restype = None
+    rounded.argtypes = [number, number, ctypes.c_char_p, ctypes.c_uint64, size, pointer, number]
+    rounded.argtypes += [pointer, size, pointer, pointer]
     loaded.kernel_chacha20.restype = None
     loaded.kernel_chacha20.argtypes = [number, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64, pointer]
     loaded.kernel_best_level.restype = number
@@ -155,6 +164,44 @@ def segments(
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
     return None if failed == _SUCCESS else failed
+
+
+def lattice(
+    want: int,
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    features: FloatArray,
+    weights: FloatArray,
+    step: float,
+    counts: NDArray[np.int64],
+    *,
+    threads: int | None = None,
+) -> None:
+    """Fills `counts` with sums in whole steps; see `apportion.linalg.lattice`."""
+    signed = weights.size > 0 and float(weights.min()) < 0
+    failed: int = getattr(_loaded(), f"kernel_lattice_of_{features.dtype.name}")(
+        _level.get(), thread_count(threads), want, indptr.size - 1, _address(indptr), _address(indices),
+        _address(features), *features.shape, _address(weights), signed, 1 / step, _address(counts),
+    )  # fmt: skip
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+
+
+def rounded_normals(
+    sums: NDArray[np.int64],
+    shift: int,
+    scales: NDArray[np.float64],
+    key: bytes,
+    out: NDArray[np.int64],
+    doubtful: NDArray[np.uint8],
+    *,
+    threads: int | None = None,
+) -> None:
+    """Fills `out` with sums / 2^shift + scale · normal to the nearest, and says where that is in doubt."""
+    _loaded().kernel_rounded_normals(
+        _level.get(), thread_count(threads), key, 0, sums.size, _address(sums), shift, _address(scales), scales.size,
+        _address(out), _address(doubtful),
+    )  # fmt: skip
 
 
 def solve_packed(

@@ -5,7 +5,15 @@ from apportion.privacy.bounds import Labels, ObservationRows, Rows, Weights
 from apportion.privacy.budget import Budget, Plan, Share
 from apportion.privacy.contributions import BoxedValues, PrivateRowWeights, PublicRowWeights
 from apportion.privacy.ledger import Account, Ledger, LedgerError
-from apportion.privacy.neighbours import ADD_REMOVE, REPLACE_LABELS, REPLACE_VALUES, Neighbours
+from apportion.privacy.neighbours import (
+    ADD_REMOVE,
+    ADD_REMOVE_EXAMPLE,
+    ADD_REMOVE_TASK,
+    REPLACE_LABELS,
+    REPLACE_TASK,
+    REPLACE_VALUES,
+    Neighbours,
+)
 from apportion.privacy.noise import NoiseSource, SeededNoise, SystemNoise
 from apportion.privacy.ranks import Base, RankedRows, UniformBase
 from apportion.privacy.sampling import SampledShare
@@ -14,7 +22,10 @@ from apportion.privacy.statement import Release, Statement
 
 __all__ = [
     "ADD_REMOVE",
+    "ADD_REMOVE_EXAMPLE",
+    "ADD_REMOVE_TASK",
     "REPLACE_LABELS",
+    "REPLACE_TASK",
     "REPLACE_VALUES",
     "Account",
     "Base",

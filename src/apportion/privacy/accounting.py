@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apportion.errors import BudgetError, InputError
-from apportion.privacy import gaussian
+from apportion.privacy import gaussian, wishart
 from apportion.privacy.budget import Budget
 
 _INTERVAL = 1e-4  # grid of the privacy loss; finer is tighter and slower
@@ -75,7 +75,28 @@ class SampledGaussian:
             raise InputError(f"Expected a sampling probability in (0, 1], got {self.sampling_probability}.")
 
 
-Mechanism = Gaussian | Laplace | Pure | SampledGaussian
+@dataclass(frozen=True)
+class Wishart:
+    """`count` sums of outer products with Wishart noise of scale `noise_multiplier` times a model's squared norm bound.
+
+    Attributes:
+        noise_multiplier: s / K².
+        spare_degrees: degrees of freedom beyond the dimension less one.
+        count: how many.
+    """
+
+    noise_multiplier: float
+    spare_degrees: int
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        _check(self.noise_multiplier, self.count)
+        if self.spare_degrees < wishart.LEAST_SPARE:
+            least = wishart.LEAST_SPARE
+            raise InputError(f"Expected at least {least} spare degrees of freedom, got {self.spare_degrees}.")
+
+
+Mechanism = Gaussian | Laplace | Pure | SampledGaussian | Wishart
 _Point = tuple[float, float]  # a noise multiplier and its excess
 
 
@@ -212,6 +233,8 @@ def _rough_loss(mechanism: Mechanism) -> float:
             return count / z
         case Gaussian(z, count) | SampledGaussian(z, _, count):
             return count / (2 * z * z) + 10 * math.sqrt(count) / z
+        case Wishart(z, spare_degrees, count):
+            return wishart.rough_loss(z, spare_degrees, count)
 
 
 def _one_distribution(mechanism: Mechanism, pld: Any, interval: float) -> Any:
@@ -229,6 +252,12 @@ def _one_distribution(mechanism: Mechanism, pld: Any, interval: float) -> Any:
 
             one = pld.from_privacy_parameters(DifferentialPrivacyParameters(epsilon, 0.0), **grid)
             return one.self_compose(count)
+        case Wishart(z, spare_degrees, count):
+            from dp_accounting.pld.pld_pmf import DensePLDPmf
+
+            ways = wishart.losses(z, spare_degrees, interval)
+            present, absent = (DensePLDPmf(interval, way.first, way.masses, way.infinite, True) for way in ways)
+            return pld.PrivacyLossDistribution(present, absent).self_compose(count)
 
 
 def _check(parameter: float, count: int) -> None:

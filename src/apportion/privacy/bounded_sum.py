@@ -6,6 +6,9 @@ for replacing what one user's rows hold (`contributions`). Noise may be anisotro
 standard deviation σ·s_k and the sensitivity is the norm of the coordinate-wise quotient by s, which is the same
 guarantee. A packed symmetric matrix uses s = 1 on the diagonal and 1/√2 off it, so that its norm is the Frobenius
 norm (docs/proofs/releases.md).
+
+A sum may be on a lattice: then it is held as whole numbers of a public step, formed without rounding errors from parts
+that were cut off towards zero, and can be released exactly (docs/proofs/exact.md).
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy as np
 from apportion.privacy.bounds import FloatArray, Hidden, Labels, Rows, Weights
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
+_ROUNDING = 1 + 2.0**-30  # by which norms and products in float64 may be below the true ones
 _KEY = object()  # held by this layer and by the auditor's door, apportion.auditing.door
 
 
@@ -33,9 +37,10 @@ class BoundedSum(Hidden):
         scales: relative noise of each coordinate of the last axis.
         l1_bound: L1 sensitivity, where it is known to be below √size times the L2 one.
         neighbours: the relation that both are for.
+        step: of the lattice, where the value is whole numbers of it.
     """
 
-    __slots__ = ("_bound", "_derivation", "_l1_bound", "_neighbours", "_open", "_scales", "_shape")
+    __slots__ = ("_bound", "_derivation", "_l1_bound", "_neighbours", "_open", "_scales", "_shape", "_step")
 
     def __init__(
         self,
@@ -46,15 +51,20 @@ class BoundedSum(Hidden):
         scales: FloatArray | None = None,
         l1_bound: float | None = None,
         neighbours: Neighbours = ADD_REMOVE,
+        step: float | None = None,
     ) -> None:
         if key is not _KEY:
             raise TypeError("Build a BoundedSum from bounded parts: counts, moments, grams, user_total.")
+        if step is not None and value.dtype != np.int64:
+            raise TypeError(f"Expected whole numbers of steps, got {value.dtype}.")
         self._open = _sealed(value)
         self._shape: tuple[int, ...] = tuple(value.shape)
-        self._bound = float(bound)
+        room = 1.0 if step is None else _ROUNDING
+        self._bound = float(bound) * room
         self._derivation = derivation
         self._scales = scales
-        self._l1_bound = l1_bound
+        self._l1_bound = None if l1_bound is None else l1_bound * room
+        self._step = step
         self._neighbours = neighbours
 
     @property
@@ -82,34 +92,41 @@ class BoundedSum(Hidden):
         """Relative noise of each coordinate of the last axis; None if all are 1."""
         return None if self._scales is None else self._scales.copy()
 
-    @classmethod
-    def counts(cls, value: Any, weights: Weights) -> BoundedSum:
-        """Σ_j w_ij for every task i: a user's part is the vector of its weights, of norm at most 1."""
-        return cls(_KEY, value, 1.0, f"{weights.description}: norm of one user's weights <= 1")
+    @property
+    def step(self) -> float | None:
+        """The step of the lattice that the value is on; None if it is on none."""
+        return self._step
 
     @classmethod
-    def moments(cls, value: Any, weights: Weights, rows: Rows, labels: Labels | None) -> BoundedSum:
+    def counts(cls, value: Any, weights: Weights, step: float | None = None) -> BoundedSum:
+        """Σ_j w_ij for every task i: a user's part is the vector of its weights, of norm at most 1."""
+        return cls(_KEY, value, 1.0, f"{weights.description}: norm of one user's weights <= 1", step=step)
+
+    @classmethod
+    def moments(
+        cls, value: Any, weights: Weights, rows: Rows, labels: Labels | None, step: float | None = None
+    ) -> BoundedSum:
         """Σ_j w_ij y_ij x_j for every task i: one user's part is at most the label bound times the norm of x."""
         label_bound = 1.0 if labels is None else labels.bound
         text = f"{weights.description}; row norm {rows.norm:g} x label bound {label_bound:g}"
-        return cls(_KEY, value, rows.norm * label_bound, text)
+        return cls(_KEY, value, rows.norm * label_bound, text, step=step)
 
     @classmethod
-    def grams(cls, value: Any, weights: Weights, rows: Rows) -> BoundedSum:
+    def grams(cls, value: Any, weights: Weights, rows: Rows, step: float | None = None) -> BoundedSum:
         """Σ_j w_ij x_j x_jᵀ for every task i, packed: Frobenius norm of one user's part at most ||x||²."""
         text = f"{weights.description}; squared row norm {rows.norm:g}^2, Frobenius"
-        return cls(_KEY, value, rows.norm**2, text, symmetric_scales(value.shape[-1]))
+        return cls(_KEY, value, rows.norm**2, text, symmetric_scales(value.shape[-1]), step=step)
 
     @classmethod
-    def user_total(cls, value: Any, rows: Rows) -> BoundedSum:
+    def user_total(cls, value: Any, rows: Rows, step: float | None = None) -> BoundedSum:
         """Σ_j x_j: one user's part has norm at most ||x||."""
-        return cls(_KEY, value, rows.norm, f"row norm {rows.norm:g}")
+        return cls(_KEY, value, rows.norm, f"row norm {rows.norm:g}", step=step)
 
     @classmethod
-    def user_gram(cls, value: Any, rows: Rows) -> BoundedSum:
+    def user_gram(cls, value: Any, rows: Rows, step: float | None = None) -> BoundedSum:
         """Σ_j x_j x_jᵀ over users, packed: Frobenius norm of one user's part at most ||x||²."""
         text = f"squared row norm {rows.norm:g}^2, Frobenius"
-        return cls(_KEY, value, rows.norm**2, text, symmetric_scales(value.shape[-1]))
+        return cls(_KEY, value, rows.norm**2, text, symmetric_scales(value.shape[-1]), step=step)
 
     @property
     def size(self) -> int:
@@ -122,6 +139,11 @@ class BoundedSum(Hidden):
         return math.sqrt(self.size) * self.l2_sensitivity if self._l1_bound is None else self._l1_bound
 
     def _reveal(self, key: object) -> Any:
+        value = self._reveal_steps(key)
+        return value if self._step is None else value * self._step
+
+    def _reveal_steps(self, key: object) -> Any:
+        """The value as it is held: in whole numbers of steps, where there are any."""
         if key is not _KEY:
             self._refuse("read")
         return self._open()

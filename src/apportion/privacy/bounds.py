@@ -62,6 +62,7 @@ class Rows(Hidden):
     __slots__ = ("_norm", "_values")
 
     def __init__(self, values: Any, norm: float) -> None:
+        _refuse_extreme(norm)
         held = _held(values)
         if not (len(held) == 0 or float(_lengths(held).max()) <= norm):  # also refuses NaN
             raise InputError(f"Expected every row's norm to be at most {norm}; some row is longer or not a number.")
@@ -217,6 +218,7 @@ class Parts(Hidden):
     __slots__ = ("_norm", "_values")
 
     def __init__(self, values: FloatArray, indptr: Offsets, norm: float) -> None:
+        _refuse_extreme(norm)
         held = _held(values)
         if not float(np.sqrt(_sum_of_squares(held, indptr).max(initial=0.0))) <= norm:
             raise InputError(f"Expected every user's part to have norm at most {norm}; some user's is longer.")
@@ -240,6 +242,12 @@ class Parts(Hidden):
 
     def __repr__(self) -> str:
         return f"Parts(norm of a user's part <= {self.norm:g}, values hidden)"
+
+
+def _refuse_extreme(norm: float) -> None:
+    """Refuse a bound whose square could not be held: no norm could be checked against it."""
+    if not 1 / _LARGEST <= norm <= _LARGEST:
+        raise InputError(f"Expected a norm from {1 / _LARGEST:g} to {_LARGEST:g}, got {norm}.")
 
 
 def _held(values: Any) -> Any:

@@ -1,7 +1,8 @@
 """A running sum over users that clips each user's whole part before it is added, and ends as a `BoundedSum`.
 
 The object that clips is the object that states the sensitivity, so the two cannot drift apart. Each user must be added
-at most once; a user is one run of rows between consecutive offsets.
+at most once; a user is one run of rows between consecutive offsets. Clipped parts are cut off towards zero to whole
+numbers of a public step, and whole numbers are what is added: no order of additions changes the sum.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion import linalg
 from apportion.errors import InputError
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.bounds import FloatArray, Hidden, Offsets, Parts
+
+_BITS = 32  # of a clip norm, in steps
+_AT_A_TIME = 1 << 20  # rows whose steps add up to less than 2^53, so that doubles hold them exactly
 
 
 class ClippedTotal(Hidden):
@@ -26,13 +31,14 @@ class ClippedTotal(Hidden):
         what: what a part is, for the statement.
     """
 
-    __slots__ = ("_clip_norm", "_n_tasks", "_total", "_what")
+    __slots__ = ("_clip_norm", "_n_tasks", "_step", "_total", "_what")
 
     def __init__(self, clip_norm: float, width: int, n_tasks: int | None, what: str) -> None:
         self._clip_norm = float(clip_norm)
         self._n_tasks = n_tasks
         self._what = what
-        self._total = np.zeros((width, n_tasks) if n_tasks is not None else width)
+        self._step = linalg.step_below(clip_norm, _BITS)
+        self._total = np.zeros((width, n_tasks) if n_tasks is not None else width, np.int64)
 
     def add_by_task(self, rows: FloatArray, indptr: Offsets, tasks: NDArray[np.int32]) -> None:
         """Add one row per observation to its task; a user's rows are clipped together.
@@ -44,17 +50,22 @@ class ClippedTotal(Hidden):
         starts[indptr] = True
         if not (starts[1:-1] | (np.diff(tasks) > 0)).all():
             raise InputError("Expected the tasks of every user in ascending order, each once.")
-        clipped = Parts.clipped(rows, indptr, self._clip_norm)._values
-        for column, sums in enumerate(self._total):
-            sums += np.bincount(tasks, clipped[:, column], minlength=len(sums))
+        whole = self._whole(Parts.clipped(rows, indptr, self._clip_norm))
+        for first in range(0, len(tasks), _AT_A_TIME):
+            part = slice(first, first + _AT_A_TIME)
+            for column, sums in enumerate(self._total):
+                sums += np.bincount(tasks[part], whole[part, column], minlength=len(sums)).astype(np.int64)
 
     def add_users(self, rows: FloatArray, present: NDArray[np.bool_]) -> None:
         """Add one row per user who is present."""
-        clipped = Parts.clipped(rows, np.arange(len(rows) + 1), self._clip_norm)._values
-        self._total += clipped[present].sum(axis=0, dtype=np.float64)
+        whole = self._whole(Parts.clipped(rows, np.arange(len(rows) + 1), self._clip_norm))
+        self._total += whole[present].astype(np.int64).sum(axis=0)
+
+    def _whole(self, parts: Parts) -> FloatArray:
+        return linalg.whole_steps(parts._values, self._step)
 
     def sealed(self) -> BoundedSum:
         """The sum so far, hidden, with the sensitivity that its clipping gives it."""
         value: NDArray[Any] = self._total if self._n_tasks is None else np.ascontiguousarray(self._total.T)
         text = f"{self._what}: each user's whole part clipped to norm {self._clip_norm:g}"
-        return BoundedSum(_KEY, value.copy(), self._clip_norm, text)
+        return BoundedSum(_KEY, value.copy(), self._clip_norm, text, step=self._step)

@@ -5,7 +5,8 @@ weights. Public ones are functions of public sizes; neighbours then replace what
 sum by twice the reach. Private ones follow from a user's own size and a public cap on its total; neighbours then add or
 remove a user, which moves the sum by the reach (docs/proofs/contributions.md).
 
-Rows are in user-major order: the rows of user l lie between indptr[l] and indptr[l + 1].
+Rows are in user-major order: the rows of user l lie between indptr[l] and indptr[l + 1]. What each row adds is cut off
+towards zero to whole numbers of a public step, and those are added: no order of additions changes the sum.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from apportion import linalg
 from apportion.errors import InputError
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.bounds import Hidden, Labels, ObservationRows, Offsets, _held
@@ -140,11 +142,12 @@ class BoxedValues(Hidden):
 def weighted_total(values: BoxedValues, weights: RowWeights) -> BoundedSum:
     """Σ_i w_i z_i: a row z reaches √width/2 in L2 norm and width/2 in L1 norm."""
     _same_rows(len(values), weights._values)
-    total = weights._values @ values._values
     reach = math.sqrt(values.width) / 2
+    step = linalg.step_below(weights.moved(reach))
+    total = _added(weights._values[:, None] * values._values, step)
     text = f"{weights.description}, times {values.width} numbers within [-1/2, 1/2]"
     return BoundedSum(
-        _KEY, total, weights.moved(reach), text, None, weights.moved(values.width / 2), weights.neighbours
+        _KEY, total, weights.moved(reach), text, None, weights.moved(values.width / 2), weights.neighbours, step
     )
 
 
@@ -165,15 +168,15 @@ def gradient_total(
     scaled = weights._values * slopes._values
     reach = directions.norm * slopes.bound
     text = f"{weights.description}, times gradients of norm at most {reach:g}"
+    step = linalg.step_below(weights.moved(reach))
+    rows = np.asarray(scaled[:, None] * directions._values)
     if parts is None:
-        total: Floats = scaled @ directions._values
+        total = _added(rows, step)
     else:
         owners = np.repeat(parts, np.diff(weights._indptr))
         text += f", {int(parts.max()) + 1} parts of the users apart"
-        total = np.stack(
-            [np.where(owners == part, scaled, 0.0) @ directions._values for part in range(int(parts.max()) + 1)]
-        )
-    return BoundedSum(_KEY, total, weights.moved(reach), text, neighbours=weights.neighbours)
+        total = np.stack([_added(rows[owners == part], step) for part in range(int(parts.max()) + 1)])
+    return BoundedSum(_KEY, total, weights.moved(reach), text, neighbours=weights.neighbours, step=step)
 
 
 def label_total(labels: BoxedValues, rows: ArrayLike, indptr: Offsets) -> BoundedSum:
@@ -194,9 +197,9 @@ def label_total(labels: BoxedValues, rows: ArrayLike, indptr: Offsets) -> Bounde
     euclidean = float(_totals(lengths, indptr).max(initial=0.0)) * _ROUNDING
     text = "public weights of labels within a range of 1: norms of one user's add up to at most "
     text += f"{rounded_up(taxicab, 6):g} (L1), {rounded_up(euclidean, 6):g} (L2)"
-    return BoundedSum(
-        _KEY, labels._values[:, 0] @ vectors, euclidean, text, l1_bound=taxicab, neighbours=REPLACE_LABELS
-    )
+    step = linalg.step_below(euclidean)
+    total = _added(labels._values * vectors, step)
+    return BoundedSum(_KEY, total, euclidean, text, l1_bound=taxicab, neighbours=REPLACE_LABELS, step=step)
 
 
 def size_histogram(indptr: Offsets, edges: ArrayLike) -> BoundedSum:
@@ -207,8 +210,15 @@ def size_histogram(indptr: Offsets, edges: ArrayLike) -> BoundedSum:
     bounds = np.asarray(edges, np.float64)
     sizes = np.diff(indptr)
     places = np.searchsorted(bounds, sizes[sizes > 0], side="right") - 1
-    counts = np.bincount(places.clip(0), minlength=len(bounds)).astype(np.float64)
-    return BoundedSum(_KEY, counts, 1.0, "one for each user, in the bucket of its number of rows", l1_bound=1.0)
+    counts = np.bincount(places.clip(0), minlength=len(bounds)).astype(np.int64)
+    text = "one for each user, in the bucket of its number of rows"
+    step = linalg.step_below(1.0)
+    return BoundedSum(_KEY, counts * round(1 / step), 1.0, text, l1_bound=1.0, step=step)
+
+
+def _added(rows: Floats, step: float) -> NDArray[np.int64]:
+    """The sum of rows, each in whole steps."""
+    return np.asarray(linalg.whole_steps(rows, step).astype(np.int64).sum(axis=0))
 
 
 def _checked(values: ArrayLike) -> Floats:

@@ -5,6 +5,9 @@ These functions only draw. Who calls them has charged for the draw before (`Sess
 A sum with noise is rounded to a grid a millionth as fine as the noise. The last bits of a floating-point sum tell what
 was added to what: without the grid a likelihood-ratio audit of Laplace releases found an ε of 3.5 where 2 was claimed.
 The grid is public, and coarse beside the rounding of numbers that are not much larger than their noise.
+
+The exact forms take sums in whole steps of a lattice and return what the same mechanism on real numbers would, rounded
+to a public grid, without any error in between (docs/proofs/exact.md).
 """
 
 from __future__ import annotations
@@ -15,11 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion import linalg
 from apportion.privacy.bounds import FloatArray
 from apportion.privacy.noise import NoiseSource
 from apportion.privacy.ranks import Base, Cell
 
 _FINER = 20  # powers of two from the scale of the noise to the grid of what is released
+_UPWARDS = 1 + 2.0**-48  # quotients and products of a few float64 numbers are below the true ones by less
 _PARTS = 2.0**50  # of the line, for points that are chosen on it
 
 
@@ -35,6 +40,29 @@ def add_laplace(value: NDArray[Any], scale: float, noise: NoiseSource) -> NDArra
     """Return value + Laplace(scale) in every coordinate, by inverting the distribution function."""
     centred = noise.uniform(value.size).reshape(value.shape) - 0.5
     return _on_grid(np.asarray(value - scale * np.sign(centred) * np.log1p(-2 * np.abs(centred))), scale)
+
+
+def add_exact_gaussian(
+    counts: NDArray[np.int64], step: float, stddev: float, scales: FloatArray | None, noise: NoiseSource
+) -> NDArray[Any]:
+    """Return counts · step + N(0, (stddev · scales)²), rounded to a grid, with no other error."""
+    spread = np.array([1.0]) if scales is None else np.asarray(scales, np.float64)
+    shift = _finer_steps(step, stddev * float(spread.min()))
+    grid = math.ldexp(step, shift)
+    drawn = linalg.add_rounded_normals(counts, shift, stddev * spread / grid * _UPWARDS, noise.key())
+    return np.asarray(drawn * grid)
+
+
+def add_exact_laplace(counts: NDArray[np.int64], step: float, scale: float, noise: NoiseSource) -> NDArray[Any]:
+    """Return counts · step + Laplace(scale) in every coordinate, rounded to a grid, with no other error."""
+    shift = _finer_steps(step, scale)
+    grid = math.ldexp(step, shift)
+    return np.asarray(linalg.add_rounded_laplace(counts, shift, scale / grid * _UPWARDS, noise.key()) * grid)
+
+
+def _finer_steps(step: float, scale: float) -> int:
+    """By which power of two the grid of what is released is coarser than the lattice of the sums."""
+    return min(max(math.floor(math.log2(scale)) - _FINER - round(math.log2(step)), 0), 52)
 
 
 def _on_grid(values: NDArray[Any], scale: float) -> NDArray[Any]:

@@ -23,6 +23,7 @@ class Neighbours:
 
 
 ADD_REMOVE = Neighbours("user: all rows of one user", "add or remove one user")
+ADD_REMOVE_EXAMPLE = Neighbours("example: one row; a user with several rows is protected less", "add or remove one row")
 REPLACE_VALUES = Neighbours(
     "user: the contents of all rows of one user",
     "replace the contents of one user's rows; which rows belong to one user, and so how many rows each has, is public",
@@ -30,4 +31,12 @@ REPLACE_VALUES = Neighbours(
 REPLACE_LABELS = Neighbours(
     "user: the labels of all rows of one user",
     "replace the labels of one user's rows; all features, and which rows belong to one user, are public",
+)
+ADD_REMOVE_TASK = Neighbours(
+    "task: all rows and the model of one party, against everybody else's view (joint differential privacy)",
+    "add or remove one task: all rows of one party",
+)
+REPLACE_TASK = Neighbours(
+    "task: all rows and the model of one party, against everybody else's view (joint differential privacy)",
+    "replace one task: all rows of one party; the number of tasks is public",
 )

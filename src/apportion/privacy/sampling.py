@@ -6,6 +6,7 @@ two neighbouring data sets can be coupled, as the proof and the auditor do.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,11 +41,14 @@ class SampledShare:
 
 
 def poisson_sample(keys: Keys, secret: tuple[int, int], probability: float) -> NDArray[np.bool_]:
-    """Who takes part: a hash of the user's key and the secret, as a number in [0, 1), below the probability."""
+    """Who takes part: a hash of the user's key and the secret, as a number in [0, 1), below the probability.
+
+    Compared in whole numbers of 2^-53, the probability rounded down.
+    """
     mixed = mixed_bits(keys[:, 0] ^ np.uint64(secret[0]))
     mixed = mixed_bits(mixed ^ keys[:, 1])
     mixed = mixed_bits(mixed ^ np.uint64(secret[1]))
-    return np.asarray((mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53 < probability)
+    return np.asarray((mixed >> np.uint64(11)) < np.uint64(math.floor(probability * 2.0**53)))
 
 
 def mixed_bits(values: NDArray[Any]) -> Keys:

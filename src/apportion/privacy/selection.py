@@ -123,8 +123,12 @@ class SelectionCost:
 
 
 def divergence(order: float, mu: float, tries: Tries) -> float:
-    """The Rényi divergence of a selection among μ-GDP tries at one order above 1, rounded up."""
-    return float(_divergences(np.array([order]), mu, tries)[0])
+    """The Rényi divergence of a selection among μ-GDP tries at one order above 1, rounded up.
+
+    It is at most that of any larger order, and the formula is least at 1 + √(2 log E[K]) / μ.
+    """
+    least = 1 + math.sqrt(2 * max(tries.log_mean, 0.0)) / mu
+    return float(_divergences(np.array([order, max(order, least)]), mu, tries).min())
 
 
 def epsilon_of(mu: float, delta: float, tries: Tries) -> float:

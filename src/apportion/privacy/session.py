@@ -8,7 +8,7 @@ and their ε add up.
 A session promises one neighbour relation, and releases only what states its sensitivity for that one.
 
 Releases on Poisson samples of the users do not fit that filter. A session with any of them fixes all its parameters
-beforehand, by `plan_sampled`, and is accounted numerically.
+beforehand, by `plan_sampled`, and is accounted numerically; so does one with Wishart noise, by `plan_wishart`.
 """
 
 from __future__ import annotations
@@ -17,29 +17,32 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import BudgetError
-from apportion.privacy import accounting, gaussian, mechanisms
+from apportion.privacy import gaussian, mechanisms
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.bounds import Weights
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
+from apportion.privacy.fixed_schedule import FixedSchedule, cost_of_all, noise_beside, wishart_beside
 from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, Receipt, SampledRun
-from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
-from apportion.privacy.noise import NoiseSource, SystemNoise
+from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_EXAMPLE, Neighbours
+from apportion.privacy.noise import NoiseSource, noise_source
 from apportion.privacy.ranks import Base, RankScores
 from apportion.privacy.sampling import LEAST_PROBABILITY, Keys, SampledShare, poisson_sample
-from apportion.privacy.statement import LedgerReference, Release, Statement
+from apportion.privacy.statement import EXACT_ARITHMETIC, REAL_ARITHMETIC, LedgerReference, Release, Statement
+from apportion.privacy.wishart import OuterSum, WishartShare, add_wishart
 
 DEFAULTS = (
     "library defaults: constants and functions of public and released quantities, developed on MovieLens 1M; "
     "nothing was chosen by looking at these data unless they are those"
 )
+
+_EXACT_MECHANISMS = ("Gaussian", "Laplace")
 
 
 class LedgerAccount(Protocol):
@@ -52,37 +55,13 @@ class LedgerAccount(Protocol):
         """Record that a release is about to be drawn."""
 
 
-@lru_cache(maxsize=256)  # repeated fits under one budget ask the same, and an answer takes a second
-def _noise_beside(mus: tuple[float, ...], probability: float, steps: int, budget: Budget) -> float:
-    """The noise multiplier of sampled releases beside Gaussian ones of these μ, such that all fit the budget."""
-    fixed = [accounting.Gaussian(1 / mu) for mu in mus]
-    return accounting.calibrate(lambda z: [*fixed, accounting.SampledGaussian(z, probability, steps)], budget)
-
-
-@lru_cache(maxsize=256)
-def _cost(mus: tuple[float, ...], share: SampledShare, made: int, budget: Budget) -> float:
-    """ε of Gaussian releases of these μ and so many sampled ones, at the budget's δ."""
-    parts: list[accounting.Mechanism] = [accounting.Gaussian(1 / mu) for mu in mus]
-    if made:
-        parts.append(accounting.SampledGaussian(share.noise_multiplier, share.probability, made))
-    return accounting.epsilon_of(parts, budget.delta, accounting.interval_for(budget)) if parts else 0.0
-
-
-@dataclass
-class _Schedule:
-    """What a session with sampled releases may still do; everything was fixed before the first of them."""
-
-    gaussian: Counter[float]
-    sampled: SampledShare
-    made: int = 0
-
-
 class Session:
     """Spends one budget on named releases and writes the statement.
 
     Args:
         budget: the whole (ε, δ).
-        noise: where randomness comes from; the operating system unless a test says otherwise.
+        noise: where randomness comes from: "secure" (which None is, too) for the operating system, "exact" for the
+            same with sums and noise in exact arithmetic, or a source of one's own.
         public: sentences naming what is assumed public.
         tuning: how settings were chosen, if that is known before estimators add theirs.
         window: the time span of the data, declared.
@@ -94,7 +73,7 @@ class Session:
         self,
         budget: Budget,
         *,
-        noise: NoiseSource | None = None,
+        noise: NoiseSource | str | None = None,
         public: Sequence[str] = (),
         tuning: str | None = None,
         window: str = "not declared",
@@ -108,7 +87,7 @@ class Session:
                 f"{neighbours.relation}."
             )
         self._budget = budget
-        self._noise = noise or SystemNoise()
+        self._noise = noise_source(noise)
         self._lock = threading.Lock()
         self._public = list(public)
         self._tuning = [] if tuning is None else [tuning]
@@ -117,7 +96,7 @@ class Session:
         self._receipts: list[Receipt] = []
         self._neighbours = neighbours
         self._releases: list[Release] = []
-        self._schedule: _Schedule | None = None
+        self._schedule: FixedSchedule | None = None
 
     @property
     def budget(self) -> Budget:
@@ -128,6 +107,11 @@ class Session:
     def noise(self) -> NoiseSource:
         """Where randomness comes from; fixed for the life of a session."""
         return self._noise
+
+    @property
+    def exact(self) -> bool:
+        """Whether sums and noise are exact; then only sums on a lattice are released."""
+        return bool(getattr(self._noise, "exact", False))
 
     @property
     def neighbours(self) -> Neighbours:
@@ -144,7 +128,7 @@ class Session:
     def plan(self, **fractions: float | Sequence[float]) -> Plan:
         """Divide what is left: fractions of the whole budget, which must fit in what is unspent."""
         if self._schedule is not None:
-            raise BudgetError("All releases of this session were fixed by plan_sampled; nothing else can be planned.")
+            raise BudgetError("All releases of this session were fixed beforehand; nothing else can be planned.")
         return make_plan(self.budget, max(0.0, 1 - self.spent), fractions)
 
     def plan_sampled(
@@ -162,10 +146,11 @@ class Session:
             raise BudgetError(f"Expected at least 1 step and a probability from {LEAST_PROBABILITY} to 1, got {asked}.")
         if self.budget.pure:
             raise BudgetError("Expected a delta above 0 for Gaussian releases on samples, got 0.")
-        self._require_neighbours("releases on samples", ADD_REMOVE)  # what their accounting is for
+        if self.neighbours != ADD_REMOVE_EXAMPLE:  # units that come and go are what their accounting is for
+            self._require_neighbours("releases on samples", ADD_REMOVE)
         plan = make_plan(self.budget, 1.0, fractions)
         parts = [share for held in plan.values() for share in (held if isinstance(held, tuple) else (held,))]
-        multiplier = _noise_beside(tuple(share.mu for share in parts), probability, steps, self.budget)
+        multiplier = noise_beside(tuple(share.mu for share in parts), probability, steps, self.budget)
         left = (1 - math.fsum(share.fraction for share in parts)) / steps
         sampled = SampledShare(left, probability, multiplier, steps)
         with self._lock:
@@ -173,8 +158,33 @@ class Session:
                 raise BudgetError("Sampled releases must be planned before anything else is released or planned.")
             run = SampledRun(tuple(share.mu for share in parts), multiplier, probability, steps)
             self._write_down(f"{steps} releases on samples, {len(parts)} on all users", run)
-            self._schedule = _Schedule(Counter(share.mu for share in parts), sampled)
+            self._schedule = FixedSchedule(Counter(share.mu for share in parts), sampled)
         return plan, sampled
+
+    def plan_wishart(
+        self, steps: int, spare_degrees: int, **fractions: float | Sequence[float]
+    ) -> tuple[Plan, WishartShare]:
+        """Fix everything this session will do: Gaussian releases, and ones with Wishart noise for the rest.
+
+        Args:
+            steps: how many releases with Wishart noise.
+            spare_degrees: its degrees of freedom beyond the dimension less one; more come closer to Gaussian noise.
+            fractions: shares of the budget's μ² for Gaussian releases.
+        """
+        if steps < 1:
+            raise BudgetError(f"Expected at least 1 release with Wishart noise, got {steps}.")
+        if self.budget.pure or self._ledger is not None:
+            raise BudgetError("Expected a delta above 0 and no ledger, as releases with Wishart noise need.")
+        plan = make_plan(self.budget, 1.0, fractions)
+        parts = [share for held in plan.values() for share in (held if isinstance(held, tuple) else (held,))]
+        multiplier = wishart_beside(tuple(share.mu for share in parts), spare_degrees, steps, self.budget)
+        left = (1 - math.fsum(share.fraction for share in parts)) / steps
+        share = WishartShare(left, multiplier, spare_degrees, steps)
+        with self._lock:
+            if self._releases or self._schedule is not None:
+                raise BudgetError("Wishart noise must be planned before anything else is released or planned.")
+            self._schedule = FixedSchedule(Counter(share.mu for share in parts), share)
+        return plan, share
 
     def assume_public(self, sentence: str) -> None:
         """Add a sentence to what the statement lists as assumed public."""
@@ -217,9 +227,26 @@ class Session:
             name, mechanism, statistic.shape, share.fraction, share.mu, statistic.l2_sensitivity,
             statistic.derivation, stddev,
         )  # fmt: skip
-        self._require_neighbours(name, statistic.neighbours)
+        self._require_fitting(name, mechanism, statistic)
         self._record(record, lambda: self._take_sampled(share))
         return self._gaussian(record, statistic)
+
+    def release_wishart(self, name: str, statistic: OuterSum, share: WishartShare) -> Any:
+        """Charge, then return the sum of outer products with additive Wishart noise, its mean included.
+
+        Privacy: add or remove one task; all releases of the session are composed numerically (`accounting`).
+        """
+        if not isinstance(statistic, OuterSum):
+            raise BudgetError(f"Release {name!r} with Wishart noise needs a sum of outer products (OuterSum).")
+        scale = share.noise_multiplier * statistic.l2_sensitivity
+        degrees = share.degrees(statistic.dimension)
+        record = Release(
+            name, f"additive Wishart ({degrees} degrees of freedom)", statistic.shape, share.fraction, share.mu,
+            statistic.l2_sensitivity, statistic.derivation, scale * math.sqrt(2 * degrees),
+        )  # fmt: skip
+        self._require_fitting(name, record.mechanism, statistic)
+        self._record(record, lambda: self._take_sampled(share))
+        return self._draw(record, statistic, lambda: add_wishart(statistic._reveal(_KEY), scale, degrees, self.noise))
 
     def release_laplace(self, name: str, statistic: BoundedSum, share: Share) -> Any:
         """Charge the share, then return the sum with Laplace noise scaled to its L1 sensitivity.
@@ -230,7 +257,13 @@ class Session:
         record = self._charge(
             name, "Laplace", statistic, statistic.l1_sensitivity, share, scale * math.sqrt(2), pure=True
         )
-        return self._draw(record, statistic, lambda: mechanisms.add_laplace(statistic._reveal(_KEY), scale, self.noise))
+
+        def draw() -> Any:
+            if statistic.step is not None and self.exact:
+                return mechanisms.add_exact_laplace(statistic._reveal_steps(_KEY), statistic.step, scale, self.noise)
+            return mechanisms.add_laplace(statistic._reveal(_KEY), scale, self.noise)
+
+        return self._draw(record, statistic, draw)
 
     def choose(self, name: str, scores: BoundedSum, share: Share) -> int:
         """Charge the share, then return an index by the exponential mechanism: high scores are likely.
@@ -275,6 +308,7 @@ class Session:
             public=tuple(self._public),
             tuning="; ".join(self._tuning) or DEFAULTS,
             noise=self.noise.description,
+            arithmetic=EXACT_ARITHMETIC if self.exact else REAL_ARITHMETIC,
             releasable=self.noise.releasable,
             unit=self.neighbours.unit,
             neighbours=self.neighbours.relation,
@@ -295,7 +329,7 @@ class Session:
         pure: bool = False,
     ) -> Release:
         """Refuse, or record durably, before any noise is drawn; one charge at a time."""
-        self._require_neighbours(name, statistic.neighbours)
+        self._require_fitting(name, mechanism, statistic)
         epsilon = share.pure_epsilon if pure else None
         mu = gaussian.mu_of_pure(share.pure_epsilon) if self.budget.pure else share.mu
         if share.of.pure != self.budget.pure or not mu > 0 or not 0 < stddev < math.inf:
@@ -306,6 +340,16 @@ class Session:
         record = replace(record, share=self._cost_of(record) / self._worth)
         self._record(record, lambda: self._refuse_beyond_budget(record))
         return record
+
+    def _require_fitting(self, name: str, mechanism: str, statistic: BoundedSum | RankScores) -> None:
+        """Refuse what is bounded for other neighbours, and in exact arithmetic what is not on a lattice."""
+        self._require_neighbours(name, statistic.neighbours)
+        if not self.exact:
+            return
+        if not mechanism.startswith(_EXACT_MECHANISMS):
+            raise BudgetError(f"Release {name!r} ({mechanism}) has no form in exact arithmetic; leave that off for it.")
+        if not isinstance(statistic, BoundedSum) or statistic.step is None:
+            raise BudgetError(f"Release {name!r} is not a sum on a lattice, as exact arithmetic needs it.")
 
     def _require_neighbours(self, name: str, stated: Neighbours) -> None:
         if stated != self.neighbours:
@@ -357,12 +401,13 @@ class Session:
         last = self._receipts[-1]
         return LedgerReference(last.account, last.run, len(self._receipts), last.number, last.hash)
 
-    def _take_sampled(self, share: SampledShare) -> None:
-        """One of the planned sampled releases is made; without a plan, or beyond it, nothing is."""
+    def _take_sampled(self, share: SampledShare | WishartShare) -> None:
+        """One of the planned sampled or Wishart releases is made; without a plan, or beyond it, nothing is."""
+        kind = "wishart" if isinstance(share, WishartShare) else "sampled"
         if self._schedule is None or share != self._schedule.sampled:
-            raise BudgetError("Expected a share that this session's plan_sampled made.")
+            raise BudgetError(f"Expected a share that this session's plan_{kind} made.")
         if self._schedule.made >= share.steps:
-            raise BudgetError(f"All {share.steps} sampled releases of this session have been made.")
+            raise BudgetError(f"All {share.steps} {kind} releases of this session have been made.")
         self._schedule.made += 1
 
     def _spent_numerically(self) -> float:
@@ -370,7 +415,7 @@ class Session:
         assert self._schedule is not None
         share = self._schedule.sampled
         mus = tuple(r.mu for r in self._releases if r.mechanism == "Gaussian")
-        return _cost(mus, share, len(self._releases) - len(mus), self.budget)
+        return cost_of_all(mus, share, len(self._releases) - len(mus), self.budget)
 
     def _sample(self, name: str, keys: Keys, probability: float) -> NDArray[np.bool_]:
         """Who takes part; the auditor records it."""
@@ -384,7 +429,7 @@ class Session:
     def _refuse_beyond_budget(self, record: Release) -> None:
         if self._schedule is not None:
             if record.mechanism != "Gaussian" or self._schedule.gaussian[record.mu] < 1:
-                raise BudgetError(f"Release {record.name!r} is not one that plan_sampled fixed.")
+                raise BudgetError(f"Release {record.name!r} is not one that plan_{self._schedule.kind} fixed.")
             self._schedule.gaussian[record.mu] -= 1
             return
         before = [self._cost_of(r) for r in self._releases]
@@ -396,12 +441,14 @@ class Session:
 
     def _gaussian(self, record: Release, statistic: BoundedSum) -> Any:
         """Draw a Gaussian release."""
-        scales, stddev = statistic.scales, record.stddev
-        return self._draw(
-            record,
-            statistic,
-            lambda: mechanisms.add_gaussian(statistic._reveal(_KEY), stddev, scales, self.noise),
-        )
+        scales, stddev, step = statistic.scales, record.stddev, statistic.step
+
+        def draw() -> Any:
+            if step is not None and self.exact:
+                return mechanisms.add_exact_gaussian(statistic._reveal_steps(_KEY), step, stddev, scales, self.noise)
+            return mechanisms.add_gaussian(statistic._reveal(_KEY), stddev, scales, self.noise)
+
+        return self._draw(record, statistic, draw)
 
     def _draw(self, record: Release, statistic: BoundedSum | RankScores, draw: Callable[[], Any]) -> Any:
         """Draw what was charged for; the auditor's replay overrides this to feed recorded values."""

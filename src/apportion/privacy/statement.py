@@ -14,6 +14,10 @@ REAL_ARITHMETIC = (
     "Sums and noise are floating-point numbers; the guarantee is proved for real arithmetic and does not "
     "cover attacks on floating-point rounding."
 )
+EXACT_ARITHMETIC = (
+    "Sums are whole numbers of public steps, added without rounding, and noise is drawn without error and rounded to a "
+    "public grid; the guarantee holds for the numbers as released."
+)
 NOT_FOR_RELEASE = "NOT FOR RELEASE: the noise came from a seed, so it can be reproduced and removed."
 
 

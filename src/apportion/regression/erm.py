@@ -58,7 +58,7 @@ class MultiTaskERM(MultiTaskRegression):
         public: further sentences for the statement on what is assumed public.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement, if any was given.
-        noise: the noise source; None for the operating system's.
+        noise: "secure" (which None is, too), "exact" for exact arithmetic as well, or a source of one's own.
         engine: where sums are formed; None for this machine's processors.
 
     Attributes:
@@ -97,7 +97,7 @@ class MultiTaskERM(MultiTaskRegression):
         public: Sequence[str] = (),
         window: str = "not declared",
         tuning: str | None = None,
-        noise: NoiseSource | None = None,
+        noise: NoiseSource | str | None = None,
         engine: Engine | None = None,
     ) -> None:
         self.loss = loss

@@ -64,7 +64,7 @@ class LabelPrivateRegression(PrivateEstimator):
         public: further sentences for the statement on what is assumed public.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement, if any was given.
-        noise: the noise source; None for the operating system's.
+        noise: "secure" (which None is, too), "exact" for exact arithmetic as well, or a source of one's own.
 
     Attributes:
         coef_: coefficients, one for each feature.
@@ -110,7 +110,7 @@ class LabelPrivateRegression(PrivateEstimator):
         public: Sequence[str] = (),
         window: str = "not declared",
         tuning: str | None = None,
-        noise: NoiseSource | None = None,
+        noise: NoiseSource | str | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta

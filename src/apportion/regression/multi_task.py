@@ -84,7 +84,7 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
         """Fit to rows that were checked and sorted before; see `fit`."""
         self._check()
         opened = self._declared(session, observations.data, self._assumed_public())
-        engine = self._engine_or(LocalEngine(np.float64))
+        engine = self._engine_or(LocalEngine(np.float64), opened)
         coefficients = self._learn(observations, opened, engine)
         self.statement_ = opened.statement()
         self.task_ids_ = observations.data.task_ids

@@ -31,6 +31,7 @@ class Observations:
     labels: NDArray[np.float64]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "features", np.ascontiguousarray(self.features))
         n_rows = self.data.n_observations
         if self.features.ndim != 2 or self.features.shape[0] != n_rows or self.labels.shape != (n_rows,):
             raise InputError(

@@ -91,7 +91,7 @@ class UserERM(ContributionsEstimator):
         public: further sentences for the statement on what is assumed public.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement, if any was given.
-        noise: the noise source; None for the operating system's.
+        noise: "secure" (which None is, too), "exact" for exact arithmetic as well, or a source of one's own.
 
     Attributes:
         coef_: coefficients.
@@ -139,7 +139,7 @@ class UserERM(ContributionsEstimator):
         public: Sequence[str] = (),
         window: str = "not declared",
         tuning: str | None = None,
-        noise: NoiseSource | None = None,
+        noise: NoiseSource | str | None = None,
     ) -> None:
         self.loss = loss
         self.epsilon = epsilon
@@ -408,7 +408,7 @@ class _UserSide:
 
     def _scores(self, theta: Floats) -> Floats:
         if self._owners is None:
-            return np.asarray(self._features @ theta[0])
+            return np.asarray(np.einsum("nd,d->n", self._features, theta[0]))
         scores = np.empty(len(self._labels))
         for first in range(0, len(scores), _ROWS_AT_A_TIME):
             part = slice(first, first + _ROWS_AT_A_TIME)

@@ -61,7 +61,7 @@ class UserMean(ContributionsEstimator):
         public: further sentences for the statement on what is assumed public.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement, if any was given.
-        noise: the noise source; None for the operating system's.
+        noise: "secure" (which None is, too), "exact" for exact arithmetic as well, or a source of one's own.
 
     Attributes:
         mean_: a number, or one for each column.
@@ -99,7 +99,7 @@ class UserMean(ContributionsEstimator):
         public: Sequence[str] = (),
         window: str = "not declared",
         tuning: str | None = None,
-        noise: NoiseSource | None = None,
+        noise: NoiseSource | str | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta

@@ -25,8 +25,9 @@ from apportion.privacy import (
     Statement,
 )
 from apportion.privacy.gaussian import epsilon_of, mu_of_pure
-from apportion.privacy.ledger import GaussianRelease, PureRelease, SampledRun
+from apportion.privacy.ledger import GaussianRelease, PureRelease, SampledRun, SelectionRun
 from apportion.privacy.ledger.events import from_json
+from apportion.privacy.selection import Tries, divergence
 
 BUDGET = Budget(2.0, 1e-6)
 
@@ -206,9 +207,15 @@ def test_the_statement_names_the_entries_and_survives_json(ledger):
 
 def test_what_is_exported_can_be_composed_by_dp_accounting(ledger):
     from dp_accounting import NeighboringRelation, dp_event, pld
+    from dp_accounting.rdp import RdpAccountant
 
     account = ledger.create_account("visits", Budget(4.0, 1e-5), kind="renyi")
-    events = [GaussianRelease(0.3), PureRelease(0.2), SampledRun((0.2, 0.1), 1.5, 0.05, 20)]
+    events = [
+        GaussianRelease(0.3),
+        PureRelease(0.2),
+        SampledRun((0.2, 0.1), 1.5, 0.05, 20),
+        SelectionRun(0.1, 5.0, "logarithmic"),
+    ]
     for k, event in enumerate(events):
         account.charge(f"release {k}", event)
     exported = account.export()
@@ -224,7 +231,7 @@ def test_what_is_exported_can_be_composed_by_dp_accounting(ledger):
             fields["events"] = [rebuilt(each) for each in fields["events"]]
         return getattr(dp_event, said["class_name"])(**fields)
 
-    first, second, third = (rebuilt(entry["dp_event"]) for entry in exported["entries"])
+    first, second, third, fourth = (rebuilt(entry["dp_event"]) for entry in exported["entries"])
     gaussians = pld.PLDAccountant()
     gaussians.compose(first)
     assert gaussians.get_epsilon(1e-5) == pytest.approx(epsilon_of(0.3, 1e-5), rel=1e-3)
@@ -233,6 +240,11 @@ def test_what_is_exported_can_be_composed_by_dp_accounting(ledger):
     assert response.get_epsilon(0.0) == pytest.approx(0.2, abs=2e-4)
     gaussians.compose(third)
     assert gaussians.get_epsilon(1e-5) < account.status().spent_epsilon
+    orders = [2, 5, 20]
+    selection = RdpAccountant(orders)
+    selection.compose(fourth)  # by the theorem with a second order, which promises a little less
+    for order, promised in zip(orders, selection.rdp, strict=True):
+        assert 0.5 * promised < divergence(order, 0.1, Tries(5.0, "logarithmic")) <= promised * (1 + 1e-9)
 
 
 def test_accounts_are_never_replaced_and_are_known_by_name(ledger):

@@ -3,7 +3,7 @@
 from apportion.privacy.ledger.accounts import Account
 from apportion.privacy.ledger.book import Ledger
 from apportion.privacy.ledger.chain import Entry, LedgerError
-from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, Receipt, SampledRun
+from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, Receipt, SampledRun, SelectionRun
 from apportion.privacy.ledger.status import Status
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "PureRelease",
     "Receipt",
     "SampledRun",
+    "SelectionRun",
     "Status",
 ]

@@ -19,7 +19,7 @@ from apportion.privacy.ledger.events import Event, Receipt, SampledRun
 from apportion.privacy.ledger.filters import Amounts, added, below, root_below, to_text
 from apportion.privacy.ledger.status import Status
 from apportion.privacy.ledger.store import Store
-from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
+from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_EXAMPLE, Neighbours
 from apportion.privacy.noise import NoiseSource
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Account:
             BudgetError: if the account cannot bear it; the message says what is left, and nothing is written.
             LedgerError: if the ledger cannot be reached or was altered; the charge may or may not stand.
         """
-        if isinstance(event, SampledRun) and self.neighbours != ADD_REMOVE:
+        if isinstance(event, SampledRun) and self.neighbours not in (ADD_REMOVE, ADD_REMOVE_EXAMPLE):
             raise BudgetError(
                 f"Releases on samples of the users are accounted for neighbours that differ thus: "
                 f"{ADD_REMOVE.relation}; account {self.name!r} promises: {self.neighbours.relation}."
@@ -102,7 +102,7 @@ class Account:
         self,
         part: float | Budget = 1.0,
         *,
-        noise: NoiseSource | None = None,
+        noise: NoiseSource | str | None = None,
         public: Sequence[str] = (),
         tuning: str | None = None,
         window: str | None = None,

@@ -20,10 +20,25 @@ from apportion.privacy.ledger import events
 from apportion.privacy.ledger.events import Event
 from apportion.privacy.ledger.filters import Amounts, Filter, GaussianFilter, PureFilter, added, from_text, to_text
 from apportion.privacy.ledger.renyi import RenyiFilter
-from apportion.privacy.neighbours import ADD_REMOVE, REPLACE_LABELS, REPLACE_VALUES, Neighbours
+from apportion.privacy.neighbours import (
+    ADD_REMOVE,
+    ADD_REMOVE_EXAMPLE,
+    ADD_REMOVE_TASK,
+    REPLACE_LABELS,
+    REPLACE_TASK,
+    REPLACE_VALUES,
+    Neighbours,
+)
 
 FORMAT = 1
-RELATIONS = {"add-remove": ADD_REMOVE, "replace-values": REPLACE_VALUES, "replace-labels": REPLACE_LABELS}
+RELATIONS = {
+    "add-remove": ADD_REMOVE,
+    "add-remove-example": ADD_REMOVE_EXAMPLE,
+    "add-remove-task": ADD_REMOVE_TASK,
+    "replace-values": REPLACE_VALUES,
+    "replace-labels": REPLACE_LABELS,
+    "replace-task": REPLACE_TASK,
+}
 KINDS = ("gaussian", "pure", "renyi")
 _SAME_COST = 1e-6  # relative: how far two versions of a numerical library may differ in the cost of a sampled run
 
@@ -222,7 +237,7 @@ def _is_cost(adds: Filter, entry: Entry) -> bool:
         expected = adds.cost(entry.event)
     except BudgetError:
         return False
-    if not isinstance(entry.event, events.SampledRun):
+    if not isinstance(entry.event, events.SampledRun | events.SelectionRun):  # computed in floating point
         return entry.cost == expected
     if len(entry.cost) != len(expected):
         return False

@@ -1,4 +1,7 @@
-"""What a ledger is charged for: one noisy release, or one run on samples of the users. Plain data, with a JSON form."""
+"""What a ledger is charged for: one noisy release, one run on samples of the users, or one selection among tries.
+
+Plain data, with a JSON form.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,28 @@ class SampledRun:
             raise InputError(f"Expected a sampling probability in (0, 1] and at least 1 step, got {asked}.")
 
 
-Event = GaussianRelease | PureRelease | SampledRun
+@dataclass(frozen=True)
+class SelectionRun:
+    """Tries that are alike, a random number of them, of which only the best is published (`privacy.selection`).
+
+    Attributes:
+        mu: of one try.
+        mean: how many tries there are on average.
+        law: of their number: geometric or logarithmic.
+    """
+
+    mu: float
+    mean: float
+    law: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", _positive("mu", self.mu))
+        object.__setattr__(self, "mean", _positive("mean number of tries", self.mean))
+        if self.law not in ("geometric", "logarithmic"):
+            raise InputError(f"Expected a law among geometric, logarithmic, got {self.law!r}.")
+
+
+Event = GaussianRelease | PureRelease | SampledRun | SelectionRun
 
 
 @dataclass(frozen=True)
@@ -84,6 +108,8 @@ def to_json(event: Event) -> dict[str, Any]:
             kind = "pure"
         case SampledRun():
             kind = "sampled"
+        case SelectionRun():
+            kind = "selection"
     return {"kind": kind, **asdict(event)}
 
 
@@ -96,6 +122,8 @@ def from_json(fields: Mapping[str, Any]) -> Event:
             return PureRelease(epsilon)
         case {"kind": "sampled", "mus": mus, **rest}:
             return SampledRun(tuple(mus), **rest)
+        case {"kind": "selection", "mu": mu, "mean": mean, "law": law, **rest} if not rest:
+            return SelectionRun(mu, mean, law)
     raise InputError(f"Expected an event of a known kind, got {fields}.")
 
 
@@ -109,6 +137,8 @@ def in_words(event: Event) -> str:
         case SampledRun(mus, noise, probability, steps):
             beside = f" beside {len(mus)} on all users" if mus else ""
             return f"{steps} releases on samples at {probability:g} with noise {noise:.6g}{beside}"
+        case SelectionRun(mu, mean, law):
+            return f"a selection among tries of mu {mu:.6g}, {mean:g} on average ({law})"
 
 
 def as_dp_event(event: Event) -> dict[str, Any]:
@@ -132,6 +162,10 @@ def as_dp_event(event: Event) -> dict[str, Any]:
             several = {"class_name": "SelfComposedDpEvent", "event": one, "count": steps}
             fixed = [as_dp_event(GaussianRelease(mu)) for mu in mus]
             return {"class_name": "ComposedDpEvent", "events": [*fixed, several]}
+        case SelectionRun(mu, mean, law):
+            one = _gaussian(math.nextafter(1 / mu, 0.0))
+            shape = 1.0 if law == "geometric" else 0.0
+            return {"class_name": "RepeatAndSelectDpEvent", "event": one, "mean": mean, "shape": shape}
 
 
 def _gaussian(noise_multiplier: float) -> dict[str, Any]:

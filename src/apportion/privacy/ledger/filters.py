@@ -221,6 +221,6 @@ def _worth(budget: Budget) -> Fraction:
 
 def _no_theorem(kind: str) -> BudgetError:
     return BudgetError(
-        f"An account of kind {kind!r} cannot bear releases on samples of the users, for which its sum has no theorem; "
-        "open an account of kind 'renyi' for them."
+        f"An account of kind {kind!r} cannot bear releases on samples of the users, nor selections, for which its sum "
+        "has no theorem; open an account of kind 'renyi' for them."
     )

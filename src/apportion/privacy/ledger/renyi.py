@@ -1,4 +1,4 @@
-"""The Rényi filter, for accounts that also bear runs on Poisson samples of the users.
+"""The Rényi filter, for accounts that also bear runs on Poisson samples of the users, and selections among tries.
 
 Each order α keeps its own sum of Rényi-DP parameters ρ(α) and its own allowance, and a charge is allowed while at least
 one order stays within its own. Which order that will be may depend on what was released, so δ is divided among them:
@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import cast
 
 from apportion.errors import InputError
 from apportion.privacy.budget import Budget
-from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, SampledRun
+from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, SampledRun, SelectionRun
 from apportion.privacy.ledger.filters import Amounts, Filter, above, added
+from apportion.privacy.selection import Law, Tries, divergence
 
 _LARGEST_ORDER = 1024
 _PLACES = (1.0, 0.7, 0.5)  # of orders between 1 and the best for Gaussian releases; samples are better served lower
@@ -61,6 +63,9 @@ class RenyiFilter(Filter):
             case SampledRun(_, noise, probability, steps):
                 found = zip(sampled_divergences(noise, probability, self.orders), self._beyond, strict=True)
                 return tuple(steps * Fraction(rho) if math.isfinite(rho) else beyond for rho, beyond in found)
+            case SelectionRun(mu, mean, law):
+                tries = Tries(mean, cast(Law, law))
+                return tuple(Fraction(divergence(order, mu, tries)) for order in self.orders)
 
     def _gaussian(self, mus: Sequence[float]) -> Amounts:
         squares = sum((Fraction(mu) ** 2 for mu in mus), Fraction(0))

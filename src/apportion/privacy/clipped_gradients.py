@@ -1,0 +1,129 @@
+"""A running sum of units' gradients, on any torch device, that clips each unit's whole gradient before it is added.
+
+A unit is a user with all rows, or one row where the guarantee is for rows. The object that clips is the object that
+states the sensitivity. A unit's gradient comes in blocks, one for each parameter; a block knows the lengths of its
+units' parts and their weighted sum, so that no gradient per unit need ever be stored. With relative scales s the length
+is that of g / s, and noise is relative to s: the clip happens where the noise is isotropic (docs/proofs/optimizers.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.errors import InputError
+from apportion.privacy.bounded_sum import _KEY, BoundedSum
+from apportion.privacy.bounds import Hidden, Weights
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
+
+_INNER = 1 - 1e-5  # of the clip norm, to cover the rounding of float32 gradients
+
+
+class Block(Protocol):
+    """The parts of several units' gradients that belong to one parameter."""
+
+    def squared_norms(self, scales: Any | None) -> Any:
+        """Squared length of each unit's part, divided by scales of the parameter's shape if given."""
+
+    def weighted_sum(self, factors: Any) -> Any:
+        """Sum of the units' parts, each times its factor, in the parameter's shape."""
+
+    def keeping(self, kept: Any) -> Block:
+        """The same with zeros for the units that are not kept, whatever numbers they had."""
+
+
+class GradientTotal(Hidden):
+    """Sum of units' gradients, each clipped to `clip_norm`; units must be added at most once each.
+
+    Args:
+        clip_norm: norm to which a unit's whole gradient is clipped.
+        shapes: of the parameters.
+        scales: relative noise of each coordinate, one positive float64 tensor for each parameter; None for 1.
+        counted: share of the squared sensitivity for counting the units that were not clipped, in one more
+            coordinate; 0 not to count.
+        neighbours: the relation that the sensitivity is for: adding or removing one unit.
+    """
+
+    __slots__ = ("_clip_norm", "_counted", "_neighbours", "_scales", "_shapes", "_totals", "_within")
+
+    def __init__(
+        self,
+        clip_norm: float,
+        shapes: Sequence[tuple[int, ...]],
+        *,
+        scales: Sequence[Any] | None = None,
+        counted: float = 0.0,
+        neighbours: Neighbours = ADD_REMOVE,
+    ) -> None:
+        if not 0 < clip_norm < math.inf or not 0 <= counted < 1:
+            raise InputError(f"Expected a finite clip_norm above 0 and counted in [0, 1), got {clip_norm}, {counted}.")
+        self._clip_norm = float(clip_norm)
+        self._shapes = [tuple(shape) for shape in shapes]
+        self._scales = None if scales is None else list(scales)
+        self._counted = float(counted)
+        self._neighbours = neighbours
+        self._totals: list[Any] = [0.0] * len(self._shapes)
+        self._within = 0.0
+
+    def add(self, blocks: Sequence[Block]) -> None:
+        """Add the gradients of some units, one block for each parameter.
+
+        A gradient that is not finite counts as zero: a refusal would tell of one unit's data.
+        """
+        squares: Any = 0.0
+        for k, block in enumerate(blocks):
+            part = block.squared_norms(None if self._scales is None else self._scales[k])
+            squares = squares + (part if k == 0 else part.to(squares.device))  # parameters may be on several devices
+        norms = squares.double().clamp_min(0).sqrt()
+        inner = self._clip_norm * _INNER
+        finite = norms.isfinite()
+        factors = (inner / norms.clamp_min(inner)).where(finite, 0.0)
+        if not bool(finite.all()):
+            blocks = [block.keeping(finite) for block in blocks]
+        for k, block in enumerate(blocks):
+            self._totals[k] = self._totals[k] + block.weighted_sum(factors).double()
+        self._within += float(((norms <= inner).double() - 0.5).sum())
+
+    def sealed(self) -> BoundedSum:
+        """The sum so far, hidden and flat, with the sensitivity that its clipping gives it."""
+        parts = [_flat(total, shape) for total, shape in zip(self._totals, self._shapes, strict=True)]
+        scales = None
+        if self._scales is not None:
+            scales = [_flat(held, shape) for held, shape in zip(self._scales, self._shapes, strict=True)]
+        text = f"each unit's whole gradient clipped to norm {self._clip_norm:g}"
+        if scales is not None:
+            text += " in units of the relative noise"
+        if not self._counted:
+            held = None if scales is None else np.concatenate(scales)
+            return BoundedSum(_KEY, np.concatenate(parts), self._clip_norm, text, held, neighbours=self._neighbours)
+        bound = self._clip_norm / math.sqrt(1 - self._counted)
+        scale = 0.5 / (bound * math.sqrt(self._counted))
+        held = np.concatenate([*(scales or [np.ones(sum(map(len, parts)))]), [scale]])
+        value = np.concatenate([*parts, [self._within]])
+        text += f"; with the count of units within it, {self._counted:g} of the squared sensitivity"
+        return BoundedSum(_KEY, value, bound, text, held, neighbours=self._neighbours)
+
+
+def units_taking_part(weights: Weights) -> NDArray[np.int64]:
+    """Which units have a weight that is not zero, where each has one: those in a sample."""
+    return np.flatnonzero(weights._values)
+
+
+def equal_weights(n_units: int) -> Weights:
+    """A weight of 1 for each of so many units."""
+    return Weights(np.ones(n_units), np.arange(n_units + 1), "each unit once")
+
+
+def number_of_units(n_units: int, neighbours: Neighbours) -> BoundedSum:
+    """How many units there are, hidden; one unit moves it by 1."""
+    return BoundedSum(_KEY, np.array([float(n_units)]), 1.0, "one for each unit", neighbours=neighbours)
+
+
+def _flat(values: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    if isinstance(values, float):
+        return np.full(math.prod(shape), values)
+    return np.asarray(values.detach().double().cpu().numpy(), np.float64).reshape(-1)

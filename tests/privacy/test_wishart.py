@@ -1,0 +1,237 @@
+"""Additive Wishart noise: its cost is exact in both directions, and sessions release only what was planned."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from apportion.auditing import audit_neighbour
+from apportion.auditing.door import peek
+from apportion.errors import BudgetError, InputError
+from apportion.linalg.packed import unpack
+from apportion.privacy import (
+    BoundedSum,
+    Budget,
+    Ledger,
+    Rows,
+    SeededNoise,
+    Session,
+    accounting,
+    wishart,
+)
+from apportion.privacy.accounting import Wishart
+from apportion.privacy.neighbours import ADD_REMOVE_TASK, REPLACE_TASK
+from apportion.privacy.wishart import OuterSum
+
+from statistics_helpers import assert_distribution
+
+
+def random_models(n_tasks, width, seed=0):
+    return 2.0 * np.random.default_rng(seed).standard_normal((n_tasks, width))
+
+
+def planned(epsilon=2.0, steps=2, spare=12, seed=0, **fractions):
+    session = Session(Budget(epsilon, 1e-4), noise=SeededNoise(seed), neighbours=ADD_REMOVE_TASK)
+    plan, share = session.plan_wishart(steps, spare, **fractions)
+    return session, plan, share
+
+
+def integrated(one, two, epsilon, kinks):
+    """∫ max(one − e^ε two, 0) on pieces between the kinks."""
+    pieces = [*kinks, 600.0]
+    return sum(
+        integrate.quad(lambda x: max(one(x) - math.exp(epsilon) * two(x), 0.0), a, b, limit=200, epsabs=1e-13)[0]
+        for a, b in itertools.pairwise(pieces)
+    )
+
+
+@pytest.mark.parametrize("spare", [3, 4, 11, 60])
+@pytest.mark.parametrize("multiplier", [0.08, 0.5, 4.0])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0])
+def test_the_profile_is_that_of_a_shifted_chi_square_by_integration(spare, multiplier, epsilon):
+    shift, law = 1 / multiplier, stats.chi2(spare)
+    ratio = np.exp((epsilon + shift / 2) / (spare / 2 - 1))
+    kinks = [0.0, shift, shift * ratio / (ratio - 1)]
+    absent = integrated(law.pdf, lambda x: law.pdf(x - shift), epsilon, kinks)
+    assert wishart.absent_delta(epsilon, multiplier, spare) == pytest.approx(absent, rel=1e-6, abs=1e-10)
+    inner = math.exp((epsilon - shift / 2) / (spare / 2 - 1))
+    kinks = [0.0, shift] if inner >= 1 else [0.0, shift, min(shift / (1 - inner), 500.0)]
+    present = integrated(lambda x: law.pdf(x - shift), law.pdf, epsilon, kinks)
+    assert wishart.present_delta(epsilon, multiplier, spare) == pytest.approx(present, rel=1e-6, abs=1e-10)
+
+
+@pytest.mark.parametrize(("width", "spare"), [(1, 3), (3, 4), (6, 10)])
+def test_the_likelihood_ratio_of_wishart_matrices_depends_on_one_chi_square(width, spare):
+    """Densities by SciPy; the false-alarm rate of the distribution test is 1e-9."""
+    rng = np.random.default_rng(width)
+    degrees, scale, model = width + spare - 1, 0.7, rng.standard_normal(width)
+    shift = float(model @ model) / scale
+    law = stats.wishart(degrees, scale * np.eye(width))
+    noise = np.asarray(law.rvs(3000, random_state=rng)).reshape(3000, width, width)
+    ordered = float(model @ model) / scale / np.einsum("i,nij,j->n", model, np.linalg.inv(noise), model)
+    assert_distribution(ordered, stats.chi2(spare).cdf)
+    for matrix, x in zip(noise[:200], ordered, strict=False):
+        if x <= shift:
+            assert np.linalg.eigvalsh(matrix - np.outer(model, model)).min() <= 1e-9
+            continue
+        ratio = law.logpdf(matrix - np.outer(model, model)) - law.logpdf(matrix)
+        expected = stats.chi2(spare).logpdf(x - shift) - stats.chi2(spare).logpdf(x)
+        assert ratio == pytest.approx(expected, rel=1e-6, abs=1e-8)
+
+
+@given(st.integers(3, 80), st.floats(-3, 3), st.floats(0.01, 0.99), st.floats(-2, 4))
+@settings(max_examples=300, deadline=None)
+def test_shorter_models_cost_less_at_every_epsilon_and_in_both_directions(spare, exponent, part, epsilon):
+    multiplier = math.exp(exponent)
+    for cost in (wishart.absent_delta, wishart.present_delta):
+        assert cost(epsilon, multiplier / part, spare) <= cost(epsilon, multiplier, spare) * (1 + 1e-9) + 1e-12
+
+
+@given(st.integers(3, 80), st.floats(-3, 2), st.floats(0.0, 5.0))
+@settings(max_examples=200, deadline=None)
+def test_absence_is_the_direction_that_costs_more(spare, exponent, epsilon):
+    multiplier = math.exp(exponent)
+    absent = wishart.absent_delta(epsilon, multiplier, spare)
+    assert absent >= wishart.present_delta(epsilon, multiplier, spare) - 1e-12
+
+
+def test_with_two_spare_degrees_the_published_mechanism_fails_with_one_minus_e_to_minus_epsilon():
+    """K² / (2ε) is its scale; what is infinite is the chance of χ²_2 below 2ε."""
+    for epsilon in (0.1, 1.0, 3.0):
+        assert stats.chi2(2).cdf(2 * epsilon) == pytest.approx(1 - math.exp(-epsilon))
+    with pytest.raises(InputError, match="at least 3 spare degrees"):
+        wishart.delta_of(1.0, 0.5, 2)
+    with pytest.raises(InputError, match="at least 3 spare degrees"):
+        Wishart(0.5, 2)
+
+
+@pytest.mark.parametrize(("multiplier", "spare"), [(0.3, 3), (0.5, 20), (0.2, 100)])
+def test_a_single_release_is_composed_to_its_exact_cost_and_never_below(multiplier, spare):
+    for epsilon in (0.05, 0.5, 2.0):
+        exact = wishart.delta_of(epsilon, multiplier, spare)
+        composed = accounting.delta_of([Wishart(multiplier, spare)], epsilon)
+        assert exact * (1 - 1e-12) <= composed <= exact * 1.003 + 1e-12
+
+
+@pytest.mark.parametrize(("multiplier", "spare"), [(0.8, 5), (0.5, 30)])
+def test_two_releases_cost_what_integration_over_the_first_says(multiplier, spare):
+    shift, law, power = 1 / multiplier, stats.chi2(spare), spare / 2 - 1
+
+    def twice(epsilon):
+        """∫ over the first output of the second's profile at what is left of ε; beyond c all is lost."""
+
+        def density(x):
+            loss = -power * math.log1p(-shift / x) - shift / 2
+            return law.pdf(x) * wishart.absent_delta(epsilon - loss, multiplier, spare)
+
+        near = shift + np.array([1e-12, 1e-3, 0.1, 1.0, 10.0, 50.0, 400.0])
+        parts = [integrate.quad(density, a, b, limit=200)[0] for a, b in itertools.pairwise(near)]
+        return float(law.cdf(shift)) + math.fsum(parts)
+
+    for epsilon in (0.2, 1.5):
+        composed = accounting.delta_of([Wishart(multiplier, spare, 2)], epsilon)
+        assert twice(epsilon) * (1 - 1e-5) <= composed <= twice(epsilon) * 1.005 + 1e-9
+
+
+@pytest.mark.parametrize(("epsilon", "steps", "spare"), [(0.3, 1, 30), (4.0, 3, 300)])
+def test_a_planned_session_stays_within_its_budget_and_uses_it(epsilon, steps, spare):
+    session, plan, share = planned(epsilon, steps, spare, size=0.1)
+    models = OuterSum.of(Rows.clipped(random_models(9, 3), 1.0))
+    session.release("size", models, plan.one("size"))
+    for step in range(steps):
+        session.release_wishart(f"sum {step}", models, share)
+    statement = session.statement()
+    assert 0.98 * epsilon <= statement.spent_epsilon <= epsilon
+    assert statement.spent_mu is None
+    assert "additive Wishart" in statement.to_text()
+    parts = [accounting.Gaussian(1 / plan.one("size").mu), Wishart(share.noise_multiplier * 0.97, spare, steps)]
+    assert accounting.epsilon_of(parts, 1e-4) > epsilon  # less noise would not do
+
+
+def test_more_degrees_of_freedom_bring_the_noise_close_to_gaussian_noise():
+    few, many = (planned(1.0, 1, spare)[2].mu for spare in (100, 5000))
+    assert few < many < Budget(1.0, 1e-4).mu < 1.1 * many
+
+
+def test_draws_have_the_planned_degrees_of_freedom():
+    """Quadratic forms of the noise and of its inverse; each false alarm has probability 1e-9."""
+    statistic = OuterSum.of(Rows.clipped(random_models(5, 4), 2.0))
+    released = []
+    for seed in range(700):
+        session, _, share = planned(seed=seed)
+        released += [session.release_wishart(name, statistic, share) for name in ("one", "two")]
+    noise, direction = unpack(np.stack(released) - peek(statistic)), np.array([1.0, -2.0, 0.5, 1.0])
+    scale = share.noise_multiplier * 4.0
+    squared = float(direction @ direction)
+    forms = np.einsum("i,nij,j->n", direction, noise, direction) / scale / squared
+    assert_distribution(forms, stats.chi2(share.degrees(4)).cdf)
+    inverse = squared / scale / np.einsum("i,nij,j->n", direction, np.linalg.inv(noise), direction)
+    assert_distribution(inverse, stats.chi2(12).cdf)
+    assert stats.kstest(inverse, stats.chi2(14).cdf).pvalue < 1e-9  # the test sees two degrees
+
+
+@given(st.integers(0, 10_000), st.floats(0.1, 5.0), st.integers(1, 5))
+@settings(max_examples=60, deadline=None)
+def test_removing_any_model_moves_the_sum_by_at_most_its_sensitivity_and_by_rank_one(seed, norm, width):
+    models = random_models(6, width, seed)
+    full, rest = (OuterSum.of(Rows.clipped(some, norm)) for some in (models, models[1:]))
+    moved = unpack(peek(full) - peek(rest))
+    assert np.linalg.norm(moved) <= full.l2_sensitivity * (1 + 1e-9)
+    values = np.linalg.eigvalsh(moved)
+    assert values.min() >= -1e-9 * norm**2
+    assert (values > 1e-9 * norm**2).sum() <= 1
+
+
+def test_a_neighbouring_run_asks_for_the_same_releases_and_moves_by_at_most_what_it_declares():
+    models = random_models(8, 3)
+    models[0] *= 100
+
+    def fit(some, session):
+        _, share = session.plan_wishart(2, 12)
+        first = session.release_wishart("one", OuterSum.of(Rows.clipped(some, 1.0)), share)
+        second = session.release_wishart("two", OuterSum.of(Rows.clipped(some * first[0], 1.0)), share)
+        return {"one": first, "two": second}
+
+    arguments = {"budget": Budget(2.0, 1e-4), "noise": SeededNoise(1), "neighbours": ADD_REMOVE_TASK}
+    ratios = audit_neighbour(fit, models, models[1:], arguments)
+    assert 0.99 < max(ratios.values()) <= 1 + 1e-9
+
+
+def test_only_what_was_planned_can_be_released():
+    session, _, share = planned()
+    models = OuterSum.of(Rows.clipped(random_models(5, 2), 1.0))
+    with pytest.raises(BudgetError, match="nothing else can be planned"):
+        session.plan(more=0.1)
+    with pytest.raises(BudgetError, match="not one that plan_wishart fixed"):
+        session.release("gaussian", models, Session(Budget(2.0, 1e-4)).plan(a=0.1).one("a"))
+    with pytest.raises(BudgetError, match="sum of outer products"):
+        session.release_wishart("total", BoundedSum.user_total(np.zeros(3), Rows(np.zeros((1, 3)), 1.0)), share)
+    session.release_wishart("one", models, share)
+    session.release_wishart("two", models, share)
+    with pytest.raises(BudgetError, match="All 2 wishart releases"):
+        session.release_wishart("three", models, share)
+    with pytest.raises(BudgetError, match="plan_wishart made"):
+        Session(Budget(2.0, 1e-4), neighbours=ADD_REMOVE_TASK).release_wishart("foreign", models, share)
+    with pytest.raises(BudgetError, match="bounded for neighbours that differ"):
+        Session(Budget(2.0, 1e-4)).release_wishart("of users", models, share)
+    with pytest.raises(BudgetError, match="planned before anything else"):
+        session.plan_wishart(1, 5)
+
+
+def test_budgets_ledgers_and_neighbours_that_do_not_fit_are_refused(tmp_path):
+    with pytest.raises(BudgetError, match="delta above 0 and no ledger"):
+        Session(Budget(1.0, 0.0)).plan_wishart(1, 5)
+    with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
+        account = ledger.create_account("tasks", Budget(1.0, 1e-5))
+        with pytest.raises(BudgetError, match="delta above 0 and no ledger"):
+            Session(Budget(1.0, 1e-5), ledger=account).plan_wishart(1, 5)
+    with pytest.raises(BudgetError, match="at least 1 release"):
+        Session(Budget(1.0, 1e-5)).plan_wishart(0, 5)
+    with pytest.raises(InputError, match="adds or removes"):
+        OuterSum.of(Rows(np.zeros((1, 2)), 1.0), REPLACE_TASK)
