@@ -19,6 +19,8 @@ LAYERS = {
     "allocation": 4,
     "engines": 5,
     "estimators": 6,
+    "optim": 7,
+    "protected": 7,
     "recommend": 7,
     "regression": 7,
     "statistics": 7,

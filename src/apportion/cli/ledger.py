@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from apportion.privacy.ledger import Account, Entry, Status
 
 ALTERED: Final = 1
-_RELATIONS: Final = ("add-remove", "replace-values", "replace-labels")
+_RELATIONS: Final = (
+    "add-remove", "replace-values", "replace-labels", "add-remove-task", "replace-task", "add-remove-example",
+)  # fmt: skip
 _WHERE: Final = click.argument("ledger", metavar="LEDGER")
 _ACCOUNT: Final = click.option("--account", metavar="NAME", help="The account; needed where there are several.")
 
@@ -53,7 +55,7 @@ def ledger() -> None:
     type=click.Choice(_RELATIONS),
     default="add-remove",
     show_default=True,
-    help="What is protected: all rows of a user, what they hold, or their labels.",
+    help="What is protected: all rows of a user, what they hold, or their labels; a party's whole task; one row.",
 )
 @click.option(
     "--kind",

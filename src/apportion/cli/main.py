@@ -24,6 +24,7 @@ from apportion.cli.fit import fit
 from apportion.cli.ledger import ledger
 from apportion.cli.logistic import logistic
 from apportion.cli.mean import mean
+from apportion.cli.protect import protect
 from apportion.cli.quantile import quantile
 from apportion.cli.recommend import recommend
 from apportion.cli.regress import regress
@@ -102,6 +103,7 @@ for command in (
     quantile,
     regress,
     logistic,
+    protect,
     account,
     ledger,
     card,

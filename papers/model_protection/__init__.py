@@ -1,0 +1,1 @@
+"""The experiments of the model-protection paper; see README.md."""

@@ -1,0 +1,128 @@
+"""How a budget is divided over rounds: equally, as a power of the round, or geometrically.
+
+Section 4.5 of the model-protection paper gives round t an ε_t ∝ t^α or ∝ Q^(-t). For Gaussian releases ε_t stands for
+μ_t = sensitivity / noise, and what adds up is μ_t²: a round's share is proportional to t^(2α) or Q^(-2t).
+
+Where the optimum comes from: a release with noise of scale 1/μ_t leaves an error of order μ_t^(-1/2) in round t. A
+plain proximal method adds up Σ_t μ_t^(-1/2), an accelerated one Σ_t t μ_t^(-1/2). For a weight t^c the least sum under
+Σ μ_t² = 1 has t^c μ_t^(-3/2) ∝ μ_t, so μ_t ∝ t^(2c/5): α = 0 without acceleration and 2/5 with it (Theorem 6). Under
+strong convexity errors of early rounds are forgotten at rate Q₀ = 1 - 1/κ, or 1 - 1/√κ with acceleration (κ the
+condition number), and the same calculation has Q = Q₀^(2/5), or (1 - 1/√κ)^(1/5).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from apportion.errors import InputError
+
+_LARGEST_LOG = 600.0  # of the ratio of two shares, so that none of them vanishes
+
+
+class RoundSchedule(Protocol):
+    """Divides a budget over rounds."""
+
+    def shares(self, rounds: int) -> list[float]:
+        """Fractions of μ², one for each round, that sum to 1."""
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """The same for every round."""
+
+    def shares(self, rounds: int) -> list[float]:
+        """1 / T each."""
+        return _normalised([0.0] * _checked(rounds))
+
+
+@dataclass(frozen=True)
+class Power:
+    """μ_t ∝ t^α: later rounds get more where α is positive."""
+
+    alpha: float
+
+    def shares(self, rounds: int) -> list[float]:
+        """Proportional to t^(2α)."""
+        return _normalised([2 * self.alpha * math.log(t) for t in range(1, _checked(rounds) + 1)])
+
+
+@dataclass(frozen=True)
+class Geometric:
+    """μ_t ∝ Q^(-t): later rounds get more where Q is below 1."""
+
+    ratio: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.ratio) and self.ratio > 0):
+            raise InputError(f"Expected a ratio above 0, got {self.ratio}.")
+
+    def shares(self, rounds: int) -> list[float]:
+        """Proportional to Q^(-2t)."""
+        return _normalised([-2 * t * math.log(self.ratio) for t in range(_checked(rounds))])
+
+
+def recommended(*, accelerated: bool, condition: float | None = None) -> RoundSchedule:
+    """The schedule of Theorem 6.
+
+    Args:
+        accelerated: whether steps are.
+        condition: κ, largest over least curvature, where the loss is known to be strongly convex; None where it is not.
+
+    >>> recommended(accelerated=True)
+    Power(alpha=0.4)
+    """
+    if condition is None:
+        return Power(0.4) if accelerated else Uniform()
+    if not condition > 1:
+        raise InputError(f"Expected a condition number above 1, got {condition}.")
+    return Geometric((1 - condition**-0.5) ** 0.2 if accelerated else (1 - 1 / condition) ** 0.4)
+
+
+def composition_bound(epsilons: Sequence[float], delta: float) -> float:
+    """ε of all rounds together by the paper's bound (6), from the ε_t of pure releases; for comparison only.
+
+    >>> round(composition_bound([0.1] * 100, 1e-6), 3)
+    5.756
+    """
+    plain = math.fsum(epsilons)
+    if delta == 0:
+        return plain
+    squares = math.fsum(e * e for e in epsilons)
+    drift = math.fsum(e * math.tanh(e / 2) for e in epsilons)  # (e^ε - 1) / (e^ε + 1) = tanh(ε/2)
+    spread = min(math.log(1 / delta), math.log(math.e + math.sqrt(squares) / delta))
+    return min(plain, drift + math.sqrt(2 * squares * spread))
+
+
+def bounded_epsilons(schedule: RoundSchedule, rounds: int, epsilon: float, delta: float) -> list[float]:
+    """The largest ε_t of a schedule whose composition bound (6) is at most ε."""
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise InputError(f"Expected a finite epsilon > 0, got {epsilon}.")
+    roots = [math.sqrt(share) for share in schedule.shares(rounds)]
+    low, high = 0.0, epsilon / max(roots)
+    for _ in range(200):
+        middle = (low + high) / 2
+        within = composition_bound([middle * root for root in roots], delta) <= epsilon
+        low, high = (middle, high) if within else (low, middle)
+    return [low * root for root in roots]
+
+
+def _checked(rounds: int) -> int:
+    if rounds < 1:
+        raise InputError(f"Expected at least 1 round, got {rounds}.")
+    return rounds
+
+
+def _normalised(logs: list[float]) -> list[float]:
+    """exp(logs) over their sum; the largest takes what rounding leaves, so that they sum to 1."""
+    largest = max(logs)
+    if largest - min(logs) > _LARGEST_LOG:
+        raise InputError(f"Expected a schedule whose rounds get shares above 0, got {largest - min(logs):.3g} in log.")
+    weights = [math.exp(log - largest) for log in logs]
+    total = math.fsum(weights)
+    shares = [weight / total for weight in weights]
+    at = logs.index(largest)
+    shares[at] = 1.0 - math.fsum(shares[:at] + shares[at + 1 :])
+    return shares

@@ -1,0 +1,150 @@
+"""What `protect` leaves behind: a folder to share, and one for each party that is its own.
+
+    shared/report.html             the page that may be shared
+    shared/released.json           what was released, in numbers; matrices are in released.safetensors
+    shared/released.safetensors
+    shared/statement.json
+    shared/privacy-card.json
+    parties/TASK/model.json        one party's model, for that party only
+    parties/TASK/gain.json         its gain against learning alone, likewise
+    parties/TASK/gain.html
+
+What is in shared/ is made from a `SharedResult` alone. The whole folder appears at once or not at all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from apportion.cli.outputs import REPORT, _plain, _swap
+from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    from apportion.report.protected import PartyResult, SharedResult
+
+SHARED: Final = "shared"
+PARTIES: Final = "parties"
+_RELEASED: Final = "released.json"
+_DOCUMENT: Final = "shared result of protected multi-task learning"
+_FORMAT: Final = 1
+_AT_A_TIME: Final = 200  # parties
+
+
+def refuse_unless_results(target: Path) -> None:
+    """Refuse, before any work is done, a place that holds something else or that cannot be written."""
+    if target.exists() and not _is_ours(target):
+        raise InputError(f"Refusing to replace {str(target)!r}: it exists and is not a result of `protect`.")
+    nearest = next(folder for folder in target.absolute().parents if folder.exists())
+    if not nearest.is_dir():
+        raise InputError(f"Cannot make the folder {str(target)!r}: {str(nearest)!r} is a file.")
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=nearest):
+        pass  # a folder could be made there
+
+
+def write_results(shared: SharedResult, parties: Iterable[PartyResult], target: Path) -> None:
+    """Put all folders in place together; an older result at that place is replaced."""
+    from apportion.report.protected import party_pages
+
+    refuse_unless_results(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        (staging / "new").mkdir(mode=0o755)
+        write_shared(shared, staging / "new" / SHARED)
+        (staging / "new" / PARTIES).mkdir(mode=0o700)
+        for some in _batches(parties):
+            for party, page in zip(some, party_pages(some, shared.statement), strict=True):
+                _write_party(party, page, staging / "new" / PARTIES / party.task)
+        _swap(staging, target)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def write_shared(shared: SharedResult, folder: Path) -> None:
+    """Write what may be shared."""
+    from safetensors.numpy import save_file
+
+    from apportion.recommend.storage import CARD
+    from apportion.report.card import STATEMENT_FILE, card_json, privacy_card
+    from apportion.report.protected import shared_page
+
+    folder.mkdir(mode=0o755)
+    save_file(_tensors(shared), str(folder / "released.safetensors"))
+    (folder / _RELEASED).write_text(_as_text(as_document(shared)), encoding="utf-8")
+    (folder / STATEMENT_FILE).write_text(shared.statement.to_json(), encoding="utf-8")
+    (folder / CARD).write_text(card_json(privacy_card(shared.statement)), encoding="utf-8")
+    (folder / REPORT).write_text(shared_page(shared), encoding="utf-8")
+    for file in folder.iterdir():
+        file.chmod(0o644)
+
+
+def as_document(shared: SharedResult) -> dict[str, Any]:
+    """What may be shared, without the matrices and the statement, ready for JSON."""
+    return {
+        "format": _FORMAT,
+        "document": _DOCUMENT,
+        "releasable": shared.statement.releasable,
+        "structure": shared.structure,
+        "loss": shared.loss,
+        "label": shared.label,
+        "features": list(shared.features),
+        "tasks": None if shared.tasks is None else list(shared.tasks),
+        "rounds": [
+            {"noise_stddev": one.stddev, "values": one.values.tolist(), "standing_out": one.kept}
+            for one in shared.rounds
+        ],
+        "instance_protection": None if shared.instance is None else asdict(shared.instance),
+    }
+
+
+def _tensors(shared: SharedResult) -> dict[str, Any]:
+    import numpy as np
+
+    return {
+        f"round_{k}.{name}": np.ascontiguousarray(matrix, np.float64)
+        for k, one in enumerate(shared.rounds, 1)
+        for name, matrix in (("matrix", one.matrix), ("shared", one.shared))
+    }
+
+
+def _batches(parties: Iterable[PartyResult]) -> Iterator[list[PartyResult]]:
+    """So many at a time that their pages fit in memory."""
+    left = iter(parties)
+    while some := list(itertools.islice(left, _AT_A_TIME)):
+        yield some
+
+
+def _write_party(party: PartyResult, page: str, folder: Path) -> None:
+    """Write what belongs to one party, readable by the owner of the files alone."""
+    from apportion.report.protected import FOR_THIS_PARTY
+
+    marked = {"for": FOR_THIS_PARTY, "releasable": False, "task": party.task}
+    compared = asdict(party.gain) | {"gain": party.gain.gain, "loss": party.loss, "own_weight": party.own_weight}
+    folder.mkdir(mode=0o700)
+    (folder / "model.json").write_text(_as_text(marked | dict(party.model)), encoding="utf-8")
+    (folder / "gain.json").write_text(
+        _as_text(marked | compared | {"rows_without_label": party.unlabelled}), encoding="utf-8"
+    )
+    (folder / "gain.html").write_text(page, encoding="utf-8")
+    for file in folder.iterdir():
+        file.chmod(0o600)
+
+
+def _is_ours(target: Path) -> bool:
+    names = {file.name for file in target.iterdir()} if target.is_dir() else set()
+    try:
+        stored = json.loads((target / SHARED / _RELEASED).read_text(encoding="utf-8"))
+        return names == {SHARED, PARTIES} and stored["document"] == _DOCUMENT
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _as_text(content: Mapping[str, Any]) -> str:
+    return json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,152 @@
+"""What each party gains by learning with the others, measured by itself on its own rows.
+
+Every party cuts its rows into folds, learns from all but one of them with the matrices that were released and once
+more alone, and compares both on the rows it left out. The released matrices are those of the whole fit, in which the
+rows that are left out had a part as small as one task's beside all others and the noise: the comparison favours
+learning together by as much. Results are computed from raw data: each belongs to its party and to nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data.own_units import OwnUnits
+from apportion.data.vocabulary import Vocabulary
+from apportion.protected import BayesParties, Parties, ProtectedMultiTask, ProximalParties, Sending
+from apportion.protected.posterior import Local, local_side
+from apportion.protected.tasks import TaskRows
+
+Floats = NDArray[np.float64]
+Progress = Callable[[str, int, int], None]
+
+FOLDS = 5
+
+
+@dataclass(frozen=True)
+class OwnGain:
+    """One party's comparison.
+
+    Attributes:
+        n_rows: rows that were left out once.
+        folds: in how many parts.
+        together: mean loss on them of what was learned with the others; None without two rows.
+        alone: of what was learned alone.
+    """
+
+    n_rows: int
+    folds: int
+    together: float | None
+    alone: float | None
+
+    @property
+    def gain(self) -> float | None:
+        """By how much learning together has the lower loss."""
+        return None if self.together is None or self.alone is None else self.alone - self.together
+
+
+def own_gains(
+    model: ProtectedMultiTask,
+    matrices: Sequence[Floats],
+    labels: Sequence[Floats],
+    *,
+    deviations: bool,
+    has: NDArray[np.bool_] | None = None,
+    folds: int = FOLDS,
+    progress: Progress | None = None,
+) -> list[OwnGain]:
+    """Every party's gain: by mean squared error, or by log loss where labels are classes.
+
+    Args:
+        model: fitted to these rows in the parties' own units.
+        matrices: features as they came, one matrix for each task.
+        labels: one column for each task.
+        deviations: whether parties divide features by their deviations.
+        has: which features each task has, [tasks, features]; None for all.
+        folds: into which a party cuts its rows; it leaves out one row at a time where it has fewer.
+        progress: called after every fold.
+    """
+    parts = [_folds(len(column), folds) for column in labels]
+    together, alone = np.zeros(len(labels)), np.zeros(len(labels))
+    for fold in range(folds):
+        kept = [part != fold for part in parts]
+        train = [x[k] for x, k in zip(matrices, kept, strict=True)], [y[k] for y, k in zip(labels, kept, strict=True)]
+        units = OwnUnits.of(*train, deviations=deviations, classes=model.loss == "logistic")
+        parties = learned_again(model, *units.inside(*train), has=has)
+        for total, models in ((together, parties.models()), (alone, parties.alone())):
+            total += _losses(units.outside(_masked(models, has)), matrices, labels, kept, model.loss)
+        if progress is not None:
+            progress("fold", fold + 1, folds)
+    return [_gain(len(column), folds, *sums) for column, *sums in zip(labels, together, alone, strict=True)]
+
+
+def learned_again(
+    model: ProtectedMultiTask, matrices: Sequence[Floats], labels: Sequence[Floats], *, has: NDArray[np.bool_] | None
+) -> Parties:
+    """Parties that received what was released, and learned from these rows instead."""
+    indptr = np.concatenate([[0], np.cumsum([len(column) for column in labels])]).astype(np.int64)
+    ids = Vocabulary.of_range(len(labels), name="task")
+    rows = TaskRows(ids, np.concatenate(list(matrices)), np.concatenate(list(labels)), indptr)
+    rows = rows if has is None else rows.masked(_widened(has, rows.dimension))
+    rows = rows.centred()[0] if model.fit_intercept else rows
+    parties = _parties(model, local_side(rows, model.loss))
+    for released in model.released_:
+        parties.receive(released.shared)
+    return parties
+
+
+def _parties(model: ProtectedMultiTask, local: Local) -> Parties:
+    sending = Sending(model.clip_norm)  # nothing is sent
+    if model.structure == "em":
+        return BayesParties(local, sending)
+    sparse = model.sparse_penalty if model.structure == "low-rank+sparse" else None
+    return ProximalParties(
+        local,
+        sending,
+        accelerated=model.accelerated,
+        condition=model.condition,
+        sparse_penalty=sparse,
+    )
+
+
+def _folds(n_rows: int, folds: int) -> NDArray[np.int64]:
+    """The fold of every row, at random from a fixed seed; a single row is never left out."""
+    if n_rows < 2:
+        return np.full(n_rows, -1)
+    return np.random.default_rng(0).permutation(n_rows) % min(folds, n_rows)
+
+
+def _losses(
+    found: tuple[Floats, Floats],
+    matrices: Sequence[Floats],
+    labels: Sequence[Floats],
+    kept: Sequence[NDArray[np.bool_]],
+    loss: str,
+) -> Floats:
+    """Each task's sum of losses over the rows that were left out."""
+    sums = np.zeros(len(labels))
+    for at, (x, y, k, w, start) in enumerate(zip(matrices, labels, kept, *found, strict=True)):
+        scores = x[~k] @ w + start
+        if loss == "logistic":
+            sums[at] = np.logaddexp(0.0, -np.where(y[~k] > 0, 1.0, -1.0) * scores).sum()
+        else:
+            sums[at] = np.square(scores - y[~k]).sum()
+    return sums
+
+
+def _gain(n_rows: int, folds: int, together: float, alone: float) -> OwnGain:
+    if n_rows < 2:
+        return OwnGain(0, 0, None, None)
+    return OwnGain(n_rows, min(folds, n_rows), float(together / n_rows), float(alone / n_rows))
+
+
+def _masked(models: Floats, has: NDArray[np.bool_] | None) -> Floats:
+    return models if has is None else models * _widened(has, models.shape[1])
+
+
+def _widened(has: NDArray[np.bool_], dimension: int) -> NDArray[np.bool_]:
+    """The same with a constant at the end, which every task has."""
+    return np.pad(has, ((0, 0), (0, dimension - has.shape[1])), constant_values=True)

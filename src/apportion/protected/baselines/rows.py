@@ -1,0 +1,127 @@
+"""What every baseline starts from: the rows of each task, and a smooth loss over all tasks with its gradient.
+
+Losses are sums over rows: half the squared error, or the logistic loss of labels 0 and 1. Models are one row a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.errors import InputError
+
+Floats = NDArray[np.float64]
+LossName = Literal["squared", "logistic"]
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """The rows of each task: features [n_i, d] and targets [n_i]."""
+
+    features: Sequence[Floats]
+    targets: Sequence[Floats]
+
+    def __post_init__(self) -> None:
+        if not len(self.features) or len(self.features) != len(self.targets):
+            asked = f"{len(self.features)} and {len(self.targets)}"
+            raise InputError(f"Expected as many arrays of features as of targets, and some, got {asked}.")
+        widths = {each.shape[1] for each in self.features}
+        if len(widths) != 1:
+            raise InputError(f"Expected the same features in every task, got {sorted(widths)} columns.")
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks."""
+        return len(self.features)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return int(self.features[0].shape[1])
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Rows of each task."""
+        return np.array([len(each) for each in self.targets])
+
+    @cached_property
+    def grams(self) -> Floats:
+        """XᵀX of every task."""
+        return np.stack([each.T @ each for each in self.features])
+
+    @cached_property
+    def moments(self) -> Floats:
+        """Xᵀy of every task."""
+        return np.stack([each.T @ target for each, target in zip(self.features, self.targets, strict=True)])
+
+    def folds(self, n_folds: int) -> Iterator[tuple[TaskRows, TaskRows]]:
+        """Training and held-out rows, every task divided row by row."""
+        for fold in range(n_folds):
+            kept = [np.arange(size) % n_folds != fold for size in self.sizes]
+            yield self._where(kept), self._where([~each for each in kept])
+
+    def first(self, n_tasks: int) -> TaskRows:
+        """The first so many tasks."""
+        return TaskRows(self.features[:n_tasks], self.targets[:n_tasks])
+
+    def _where(self, chosen: Sequence[NDArray[np.bool_]]) -> TaskRows:
+        return TaskRows(
+            [each[some] for each, some in zip(self.features, chosen, strict=True)],
+            [each[some] for each, some in zip(self.targets, chosen, strict=True)],
+        )
+
+    def predicted(self, models: Floats) -> list[Floats]:
+        """Scores of each task's rows by its own model."""
+        return [each @ model for each, model in zip(self.features, models, strict=True)]
+
+
+class SmoothLoss:
+    """The loss of all tasks together, as the proximal methods need it."""
+
+    def __init__(self, rows: TaskRows, loss: LossName) -> None:
+        if loss not in ("squared", "logistic"):
+            raise InputError(f"Expected a loss of squared or logistic, got {loss!r}.")
+        self._rows, self._loss = rows, loss
+        largest = float(np.linalg.eigvalsh(rows.grams)[:, -1].max())
+        self.curvature = largest if loss == "squared" else largest / 4
+        if loss == "logistic":
+            self._padded = _padded(rows)
+
+    def gradient(self, models: Floats) -> Floats:
+        """Of the loss, one row a task."""
+        if self._loss == "squared":
+            return np.asarray((self._rows.grams @ models[:, :, None])[:, :, 0] - self._rows.moments)
+        features, targets, held = self._padded
+        margins = (features @ models[:, :, None])[:, :, 0]
+        return np.asarray((((_logistic(margins) - targets) * held)[:, None, :] @ features)[:, 0])
+
+
+def held_out_loss(rows: TaskRows, models: Floats, loss: LossName) -> Floats:
+    """The loss of each task's rows under its own model, a mean over its rows."""
+    if loss == "squared":
+        return np.array(
+            [np.square(s - y).mean() for s, y in zip(rows.predicted(models), rows.targets, strict=True)], np.float64
+        )
+    return np.array(
+        [(np.logaddexp(0.0, s) - y * s).mean() for s, y in zip(rows.predicted(models), rows.targets, strict=True)],
+        np.float64,
+    )
+
+
+def _logistic(margins: Floats) -> Floats:
+    return np.asarray(1 / (1 + np.exp(-np.clip(margins, -40, 40))))
+
+
+def _padded(rows: TaskRows) -> tuple[Floats, Floats, Floats]:
+    """Rows, labels and which of them are there, every task as long as the longest."""
+    longest = int(rows.sizes.max())
+    features = np.zeros((rows.n_tasks, longest, rows.n_features))
+    targets, held = np.zeros((rows.n_tasks, longest)), np.zeros((rows.n_tasks, longest))
+    for k, size in enumerate(rows.sizes):
+        features[k, :size], targets[k, :size], held[k, :size] = rows.features[k], rows.targets[k], 1.0
+    return features, targets, held

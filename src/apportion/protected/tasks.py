@@ -1,0 +1,183 @@
+"""Rows of tasks that belong to different parties, as they come in, and in blocks of tasks of about the same size.
+
+A block holds tasks whose rows fit in the same number of places, so that one call of NumPy serves many parties. Which
+block a task is in follows from its own number of rows alone, and every operation works on one task at a time inside, so
+that no party's result depends on who else takes part, to the last bit. For squared errors a task with more rows than
+features is first turned to as many rows as features (by its QR factors), which loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apportion.data.encoding import encode_ids
+from apportion.data.grouping import Grouping
+from apportion.data.numbers import finite_column, finite_matrix
+from apportion.data.ordering import stable_order
+from apportion.data.vocabulary import Vocabulary
+from apportion.errors import InputError
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_PLACES = 8  # rows are padded with zeros to a multiple of this
+_AT_A_TIME = 1 << 22  # entries of a block
+_LARGEST = 1e100  # of a number: its square is finite
+
+
+@dataclass(frozen=True, eq=False)
+class TaskRows:
+    """All rows, task after task; those of task i lie between indptr[i] and indptr[i + 1].
+
+    Attributes:
+        ids: of the tasks, in order.
+        features: one row per observation.
+        labels: one per row.
+        indptr: where each task begins.
+        taken: how many numbers every task has already fitted to its own rows.
+    """
+
+    ids: Vocabulary
+    features: Floats
+    labels: Floats
+    indptr: Integers
+    taken: int = 0
+
+    @property
+    def n_tasks(self) -> int:
+        """How many tasks there are."""
+        return len(self.indptr) - 1
+
+    @property
+    def dimension(self) -> int:
+        """How many features there are."""
+        return int(self.features.shape[1])
+
+    def masked(self, mask: NDArray[np.bool_]) -> TaskRows:
+        """The same with zeros in the features that a task lacks."""
+        kept = np.repeat(mask, np.diff(self.indptr), axis=0)
+        return TaskRows(self.ids, np.where(kept, self.features, 0.0), self.labels, self.indptr)
+
+    def centred(self) -> tuple[TaskRows, Floats, Floats]:
+        """The same with every task's own means taken off, and those of features and labels."""
+        sizes = np.diff(self.indptr)
+        whose = np.repeat(np.arange(self.n_tasks), sizes)
+        feature_means, label_means = np.zeros((self.n_tasks, self.dimension)), np.zeros(self.n_tasks)
+        filled = np.flatnonzero(sizes)
+        if len(filled):
+            starts, counts = self.indptr[filled], sizes[filled]
+            feature_means[filled] = np.add.reduceat(self.features, starts, axis=0) / counts[:, None]
+            label_means[filled] = np.add.reduceat(self.labels, starts) / counts
+        rows = TaskRows(
+            self.ids, self.features - feature_means[whose], self.labels - label_means[whose], self.indptr, taken=1
+        )
+        return rows, feature_means, label_means
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Tasks of one size class.
+
+    Attributes:
+        tasks: which tasks.
+        rows: [tasks, places, features], each task's divided by its own largest entry.
+        labels: [tasks, places], likewise.
+        sizes: how many rows each task has, less what was fitted to them already.
+        present: [tasks, places], 1 where there is a row.
+        rest: squared labels that lie outside what the rows can reach.
+        units: what a model is multiplied by, to be in the units of the data.
+    """
+
+    tasks: Integers
+    rows: Floats
+    labels: Floats
+    sizes: Floats
+    present: Floats
+    rest: Floats
+    units: Floats
+
+
+def rows_by_group(X: ArrayLike, y: ArrayLike, groups: ArrayLike) -> TaskRows:  # noqa: N803
+    """Tasks from a column that says whose row it is."""
+    features = finite_matrix(X, "X")
+    labels = finite_column(y, "y", len(features))
+    if np.shape(groups) != (len(features),):
+        raise InputError(f"Expected groups to have {len(features)} rows, one per row of X, got {np.shape(groups)}.")
+    coded = encode_ids(groups, "groups", name="task")
+    n_tasks = len(coded.vocabulary)
+    counts = np.bincount(coded.codes, minlength=n_tasks)
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    order = None if bool((np.diff(coded.codes) >= 0).all()) else stable_order(coded.codes, n_tasks)
+    grouping = Grouping(indptr, order)
+    return TaskRows(coded.vocabulary, grouping.arranged(features), grouping.arranged(labels), indptr)
+
+
+def rows_of_lists(X: Sequence[Any], y: Sequence[Any]) -> TaskRows:  # noqa: N803
+    """Tasks from one matrix and one column each."""
+    if len(X) != len(y) or not len(X):
+        raise InputError(f"Expected as many columns of labels as matrices, at least one, got {len(y)} and {len(X)}.")
+    matrices = [finite_matrix(x, f"X of task {i}") for i, x in enumerate(X)]
+    widths = {matrix.shape[1] for matrix in matrices}
+    if len(widths) > 1:
+        raise InputError(f"Expected the same features in every task, zeros where it lacks some, got {sorted(widths)}.")
+    columns = [finite_column(c, f"y of task {i}", len(matrices[i])) for i, c in enumerate(y)]
+    indptr = np.concatenate([[0], np.cumsum([len(m) for m in matrices])]).astype(np.int64)
+    ids = Vocabulary.of_range(len(matrices), name="task")
+    return TaskRows(ids, np.concatenate(matrices), np.concatenate(columns), indptr)
+
+
+def blocks_of(data: TaskRows, *, turned: bool) -> list[Block]:
+    """The tasks in blocks.
+
+    Args:
+        data: all rows.
+        turned: whether a task with more rows than features is turned to as many rows as features.
+    """
+    sizes = np.diff(data.indptr)
+    held = np.minimum(sizes, data.dimension) if turned else sizes
+    places = np.maximum(-(-held // _PLACES) * _PLACES, _PLACES)
+    return [
+        _block(data, chosen, int(size), turned)
+        for size in np.unique(places)
+        for chosen in _parts(np.flatnonzero(places == size), int(size) * data.dimension)
+    ]
+
+
+def _parts(chosen: Integers, entries: int) -> list[Integers]:
+    count = max(1, _AT_A_TIME // max(1, entries))
+    return [chosen[first : first + count] for first in range(0, len(chosen), count)]
+
+
+def _block(data: TaskRows, tasks: Integers, places: int, turned: bool) -> Block:
+    rows, labels = np.zeros((len(tasks), places, data.dimension)), np.zeros((len(tasks), places))
+    present, rest, units = np.zeros((len(tasks), places)), np.zeros(len(tasks)), np.ones(len(tasks))
+    for at, task in enumerate(tasks):
+        part = slice(int(data.indptr[task]), int(data.indptr[task + 1]))
+        x, feature_scale = _scaled(data.features[part])
+        y, label_scale = _scaled(data.labels[part])
+        units[at] = label_scale / feature_scale
+        if turned and len(x) > data.dimension:
+            x, y, rest[at] = _turned(x, y)
+        rows[at, : len(x)], labels[at, : len(y)], present[at, : len(x)] = x, y, 1.0
+    sizes = np.maximum(np.diff(data.indptr)[tasks] - data.taken, 0).astype(np.float64)
+    return Block(tasks, rows, labels, sizes, present, rest, units)
+
+
+def _scaled(values: Floats) -> tuple[Floats, float]:
+    """Values over their largest, and that: nobody's numbers make a square infinite."""
+    clipped = np.clip(values, -_LARGEST, _LARGEST)
+    largest = float(np.abs(clipped).max(initial=0.0))
+    return (clipped / largest, largest) if largest > 1 / _LARGEST else (np.zeros_like(clipped), 1.0)
+
+
+def _turned(x: Floats, y: Floats) -> tuple[Floats, Floats, float]:
+    """R and Qᵀy of x = QR, and the squared length of what Q does not reach."""
+    q, r = np.linalg.qr(x)
+    inside = q.T @ y
+    outside = y - q @ inside
+    return r, inside, float(outside @ outside)
