@@ -301,7 +301,7 @@ def test_only_the_party_itself_sees_that_its_data_are_others_while_releases_are_
 
 
 def test_shared_files_hold_no_partys_name_where_who_takes_part_is_private(run, tables):
-    run(*PROTECT, "--neighbours", "add-remove", "--delta", 1e-5)
+    run(*PROTECT, "--neighbours", "add-remove", "--delta", 1e-5, "--features", ",".join(FEATURES))
     everything = b"".join(shared_bytes().values()).decode("utf-8", errors="replace")
     assert not [name for name in tables if name in everything]
     run(*PROTECT)
@@ -384,7 +384,8 @@ def test_features_that_no_file_has_are_refused(refused):
 def test_options_that_do_not_go_together_are_refused(refused):
     assert "add-remove only" in refused(*PROTECT, "--release", "wishart")
     assert "--n-tasks" in refused(*PROTECT, "--neighbours", "add-remove")
-    wishart = ("--release", "wishart", "--neighbours", "add-remove", "--delta", 1e-5)
+    assert "tell who takes part" in refused(*PROTECT, "--neighbours", "add-remove", "--delta", 1e-5)
+    wishart = ("--release", "wishart", "--neighbours", "add-remove", "--delta", 1e-5, "--features", FEATURES[0])
     assert "--schedule" in refused(*PROTECT, *wishart, "--schedule", "uniform")
     assert "diagonal" in refused(*PROTECT, *wishart, "--structure", "group-sparse")
     assert "power:ALPHA" in refused(*PROTECT, "--schedule", "power")
@@ -442,8 +443,8 @@ def test_protection_of_single_rows_is_said_on_the_shared_page(run):
 
 def test_every_option_reaches_the_estimator(schools):
     asked = ProtectOptions(
-        "score", 2.0, Path("x"), 1e-5, None, "low-rank", "logistic", "add-remove", 25, 4, None, "wishart", 2.0, 7.0,
-        window="2026", tuning="by thought", seed=3,
+        "score", 2.0, Path("x"), 1e-5, ",".join(FEATURES), "low-rank", "logistic", "add-remove", 25, 4, None, "wishart",
+        2.0, 7.0, window="2026", tuning="by thought", seed=3,
     )  # fmt: skip
     model = estimator_of(asked, read_task_folder(schools, label="score"), [*FEATURES, "(intercept)"])
     found = model.get_params()

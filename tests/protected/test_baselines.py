@@ -152,7 +152,7 @@ def test_the_mean_of_models_is_released_by_a_session_with_sensitivity_k():
     (release,) = found.statement.releases
     assert release.sensitivity == 10.0
     assert found.statement.spent_epsilon <= 5.0
-    assert "number of tasks, 50" in found.statement.to_text()
+    assert "number of tasks, declared as 50" in found.statement.to_text()
     assert (found.models == found.models[0]).all()
     np.testing.assert_allclose(found.models[0], models.mean(axis=0), atol=6 * release.stddev / 50)
 

@@ -57,9 +57,10 @@ def _noise_ratio(release: Release) -> float:
 
 def _spent(statement: Statement) -> Check:
     """The ε of all releases, composed again where that is in closed form."""
-    sampled = any("sample" in release.mechanism for release in statement.releases)
-    if sampled:
-        found, how = statement.spent_epsilon, "as stated; releases on samples are not composed again here"
+    numerical = any("sample" in each.mechanism or "Wishart" in each.mechanism for each in statement.releases)
+    if numerical:
+        found = statement.spent_epsilon
+        how = "as stated; releases on samples or with Wishart noise are not composed again here"
     elif statement.delta == 0:
         found, how = math.fsum(release.epsilon or math.inf for release in statement.releases), "composed again"
     else:

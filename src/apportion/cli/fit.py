@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,18 +31,38 @@ if TYPE_CHECKING:
 @fit_options()
 @ledger_options
 @data_options
+@click.option("--features", type=FILE, help="Public features of items: a file with their ids in one column.")
+@click.option(
+    "--feature-kind",
+    "feature_kinds",
+    multiple=True,
+    metavar="COLUMN=KIND",
+    help="With --features: categorical, multivalent, number, binned, text or ignore; else guessed.",
+)
 @click.option("--titles", type=FILE, help="Titles of items (id, title), for the page.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DATA's name with -model.")
 @json_option
-def fit(data: Path, titles: Path | None, out: Path | None, as_json: bool, **options: Any) -> None:
+def fit(
+    data: Path,
+    features: Path | None,
+    feature_kinds: Sequence[str],
+    titles: Path | None,
+    out: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Fit a private recommender to DATA (CSV, TSV, MovieLens .dat or Parquet).
 
     Writes the model, its privacy statement and report.html, a page that may be shared: it holds released
-    values and the statement, never raw data. Columns are found by their usual names.
+    values and the statement, never raw data. Columns are found by their usual names. Features of items are
+    public; with them rare items are learned better, and new ones can be ranked.
     """
     target = out or Path(f"{data.stem}-model")
+    if feature_kinds and features is None:
+        raise click.UsageError("--feature-kind says what columns of --features hold; there are none.")
+    data_as, promise = collect(DataOptions, options), collect(FitOptions, options)
     with Reporter() as reporter:
-        model = run_fit(data, target, collect(DataOptions, options), collect(FitOptions, options), titles, reporter)
+        model = run_fit(data, target, data_as, promise, titles, reporter, features, feature_kinds)
     _print_result(model, target, as_json)
 
 
@@ -52,8 +73,11 @@ def run_fit(
     promise: FitOptions,
     titles: Path | None,
     reporter: Reporter,
+    features: Path | None = None,
+    feature_kinds: Sequence[str] = (),
 ) -> ItemModel:
     """Load, fit, and put the model and its page in place; nothing is written before the fit is done."""
+    from apportion.cli.feature_files import read_features
     from apportion.cli.item_files import read_titles
     from apportion.cli.loading import load_data
     from apportion.cli.training import caution, fit_private
@@ -62,6 +86,7 @@ def run_fit(
     refuse_unless_writable_model(target)
     Budget(promise.epsilon, promise.delta)  # a budget that makes no sense is refused before the data is read
     session = promise.session()
+    known = None if features is None else read_features(features, feature_kinds, reporter)
     loaded = load_data(path, data_as)
     names = None if titles is None else read_titles(titles, loaded.data.task_ids)
     for remark in (*loaded.remarks, caution(promise)):
@@ -69,7 +94,7 @@ def run_fit(
             reporter.say(remark)
     if target.exists():
         reporter.say(f"Replacing the model at {target}; a second fit to the same people spends their privacy again.")
-    model = fit_private(loaded.data, loaded.kind, promise, data_as.scale, reporter, session)
+    model = fit_private(loaded.data, loaded.kind, promise, data_as.scale, reporter, session, known)
     write_model(model, target, names)
     return model
 

@@ -68,6 +68,10 @@ class ProtectOptions:
     def __post_init__(self) -> None:
         if self.delta is None and self.neighbours == "add-remove" and self.n_tasks is None:
             raise click.UsageError("Give --delta, or --n-tasks for a delta of one over its square.")
+        if self.neighbours == "add-remove" and not self.features:
+            raise click.UsageError(
+                "--neighbours add-remove needs --features: names found in files tell who takes part."
+            )
         if self.release == "wishart" and self.neighbours != "add-remove":
             raise click.UsageError("--release wishart goes with --neighbours add-remove only.")
         if self.release == "wishart" and self.structure == "group-sparse":
@@ -92,9 +96,10 @@ class ProtectOptions:
     def session(self, n_files: int) -> Session | None:
         """The session that charges the account, if one was named; refuses a budget that makes no sense."""
         from apportion.privacy import Budget
+        from apportion.protected.estimator import default_delta
 
         number = n_files if self.n_tasks is None else self.n_tasks
-        delta = 1 / max(number, 2) ** 2 if self.delta is None else self.delta
+        delta = default_delta(number) if self.delta is None else self.delta
         Budget(self.epsilon, delta)
         noise = noise_of(self.seed, exact=False)
         session = charged_session(self.ledger, self.account, self.epsilon, delta, self.window, noise)

@@ -14,7 +14,7 @@ from apportion.errors import InputError
 
 if TYPE_CHECKING:
     from apportion.data import Interactions, Vocabulary
-    from apportion.recommend.model import ItemModel, Recommendations
+    from apportion.recommend.model import Recommendations
 
 _USERS_SHOWN = 5
 
@@ -28,6 +28,7 @@ _USERS_SHOWN = 5
 @click.option("--item", metavar="COLUMN", help="The item column.")
 @click.option("--value", metavar="COLUMN", help="The value column.")
 @click.option("--columns", metavar="A,B,...", help="Names of all columns, for a text file without a header.")
+@click.option("--new-items", type=FILE, help="Features of items that training has not met, to be ranked as well.")
 @click.option("--titles", type=FILE, help="Titles of items (id, title).")
 @click.option("--out", type=click.Path(path_type=Path), help="Write to this .parquet or .csv file.")
 @json_option
@@ -36,6 +37,7 @@ def recommend(
     history: Path,
     k: int,
     only: str | None,
+    new_items: Path | None,
     titles: Path | None,
     out: Path | None,
     as_json: bool,
@@ -44,8 +46,10 @@ def recommend(
     """Recommend items to the users of HISTORY with a saved MODEL.
 
     Each user is folded in from their own rows; they need not have been in the training data, and it costs no
-    privacy. Nobody is recommended what they already have.
+    privacy. Nobody is recommended what they already have. With a model that was fitted with features, items
+    that it has never met can be ranked among the others by theirs.
     """
+    from apportion.cli.feature_files import read_new_items
     from apportion.cli.history import read_history
     from apportion.cli.item_files import read_titles
     from apportion.recommend import load
@@ -60,9 +64,15 @@ def recommend(
         click.echo(remark, err=True)
     if only is not None:
         rows = rows.select_users([_code(only, rows.user_ids)])
-    names = {} if titles is None else read_titles(titles, fitted.task_ids)
-    found = fitted.recommend(rows, min(k, fitted.n_tasks))
-    _print_or_write(fitted, rows, found, names, out, as_json)
+    if new_items is not None:
+        if fitted.feature_map is None:
+            raise InputError("The model was fitted without features, so it knows nothing of new items.")
+        new = read_new_items(new_items, fitted.feature_map.space)
+        found = fitted.recommend(rows, min(k, fitted.n_tasks + len(new)), new_items=new)
+    else:
+        found = fitted.recommend(rows, min(k, fitted.n_tasks))
+    names = {} if titles is None else read_titles(titles, found.task_ids)
+    _print_or_write(rows, found, names, out, as_json)
 
 
 def _check_out(out: Path | None) -> None:
@@ -84,7 +94,6 @@ def _code(only: str, user_ids: Vocabulary) -> int:
 
 
 def _print_or_write(
-    model: ItemModel,
     history: Interactions,
     found: Recommendations,
     titles: Mapping[int | str, str],
@@ -92,25 +101,23 @@ def _print_or_write(
     as_json: bool,
 ) -> None:
     if out is not None:
-        write_bytes(out, _as_file(model, history, found, titles, out.suffix))
+        write_bytes(out, _as_file(history, found, titles, out.suffix))
     if as_json:
         print_json(
             {
                 "users": len(found.users),
                 "out": out,
-                "recommendations": _as_list(model, history, found, titles, len(found.users)) if out is None else None,
+                "recommendations": _as_list(history, found, titles, len(found.users)) if out is None else None,
             }
         )
     elif out is not None:
         click.echo(f"Recommendations for {len(found.users)} users: {out}")
     else:
-        _print_some(model, history, found, titles)
+        _print_some(history, found, titles)
 
 
-def _print_some(
-    model: ItemModel, history: Interactions, found: Recommendations, titles: Mapping[int | str, str]
-) -> None:
-    for user in _as_list(model, history, found, titles, _USERS_SHOWN):
+def _print_some(history: Interactions, found: Recommendations, titles: Mapping[int | str, str]) -> None:
+    for user in _as_list(history, found, titles, _USERS_SHOWN):
         rows = [[str(each.get("title", each["item"])), f"{each['score']:.4f}"] for each in user["items"]]
         click.echo(f"user {user['user']}\n{table(['item', 'score'], rows)}\n")
     left = len(found.users) - _USERS_SHOWN
@@ -119,7 +126,6 @@ def _print_some(
 
 
 def _as_list(
-    model: ItemModel,
     history: Interactions,
     found: Recommendations,
     titles: Mapping[int | str, str],
@@ -129,7 +135,7 @@ def _as_list(
         {
             "user": history.user_ids.id_of(int(user)),
             "items": [
-                _entry(model.task_ids.id_of(int(task)), float(score), titles)
+                _entry(found.task_ids.id_of(int(task)), float(score), titles)
                 for task, score in zip(tasks, scores, strict=True)
                 if task >= 0
             ],
@@ -143,7 +149,6 @@ def _entry(item: int | str, score: float, titles: Mapping[int | str, str]) -> di
 
 
 def _as_file(
-    model: ItemModel,
     history: Interactions,
     found: Recommendations,
     titles: Mapping[int | str, str],
@@ -156,7 +161,7 @@ def _as_file(
     import pyarrow.parquet as parquet
 
     row, rank = np.nonzero(found.tasks >= 0)
-    items = model.task_ids.ids_of(found.tasks[row, rank]).tolist()
+    items = found.task_ids.ids_of(found.tasks[row, rank]).tolist()
     columns = {
         "user": history.user_ids.ids_of(found.users[row]).tolist(),
         "item": items,

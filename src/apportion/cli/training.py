@@ -8,7 +8,7 @@ from apportion.cli.options import FitOptions, Kind
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
-    from apportion.data import Interactions
+    from apportion.data import Interactions, ItemFeatures
     from apportion.privacy import Session
     from apportion.recommend.model import ItemModel
 
@@ -20,11 +20,12 @@ def fit_private(
     scale: tuple[float, float],
     reporter: Reporter,
     session: Session | None = None,
+    features: ItemFeatures | None = None,
 ) -> ItemModel:
     """Fit the private model; a session that charges a ledger brings its own budget, noise and window."""
     from apportion import recommend
 
-    settings = _settings(options)
+    settings = {**_settings(options), "features": features}
     estimator: Any
     if kind == "ratings":
         estimator = recommend.PrivateRatingRecommender(value_range=scale, **settings)

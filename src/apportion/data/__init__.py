@@ -6,9 +6,10 @@ Everything here is the analyst's own view of private data: nothing is released, 
 from __future__ import annotations
 
 from apportion.data.columns import IGNORE
+from apportion.data.features import ItemFeatures
 from apportion.data.interactions import Interactions
 from apportion.data.segments import Segments
 from apportion.data.splits import HeldOut, UserSplit
 from apportion.data.vocabulary import Vocabulary
 
-__all__ = ["IGNORE", "HeldOut", "Interactions", "Segments", "UserSplit", "Vocabulary"]
+__all__ = ["IGNORE", "HeldOut", "Interactions", "ItemFeatures", "Segments", "UserSplit", "Vocabulary"]

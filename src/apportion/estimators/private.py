@@ -16,7 +16,7 @@ from apportion.privacy.session import DEFAULTS
 BY_HAND = "declared: some settings were given by hand; whatever data they were chosen on is not covered"
 _LARGEST_VALUE = 1e12
 _NOT_SETTINGS = {
-    "epsilon", "delta", "n_users", "kind", "value_range", "public", "window", "tuning", "noise", "engine",
+    "epsilon", "delta", "n_users", "kind", "value_range", "features", "public", "window", "tuning", "noise", "engine",
     "random_state", "variance", "correlation", "sizes", "level", "quantiles", "base", "base_mass", "label_range",
     "noise_variance", "target", "fit_intercept", "loss",
 }  # fmt: skip

@@ -30,7 +30,7 @@ class Release:
         mechanism: Gaussian, Laplace, exponential, ...
         shape: of what was released.
         share: of the budget.
-        mu: its Gaussian-DP parameter, or a bound on it.
+        mu: its Gaussian-DP parameter, or a bound on it; of Wishart noise, which has none, a number for display.
         sensitivity: of the hidden sum, in the norm that the mechanism needs.
         derivation: where the sensitivity comes from.
         stddev: of the noise; for a choice, the scale at which scores are told apart.

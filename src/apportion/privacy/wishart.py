@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from apportion.errors import InputError
 from apportion.linalg.packed import pack, packed_dim
 from apportion.privacy.bounded_sum import _KEY, BoundedSum, symmetric_scales
-from apportion.privacy.bounds import Rows
+from apportion.privacy.bounds import ObservationRows, Rows
 from apportion.privacy.mechanisms import _on_grid
 from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_TASK, Neighbours
 from apportion.privacy.noise import NoiseSource
@@ -55,6 +55,8 @@ class OuterSum(BoundedSum):
         """The sum over all models, one a row; `neighbours` adds or removes one of them."""
         if neighbours not in (ADD_REMOVE, ADD_REMOVE_TASK):
             raise InputError(f"Expected neighbours of which one adds or removes a model, got: {neighbours.relation}.")
+        if isinstance(models, ObservationRows):
+            raise InputError("Expected one model per task, got rows of observations.")
         held = np.asarray(models._values, np.float64)
         text = f"squared model norm {models.norm:g}^2, one outer product a task"
         return cls(_KEY, np.asarray(pack(held.T @ held)), models.norm, text, neighbours)

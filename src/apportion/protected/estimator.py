@@ -47,12 +47,17 @@ _ABOUT_DEFAULTS = (
 )
 
 
+def default_delta(n_tasks: int) -> float:
+    """1/m², and 1/1000 where tasks are few."""
+    return min(1 / n_tasks**2, 1e-3)
+
+
 class ProtectedMultiTask(PrivateEstimator):
     """Linear models of many tasks, learned together under joint differential privacy for whole tasks.
 
     Args:
         epsilon: ε of the whole fit.
-        delta: δ of the whole fit; None for 1/m², which needs a public number of tasks m: declared by `n_tasks`, or that
+        delta: δ of the whole fit; None for 1/m² (at most 1/1000), which needs a public number of tasks m: declared by `n_tasks`, or that
             of the data where neighbours replace a task.
         structure: "em" for private EM (w ~ N(0, Ω)), or what a proximal method assumes that tasks share: "low-rank"
             (Algorithm 2), "group-sparse" (3), "low-rank+sparse" (4), "relations".
@@ -289,7 +294,7 @@ class ProtectedMultiTask(PrivateEstimator):
         number = self._public_number(data)
         if number is None:
             raise InputError("Expected a delta, or n_tasks for a delta of 1/n_tasks², got neither.")
-        return Budget(self.epsilon, 1 / max(number, 2) ** 2)
+        return Budget(self.epsilon, default_delta(number))
 
     def _session(self, given: Session | None, data: TaskRows) -> Session:
         budget = given.budget if given is not None else self._budget(data)
@@ -298,7 +303,7 @@ class ProtectedMultiTask(PrivateEstimator):
         about.append(f"the list of {data.dimension} features")
         if self.clip_norm is not None:
             about.append(f"the norm {self.clip_norm:g} that models are clipped to when they are sent")
-        if self.feature_mask is not None:
+        if self.feature_mask is not None and self.neighbours == REPLACE_TASK:  # else it would tell who takes part
             about.append("which features each task has")
         return self._open(given, budget, self.neighbours, about)
 

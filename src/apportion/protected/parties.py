@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from apportion.data.numbers import finite_column, finite_matrix
 from apportion.privacy.task_sums import TaskMatrices, TaskModels
-from apportion.protected.posterior import Local, Prior, averaged
+from apportion.protected.posterior import Learned, Local, Prior, averaged
 from apportion.protected.tasks import Block
 
 Floats = NDArray[np.float64]
@@ -115,14 +115,16 @@ class BayesParties:
         self._local = local
         self._sending = sending
         self._whole = whole_posterior
-        self._alone = local.learn(None)
+        self._isotropic = local.learn(None)
+        self._alone = learned_alone(local, self._isotropic)
+        self._sent = self._isotropic.mean
         self._models = self._alone.mean
         self._weight = np.ones(local.n_tasks)
 
     def send(self) -> TaskModels | TaskMatrices:
         """The posterior mean, scaled or clipped; or the posterior's second moment."""
         if not self._whole:
-            return self._sending.bounded(self._models)
+            return self._sending.bounded(self._sent)
         factors = self._second_moments()
         norm = self._sending.norm
         scale = self._sending.clip_norm is None
@@ -131,10 +133,20 @@ class BayesParties:
     def receive(self, shared: Floats) -> None:
         """Average over priors; the identity means that there is nothing to learn from others."""
         if np.array_equal(shared, np.eye(len(shared))):
+            self._sent = self._isotropic.mean
             self._models, self._weight = self._alone.mean, np.ones(self._local.n_tasks)
             return
         others = [self._local.learn(prior) for prior in _priors(shared)]
-        self._models, self._weight = averaged(self._alone, others)
+        mixed, weights = averaged([self._alone, *others], [1/6]*6)
+        if MODE:
+            odds, iso = MODE
+            joint = averaged([self._isotropic, *others], [1/6]*6)[0] if iso else averaged(others, [1/5]*5)[0]
+            gain = (joint.evidence-joint.early)-(self._alone.evidence-self._alone.early)+np.log(odds)
+            weight = 1/(1+np.exp(np.clip(gain,-500,500)))
+            self._models = joint.mean + weight[:,None]*(self._alone.mean-joint.mean)
+            self._weight = weight
+        else:
+            self._models, self._weight = mixed.mean, weights[0]
 
     def models(self) -> Floats:
         """Posterior means."""
@@ -153,10 +165,18 @@ class BayesParties:
         local = self._local
         found = np.zeros((local.n_tasks, local.dimension + 1, local.dimension))
         for block in local.blocks:
-            ratio = self._alone.ratio[block.tasks]
+            ratio = self._isotropic.ratio[block.tasks]
             found[block.tasks, 1:] = _deviations(block, ratio) * block.units[:, None, None]
-        found[:, 0] = self._models
+        found[:, 0] = self._sent
         return found
+
+
+MODE=()
+
+
+def learned_alone(local: Local, isotropic: Learned) -> Learned:
+    few = local.few()
+    return isotropic if few is None else averaged([isotropic, few], [0.5, 0.5])[0]
 
 
 class ProximalParties:

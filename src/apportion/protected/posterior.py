@@ -1,14 +1,15 @@
 """What one party learns from its own rows under a given prior: everything here is local, many parties at a time.
 
 Model: y = X w + noise of variance v, w ~ N(0, r v Ω), with a public Ω = L Lᵀ. The ratio r and v are the party's own: v
-is at
-its most likely value, and r is averaged over a grid with the evidence as weight. The grid is of the share of variance
-that the model explains, h = r t / (1 + r t) with t = tr(X Ω Xᵀ)/n, which is uniform beforehand. With K = X Ω Xᵀ = U
-diag(λ) Uᵀ and a = Uᵀy,
+is at its most likely value, and r is averaged over a grid with the evidence as weight. The grid is of the share of
+variance that the model explains, h = r t / (1 + r t) with t = tr(X Ω Xᵀ)/n, which is Beta(1, ½) beforehand: labels with
+hardly any noise are not ruled out. With K = X Ω Xᵀ = U diag(λ) Uᵀ and a = Uᵀy,
 
     log evidence(r) = -½ Σ log(1 + rλ) - ½ n log(Σ a²/(1 + rλ) / n),    mean = Ω Xᵀ U diag(r / (1 + rλ)) a.
 
-With labels of two classes the same prior (v = 1) meets the logistic likelihood, by Laplace's approximation.
+By itself, a party with squared loss averages the identity and a prior under which a few features may stand out
+(`few_features`), both as likely beforehand. With labels of two classes the prior of Ω (v = 1) meets the logistic
+likelihood, by Laplace's approximation.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
+from apportion.protected.few_features import few_features
 from apportion.protected.tasks import Block, TaskRows, blocks_of
 
 Floats = NDArray[np.float64]
 
-_RATIOS = np.exp(np.linspace(np.log(1e-2), np.log(1e3), 24))  # r t: variance explained over variance left
+_RATIOS = np.exp(np.linspace(np.log(1e-2), np.log(1e5), 24))  # r t: variance explained over variance left
 _SCORE_VARIANCES = np.exp(np.linspace(np.log(0.05), np.log(50.0), 8))  # r t of scores of two classes
+EARLY = 0.5
 _NEWTON_STEPS = 8  # from the mode of the ratio before
 _HALVINGS = 5
 _TINY = 1e-300
@@ -45,6 +48,7 @@ class Learned:
     mean: Floats
     evidence: Floats
     ratio: Floats
+    early: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +69,6 @@ class Prior:
         values, vectors = np.linalg.eigh(self.directions @ self.directions.T)
         return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0) + self.level)) @ vectors.T)
 
-
 class Local(Protocol):
     """The rows of all parties, and what they learn from them."""
 
@@ -75,6 +78,9 @@ class Local(Protocol):
 
     def learn(self, prior: Prior | None) -> Learned:
         """What each party learns under a prior; None for the identity."""
+
+    def few(self) -> Learned | None:
+        """What each party learns if a few features may stand out; None for a loss that has no such method."""
 
     def gradient(self, block: Block, models: Floats) -> Floats:
         """The slope of each party's loss at its model, in the units of its rows."""
@@ -92,16 +98,23 @@ def local_side(data: TaskRows, loss: str) -> Local:
     raise InputError(f"Expected the loss 'squared' or 'logistic', got {loss!r}.")
 
 
-def averaged(alone: Learned, others: Sequence[Learned]) -> tuple[Floats, Floats]:
-    """Models averaged over priors by each party's own evidence, and the weight of learning alone."""
-    learned = [alone, *others]
-    evidence = np.stack([one.evidence for one in learned])
-    weights = np.exp(evidence - evidence.max(axis=0))
-    weights /= weights.sum(axis=0)
+def averaged(learned: Sequence[Learned], chances: Sequence[float]) -> tuple[Learned, Floats]:
+    """Models averaged over priors by each party's own evidence, and the weight of each, [priors, tasks].
+
+    Args:
+        learned: what parties learned under each prior.
+        chances: how likely each prior is beforehand.
+    """
+    evidence = np.stack([one.evidence + np.log(chance) for one, chance in zip(learned, chances, strict=True)])
+    top = evidence.max(axis=0)
+    weights = np.exp(evidence - top)
+    total = weights.sum(axis=0)
+    weights /= total
     model = np.zeros_like(learned[0].mean)
     for weight, one in zip(weights, learned, strict=True):
         model += weight[:, None] * one.mean
-    return model, np.asarray(weights[0])
+    early = np.logaddexp.reduce([one.early + np.log(chance) for one, chance in zip(learned, chances, strict=True)])
+    return Learned(model, np.asarray(top + np.log(total)), learned[0].ratio, early), weights
 
 
 class SquaredLocal:
@@ -118,12 +131,23 @@ class SquaredLocal:
         for block, gram in zip(self.blocks, self._grams, strict=True):
             spread, turn = np.linalg.eigh(gram if prior is None else _kernel(block, gram, prior))
             spread, seen = np.maximum(spread, 0.0), _times(turn.transpose(0, 2, 1), block.labels)
-            ratios, weights, evidence = _weighed(block, spread, seen)
+            ratios, weights, evidence, early = _weighed(block, spread, seen)
             shrunk = (weights[:, :, None] * ratios[:, :, None] / (1 + ratios[:, :, None] * spread[:, None, :])).sum(1)
             mean = _times(block.rows.transpose(0, 2, 1), _times(turn, shrunk * seen))
             if prior is not None:
                 mean = prior.level * mean + _times(prior.directions, _times(prior.directions.T, mean))
+            found.early[block.tasks]=early
             _store(found, block, mean, evidence, np.take_along_axis(ratios, weights.argmax(1)[:, None], 1)[:, 0])
+        return found
+
+    def few(self) -> Learned:
+        """What each party learns if a few features may stand out."""
+        found = _empty(self.n_tasks, self.dimension)
+        total = float(np.logaddexp.reduce(_prior(_RATIOS)[0]))  # weights of the grid of r do not add up to 1
+        for block, gram in zip(self.blocks, self._grams, strict=True):
+            mean, evidence = few_features(block, gram, 1.0)
+            found.early[block.tasks] = few_features(block, gram, EARLY)[1]  + total
+            _store(found, block, mean, evidence + total, np.ones(len(mean)))
         return found
 
     def gradient(self, block: Block, models: Floats) -> Floats:
@@ -158,12 +182,17 @@ class LogisticLocal:
             tried: list[tuple[Floats, Floats]] = []
             for k in range(len(_SCORE_VARIANCES)):
                 tried.append(_laplace(rows, block, ratios[:, k], tried[-1][0] if tried else None))
-            evidence = np.stack([one[1] for one in tried], axis=1) + _prior(_SCORE_VARIANCES)
+            even = np.log(_SCORE_VARIANCES) - 2 * np.log1p(_SCORE_VARIANCES)  # h is uniform beforehand
+            evidence = np.stack([one[1] for one in tried], axis=1) + even
             weights, total = _normalised(evidence)
             mean = sum(weights[:, k, None] * tried[k][0] for k in range(len(tried)))
             mean = np.asarray(mean) if factor is None else _times(factor, np.asarray(mean))
             _store(found, block, mean, total, np.take_along_axis(ratios, weights.argmax(1)[:, None], 1)[:, 0])
         return found
+
+    def few(self) -> Learned | None:
+        """There is no such method."""
+        return None
 
     def gradient(self, block: Block, models: Floats) -> Floats:
         """-Σ y x / (1 + exp(y x·w))."""
@@ -182,21 +211,26 @@ def _kernel(block: Block, gram: Floats, prior: Prior) -> Floats:
     return np.asarray(prior.level * gram + along @ along.transpose(0, 2, 1))
 
 
-def _weighed(block: Block, spread: Floats, seen: Floats) -> tuple[Floats, Floats, Floats]:
-    """The grid of r, the weight of each of its points, and the log evidence of the prior."""
+def _weighed(block: Block, spread: Floats, seen: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """The grid of r, the weight of each of its points, and how well the prior foretells the later part of the rows."""
     unit = spread.sum(axis=1) / np.maximum(block.sizes, 1)
     ratios = _RATIOS[None, :] / np.where(unit > _TINY, unit, 1.0)[:, None]
-    inflated = 1 + ratios[:, :, None] * spread[:, None, :]
-    left = (np.square(seen)[:, None, :] / inflated).sum(axis=2) + block.rest[:, None]
-    sizes = block.sizes[:, None]
-    fit = -0.5 * np.log(inflated).sum(axis=2) - 0.5 * sizes * np.log(np.maximum(left, _TINY))
-    weights, evidence = _normalised(fit + _prior(_RATIOS))
-    return ratios, weights, evidence
+    weights, evidence = _normalised(_fit(block, spread, seen, ratios, 1.0))
+    _, early = _normalised(_fit(block, spread, seen, ratios, EARLY))
+    return ratios, weights, evidence, early
+
+
+def _fit(block: Block, spread: Floats, seen: Floats, ratios: Floats, part: float) -> Floats:
+    """The log evidence of every r, times its chance beforehand, of a part of what the rows say."""
+    inflated = 1 + part * ratios[:, :, None] * spread[:, None, :]
+    left = part * ((np.square(seen)[:, None, :] / inflated).sum(axis=2) + block.rest[:, None])
+    fit = -0.5 * np.log(inflated).sum(axis=2) - 0.5 * part * block.sizes[:, None] * np.log(np.maximum(left, _TINY))
+    return fit + _prior(_RATIOS)
 
 
 def _prior(ratios: Floats) -> Floats:
-    """The log of a uniform density of the explained share h, on a grid that is even in log r: log h(1 - h)."""
-    return np.asarray(np.log(ratios) - 2 * np.log1p(ratios))[None, :]
+    """The log density of the explained share h, Beta(1, ½), on a grid that is even in log r: log h(1 - h)^½."""
+    return np.asarray(np.log(ratios) - 1.5 * np.log1p(ratios))[None, :]
 
 
 def _normalised(logs: Floats) -> tuple[Floats, Floats]:
@@ -254,7 +288,7 @@ def _times(matrices: Floats, vectors: Floats) -> Floats:
 
 
 def _empty(n_tasks: int, dimension: int) -> Learned:
-    return Learned(np.zeros((n_tasks, dimension)), np.zeros(n_tasks), np.ones(n_tasks))
+    return Learned(np.zeros((n_tasks, dimension)), np.zeros(n_tasks), np.ones(n_tasks), np.zeros(n_tasks))
 
 
 def _store(found: Learned, block: Block, mean: Floats, evidence: Floats, ratio: Floats) -> None:

@@ -57,7 +57,7 @@ class AlternatingMinimisation(InteractionsEstimator):
         public: further sentences for the statement on what is assumed public.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement.
-        noise: the noise source; None for the operating system's.
+        noise: "secure" (which None is, too), "exact" for exact arithmetic as well, or a source of one's own.
         engine: where sums are formed; None for this machine's processors.
         random_state: seed of the public initial item vectors.
 
@@ -88,7 +88,7 @@ class AlternatingMinimisation(InteractionsEstimator):
         public: Sequence[str] = (),
         window: str = "not declared",
         tuning: str | None = None,
-        noise: NoiseSource | None = None,
+        noise: NoiseSource | str | None = None,
         engine: Engine | None = None,
         random_state: int = 0,
     ) -> None:
@@ -123,7 +123,7 @@ class AlternatingMinimisation(InteractionsEstimator):
         """
         self._check(data)
         session = self._declared(session, data, self._public_values())
-        fit = _Fit(self, data, session, self._engine_or(LocalEngine()))
+        fit = _Fit(self, data, session, self._engine_or(LocalEngine(), session))
         items = fit.run(np.random.default_rng(self.random_state), progress)
         self.statement_ = session.statement()
         self.model_ = fit.model(items, self.statement_)

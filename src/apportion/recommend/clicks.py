@@ -9,6 +9,9 @@ The plan of a fit (docs/proofs/recommend.md has the bounds):
 3. the last vectors, with popularity as a first coordinate, are the model. A user folds in by a regression in
    which every task counts as unobserved (the term Σ_i p_i p_iᵀ, which is public) and the user's own clicks count more.
 
+Public features of the items, where given, are further coordinates of the model: a taste for them is learned by each
+user alone and costs nothing. If asked for, they also move the mean of the prior of task vectors.
+
 No per-task matrix is released: at these budgets the vectors B_i are worth far more than Grams.
 """
 
@@ -23,14 +26,22 @@ from numpy.typing import NDArray
 
 from apportion import allocation
 from apportion.data import Interactions
+from apportion.data.features import ItemFeatures
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
 from apportion.estimators.counts import release_number_of_users
-from apportion.estimators.private import SettingsEstimator
-from apportion.postprocessing import popularity
+from apportion.postprocessing import feature_rows, popularity
 from apportion.postprocessing.low_rank import Denoised, denoise_rows
 from apportion.privacy import NoiseSource, Rows, Session, Share, Statement
 from apportion.recommend.als import Progress
+from apportion.recommend.features.new_items import FeatureMap
+from apportion.recommend.features.prior import (
+    FeaturesEstimator,
+    leading_directions,
+    linear_map,
+    log_popularity,
+    regressors,
+)
 from apportion.recommend.model import ClickModel, FoldIn
 
 Floats = NDArray[np.floating[Any]]
@@ -51,6 +62,9 @@ class ClickSettings:
         ridge: ridge of that regression, in units of the mean eigenvalue.
         popularity_offset: task vectors are divided by the root of popularity plus this many times its noise.
         least_popularity: fraction of the mean popularity below which a task's prior variance does not fall.
+        feature_directions: with features, how many directions of them a user's taste is for, beside learned vectors.
+        feature_weight: size of these directions, relative to the learned vectors.
+        feature_prior: whether features also move the mean of the prior of task vectors.
     """
 
     rounds: int = 4
@@ -63,6 +77,9 @@ class ClickSettings:
     ridge: float = 0.2
     popularity_offset: float = 3.0
     least_popularity: float = 0.03
+    feature_directions: int = 32
+    feature_weight: float = 0.7
+    feature_prior: bool = False
 
     @classmethod
     def for_budget(cls, mu: float) -> ClickSettings:
@@ -79,25 +96,26 @@ def default_dimension(mu: float, n_users: float, n_tasks: int) -> int:
     return int(np.clip(round((mu * n_users / np.sqrt(n_tasks)) ** 0.6), 2, min(128, max(2, n_tasks // 4))))
 
 
-class PrivateClickRecommender(SettingsEstimator):
+class PrivateClickRecommender(FeaturesEstimator):
     """Learns task vectors from clicks under user-level differential privacy.
 
     Args:
         epsilon: ε of the whole fit.
         delta: δ of the whole fit.
         n_users: a number of users that is declared public; None to release it.
+        features: public features of the items, the mean of whose prior they move; None to know items by id alone.
         dimension: length of task vectors; None for the default of this budget.
         rounds: number of rounds; None for the default.
         settings: all settings at once.
         public: further sentences for the statement on what is assumed public, such as how rows were filtered.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement, if any was given.
-        noise: the noise source; None for the operating system's.
+        noise: "secure" (which None is, too), "exact" for exact arithmetic as well, or a source of one's own.
         engine: where sums are formed; None for this machine's processors.
         random_state: seed of the public initial task vectors.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
-    tasks is public.
+    tasks and the features are public.
     """
 
     def __init__(
@@ -106,19 +124,21 @@ class PrivateClickRecommender(SettingsEstimator):
         delta: float = 1e-6,
         *,
         n_users: int | None = None,
+        features: ItemFeatures | None = None,
         dimension: int | None = None,
         rounds: int | None = None,
         settings: ClickSettings | None = None,
         public: Sequence[str] = (),
         window: str = "not declared",
         tuning: str | None = None,
-        noise: NoiseSource | None = None,
+        noise: NoiseSource | str | None = None,
         engine: Engine | None = None,
         random_state: int = 0,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.n_users = n_users
+        self.features = features
         self.dimension = dimension
         self.rounds = rounds
         self.settings = settings
@@ -137,8 +157,8 @@ class PrivateClickRecommender(SettingsEstimator):
         if data.n_tasks < 2:
             raise InputError(f"Expected a list of at least 2 tasks to rank, got {data.n_tasks}.")
         settings: ClickSettings = self._chosen_settings(ClickSettings.for_budget)
-        session = self._declared(session, data, [])
-        fit = _Fit(data, session, self._engine_or(LocalEngine()), settings, self.n_users)
+        session = self._declared(session, data, self._public_features())
+        fit = _Fit(data, session, self._engine_or(LocalEngine(), session), settings, self.n_users, self.features)
         state = fit.run(np.random.default_rng(self.random_state), progress)
         self.statement_ = session.statement()
         self.model_ = fit.model(state, self.statement_)
@@ -158,8 +178,17 @@ class _Fit:
     """One fit: private data on one side, released state on the other, the session between them."""
 
     def __init__(
-        self, data: Interactions, session: Session, engine: Engine, settings: ClickSettings, declared_users: int | None
+        self,
+        data: Interactions,
+        session: Session,
+        engine: Engine,
+        settings: ClickSettings,
+        declared_users: int | None,
+        features: ItemFeatures | None,
     ) -> None:
+        self._features = features
+        self._rows = None if features is None else features.for_tasks(data.task_ids)
+        self._directions = None if self._rows is None else leading_directions(self._rows, settings.feature_directions)
         self._data = data
         self._session = session
         self._engine = engine
@@ -200,8 +229,13 @@ class _Fit:
         found = state.popularity
         vectors -= np.outer(found, found @ vectors) / (found @ found)
         spread = np.maximum(found, self._settings.least_popularity * found.mean())
-        denoised = denoise_rows(vectors, rows.norm / share.mu, spread, self._settings.steps)
-        return _State(found, state.count_noise, denoised)
+        return _State(found, state.count_noise, self._denoised(vectors, rows.norm / share.mu, spread))
+
+    def _denoised(self, vectors: Floats, stddev: float, spread: Floats) -> Denoised:
+        if self._rows is None or not self._settings.feature_prior:
+            return denoise_rows(vectors, stddev, spread, self._settings.steps)
+        about = regressors(np.ones((len(vectors), 1)), self._rows)
+        return feature_rows.denoise_rows(vectors, stddev, spread, about, self._settings.steps)
 
     def _user_rows(self, k: int, state: _State) -> Rows:
         """Every user's unit vector, from its own clicks and released values."""
@@ -213,7 +247,8 @@ class _Fit:
 
     def model(self, state: _State, statement: Statement) -> ClickModel:
         """The public model."""
-        fold_in = _fold_in(state, self._settings)
+        tastes = None if self._directions is None else self._directions.values
+        fold_in = _fold_in(state, self._settings, tastes)
         return ClickModel(
             fold_in=fold_in,
             vectors=fold_in.features[:, 1:],
@@ -222,6 +257,21 @@ class _Fit:
             task_ids=self._data.task_ids,
             statement=statement,
             settings={**asdict(self._settings), "dimension": state.rows.mean.shape[1]},
+            feature_map=self._feature_map(state, fold_in),
+        )
+
+    def _feature_map(self, state: _State, fold_in: FoldIn) -> FeatureMap | None:
+        """Rows of items that were not there: what features say of the rows that were."""
+        if self._features is None or self._rows is None:
+            return None
+        intercept, coefficients = linear_map(fold_in.features, self._rows)
+        level, by_feature = linear_map(log_popularity(state.popularity), self._rows)
+        return FeatureMap(
+            space=self._features.space,
+            intercept=intercept.astype(np.float32),
+            coefficients=coefficients.astype(np.float32),
+            log_popularity=np.concatenate([level, by_feature[:, 0]]),
+            observation_weight=1.0,
         )
 
 
@@ -232,17 +282,22 @@ def _random_start(found: Floats, dimension: int, rng: np.random.Generator) -> De
     return Denoised(vectors, np.zeros(len(found)))
 
 
-def _fold_in(state: _State, chosen: ClickSettings) -> FoldIn:
-    """A user's regression on task features (popularity, vector), scaled to a mean square length of 1.
+def _fold_in(state: _State, chosen: ClickSettings, directions: Floats | None = None) -> FoldIn:
+    """A user's regression on task features (popularity, vector, directions), scaled to a mean square length of 1.
 
     Every pair pulls towards 0 with weight 1, an observed one towards 1 with weight `observed` beside that; the ridge
-    spares popularity.
+    spares popularity. Directions of public features are as long together as the vectors, times `feature_weight`.
     """
     scale = 1 / np.sqrt(state.popularity + chosen.popularity_offset * state.count_noise)
     features = np.concatenate([state.popularity[:, None], state.rows.mean], axis=1) * scale[:, None]
+    learned = features.shape[1] - 1
+    if directions is not None and directions.shape[1]:
+        public = directions * (np.sqrt(state.popularity) * scale)[:, None]
+        size = np.sqrt(np.square(features[:, 1:]).sum() / max(float(np.square(public).sum()), 1e-12))
+        features = np.concatenate([features, chosen.feature_weight * size * public], axis=1)
     features *= np.sqrt(len(features) / np.square(features).sum())
     gram = features.T @ features
-    penalty = chosen.ridge * np.trace(gram[1:, 1:]) / (len(gram) - 1)
+    penalty = chosen.ridge * np.trace(gram[1:, 1:]) / learned
     base = (gram + np.diag([0.0] + [penalty] * (len(gram) - 1))) / chosen.observed
     ones = np.ones(len(features), np.float32)
     return FoldIn(features.astype(np.float32), ones, base.astype(np.float32), np.zeros(len(base), np.float32))

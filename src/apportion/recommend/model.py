@@ -13,15 +13,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data import Interactions, Vocabulary
+from apportion.data.features import ItemFeatures
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
 from apportion.privacy.statement import Statement
+from apportion.recommend.features.new_items import FeatureMap, joined_ids
 
 _USERS_AT_A_TIME: Final = 1024
 
@@ -53,11 +55,19 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Recommendations:
-    """The k best tasks for each user, best first; a user's row ends in -1 if fewer were left to recommend."""
+    """The k best tasks for each user, best first; a user's row ends in -1 if fewer were left to recommend.
+
+    Attributes:
+        users: codes of the users.
+        tasks: codes of their tasks.
+        scores: the tasks' scores.
+        task_ids: what the tasks' codes stand for: the model's tasks, and new items after them.
+    """
 
     users: NDArray[np.int32]
     tasks: NDArray[np.int32]
     scores: NDArray[np.float32]
+    task_ids: Vocabulary
 
 
 class ItemModel(ABC):
@@ -73,6 +83,7 @@ class ItemModel(ABC):
         offset: what is added to every score.
         value_range: the public scale of the values.
         settings: the settings it was fitted with, for the record.
+        feature_map: rows of items that were not in training, from their features; None without features.
     """
 
     kind: ClassVar[str]
@@ -89,6 +100,7 @@ class ItemModel(ABC):
         offset: float = 0.0,
         value_range: tuple[float, float] = (0.0, 1.0),
         settings: dict[str, Any] | None = None,
+        feature_map: FeatureMap | None = None,
     ) -> None:
         self.fold_in = fold_in
         self.vectors = np.ascontiguousarray(vectors)
@@ -99,6 +111,7 @@ class ItemModel(ABC):
         self.offset = offset
         self.value_range = value_range
         self.settings = dict(settings or {})
+        self.feature_map = feature_map
         self._engine: Engine = LocalEngine(np.float32)
 
     @abstractmethod
@@ -122,20 +135,65 @@ class ItemModel(ABC):
         vectors = self.user_vectors(chosen)[np.asarray(users)]
         return self._scores(vectors)
 
-    def recommend(self, history: Interactions, k: int = 10, *, exclude_history: bool = True) -> Recommendations:
-        """Return the k best tasks for each user who has a history, without what they already have."""
-        if not 1 <= k <= self.n_tasks:
-            raise InputError(f"Expected k from 1 to {self.n_tasks}, the number of tasks, got {k}.")
+    def with_new_items(self, new_items: Any) -> Self:
+        """The same model with items that training has not met after its tasks, each known by its features alone.
+
+        Args:
+            new_items: a frame with the columns of the features that the model was fitted with, or `ItemFeatures` read
+                with space=model.feature_map.space.
+        """
+        if self.feature_map is None:
+            raise InputError("The model was fitted without features, so it knows nothing of new items.")
+        return self._extended(self.feature_map, self.feature_map.read(new_items))
+
+    def _extended(self, known: FeatureMap, items: ItemFeatures) -> Self:
+        rows = items.rows
+        features = known.features(rows)
+        held = self.fold_in
+        weights = np.full(len(rows), known.observation_weight, held.observation_weights.dtype)
+        fold_in = FoldIn(
+            np.concatenate([held.features, features]),
+            np.concatenate([held.observation_weights, weights]),
+            held.base,
+            held.base_rhs,
+        )
+        return type(self)(
+            fold_in=fold_in,
+            vectors=np.concatenate([self.vectors, features[:, features.shape[1] - self.vectors.shape[1] :]]),
+            popularity=np.concatenate([self.popularity, known.popularity(rows)]),
+            reliability=np.concatenate([self.reliability, np.zeros(len(rows), np.float32)]),
+            task_ids=joined_ids(self.task_ids, items.item_ids),
+            statement=self.statement,
+            offset=self.offset,
+            value_range=self.value_range,
+            settings=self.settings,
+            feature_map=known,
+        )
+
+    def recommend(
+        self, history: Interactions, k: int = 10, *, exclude_history: bool = True, new_items: Any = None
+    ) -> Recommendations:
+        """Return the k best tasks for each user who has a history, without what they already have.
+
+        Args:
+            history: what users have, with the model's task list.
+            k: how many tasks for each.
+            exclude_history: whether to leave out what a user has.
+            new_items: items that training has not met, to be ranked among the others; see `with_new_items`.
+        """
+        scored = self if new_items is None else self.with_new_items(new_items)
+        if not 1 <= k <= scored.n_tasks:
+            raise InputError(f"Expected k from 1 to {scored.n_tasks}, the number of tasks, got {k}.")
         users = np.flatnonzero(np.diff(history.by_user.indptr)).astype(np.int32)
         vectors = self.user_vectors(history)
         tasks = np.empty((len(users), k), dtype=np.int32)
         scores = np.empty((len(users), k), dtype=np.float32)
         for rows in _chunks(len(users)):
-            block = self._scores(vectors[users[rows]])
+            block = scored._scores(vectors[users[rows]])
             if exclude_history:
                 _mask_history(block, history, users[rows])
             tasks[rows], scores[rows] = _best(block, k)
-        return Recommendations(users, tasks, scores)
+        return Recommendations(users, tasks, scores, scored.task_ids)
 
     def similar(self, task: int | str, k: int = 10) -> list[Neighbour]:
         """Return the k tasks whose vectors point most in the direction of this one's."""

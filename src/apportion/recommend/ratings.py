@@ -6,7 +6,9 @@ The plan of a fit (docs/proofs/recommend.md has the bounds):
 2. a round for item biases, then `rounds` rounds for item biases and vectors. In each, every user solves a small
    regression alone and contributes residuals times tastes, its whole part clipped; one release carries the sums of
    all tasks, a second, tiny one the moments that all tasks share;
-3. after each round the task parameters are re-estimated from all rounds so far by empirical Bayes.
+3. after each round the task parameters are re-estimated from all rounds so far by empirical Bayes. Public features of
+   the items, where given, move the mean of that prior; what they are worth is fitted from the same released values.
+   They are further coordinates of the model, too: a taste for them is learned by each user alone and costs nothing.
 
 Only item parameters leave; users fold in from their own ratings.
 """
@@ -23,13 +25,16 @@ from numpy.typing import NDArray
 
 from apportion import allocation
 from apportion.data import Interactions
+from apportion.data.features import ItemFeatures
 from apportion.engines import Engine, LocalEngine
 from apportion.estimators.counts import release_overview
-from apportion.estimators.private import SettingsEstimator, check_value_range
-from apportion.postprocessing import empirical_bayes, evidence, popularity
+from apportion.estimators.private import check_value_range
+from apportion.postprocessing import evidence, popularity
 from apportion.privacy import NoiseSource, Session, Share, Statement
 from apportion.recommend import ratings_user_side
 from apportion.recommend.als import Progress
+from apportion.recommend.features.prior import FeaturesEstimator
+from apportion.recommend.features.ratings_items import ItemSide, Posterior
 from apportion.recommend.model import FoldIn, RatingModel
 from apportion.recommend.ratings_user_side import Round
 
@@ -58,6 +63,9 @@ class RatingSettings:
         start_level: mean square of the tastes in that round.
         prior_variance: where EM for the prior of item vectors starts; twice that for biases.
         steps: EM steps a round.
+        feature_variance: where the fit of what each feature group is worth starts: its variance among tasks.
+        feature_directions: how many directions of the features a user's taste is for, beside the learned vectors.
+        taste_variance: prior variance of that taste.
     """
 
     dimension: int = 8
@@ -77,6 +85,9 @@ class RatingSettings:
     start_level: float = 0.4
     prior_variance: float = 0.05
     steps: int = 10
+    feature_variance: float = 0.02
+    feature_directions: int = 32
+    taste_variance: float = 0.03
 
     @classmethod
     def for_budget(cls, mu: float) -> RatingSettings:
@@ -88,7 +99,7 @@ _SUMMARY_CLIP = 2.0
 _FIRST_RESIDUAL_VARIANCE = 0.9
 
 
-class PrivateRatingRecommender(SettingsEstimator):
+class PrivateRatingRecommender(FeaturesEstimator):
     """Learns item parameters from ratings under user-level differential privacy.
 
     Args:
@@ -96,18 +107,19 @@ class PrivateRatingRecommender(SettingsEstimator):
         delta: δ of the whole fit.
         n_users: a number of users that is declared public; None to release it.
         value_range: the public scale of the values; values outside are brought into it.
+        features: public features of the items, the mean of whose prior they move; None to know items by id alone.
         dimension: length of item vectors; None for the default of this budget.
         rounds: number of rounds; None for the default of this budget.
         settings: all settings at once, instead of `dimension` and `rounds`.
         public: further sentences for the statement on what is assumed public, such as how rows were filtered.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement, if any was given.
-        noise: the noise source; None for the operating system's.
+        noise: "secure" (which None is, too), "exact" for exact arithmetic as well, or a source of one's own.
         engine: where sums are formed; None for this machine's processors.
         random_state: seed of the public initial item vectors.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
-    tasks and the value range are public.
+    tasks, the value range and the features are public.
     """
 
     def __init__(
@@ -117,13 +129,14 @@ class PrivateRatingRecommender(SettingsEstimator):
         *,
         n_users: int | None = None,
         value_range: tuple[float, float] = (1.0, 5.0),
+        features: ItemFeatures | None = None,
         dimension: int | None = None,
         rounds: int | None = None,
         settings: RatingSettings | None = None,
         public: Sequence[str] = (),
         window: str = "not declared",
         tuning: str | None = None,
-        noise: NoiseSource | None = None,
+        noise: NoiseSource | str | None = None,
         engine: Engine | None = None,
         random_state: int = 0,
     ) -> None:
@@ -131,6 +144,7 @@ class PrivateRatingRecommender(SettingsEstimator):
         self.delta = delta
         self.n_users = n_users
         self.value_range = value_range
+        self.features = features
         self.dimension = dimension
         self.rounds = rounds
         self.settings = settings
@@ -149,9 +163,10 @@ class PrivateRatingRecommender(SettingsEstimator):
         low, high = self.value_range
         check_value_range(self.value_range)
         settings: RatingSettings = self._chosen_settings(RatingSettings.for_budget)
-        session = self._declared(session, data, [f"the scale of the values, {low:g} to {high:g}"])
-        engine = self._engine_or(LocalEngine(np.float64))
-        fit = _Fit(data, session, engine, settings, self.value_range, self.n_users)
+        public = [f"the scale of the values, {low:g} to {high:g}", *self._public_features()]
+        session = self._declared(session, data, public)
+        engine = self._engine_or(LocalEngine(np.float64), session)
+        fit = _Fit(data, session, engine, settings, self.value_range, self.n_users, self.features)
         state = fit.run(np.random.default_rng(self.random_state), progress)
         self.statement_ = session.statement()
         self.model_ = fit.model(state, self.statement_)
@@ -174,7 +189,7 @@ class _State:
     """What is known of the tasks after a round; all released."""
 
     start: _Start
-    posterior: empirical_bayes.Posterior
+    posterior: Posterior
     residual_variance: float
     rounds: tuple[evidence.RoundEvidence, ...]
 
@@ -190,7 +205,9 @@ class _Fit:
         settings: RatingSettings,
         value_range: tuple[float, float],
         declared_users: int | None,
+        features: ItemFeatures | None,
     ) -> None:
+        self._items = ItemSide(settings, features, data.task_ids)
         self._data = data
         self._session = session
         self._engine = engine
@@ -281,11 +298,12 @@ class _Fit:
         )
 
     def _first_vectors(self, start: _Start, biases: Floats, rng: np.random.Generator) -> Floats:
-        """Random directions, but for two that are known to matter: popularity and the item's own bias."""
+        """Random directions, but for those known to matter: popularity, the item's own bias, and features."""
         vectors = rng.standard_normal((self._data.n_tasks, self._settings.dimension))
         vectors[:, 0] = start.covariates[:, 1]
         if self._settings.dimension > 1:
             vectors[:, 1] = biases / max(float(biases.std()), 1e-9)
+        self._items.fill(vectors[:, 2:])
         return vectors
 
     def _fold_in(self, parameters: Floats, variances: Floats, residual: float) -> FoldIn:
@@ -316,31 +334,17 @@ class _Fit:
         this = evidence.of_round(released, stddev, about.scales, moments, around, start.exposure)
         rounds = (*(before.rounds if before else ()), this)
         combined = evidence.combine(rounds, start.exposure, moments.clipped_variance)
-        chosen = self._settings
-        if before is None:
-            prior = empirical_bayes.Prior(np.zeros((2, 1)), np.array([[2 * chosen.prior_variance]]))
-        else:
-            prior = before.posterior.prior.widened(about.width, chosen.prior_variance)
-        posterior = empirical_bayes.fit(combined, start.covariates, prior, chosen.steps)
+        known = None if before is None else before.posterior
+        posterior = self._items.posterior(combined, start.covariates, known, about.width)
         return _State(start, posterior, moments.residual_variance, rounds)
 
     def model(self, state: _State, statement: Statement) -> RatingModel:
         """The public model, in the units of the values."""
         mean, variance = state.posterior.mean, state.posterior.variance
-        inner = self._fold_in(mean, variance, state.residual_variance)
-        unit = self._unit
-        scaled = np.array([1.0] + [unit] * mean.shape[1])
-        prior_scale = np.array([unit] + [1.0] * mean.shape[1])
-        outer = FoldIn(
-            (inner.features * scaled).astype(np.float32),
-            (inner.observation_weights / unit**2).astype(np.float32),
-            (inner.base / prior_scale**2).astype(np.float32),
-            inner.base_rhs.astype(np.float32),
-        )
         spread = np.diag(state.posterior.prior.covariance)
         return RatingModel(
-            fold_in=outer,
-            vectors=mean[:, 1:].astype(np.float32),
+            fold_in=self._items.fold_in(self._fold_in(mean, variance, state.residual_variance), self._unit),
+            vectors=self._items.vectors(mean),
             popularity=state.start.popularity.mean.astype(np.float32),
             reliability=np.clip(1 - variance.sum(axis=1) / spread.sum(), 0, 1).astype(np.float32),
             task_ids=self._data.task_ids,
@@ -348,4 +352,11 @@ class _Fit:
             offset=state.start.centre,
             value_range=self._range,
             settings=asdict(self._settings),
+            feature_map=self._items.feature_map(
+                state.posterior,
+                state.start.covariates[:, 1],
+                state.start.popularity.mean,
+                lambda mean, variance: self._fold_in(mean, variance, state.residual_variance),
+                self._unit,
+            ),
         )

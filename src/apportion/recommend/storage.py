@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from apportion.data import Vocabulary
+from apportion.data.features import FeatureSpace
 from apportion.errors import InputError
 from apportion.privacy.statement import Statement
+from apportion.recommend.features.new_items import FeatureMap
 from apportion.recommend.model import ClickModel, FoldIn, ItemModel, RatingModel
 
 _FORMAT = 1
@@ -25,6 +27,7 @@ REPORT = "report.html"
 """Name of the page that the command line writes beside a model."""
 CARD = "privacy-card.json"
 """Name of the privacy card that it writes there too."""
+_MAP_TENSORS = ("intercept", "coefficients", "log_popularity")
 _KINDS: dict[str, type[ItemModel]] = {RatingModel.kind: RatingModel, ClickModel.kind: ClickModel}
 
 
@@ -98,18 +101,34 @@ def _loaded(folder: Path) -> ItemModel:
         offset=about["offset"],
         value_range=(about["value_range"][0], about["value_range"][1]),
         settings=about["settings"],
+        feature_map=_feature_map(about, tensors),
     )
+
+
+def _feature_map(about: dict[str, Any], tensors: dict[str, Any]) -> FeatureMap | None:
+    held = about.get("features")
+    if held is None:
+        return None
+    arrays = {name: tensors[f"feature_map.{name}"] for name in _MAP_TENSORS}
+    space = FeatureSpace.from_json(json.dumps(held["space"]))
+    return FeatureMap(space=space, observation_weight=held["observation_weight"], **arrays)
 
 
 def _tensors(model: ItemModel) -> dict[str, Any]:
     tensors = {f"fold_in.{name}": getattr(model.fold_in, name) for name in FoldIn.__dataclass_fields__}
     tensors |= {"vectors": model.vectors, "popularity": model.popularity, "reliability": model.reliability}
+    if model.feature_map is not None:
+        tensors |= {f"feature_map.{name}": getattr(model.feature_map, name) for name in _MAP_TENSORS}
     if not model.task_ids.holds_text:
         tensors["task_ids"] = np.array(model.task_ids.ids)
     return {name: np.ascontiguousarray(values) for name, values in tensors.items()}
 
 
 def _description(model: ItemModel) -> dict[str, Any]:
+    known = model.feature_map
+    described = None
+    if known is not None:
+        described = {"space": json.loads(known.space.to_json()), "observation_weight": known.observation_weight}
     return {
         "format": _FORMAT,
         "kind": model.kind,
@@ -120,7 +139,7 @@ def _description(model: ItemModel) -> dict[str, Any]:
         "offset": model.offset,
         "value_range": list(model.value_range),
         "settings": model.settings,
-    }
+    } | ({} if described is None else {"features": described})
 
 
 def _replace(staging: Path, target: Path) -> None:

@@ -147,7 +147,7 @@ def _release(release: Release) -> dict[str, Any]:
         "mechanism": release.mechanism,
         "shape": list(release.shape),
         "share": release.share,
-        "mu": release.mu,
+        "mu": None if "Wishart" in release.mechanism else release.mu,
         "epsilon": release.epsilon,
         "sensitivity": release.sensitivity,
         "because": release.derivation,

@@ -78,24 +78,24 @@ class _Turned:
     """One task's least-squares problem in the coordinates of its singular vectors."""
 
     def __init__(self, features: Floats, targets: Floats) -> None:
-        self._left, self._values, self._right = np.linalg.svd(features, full_matrices=False)
+        self._left, self._strengths, self._right = np.linalg.svd(features, full_matrices=False)
         self._seen = self._left.T @ targets
         self._targets = targets
 
     def model(self, penalty: float) -> Floats:
         """Of ridge regression."""
-        return np.asarray(self._right.T @ (self._values / (self._values**2 + penalty) * self._seen))
+        return np.asarray(self._right.T @ (self._strengths / (self._strengths**2 + penalty) * self._seen))
 
     def evidence(self, penalty: float) -> float:
         """Log likelihood of the targets under models from N(0, σ²/λ I), at the best σ², up to a constant."""
-        growth = 1 + self._values**2 / penalty
+        growth = 1 + self._strengths**2 / penalty
         unseen = float(self._targets @ self._targets - self._seen @ self._seen)
         squares = float((self._seen**2 / growth).sum()) + max(unseen, 0.0)
         return float(-0.5 * len(self._targets) * np.log(max(squares, 1e-300)) - 0.5 * np.log(growth).sum())
 
     def left_out_error(self, penalty: float) -> float:
         """Sum of squared errors of all rows, each left out: its residual over one less its leverage."""
-        kept = self._values**2 / (self._values**2 + penalty)
+        kept = self._strengths**2 / (self._strengths**2 + penalty)
         leverage = np.square(self._left) @ kept
         residuals = self._targets - self._left @ (kept * self._seen)
         return float(np.square(residuals / np.maximum(1 - leverage, 1e-9)).sum())

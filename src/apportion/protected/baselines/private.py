@@ -55,13 +55,14 @@ def aggregated(models: Floats, budget: Budget, clip_norm: float, noise: NoiseSou
         clip_norm: K.
         noise: where randomness comes from.
 
-    Privacy: add or remove one task, with the number of tasks public; Gaussian noise for a sensitivity of K/m.
+    Privacy: add or remove one task; the number of tasks that the sum is divided by is declared, and the same for both
+    neighbours. Gaussian noise for a sensitivity of K/m.
     """
     session = Session(
         budget,
         noise=noise,
         neighbours=ADD_REMOVE_TASK,
-        public=[f"the number of tasks, {len(models)}, which the sum is divided by", f"the clip norm {clip_norm:g}"],
+        public=[f"the number of tasks, declared as {len(models)}, which the sum is divided by", f"the clip norm {clip_norm:g}"],
     )
     total = model_total(Rows.clipped(models, clip_norm))
     released = session.release("sum of models", total, session.plan(models=1.0).one("models"))

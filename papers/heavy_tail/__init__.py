@@ -1,0 +1,1 @@
+"""On the performance of differentially private optimization with heavy-tail class imbalance: its study, in our form."""

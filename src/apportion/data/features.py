@@ -1,0 +1,293 @@
+"""Public features of items: read from a frame, matched to tasks by id, stored sparse.
+
+Features are public: who touched which item is private, what the item is like is not. A frame has one row per item, or
+several, whose words are then counted and whose numbers are averaged: cast lists with a row per person and role are read
+as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data.arrow_columns import IdColumn
+from apportion.data.columns import IGNORE, USUAL_NAMES, _Ignore
+from apportion.data.feature_groups import FeatureGroup, FeatureKind, learn_cross, learn_group
+from apportion.data.fineness import cautions
+from apportion.data.readers import _is_parquet
+from apportion.data.sparse_rows import ColumnRange, SparseRows
+from apportion.data.text_files import TextColumns, see_layout
+from apportion.data.vocabulary import TEXT, Ids, Vocabulary
+from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KindChoice = FeatureKind | _Ignore
+_FURTHER_ID_NAMES = ("id",)
+
+
+class FineFeaturesWarning(UserWarning):
+    """Features tell items apart without saying what they share."""
+
+
+@dataclass(frozen=True)
+class FeatureSpace:
+    """How frames about items become numbers: the id column and the feature groups, in order."""
+
+    item: str
+    groups: tuple[FeatureGroup, ...]
+
+    @property
+    def ranges(self) -> tuple[ColumnRange, ...]:
+        """Where each group's columns are."""
+        ends = np.cumsum([group.size for group in self.groups]).tolist()
+        return tuple(
+            ColumnRange(group.name, end - group.size, end) for group, end in zip(self.groups, ends, strict=True)
+        )
+
+    def encode(self, table: pa.Table, owner: NDArray[np.int32], n_items: int) -> SparseRows:
+        """Rows of features for the items that own the table's rows."""
+        parts = []
+        for group, where in zip(self.groups, self.ranges, strict=True):
+            found = group.encode(table)
+            items, values = owner[found.rows].astype(np.int64), found.values
+            if group.kind in ("number", "binned"):  # numbers are averaged over an item's rows, words are counted
+                values = values / _rows_per_item(items, found.rows, n_items)[items]
+            parts.append((items, found.columns + where.first, values))
+        rows, columns, values = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return SparseRows.from_entries(rows, columns, values, n_items, self.ranges)
+
+    def to_json(self) -> str:
+        """All that is needed to encode later items."""
+        return json.dumps({"item": self.item, "groups": [asdict(group) for group in self.groups]})
+
+    @classmethod
+    def from_json(cls, text: str) -> FeatureSpace:
+        """What `to_json` wrote."""
+        held = json.loads(text)
+        for group in held["groups"]:
+            group |= {name: tuple(group[name]) for name in ("columns", "words", "numbers")}
+        return cls(held["item"], tuple(FeatureGroup(**group) for group in held["groups"]))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ItemFeatures:
+    """The public features of items, by id.
+
+    Build it with `from_frame` or `read`.
+
+    Attributes:
+        item_ids: the items that have features.
+        rows: their features.
+        space: how they were read, so that later items are read alike.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> frame = pa.table({"item": [7, 9], "genres": ["Drama|War", "Comedy"], "year": [1965, 1990]})
+        >>> ItemFeatures.from_frame(frame)
+        ItemFeatures(2 items, genres: 3, year: 1)
+    """
+
+    item_ids: Vocabulary
+    rows: SparseRows
+    space: FeatureSpace
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        item: str | None = None,
+        kinds: Mapping[str, KindChoice] | None = None,
+        crosses: Sequence[tuple[str, ...]] = (),
+        separator: str = "|",
+        bins: int = 16,
+        buckets: int = 4096,
+        space: FeatureSpace | None = None,
+    ) -> ItemFeatures:
+        """Read any frame that speaks Arrow: polars, pandas, DuckDB, pyarrow.
+
+        Args:
+            frame: an object with the Arrow C stream protocol; all columns but the id are features.
+            item: name of the id column; guessed from the usual names if left out.
+            kinds: what columns hold, by name, or `IGNORE`; the others' kinds are seen from their cells.
+            crosses: columns whose combinations within a row are a feature group of their own.
+            separator: what separates words in a cell of several.
+            bins: knots of a binned number.
+            buckets: columns of hashed text.
+            space: how other items were read; columns are then read in the same way, and the arguments from `kinds`
+                to `buckets` are not used.
+        """
+        table = _as_table(frame)
+        learn = partial(_learn, kinds=kinds or {}, crosses=crosses, separator=separator, bins=bins, buckets=buckets)
+        return _finished(table, item, space, learn, untyped=False)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], *, item: str | None = None, **arguments: Any) -> ItemFeatures:
+        """Read a Parquet file or a text file with separated columns; arguments as in `from_frame`."""
+        file = Path(path)
+        if not file.is_file():
+            raise InputError(f"There is no file {str(path)!r}.")
+        try:
+            space = arguments.pop("space", None)
+            defaults = {"kinds": {}, "crosses": (), "separator": "|", "bins": 16, "buckets": 4096}
+            learn = partial(_learn, **{**defaults, **arguments})
+            if _is_parquet(file):
+                return _finished(_parquet(file), item, space, learn, untyped=False)
+            return _finished(_text(file, item or (space.item if space else None)), item, space, learn, untyped=True)
+        except InputError as error:
+            raise InputError(f"{file.name}: {error}") from None
+
+    def __len__(self) -> int:
+        return len(self.item_ids)
+
+    def __repr__(self) -> str:
+        named = ", ".join(f"{group.name}: {group.size}" for group in self.rows.groups)
+        return f"ItemFeatures({len(self)} items, {named})"
+
+    @property
+    def sentence(self) -> str:
+        """What a privacy statement says of them."""
+        return f"the features of items: {', '.join(group.name for group in self.rows.groups)}"
+
+    def for_tasks(self, task_ids: Vocabulary) -> SparseRows:
+        """One row per task, in the order of the tasks' codes; a task without features has an empty row."""
+        found = _find(self.item_ids, task_ids)
+        if len(found) and not (found >= 0).any():
+            ours, theirs = self.item_ids.id_of(0), task_ids.id_of(0)
+            raise InputError(f"None of the items with features is a task: the first are {ours!r} and {theirs!r}.")
+        return self.rows.take(found)
+
+    def beside(self, other: ItemFeatures) -> ItemFeatures:
+        """The features of both, matched by id; an item that only one knows has the features of that one."""
+        both = {group.name for group in self.space.groups} & {group.name for group in other.space.groups}
+        if both:
+            raise InputError(f"Expected features of different names, got {sorted(both)[0]!r} twice.")
+        unknown = other.item_ids.ids[_find(self.item_ids, other.item_ids) < 0]
+        ids = np.concatenate([_like(self.item_ids.ids, unknown), _like(unknown, self.item_ids.ids)])
+        joined = Vocabulary(ids, name="item", declared=True)
+        ours, theirs = (each.rows.take(_find(each.item_ids, joined)) for each in (self, other))
+        space = FeatureSpace(self.space.item, (*self.space.groups, *other.space.groups))
+        return ItemFeatures(joined, ours.beside(theirs), space)
+
+
+def _learn(
+    table: pa.Table,
+    item: str,
+    *,
+    kinds: Mapping[str, KindChoice],
+    crosses: Sequence[tuple[str, ...]],
+    separator: str,
+    bins: int,
+    buckets: int,
+) -> FeatureSpace:
+    for name in kinds:
+        if name not in table.column_names or name == item:
+            raise InputError(f"There is no column {name!r} of features; found {', '.join(table.column_names)}.")
+    chosen = [name for name in table.column_names if name != item and kinds.get(name) is not IGNORE]
+    groups = [
+        learn_group(table, name, kinds.get(name), separator=separator, bins=bins, buckets=buckets)  # type: ignore[arg-type]
+        for name in chosen
+    ]
+    groups += [learn_cross(table, tuple(columns), separator=separator) for columns in crosses]
+    if not groups:
+        raise InputError(f"Expected at least one column of features beside the id {item!r}.")
+    return FeatureSpace(item, tuple(groups))
+
+
+def _finished(
+    table: pa.Table, item: str | None, space: FeatureSpace | None, learn: Any, *, untyped: bool
+) -> ItemFeatures:
+    column = _id_column(table.column_names, item or (space.item if space else None))
+    if not table.num_rows:
+        raise InputError("There are no rows; expected at least one item.")
+    gathered = IdColumn(column, name="item", untyped=untyped)
+    gathered.append(table.column(column).combine_chunks(), 1)
+    encoded = gathered.finish()
+    known = space or learn(table, column)
+    rows = known.encode(table, encoded.codes, len(encoded.vocabulary))
+    if space is None:
+        for sentence in cautions(rows):
+            warnings.warn(sentence, FineFeaturesWarning, stacklevel=4)
+    return ItemFeatures(encoded.vocabulary, rows, known)
+
+
+def _id_column(found: Sequence[str], item: str | None) -> str:
+    if item is not None:
+        if item not in found:
+            raise InputError(f"There is no column {item!r} to use as item; found {', '.join(found)}.")
+        return item
+    usual = USUAL_NAMES["task"] | set(_FURTHER_ID_NAMES)
+    fitting = [name for name in found if "".join(filter(str.isalnum, name)).lower() in usual]
+    if len(fitting) != 1:
+        raise InputError(f"Expected one column that looks like the item, got {len(fitting)}; name it with item=.")
+    return fitting[0]
+
+
+def _rows_per_item(items: NDArray[np.int64], rows: NDArray[np.int64], n_items: int) -> NDArray[np.int64]:
+    """How many rows with a number each item has."""
+    _, first = np.unique(rows, return_index=True)
+    return np.bincount(items[first], minlength=n_items)
+
+
+def _as_table(frame: Any) -> pa.Table:
+    import pyarrow as pa
+
+    if not hasattr(frame, "__arrow_c_stream__"):
+        raise InputError(
+            "Expected a frame that speaks Arrow (polars, pandas, DuckDB, pyarrow), "
+            f"got {type(frame).__module__}.{type(frame).__name__}."
+        )
+    try:
+        table = pa.table(frame)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InputError(f"The frame cannot be read as Arrow: {str(error).splitlines()[0]}") from None
+    return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
+
+
+def _parquet(file: Path) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    try:
+        return parquet.read_table(file)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"The Parquet file cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def _text(file: Path, item: str | None) -> pa.Table:
+    """A text file; a column that turns out not to hold what its first cells suggest is read as text."""
+    import pyarrow as pa
+
+    layout = see_layout(file, None, None)
+    columns = TextColumns(file, layout, dict.fromkeys(layout.names, "text"))
+    try:
+        return columns.open({}).read_all()
+    except pa.ArrowInvalid:
+        pass
+    try:
+        return columns.open({_id_column(layout.names, item): pa.string()}).read_all()
+    except pa.ArrowInvalid as error:
+        raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.") from None
+
+
+def _find(known: Vocabulary, wanted: Vocabulary) -> NDArray[np.int32]:
+    """Codes of the wanted ids among the known ones; a whole number is that number, also where others are text."""
+    if known.holds_text == wanted.holds_text:
+        return known.find(wanted.ids)
+    return Vocabulary(known.ids.astype(TEXT)).find(wanted.ids.astype(TEXT))
+
+
+def _like(ids: Ids, others: Ids) -> Ids:
+    """Ids in a type that goes together with the others'."""
+    return ids if ids.dtype == others.dtype else ids.astype(TEXT)

@@ -1,0 +1,217 @@
+"""Training a module under a budget: full or Poisson batches, users or examples, and a statement at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from apportion.estimators.private import BY_HAND
+from apportion.optim.clipping import Clip, FixedClip, SecondMomentScales
+from apportion.optim.diagnostics import (
+    Floats,
+    GroupScores,
+    clipped_fraction,
+    gradient_alignment,
+    gradient_lengths,
+    noise_to_signal,
+    scores_by_group,
+)
+from apportion.optim.known_noise import AddedNoise
+from apportion.optim.per_unit import Loss
+from apportion.optim.private_gradients import PrivateGradients
+from apportion.optim.units import Units, session_for
+from apportion.privacy import Budget, NoiseSource, Session, Statement, accounting
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of raw rows during training. Not covered by ε.
+
+    Attributes:
+        step: how many steps had been taken.
+        scores: losses and accuracies, by group.
+        clipped: fraction of rows whose gradients are longer than the clip norm.
+        clip_norm: at that step; released.
+        noise_to_signal: length of the coming step's noise over what each group adds to it; None if not looked at.
+        alignment: mean cosine of gradients within a class and across classes; None if not looked at.
+    """
+
+    step: int
+    scores: GroupScores
+    clipped: float
+    clip_norm: float
+    noise_to_signal: Floats | None = None
+    alignment: tuple[float, float] | None = None
+
+
+class Watch:
+    """Raw rows that are looked at during training; what it sees is for internal pages only.
+
+    Args:
+        inputs: rows of model inputs.
+        targets: their targets.
+        groups: the group of each target, from 0.
+        n_groups: how many groups there are.
+        every: how many steps lie between two looks.
+        gradients: whether to look at gradients, too: their lengths, the noise beside them and their alignment. It
+            needs one target for each row, and keeps the gradients of all rows.
+    """
+
+    def __init__(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        groups: ArrayLike,
+        n_groups: int,
+        every: int = 10,
+        *,
+        gradients: bool = False,
+    ) -> None:
+        self.every = every
+        self._rows = inputs, targets
+        self._groups = groups
+        self._n_groups = n_groups
+        self._gradients = gradients
+
+    def look(self, module: nn.Module, loss: Loss, step: int, clip_norm: float, noise: AddedNoise) -> Seen:
+        """Score the module as it is, before a step that clips to this norm and adds this noise."""
+        scores = scores_by_group(module, loss, *self._rows, self._groups, self._n_groups)
+        if not self._gradients:
+            return Seen(step, scores, float("nan"), clip_norm)
+        clipped = clipped_fraction(gradient_lengths(module, loss, *self._rows), clip_norm)
+        ratios = noise_to_signal(module, loss, *self._rows, self._groups, self._n_groups, clip_norm, noise)
+        aligned = gradient_alignment(module, loss, *self._rows)
+        return Seen(step, scores, clipped, clip_norm, ratios, (aligned.within, aligned.across))
+
+
+class PrivateTrainer:
+    """Trains a module in place under a budget.
+
+    Args:
+        module: what is trained; its start must not depend on the training rows.
+        optimizer: one of `apportion.optim`, or any of torch's, made with the module's parameters.
+        loss: takes outputs and targets of some rows and returns one number for each row.
+        epsilon: ε of the whole training.
+        delta: δ of the whole training.
+        steps: how many steps are taken.
+        sampling: probability with which a unit takes part in a step; 1 for full batches.
+        n_units: a number of users (or examples) that is declared public; None to release it.
+        clip: the rule for the norm that a unit's whole gradient is clipped to.
+        scaling: released scales in whose metric gradients are clipped, if any.
+        mean_of_rows: whether a unit's gradient is the mean over its rows, instead of their sum.
+        rows_at_once: how many rows go through the module at a time; a batch may be larger.
+        scheduler: a learning-rate scheduler of torch, which steps after every step.
+        public: further sentences for the statement on what is assumed public.
+        window: the time span of the data, for the statement.
+        tuning: how settings were chosen, for the statement.
+        noise: the noise source; None for the operating system's.
+
+    Attributes:
+        statement_: the privacy statement.
+        noise_multiplier_: noise over sensitivity at every step.
+        history_: what a `Watch` saw; from raw rows, not covered by ε.
+
+    Privacy: (ε, δ)-DP for the module's parameters, for adding or removing one user (`UserRows`) or one row
+    (`ExampleRows`); the unit is in the statement.
+    """
+
+    statement_: Statement
+    noise_multiplier_: float
+    history_: list[Seen]
+
+    def __init__(
+        self,
+        module: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        loss: Loss,
+        *,
+        epsilon: float,
+        delta: float,
+        steps: int,
+        sampling: float = 1.0,
+        n_units: int | None = None,
+        clip: Clip = FixedClip(),  # noqa: B008 - frozen
+        scaling: SecondMomentScales | None = None,
+        mean_of_rows: bool = False,
+        rows_at_once: int = 256,
+        scheduler: Any | None = None,
+        public: Sequence[str] = (),
+        window: str = "not declared",
+        tuning: str | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        self.module = module
+        self.optimizer = optimizer
+        self.loss = loss
+        self.epsilon = epsilon
+        self.delta = delta
+        self.steps = steps
+        self.sampling = sampling
+        self.n_units = n_units
+        self.clip = clip
+        self.scaling = scaling
+        self.mean_of_rows = mean_of_rows
+        self.rows_at_once = rows_at_once
+        self.scheduler = scheduler
+        self.public = public
+        self.window = window
+        self.tuning = tuning
+        self.noise = noise
+
+    def fit(
+        self,
+        units: Units,
+        *,
+        session: Session | None = None,
+        watch: Watch | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Self:
+        """Take all steps, and keep the statement.
+
+        Args:
+            units: the training rows, as `UserRows` or `ExampleRows`.
+            session: pays for everything; None for a new one with this budget.
+            watch: raw rows to look at on the way.
+            progress: told how many steps were taken, and of how many.
+        """
+        session = session or session_for(units)(Budget(self.epsilon, self.delta), noise=self.noise, window=self.window)
+        for sentence in ("the module, its start and the loss", *self.public):
+            session.assume_public(sentence)
+        session.declare_tuning(self.tuning or BY_HAND)
+        gradients = PrivateGradients(
+            self.module, self.loss, units, session,
+            steps=self.steps, sampling=self.sampling, n_units=self.n_units, clip=self.clip, scaling=self.scaling,
+            mean_of_rows=self.mean_of_rows, rows_at_once=self.rows_at_once,
+        )  # fmt: skip
+        self.noise_multiplier_ = gradients.noise_multiplier
+        self.history_ = []
+        for step in range(self.steps):
+            if watch is not None and step % watch.every == 0:
+                self.history_.append(
+                    watch.look(self.module, self.loss, step, gradients.clip_norm, gradients.coming_noise)
+                )
+            gradients.fill(self.optimizer)
+            self.optimizer.step()
+            if self.scheduler is not None:
+                self.scheduler.step()
+            if progress is not None:
+                progress(step + 1, self.steps)
+        if watch is not None:
+            self.history_.append(
+                watch.look(self.module, self.loss, self.steps, gradients.clip_norm, gradients.coming_noise)
+            )
+        self.statement_ = session.statement()
+        return self
+
+    def epsilon_after(self, steps: int) -> float:
+        """ε of so many of the steps, at this budget's δ; without the number of units, where that was released."""
+        if steps == 0:
+            return 0.0
+        z, q = self.noise_multiplier_, self.sampling
+        event = accounting.Gaussian(z, steps) if q == 1 else accounting.SampledGaussian(z, q, steps)
+        return accounting.epsilon_of([event], self.delta, accounting.interval_for(Budget(self.epsilon, self.delta)))

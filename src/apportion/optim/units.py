@@ -1,0 +1,154 @@
+"""Whose data is protected in training: users with all their rows, or single rows. Each is a class of its own.
+
+Rows are kept in the order of units, so that a unit's gradient can be formed from its own rows before it is clipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from apportion.allocation.tasks import sampling_keys
+from apportion.data.encoding import encode_ids
+from apportion.data.vocabulary import Vocabulary
+from apportion.errors import InputError
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
+from apportion.privacy.sampling import Keys
+from apportion.privacy.session import Session
+
+ADD_REMOVE_EXAMPLE = Neighbours(
+    "example: one row; a user with several rows is protected less", "add or remove one row of the training data"
+)
+
+
+class Units:
+    """Training rows in the order of the units that they belong to; private.
+
+    Args:
+        inputs: one row of model inputs each.
+        targets: one row of targets each.
+        offsets: rows of unit k lie between offsets[k] and offsets[k + 1].
+        keys: two numbers for each unit, from its id alone, for Poisson samples.
+    """
+
+    neighbours: ClassVar[Neighbours]
+    name: ClassVar[str]
+
+    def __init__(self, inputs: Tensor, targets: Tensor, offsets: NDArray[np.int64], keys: Keys) -> None:
+        self._inputs = inputs
+        self._targets = targets
+        self._offsets = offsets
+        self._keys = keys
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(rows hidden)"
+
+    @property
+    def keys(self) -> Keys:
+        """Two numbers for each unit; private as a whole, since it tells who is there."""
+        return self._keys
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def batches(self, units: NDArray[np.int64], rows_at_once: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Inputs, targets and offsets of some units, a few at a time; a unit's rows stay together."""
+        sizes = np.diff(self._offsets)[units]
+        for some in _chunks(sizes, rows_at_once):
+            chosen, counts = units[some], sizes[some]
+            offsets = np.concatenate([[0], np.cumsum(counts)])
+            starts = np.repeat(self._offsets[chosen] - offsets[:-1], counts)
+            rows = torch.as_tensor(starts + np.arange(offsets[-1]), device=self._inputs.device)
+            yield self._inputs[rows], self._targets[rows.to(self._targets.device)], torch.as_tensor(offsets)
+
+
+class UserRows(Units):
+    """All rows of a user are one unit: the guarantee is for adding or removing a user.
+
+    Args:
+        inputs: one row of model inputs each.
+        targets: one row of targets each.
+        groups: whose row it is, integers or text.
+    """
+
+    neighbours = ADD_REMOVE
+    name = "users"
+
+    def __init__(self, inputs: Any, targets: Any, groups: ArrayLike) -> None:
+        inputs, targets = _matching(inputs, targets)
+        if np.shape(groups) != (len(inputs),):
+            raise InputError(
+                f"Expected groups to have {len(inputs)} rows, one per row of data, got {np.shape(groups)}."
+            )
+        users = encode_ids(groups, "groups", name="user")
+        order = np.argsort(users.codes, kind="stable")
+        counts = np.bincount(users.codes, minlength=len(users.vocabulary))
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        places = torch.as_tensor(order)
+        super().__init__(
+            inputs[places.to(inputs.device)],
+            targets[places.to(targets.device)],
+            offsets,
+            sampling_keys(users.vocabulary),
+        )
+
+
+class ExampleRows(Units):
+    """Each row is a unit: the guarantee is for adding or removing one row, which is weaker for users with several.
+
+    Args:
+        inputs: one row of model inputs each.
+        targets: one row of targets each.
+        ids: of the rows, all different; their positions if none are given.
+    """
+
+    neighbours = ADD_REMOVE_EXAMPLE
+    name = "examples"
+
+    def __init__(self, inputs: Any, targets: Any, ids: ArrayLike | None = None) -> None:
+        inputs, targets = _matching(inputs, targets)
+        names = Vocabulary(np.arange(len(inputs)) if ids is None else ids)
+        if len(names) != len(inputs):
+            raise InputError(f"Expected {len(inputs)} ids, one for each row, got {len(names)}.")
+        super().__init__(inputs, targets, np.arange(len(inputs) + 1), sampling_keys(names))
+
+
+class ExampleSession(Session):
+    """A session that promises for single rows, also where they are sampled: each row counts as a unit of its own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "neighbours": ADD_REMOVE_EXAMPLE})
+
+    def _require_neighbours(self, name: str, stated: Neighbours) -> None:
+        sampled = (
+            name == "releases on samples" and stated == ADD_REMOVE
+        )  # what adds or removes one unit, whatever it is
+        super()._require_neighbours(name, ADD_REMOVE_EXAMPLE if sampled else stated)
+
+
+def session_for(units: Units) -> type[Session]:
+    """The kind of session that promises for these units."""
+    return ExampleSession if isinstance(units, ExampleRows) else Session
+
+
+def _matching(inputs: Any, targets: Any) -> tuple[Tensor, Tensor]:
+    inputs, targets = torch.as_tensor(inputs), torch.as_tensor(targets)
+    if len(inputs) != len(targets):
+        raise InputError(f"Expected as many targets as inputs, got {len(targets)} and {len(inputs)}.")
+    return inputs, targets
+
+
+def _chunks(sizes: NDArray[np.int64], rows_at_once: int) -> Iterator[slice]:
+    """Runs of units whose rows, each unit padded to the longest, are at most so many; or one long unit."""
+    first = 0
+    while first < len(sizes):
+        longest = np.maximum.accumulate(sizes[first : first + rows_at_once])
+        padded = longest * np.arange(1, len(longest) + 1)
+        count = max(1, int(np.searchsorted(padded, rows_at_once, side="right")))
+        yield slice(first, first + count)
+        first += count

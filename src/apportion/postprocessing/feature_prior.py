@@ -1,0 +1,252 @@
+"""A prior mean from public features, fitted to what was released of all tasks.
+
+The model is that of `empirical_bayes` with a longer prior mean. For every task i
+
+    b_i = t_i A θ_i + e_i,    θ_i ~ N(Mᵀ f_i + Bᵀ x_i, Σ),    B_fc ~ N(0, τ²_gc) for a feature f of group g
+
+with x_i the task's features, sparse. M and B are found together, given Σ and τ, by the generalised least squares that
+the marginal distribution of b_i asks for; Σ and τ by (variational) EM. A group that explains nothing gets a small τ and
+vanishes; a tail task falls back to what its features predict, a head task to its data. Everything here is computed
+from released and from public values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.postprocessing.empirical_bayes import Evidence, Prior, _chunks, _positive
+
+Floats = NDArray[np.floating[Any]]
+Sparse = Any  # scipy.sparse.csr_array
+
+_FLAT = 1e-3  # prior precision of the covariates' coefficients
+_LEAST_VARIANCE = 1e-8
+_EXPLAINED_AT_FIRST = 0.2  # of the variance of known values, by each group
+_PRECISION, _MOST_STEPS = 1e-4, 60
+
+
+@dataclass(frozen=True)
+class Regressors:
+    """What the prior mean is a linear function of: covariates, all rows of which count, then sparse features.
+
+    Attributes:
+        covariates: f, one dense row per task.
+        features: x, one sparse row per task.
+        groups: for each feature the position of its group.
+        n_groups: how many groups there are.
+    """
+
+    covariates: NDArray[np.float64]
+    features: Sparse
+    groups: NDArray[np.int64]
+    n_groups: int
+
+    @classmethod
+    def of(cls, covariates: Floats, features: Sparse, sizes: Sequence[int]) -> Regressors:
+        """Regressors with features in groups of the given sizes."""
+        groups = np.repeat(np.arange(len(sizes)), sizes)
+        return cls(np.asarray(covariates, np.float64), features, groups, len(sizes))
+
+    def scaled(self, factors: Floats) -> Regressors:
+        """Every task's regressors times its factor."""
+        features = self.features.copy()
+        features.data = features.data * np.repeat(factors, np.diff(features.indptr))
+        return replace(self, covariates=self.covariates * factors[:, None], features=features)
+
+    def group_squares(self) -> NDArray[np.float64]:
+        """Mean square length of a task's features in each group, over the tasks that have any."""
+        by_feature = np.asarray(self.features.power(2).sum(axis=0)).ravel()
+        totals = np.bincount(self.groups, by_feature, minlength=self.n_groups)
+        described = max(int(np.count_nonzero(np.diff(self.features.indptr))), 1)
+        return np.asarray(np.maximum(totals / described, 1e-6))
+
+    def times(self, coefficients: Floats) -> NDArray[np.float64]:
+        """Every task's prior mean."""
+        known = self.covariates.shape[1]
+        product: NDArray[np.float64] = self.covariates @ coefficients[:known] + self.features @ coefficients[known:]
+        return product
+
+    def transposed_times(self, rows: Floats) -> NDArray[np.float64]:
+        """Σ_i (f_i, x_i) r_iᵀ."""
+        return np.concatenate([self.covariates.T @ rows, self.features.T @ rows])
+
+    def squares_times(self, rows: Floats) -> NDArray[np.float64]:
+        """The same with squared regressors."""
+        return np.concatenate([np.square(self.covariates).T @ rows, self.features.power(2).T @ rows])
+
+
+@dataclass(frozen=True)
+class FeaturePrior:
+    """θ_i ~ N(coefficientsᵀ (f_i, x_i), covariance); features' coefficients have the variances τ² of their groups."""
+
+    coefficients: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+    variances: NDArray[np.float64]
+
+    @classmethod
+    def starting(cls, about: Regressors, width: int, covariance: Floats, variance: float) -> FeaturePrior:
+        """No effect of anything yet; each group is expected to move a task's parameters by this variance."""
+        size = about.covariates.shape[1] + about.features.shape[1]
+        variances = np.repeat(variance / about.group_squares()[:, None], width, axis=1)
+        return cls(np.zeros((size, width)), np.asarray(covariance), variances)
+
+    def widened(self, about: Regressors, dimension: int, variance: float, group_variance: float) -> FeaturePrior:
+        """The same prior with further coordinates, independent, of mean 0, as in `starting`."""
+        plain = Prior(self.coefficients, self.covariance).widened(dimension, variance)
+        variances = FeaturePrior.starting(about, dimension, plain.covariance, group_variance).variances
+        variances[:, : self.variances.shape[1]] = self.variances
+        return FeaturePrior(plain.coefficients, plain.covariance, variances)
+
+
+@dataclass(frozen=True)
+class FeaturePosterior:
+    """Posterior means and variances of all tasks, the prior they came from, and what that expected of each task."""
+
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    prior: FeaturePrior
+    expected: NDArray[np.float64]
+
+
+def fit(evidence: Evidence, about: Regressors, start: FeaturePrior, steps: int) -> FeaturePosterior:
+    """Fit the prior in `steps` steps, then return every task's posterior."""
+    prior = start
+    for step in range(steps):
+        seen = _see(evidence, prior.covariance)
+        coefficients, spread = _least_squares(about, seen, prior)
+        expected = about.times(coefficients)
+        mean = expected + np.einsum("nij,nj->ni", seen.gains, _surprise(evidence, expected))
+        prior = replace(prior, coefficients=coefficients)
+        if step == steps - 1:
+            return FeaturePosterior(mean, np.einsum("nii->ni", seen.left), prior, expected)
+        apart = mean - expected
+        covariance = (apart.T @ apart + seen.left.sum(axis=0)) / len(mean)
+        covariance += 1e-8 * np.eye(len(covariance))
+        prior = FeaturePrior(coefficients, covariance, _variances(about, coefficients, spread))
+    raise AssertionError("at least one step")
+
+
+def ridge(values: Floats, about: Regressors, steps: int) -> NDArray[np.float64]:
+    """Coefficients of a ridge regression of known values on the regressors, one per column.
+
+    A column's noise s_c and the groups' variances τ_g² s_c are fitted along, by EM, coefficients taken one at a time.
+    """
+    variances = _EXPLAINED_AT_FIRST / about.group_squares()
+    known, diagonal_squares = about.covariates.shape[1], about.squares_times(np.ones((len(values), 1)))
+    coefficients = np.zeros((known + about.features.shape[1], values.shape[1]))
+    target = about.transposed_times(values)
+    for _ in range(steps):
+        penalty = np.concatenate([np.full(known, _FLAT), 1 / variances[about.groups]])[:, None]
+        applied = partial(_ridge_matrix, about, penalty)
+        coefficients = _conjugate_gradients(applied, target, coefficients, diagonal_squares + penalty)
+        noise = np.maximum(np.square(values - about.times(coefficients)).mean(axis=0), 1e-12)
+        seconds = (np.square(coefficients) / noise).mean(axis=1, keepdims=True) + 1 / (diagonal_squares + penalty)
+        variances = np.maximum(group_means(about, seconds[known:])[:, 0], _LEAST_VARIANCE)
+    return coefficients
+
+
+def _ridge_matrix(about: Regressors, penalty: Floats, coefficients: Floats) -> NDArray[np.float64]:
+    return about.transposed_times(about.times(coefficients)) + penalty * coefficients
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the statistics say of every task, given Σ.
+
+    Attributes:
+        weights: precision W with which the statistic sees the prior mean, t² Aᵀ V⁻¹ A.
+        targets: t Aᵀ V⁻¹ b, so that least squares minimises Σ mᵀ W m − 2 mᵀ r over prior means m.
+        gains: what the posterior mean makes of a surprise.
+        left: posterior covariance.
+    """
+
+    weights: NDArray[np.float64]
+    targets: NDArray[np.float64]
+    gains: NDArray[np.float64]
+    left: NDArray[np.float64]
+
+
+def _see(evidence: Evidence, covariance: Floats) -> _Seen:
+    n_tasks, width = evidence.statistics.shape
+    design = evidence.design
+    weights, gains, left = (np.empty((n_tasks, width, width)) for _ in range(3))
+    targets = np.empty((n_tasks, width))
+    spread, positive = design @ covariance @ design.T, _positive(design)
+    for tasks in _chunks(n_tasks):
+        exposure = evidence.exposure[tasks]
+        signal = np.square(exposure) + evidence.exposure_variance[tasks]
+        total = signal[:, None, None] * spread + evidence.sampling[tasks, None, None] * positive
+        total += np.diag(evidence.noise_variance)
+        inner = np.linalg.solve(total, exposure[:, None, None] * design).swapaxes(1, 2)  # t Aᵀ V⁻¹
+        weights[tasks] = inner @ (exposure[:, None, None] * design)
+        targets[tasks] = np.einsum("nij,nj->ni", inner, evidence.statistics[tasks])
+        gains[tasks] = covariance @ inner
+        left[tasks] = covariance - gains[tasks] @ (exposure[:, None, None] * (design @ covariance))
+    return _Seen((weights + weights.swapaxes(1, 2)) / 2, targets, gains, left)
+
+
+def _surprise(evidence: Evidence, expected: Floats) -> NDArray[np.float64]:
+    return evidence.statistics - evidence.exposure[:, None] * (expected @ evidence.design.T)
+
+
+def _least_squares(
+    about: Regressors, seen: _Seen, prior: FeaturePrior
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The coefficients' posterior mean, by conjugate gradients, and their variances taken one at a time.
+
+    The normal equations are Σ_i z_i z_iᵀ C W_i + P∘C = Σ_i z_i r_iᵀ with z = (f, x); they are never formed.
+    """
+    width = seen.targets.shape[1]
+    flat = np.full((about.covariates.shape[1], width), _FLAT)
+    penalty = np.concatenate([flat, 1 / prior.variances[about.groups]])
+    diagonal = about.squares_times(np.einsum("nii->ni", seen.weights)) + penalty
+
+    def applied(coefficients: Floats) -> NDArray[np.float64]:
+        weighted = np.einsum("nij,nj->ni", seen.weights, about.times(coefficients))
+        return about.transposed_times(weighted) + penalty * coefficients
+
+    target = about.transposed_times(seen.targets)
+    return _conjugate_gradients(applied, target, prior.coefficients, diagonal), 1 / diagonal
+
+
+def _conjugate_gradients(applied: Any, target: Floats, start: Floats, diagonal: Floats) -> NDArray[np.float64]:
+    """Solve a symmetric positive system from a starting point, with the diagonal as preconditioner."""
+    solution = np.array(start, np.float64)
+    residual = target - applied(solution)
+    scaled = residual / diagonal
+    direction, size = scaled, float((residual * scaled).sum())
+    enough = _PRECISION**2 * float((target * target / diagonal).sum())
+    for _ in range(_MOST_STEPS):
+        if size <= enough:
+            break
+        moved = applied(direction)
+        length = size / float((direction * moved).sum())
+        solution += length * direction
+        residual = residual - length * moved
+        scaled = residual / diagonal
+        before, size = size, float((residual * scaled).sum())
+        direction = scaled + size / before * direction
+    return solution
+
+
+def group_means(about: Regressors, values: Floats) -> NDArray[np.float64]:
+    """The mean of values of features over each group, for every column."""
+    sizes = np.maximum(np.bincount(about.groups, minlength=about.n_groups), 1)
+    totals = [np.bincount(about.groups, column, minlength=about.n_groups) for column in values.T]
+    return np.asarray(np.stack(totals, axis=1) / sizes[:, None])
+
+
+def _variances(about: Regressors, coefficients: Floats, spread: Floats) -> NDArray[np.float64]:
+    """τ² of every group and coordinate: the mean of the squared coefficients and their variances (EM).
+
+    MacKay's fixed point, which converges faster, shrinks groups away that are worth keeping while the noise is large
+    (measured: 0.003 RMSE at ε = 1); a start that is not too wide matters more than convergence.
+    """
+    known = about.covariates.shape[1]
+    return np.maximum(group_means(about, np.square(coefficients[known:]) + spread[known:]), _LEAST_VARIANCE)

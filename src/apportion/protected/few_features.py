@@ -1,0 +1,170 @@
+"""A party's own model in which a few features may stand out: everything here is local, many parties at a time.
+
+Model: y = X (b + s) + noise of variance v, b ~ N(0, r v I), and each entry of s is 0, or with probability π from
+N(0, g v). So some features may matter much beside many that matter little. With K = X Xᵀ = U diag(λ) Uᵀ the dense part
+b is integrated out exactly: what is left is a sparse model of diag(1 + rλ)^(-½) Uᵀ y. Its posterior is approximated by
+one in which entries are independent of each other (coordinate ascent from 0, v at its best value after every sweep),
+and the evidence by the bound that this ascends: it is never too high, so that a party takes this model up only where
+its rows speak for it. Few pairs of r and g are tried and averaged by their bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.protected.tasks import Block
+
+Floats = NDArray[np.float64]
+
+_DENSE = np.array([0.3, 3.0])  # r t, with t = tr(X Xᵀ)/n: variance explained by all features over variance left
+_SPARSE = np.array([2.0, 10.0, 50.0])  # π g t: the same of those that stand out
+_SHARE, _COUNT = 0.25, 8.0  # π: so many features are expected to stand out, at most this share of all
+_TRIED = 32  # features of a party that may stand out: those that go best with its labels by themselves
+_SWEEPS = 12
+_LEAST_VARIANCE = 1e-12  # of the noise, relative to the labels' squares
+_FAR = 500.0  # a log of odds beyond which they are certain
+_TINY = 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class _Cases:
+    """Sparse problems: every party with every r, one after the other. Cases are the last axis.
+
+    Attributes:
+        gram: products of the features that are tried, [tried, tried, cases].
+        pull: their products with the labels, [tried, cases].
+        squares: of the labels.
+        sizes: numbers of rows.
+        unit: t of each.
+        dimension: number of features, tried or not.
+        constant: of the bound, for the dense part that was integrated out.
+    """
+
+    gram: Floats
+    pull: Floats
+    squares: Floats
+    sizes: Floats
+    unit: Floats
+    dimension: int
+    constant: Floats
+
+
+def few_features(block: Block, gram: Floats, part: float = 1.0) -> tuple[Floats, Floats]:
+    """Each party's posterior mean, in the units of its block's rows, and a bound on its log evidence.
+
+    The evidence is that of `posterior`, up to the same constant of the party.
+
+    Args:
+        block: the parties' rows.
+        gram: X Xᵀ of each.
+    """
+    spread, turn = np.linalg.eigh(gram)
+    spread = np.maximum(spread, 0.0)[:, None, :]
+    rows, seen = turn.transpose(0, 2, 1) @ block.rows, _times(turn.transpose(0, 2, 1), block.labels)
+    unit = spread.sum(axis=2)[:, 0] / np.maximum(block.sizes, 1.0)
+    unit = np.where(unit > _TINY, unit, 1.0)
+    ratios = _DENSE / unit[:, None]  # [tasks, r]
+    inflated = 1 + part * ratios[:, :, None] * spread
+    scale = np.sqrt(part / inflated)
+    whitened, labels = rows[:, None] * scale[..., None], seen[:, None, :] * scale
+    tried = _tried(whitened, labels)
+    columns = whitened if tried is None else np.take_along_axis(whitened, tried[:, :, None, :], axis=3)
+    cases = _cases(block, columns, labels, inflated, np.repeat(unit, len(_DENSE)), part)
+    found, bound = _ascended(cases)
+    sparse = _spread_out(found, tried, whitened.shape)  # [tasks, r, g, features]
+    left = labels[..., None] - whitened @ sparse.transpose(0, 1, 3, 2)
+    dense = ratios[:, :, None, None] * (whitened.transpose(0, 1, 3, 2) @ left).transpose(0, 1, 3, 2)
+    n_tasks, n_pairs = len(rows), len(_DENSE) * len(_SPARSE)
+    weights, evidence = _weighed(bound.reshape(n_tasks, n_pairs))
+    means = (sparse + dense).reshape(n_tasks, n_pairs, -1)
+    return _times(means.transpose(0, 2, 1), weights), evidence
+
+
+def _tried(whitened: Floats, labels: Floats) -> NDArray[np.int64] | None:
+    """Which features may stand out in each case, in order; None for all."""
+    if whitened.shape[3] <= _TRIED:
+        return None
+    pull = (labels[:, :, None, :] @ whitened)[:, :, 0, :]
+    strength = np.square(pull) / np.maximum(np.square(whitened).sum(axis=2), _TINY)
+    return np.sort(np.argsort(-strength, axis=2, kind="stable")[:, :, :_TRIED], axis=2)
+
+
+def _cases(block: Block, columns: Floats, labels: Floats, inflated: Floats, unit: Floats, part: float) -> _Cases:
+    tried, n_cases = columns.shape[3], columns.shape[0] * columns.shape[1]
+    turned = columns.transpose(0, 1, 3, 2)
+    gram = (turned @ columns).reshape(n_cases, tried, tried)
+    pull = (turned @ labels[..., None]).reshape(n_cases, tried)
+    return _Cases(
+        gram=np.ascontiguousarray(gram.transpose(1, 2, 0)),
+        pull=np.ascontiguousarray(pull.T),
+        squares=(np.square(labels).sum(axis=2) + part * block.rest[:, None]).reshape(n_cases),
+        sizes=part * np.repeat(block.sizes, len(_DENSE)),
+        unit=unit,
+        dimension=block.rows.shape[2],
+        constant=-0.5 * np.log(inflated).sum(axis=2).reshape(n_cases),
+    )
+
+
+def _ascended(cases: _Cases) -> tuple[Floats, Floats]:
+    """Means of the sparse part, [tried, cases, g], and the bound of each case and g, [cases, g]."""
+    share = min(_SHARE, _COUNT / cases.dimension)
+    slab = _SPARSE / (share * cases.unit[:, None])  # g
+    diagonal = np.einsum("kkc->kc", cases.gram)[:, :, None]
+    precision = diagonal + 1 / slab  # over v
+    offset = np.log(share / (1 - share)) - 0.5 * np.log(precision * slab)
+    shape = precision.shape
+    means, fitted, chance, seconds = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    squares, sizes = cases.squares[:, None], cases.sizes[:, None]
+    least = _LEAST_VARIANCE * squares / np.maximum(sizes, 1.0) + _TINY
+    variance = before = np.broadcast_to(squares / np.maximum(sizes, 1.0) + _TINY, shape[1:])
+    for _ in range(_SWEEPS):
+        before = variance
+        for k in range(len(means)):
+            free = cases.pull[k][:, None] - fitted[k] + diagonal[k] * means[k]
+            mode = free / precision[k]
+            odds = offset[k] + 0.5 * free * mode / variance
+            chance[k] = 1 / (1 + np.exp(-np.clip(odds, -_FAR, _FAR)))
+            moved = chance[k] * mode
+            fitted += cases.gram[k][:, :, None] * (moved - means[k])
+            means[k], seconds[k] = moved, chance[k] * (np.square(mode) + variance / precision[k])
+        loss = np.maximum(squares - 2 * (means * cases.pull[:, :, None]).sum(axis=0) + (means * fitted).sum(axis=0), 0)
+        loss = loss + ((seconds - np.square(means)) * diagonal).sum(axis=0) + seconds.sum(axis=0) / slab
+        variance = np.maximum(loss / np.maximum(sizes + chance.sum(axis=0), 1.0), least)
+    apart = _apart(chance, share) + (len(means) - cases.dimension) * np.log1p(-share)  # those not tried are 0
+    narrowed = 0.5 * (chance * (np.log(before / variance) - np.log(precision * slab))).sum(axis=0)
+    fit = -0.5 * sizes * np.log(np.maximum(np.maximum(sizes, 1.0) * variance, _TINY))
+    return means, fit - apart + narrowed + cases.constant[:, None]
+
+
+def _apart(chance: Floats, share: float) -> Floats:
+    """How far the chances of standing out are from what they were beforehand: Kullback and Leibler's divergence."""
+    inside = chance * np.log(np.maximum(chance, _TINY) / share)
+    outside = (1 - chance) * np.log(np.maximum(1 - chance, _TINY) / (1 - share))
+    return np.asarray((inside + outside).sum(axis=0))
+
+
+def _spread_out(found: Floats, tried: NDArray[np.int64] | None, shape: tuple[int, ...]) -> Floats:
+    """[tasks, r, g, features] of means that are [tried, cases, g]."""
+    n_tasks, n_dense, _, dimension = shape
+    means = np.ascontiguousarray(found.transpose(1, 2, 0)).reshape(n_tasks, n_dense, len(_SPARSE), -1)
+    if tried is None:
+        return means
+    whole = np.zeros((n_tasks, n_dense, len(_SPARSE), dimension))
+    np.put_along_axis(whole, np.broadcast_to(tried[:, :, None, :], means.shape), means, axis=3)
+    return whole
+
+
+def _weighed(bounds: Floats) -> tuple[Floats, Floats]:
+    """Weights of the pairs, alike beforehand, and the evidence of them all."""
+    top = bounds.max(axis=1, keepdims=True)
+    weights = np.exp(bounds - top)
+    total = weights.sum(axis=1, keepdims=True)
+    return weights / total, (top + np.log(total / bounds.shape[1]))[:, 0]
+
+
+def _times(matrices: Floats, vectors: Floats) -> Floats:
+    """A v for every task; one product a task, so that none depends on the others."""
+    return np.asarray((matrices @ vectors[:, :, None])[:, :, 0])

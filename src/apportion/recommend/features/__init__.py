@@ -1,0 +1,58 @@
+"""Public item features in private learning: encoders, which need the extra `torch`, and maps to new items.
+
+Modules are loaded when a name of theirs is first asked for, so that torch is not loaded for nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_WHERE = {
+    "CollectiveFactorisation": "cmf",
+    "CommonEncoder": "training",
+    "ConvexMinimisation": "convex",
+    "DenseEncoder": "user_gradients",
+    "EncoderConvex": "convex",
+    "EncoderGradient": "gradient",
+    "EncoderMinimisation": "minimisation",
+    "EncoderStatistics": "ssp",
+    "FeatureBatch": "encoders",
+    "FeatureMap": "new_items",
+    "IdEncoder": "encoders",
+    "JointGradient": "joint",
+    "LinearEncoder": "encoders",
+    "LogisticLoss": "convex",
+    "PseudoHuberLoss": "convex",
+    "Training": "training",
+    "TwoLayerEncoder": "encoders",
+    "head_by_popularity": "head",
+}
+
+__all__ = [
+    "CollectiveFactorisation",
+    "CommonEncoder",
+    "ConvexMinimisation",
+    "DenseEncoder",
+    "EncoderConvex",
+    "EncoderGradient",
+    "EncoderMinimisation",
+    "EncoderStatistics",
+    "FeatureBatch",
+    "FeatureMap",
+    "IdEncoder",
+    "JointGradient",
+    "LinearEncoder",
+    "LogisticLoss",
+    "PseudoHuberLoss",
+    "Training",
+    "TwoLayerEncoder",
+    "head_by_popularity",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a module when a name of it is first asked for."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

@@ -1,0 +1,150 @@
+"""Features in a recommender: regressors of a prior, the directions in which items differ, maps to new items.
+
+All of it is computed from public features and released values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data.features import ItemFeatures
+from apportion.data.sparse_rows import SparseRows
+from apportion.estimators.private import SettingsEstimator
+from apportion.postprocessing import feature_prior
+from apportion.postprocessing.feature_prior import Regressors
+
+Floats = NDArray[np.floating[Any]]
+
+_RIDGE_STEPS = 10
+_FEW_COLUMNS = 1000
+_LEAST_VARIANCE = 1e-9
+
+
+class FeaturesEstimator(SettingsEstimator):
+    """A private estimator that may know public features of the items."""
+
+    features: ItemFeatures | None
+
+    def _public_features(self) -> list[str]:
+        """What the statement says of the features."""
+        return [] if self.features is None else [self.features.sentence]
+
+
+def regressors(covariates: Floats, rows: SparseRows) -> Regressors:
+    """Covariates and features side by side; where some items have no features, whether they have is a covariate."""
+    described = rows.counts > 0
+    if not described.all():
+        covariates = np.concatenate([covariates, described[:, None]], axis=1)
+    return Regressors.of(covariates, rows.to_scipy(), [group.size for group in rows.groups])
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """The leading directions in which items' features differ, longest first, and how any features map to them.
+
+    Attributes:
+        values: one row per item, centred, zero for items without features; columns are orthogonal and as long as items
+            differ in that direction.
+        intercept: what features of zero are worth in each direction.
+        coefficients: what each feature adds.
+    """
+
+    values: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    coefficients: NDArray[np.float64]
+
+    @property
+    def size(self) -> int:
+        """How many directions there are."""
+        return len(self.intercept)
+
+    def of_equal_length(self, count: int) -> NDArray[np.float64]:
+        """The first so many directions, each of mean square 1."""
+        chosen = self.values[:, :count]
+        return np.asarray(chosen / np.sqrt(np.square(chosen).mean(axis=0)))
+
+
+def leading_directions(rows: SparseRows, count: int) -> Directions:
+    """Principal components of the features; fewer than asked for if there are fewer.
+
+    A group of a total variance above 1 is scaled down to 1 first, so that long lists of words do not drown the others.
+    """
+    described = np.flatnonzero(rows.counts)
+    matrix, mean, scale = _capped_groups(rows.take(described))
+    few = matrix.shape[1] <= _FEW_COLUMNS
+    variances, vectors = _small(matrix, mean) if few else _wide(matrix, mean, count)
+    order = np.argsort(-variances)[:count]
+    vectors = vectors[:, order[variances[order] > _LEAST_VARIANCE]]
+    vectors = vectors * np.sign(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(vectors.shape[1])])
+    values = np.zeros((len(rows), vectors.shape[1]))
+    values[described] = matrix @ vectors - mean @ vectors
+    return Directions(values, -mean @ vectors, scale[:, None] * vectors)
+
+
+def _small(matrix: Any, mean: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Variances and directions of all components, from the covariance of few columns."""
+    covariance = (matrix.T @ matrix).toarray() / max(matrix.shape[0], 1) - np.outer(mean, mean)
+    variances, vectors = np.linalg.eigh(covariance)
+    return variances, vectors
+
+
+def _wide(matrix: Any, mean: NDArray[np.float64], count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Variances and directions of the first components of very many columns, by a Lanczos method."""
+    from scipy.sparse.linalg import LinearOperator, svds
+
+    centred = LinearOperator(
+        matrix.shape,
+        matvec=lambda x: matrix @ x.ravel() - mean @ x.ravel(),
+        rmatvec=lambda y: matrix.T @ y.ravel() - mean * y.sum(),
+        dtype=np.float64,
+    )
+    count = min(count, min(matrix.shape) - 1)
+    if count < 1:
+        return np.zeros(0), np.zeros((matrix.shape[1], 0))
+    start = np.cos(np.arange(min(matrix.shape)))  # any fixed vector: the answer is to be the same each time
+    _, sizes, right = svds(centred, k=count, v0=start)
+    return np.square(sizes) / matrix.shape[0], right.T
+
+
+def _capped_groups(rows: SparseRows) -> tuple[Any, NDArray[np.float64], NDArray[np.float64]]:
+    """The features with every group at a total variance of at most 1, their mean, and what they were scaled by."""
+    n_rows = max(len(rows), 1)
+    values = rows.values.astype(np.float64)
+    mean = np.bincount(rows.indices, values, minlength=rows.n_columns) / n_rows
+    variance = np.bincount(rows.indices, values**2, minlength=rows.n_columns) / n_rows - mean**2
+    scale = np.ones(rows.n_columns)
+    for group in rows.groups:
+        part = slice(group.first, group.last)
+        scale[part] = 1 / np.sqrt(max(float(variance[part].sum()), 1.0))
+    scaled = rows.to_scipy()
+    scaled.data = scaled.data * scale[scaled.indices]
+    return scaled, mean * scale, scale
+
+
+def linear_map(
+    targets: Floats, rows: SparseRows, weights: Floats | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Intercept and coefficients of a ridge regression of released values on features, its strength fitted per group.
+
+    Args:
+        targets: one row per item, or one number.
+        rows: the items' features; items without any are left out.
+        weights: how much each item counts; all alike if left out.
+    """
+    described = np.flatnonzero(rows.counts)
+    values = np.asarray(targets, np.float64).reshape(len(rows), -1)[described]
+    about = regressors(np.ones((len(described), 1)), rows.take(described))
+    if weights is not None:
+        roots = np.sqrt(weights[described] / max(float(weights[described].mean()), 1e-12))
+        values, about = values * roots[:, None], about.scaled(roots)
+    found = feature_prior.ridge(values, about, _RIDGE_STEPS)
+    return found[0], found[1:]
+
+
+def log_popularity(popularity: Floats) -> NDArray[np.float64]:
+    """Logarithms of released popularity, floored at a twentieth of its mean; as `postprocessing.popularity` has it."""
+    return np.asarray(np.log(popularity + 0.05 * max(float(popularity.mean()), 1e-12)))

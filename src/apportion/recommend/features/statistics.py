@@ -1,0 +1,202 @@
+"""Protected statistics of the items, and the quadratic that an encoder is trained on afterwards.
+
+The gradient of a squared loss in an encoder's parameters is Σ_i J_iᵀ (A_i v_i − b_i), where the Jacobian J_i and the
+vector v_i of item i are public once the encoder is, and
+
+    A_i = Σ_j w_ij u_j u_jᵀ,        b_i = Σ_j w_ij y_ij u_j
+
+are all that depends on the users (Proposition 1). So these are released, with noise, and whatever is done with them
+afterwards is post-processing: this module turns them into a quadratic ½ vᵀ P_i v − h_i · v per item. The plain one has
+P = Â + ridge, h = b̂. The noise-aware one knows the noise: b̂ = A v + e with cov(e) = σ² I + s² w̄ A, so that
+P = A cov(e)⁻¹ A and h = A cov(e)⁻¹ b̂, with A shrunk towards the shape that all items share.
+
+Krichene et al., "Private Learning with Public Features" (2024), section 3, with the penalty after the release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion import linalg
+from apportion.allocation import Expected
+from apportion.allocation.tasks import sampling_keys
+from apportion.engines import Engine
+from apportion.linalg.shrinkage import intensities, squared_distances
+from apportion.privacy import BoundedSum, Labels, SampledShare, Session, Share, Weights
+from apportion.recommend.updates import Round
+
+Floats = NDArray[np.float64]
+Form = Callable[[Weights], BoundedSum]
+
+_POOLED = 4096  # noisy numbers behind one shrinkage intensity
+_SMALLEST = 1e-12
+
+
+@dataclass(frozen=True)
+class Released:
+    """Statistics of all items as they were released.
+
+    Attributes:
+        matrices: packed Â_i, one row per item.
+        matrix_stddev: noise on the diagonal; 1/√2 of it off the diagonal.
+        vectors: b̂_i, one row per item.
+        vector_stddev: noise on every entry.
+    """
+
+    matrices: Floats
+    matrix_stddev: float
+    vectors: Floats
+    vector_stddev: float
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """Σ_i ½ v_iᵀ P_i v_i − h_i · v_i, a quadratic in the items' vectors; all of it released.
+
+    Attributes:
+        curvature: P, items x d x d, positive semidefinite.
+        slope: h, items x d.
+    """
+
+    curvature: Floats
+    slope: Floats
+
+    def value(self, items: Floats) -> float:
+        """The quadratic at these item vectors."""
+        bent = np.einsum("mij,mi,mj->", self.curvature, items, items)
+        return float(0.5 * bent - (self.slope * items).sum())
+
+    def profiled(self, precision: Floats) -> Surrogate:
+        """The quadratic in m that is left when v is solved for under a prior N(m_i, diag(precision)⁻¹).
+
+        With Λ the precision, min over v of ½ vᵀPv − h·v + ½ (v−m)ᵀΛ(v−m) is, up to a constant, the quadratic with
+        Λ − Λ(P+Λ)⁻¹Λ and Λ(P+Λ)⁻¹h.
+        """
+        inverse = np.linalg.inv(self.curvature + np.diag(precision))
+        left = np.diag(precision) - precision[:, None] * inverse * precision
+        slope = precision * np.einsum("mij,mj->mi", inverse, self.slope)
+        return Surrogate((left + left.transpose(0, 2, 1)) / 2, slope)
+
+    def corrected(self, means: Floats, precision: Floats) -> tuple[Floats, Floats]:
+        """Each item's own minimum under that prior, and the variance of every entry of it."""
+        inverse = np.linalg.inv(self.curvature + np.diag(precision))
+        solved = np.einsum("mij,mj->mi", inverse, self.slope + precision * means)
+        return np.asarray(solved), np.ascontiguousarray(np.einsum("mii->mi", inverse))
+
+
+def release_statistics(
+    about: Round, session: Session, engine: Engine, shares: tuple[Any, Any], label_bound: float, name: str
+) -> Released:
+    """Release Â and b̂ of every item, over all users or over a Poisson sample of them.
+
+    Args:
+        about: the round: data, weights, and user vectors with their bound.
+        session: charges and draws.
+        engine: forms the sums.
+        shares: for matrices and for vectors; each a `Share`, or a `SampledShare` for sums over a sample of the users,
+            which are divided by its probability.
+        label_bound: labels are clipped to this.
+        name: of the release.
+
+    Privacy: add or remove one user; norm of one user's part at most Γ² for matrices and Γ · label_bound for vectors.
+    """
+    rows, labels = about.rows, Labels.clipped(about.labels, label_bound)
+
+    def matrices(weights: Weights) -> BoundedSum:
+        return engine.grams(about.data, weights, rows)
+
+    def vectors(weights: Weights) -> BoundedSum:
+        return engine.moments(about.data, weights, rows, labels)
+
+    draw = partial(released_sum, about, session)
+    first, first_stddev = draw(f"{name}: item matrices", matrices, shares[0])
+    second, second_stddev = draw(f"{name}: item vectors", vectors, shares[1])
+    return Released(first, first_stddev, second, second_stddev)
+
+
+def released_sum(
+    about: Round, session: Session, name: str, form: Form, share: Share | SampledShare
+) -> tuple[Any, float]:
+    """One release and the noise of its entries; a sum over a sample stands for all users by its public probability."""
+    bounds: list[float] = []
+
+    def formed(weights: Weights) -> BoundedSum:
+        made = form(weights)
+        bounds.append(made.l2_sensitivity)
+        return made
+
+    if isinstance(share, SampledShare):
+        keys = sampling_keys(about.data.user_ids)
+        drawn = session.release_sampled(name, about.weights, formed, share, keys) / share.probability
+        return np.asarray(drawn, np.float64), bounds[0] / share.mu / share.probability
+    drawn = session.release(name, formed(about.weights), share)
+    return np.asarray(drawn, np.float64), bounds[0] / share.mu
+
+
+def with_unobserved(matrices: Floats, shared: Floats | None, unobserved: float, typical: Floats) -> Floats:
+    """Packed matrices with the unobserved pairs of clicks: every user's part, weighed like the item's own."""
+    if shared is None:
+        return matrices
+    return np.asarray(matrices + unobserved * typical[:, None] * linalg.pack(shared))
+
+
+def plain_surrogate(released: Released, ridge: float, unobserved: Any = None) -> Surrogate:
+    """Â brought back to the positive semidefinite cone, plus a ridge in units of its noise; b̂ as it is.
+
+    Args:
+        released: the statistics.
+        ridge: penalty, in standard deviations of the noise of a matrix's diagonal.
+        unobserved: adds the unobserved pairs of clicks to packed matrices; None for ratings.
+    """
+    repaired = np.asarray(linalg.project_psd(released.matrices), np.float64)
+    full = linalg.unpack(repaired if unobserved is None else unobserved(repaired))
+    base = ridge * released.matrix_stddev * np.eye(full.shape[1])
+    return Surrogate(np.asarray(full + base, np.float64), released.vectors)
+
+
+def noise_aware_surrogate(
+    released: Released, expected: Expected, residual_variance: float, item_square: float, unobserved: Any = None
+) -> Surrogate:
+    """P = A cov⁻¹ A and h = A cov⁻¹ b̂, along the eigenvectors of the shrunk A.
+
+    Args:
+        released: the statistics.
+        expected: what is released or public of Σ_j w_ij and of the weight of one observation.
+        residual_variance: s², of a label around its prediction.
+        item_square: mean square of an entry of the items' vectors, for what the error of A does to A v.
+        unobserved: adds the unobserved pairs of clicks to packed matrices; None for ratings.
+    """
+    shrunk, left = shrink(released, expected.total)
+    full = linalg.unpack(shrunk if unobserved is None else unobserved(shrunk))
+    values, vectors = np.linalg.eigh(np.asarray(full, np.float64))
+    values = np.maximum(values, 0.0)
+    width = values.shape[1]
+    known = released.vector_stddev**2 + left * (width + 1) / 2 * item_square
+    noise = np.maximum(known[:, None] + residual_variance * expected.typical[:, None] * values, _SMALLEST)
+    turned = np.einsum("mji,mj->mi", vectors, released.vectors)
+    curvature = np.einsum("mik,mk,mjk->mij", vectors, np.square(values) / noise, vectors, optimize=True)
+    return Surrogate(curvature, np.einsum("mij,mj->mi", vectors, values / noise * turned))
+
+
+def shrink(released: Released, exposure: Floats) -> tuple[Floats, Floats]:
+    """Matrices moved towards t_i C, C the common shape, and the variance of the noise that is left in them.
+
+    t_i is proportional to the expected Σ_j w_ij; the factor, and C itself, come from the sum of all matrices, in which
+    the noise is small.
+    """
+    matrices = released.matrices
+    total = linalg.project_psd(matrices.sum(axis=0)[None])[0]
+    trace = float(total[linalg.diagonal_positions(linalg.packed_dim(total.size))].sum())
+    shape = total / max(trace, _SMALLEST)
+    scales = trace * np.maximum(exposure, 0.0) / max(float(np.maximum(exposure, 0.0).sum()), _SMALLEST)
+    variances = np.full(len(matrices), released.matrix_stddev**2)
+    distances = squared_distances(matrices, scales, shape)
+    intensity = intensities(distances, scales, variances, matrices.shape[1], _POOLED)
+    shrunk = matrices + intensity[:, None] * (scales[:, None] * shape - matrices)
+    return np.asarray(linalg.project_psd(shrunk), np.float64), variances * (1 - intensity)

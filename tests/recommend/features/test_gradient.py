@@ -1,0 +1,190 @@
+"""DP-SGD on an encoder: per-user gradients by every route, their clip, the guarantee, and sampled users."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from apportion.engines import LocalEngine
+from apportion.errors import InputError
+from apportion.evaluation import GlobalMean, rmse
+from apportion.privacy import Budget, SeededNoise, Session
+from apportion.recommend.features import IdEncoder
+from apportion.recommend.features.encoders import FeatureBatch
+from apportion.recommend.features.gradient import EncoderGradient
+from apportion.recommend.features.training import CommonEncoder
+from apportion.recommend.features.user_gradients import DenseEncoder, UserBatch, user_gradients
+
+from encoder_cases import (
+    assert_audited,
+    best_ratios,
+    estimator,
+    feature_driven_ratings,
+    features_of,
+    linear,
+    two_layers,
+)
+from private_estimators import at_the_bound
+from strategies import interactions, random_interactions
+
+N_ITEMS = 20
+
+
+class Bent(nn.Module):
+    """An encoder that no closed form is known for."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.inner = two_layers(width, seed=3)
+
+    def forward(self, batch):
+        return torch.tanh(self.inner(batch))
+
+
+def own_module(width):
+    torch.manual_seed(5)
+    return DenseEncoder(nn.Sequential(nn.Linear(9, 6), nn.Tanh(), nn.Linear(6, width)))
+
+
+def ids(width):
+    torch.manual_seed(2)
+    return IdEncoder(N_ITEMS, width)
+
+
+ENCODERS = {
+    "id": ids,
+    "linear": linear,
+    "two layers": two_layers,
+    "common": CommonEncoder,
+    "own, by Opacus": own_module,
+    "own, by a pass per user": Bent,
+}
+
+
+def some_users(seed=0, n_users=7):
+    data = random_interactions(seed, n_users=n_users, n_tasks=N_ITEMS)
+    rng = np.random.default_rng(seed)
+    vectors = rng.standard_normal((n_users, 3))
+    return UserBatch(rng.standard_normal(data.n_observations), data.users, data.tasks, vectors, N_ITEMS)
+
+
+@pytest.mark.parametrize("make", ENCODERS.values(), ids=ENCODERS)
+def test_every_route_gives_the_gradient_that_autograd_finds_for_each_user_alone(make):
+    encoder, rows, users = make(3), features_of(N_ITEMS), some_users()
+    found = user_gradients(encoder, rows, users)
+    assert found.shape == (7, sum(p.numel() for p in encoder.parameters()))
+    for user in range(7):
+        encoder.zero_grad()
+        mine = users.owner == user
+        vectors = encoder(FeatureBatch.of(rows))[torch.tensor(users.tasks[mine].astype(np.int64))]
+        pull = torch.tensor(users.coefficients[mine, None] * users.vectors[user], dtype=torch.float32)
+        (vectors * pull).sum().backward()
+        grads = [p.grad.to_dense() if p.grad.is_sparse else p.grad for p in encoder.parameters()]
+        expected = torch.cat([g.reshape(-1) for g in grads]).numpy()
+        np.testing.assert_allclose(found[user], expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+
+
+def make(encoder=two_layers, kind="ratings", **arguments):
+    def made(**given):
+        width = 3 if kind == "ratings" else 2
+        chosen = {"steps": 2, "clip": 0.01, **arguments}
+        return estimator(EncoderGradient(encoder(width, sparse=False), **chosen), kind=kind, **given)
+
+    return made
+
+
+def opaque(width, sparse):
+    return own_module(width)
+
+
+CASES = {
+    "all users": make(),
+    "with vectors of their own": make(own_step=1.0, own_clip=0.05),
+    "clicks": make(linear, "clicks"),
+    "through Opacus": make(opaque),
+}
+
+
+@pytest.mark.parametrize("made", CASES.values(), ids=CASES)
+@settings(max_examples=5)
+@given(data=interactions(), user=st.integers(0, 11), epsilon=st.sampled_from([0.5, 50.0]))
+def test_no_release_moves_by_more_than_its_sensitivity_when_any_user_leaves(made, data, user, epsilon):
+    assert_audited(made, data, user, epsilon=epsilon, seed=user, least=5)
+
+
+@settings(max_examples=3)
+@given(data=interactions(), user=st.integers(0, 11))
+def test_gradients_of_a_sample_of_users_do_not_move_by_more_than_their_sensitivity_either(data, user):
+    assert_audited(make(sampling=0.7, own_step=1.0), data, user, epsilon=50.0, seed=user, least=10)
+
+
+@pytest.mark.parametrize("name", ["with vectors of their own", "clicks"])
+def test_a_user_at_the_bound_moves_every_gradient_by_nine_tenths_of_it(name):
+    data, extreme = at_the_bound()
+    best = best_ratios(CASES[name], data, extreme, [0])
+    assert max(best.values()) <= 1 + 1e-9
+    gradients = {release: ratio for release, ratio in best.items() if "gradient" in release}
+    assert len(gradients) >= 4
+    assert min(gradients.values()) > 0.9
+
+
+def test_samples_of_users_are_accounted_as_such_and_spend_the_budget():
+    session = Session(Budget(2.0, 1e-5), noise=SeededNoise(1))
+    data = random_interactions(5)
+    make(sampling=0.7, own_step=1.0)(features=features_of(data.n_tasks)).fit(data, session=session)
+    sampled = [release for release in session.statement().releases if "Poisson" in release.mechanism]
+    assert len(sampled) == 8  # two rounds of two steps, each for the encoder and for the items' own vectors
+    assert 1 - 1e-9 <= session.spent <= 1.0
+
+
+def test_where_privacy_is_cheap_the_encoder_learns():
+    data, rows = feature_driven_ratings(600, 60)
+    train, test = data.split_by_value(np.random.default_rng(0), (0.8, 0.2))
+    update = EncoderGradient(two_layers(4, sparse=False), steps=15, clip=2.0, rate=0.05)
+    fitted = estimator(
+        update,
+        features=rows,
+        epsilon=300.0,
+        dimension=3,
+        rounds=3,
+        user_norm=1.5,
+        noise=SeededNoise(0),
+        engine=LocalEngine(np.float64),
+    ).fit(train)
+    plain = rmse(GlobalMean().fit(train).predict(train, test), test).overall
+    assert rmse(fitted.model_.predict(train, test), test).overall < 0.85 * plain
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"steps": 0}, "at least 1 gradient step a round, got 0"),
+        ({"sampling": 1.5}, r"sampling probability in \(0, 1\], got 1.5"),
+    ],
+)
+def test_nonsense_is_refused_in_one_sentence(arguments, message):
+    with pytest.raises(InputError, match=message):
+        estimator(EncoderGradient(linear(3, sparse=False), **arguments), features=features_of(9)).fit(
+            random_interactions(0)
+        )
+
+
+def test_an_encoder_too_wide_for_gradients_per_user_is_refused():
+    wide = nn.Linear(3000, 3000)
+    with pytest.raises(InputError, match="at most 4194304 parameters for gradients per user, got"):
+        estimator(EncoderGradient(Wide(wide)), features=features_of(9)).fit(random_interactions(0))
+
+
+class Wide(nn.Module):
+    """More parameters than a gradient per user may have."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, self.small = layer, linear(3)
+
+    def forward(self, batch):
+        return self.small(batch)
