@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from apportion.privacy import ADD_REMOVE_TASK, REPLACE_TASK, SeededNoise
 from apportion.protected import ProtectedMultiTask
+from apportion.protected.choice import learned_alone
 from apportion.protected.posterior import local_side
 from apportion.protected.tasks import rows_of_lists
 from benchmarks.claim import Outcome, print_table
@@ -79,7 +80,7 @@ def _alone(seed: int, n_tasks: int, loss: str) -> Floats:
     """What each party learns from its own rows, one party at a time."""
     return np.stack(
         [
-            local_side(rows_of_lists([x], [y]), loss).learn(None).mean[0]
+            learned_alone(local_side(rows_of_lists([x], [y]), loss)).mean[0]
             for x, y in zip(*_tasks(seed, n_tasks, loss), strict=True)
         ]
     )

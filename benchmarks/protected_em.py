@@ -6,10 +6,10 @@ against every other private method: our proximal methods with their defaults, DP
 settings by the test rows. nMSE is the mean squared error over the variance of the test targets. Learning alone is the
 same local method without the others; at ε = 0.1 the mean over repetitions must not be above it.
 
-Settings were chosen on generated low-rank, group-sparse and unrelated models with other seeds; two of them (how far an
-eigenvalue must stand out, how likely learning alone is beforehand) were also looked at on School, with other divisions
-of its rows. How the same defaults do elsewhere (other numbers of tasks, rows and features, another scale, models that
-share nothing) is in the table too.
+Settings were chosen on generated low-rank, group-sparse and unrelated models with other seeds; some of them (how far
+an eigenvalue must stand out, how likely learning alone is beforehand, the priors of learning alone) were also looked at
+on School, with other divisions of its rows. How the same defaults do elsewhere (other numbers of tasks, rows and
+features, another scale, models that share nothing) is in the table too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from apportion.privacy import SeededNoise
 from apportion.protected import ProtectedMultiTask
-from apportion.protected.baselines import TaskRows
+from apportion.protected.baselines import TaskLists
 from benchmarks.claim import Outcome, UnavailableError, print_table
 from papers.model_protection import data, methods
 from papers.model_protection.data import Problem
@@ -150,7 +150,7 @@ def _rows(elsewhere: dict[str, dict[str, float]]) -> list[list[object]]:
 
 def _rescaled(seed: int) -> Problem:
     problem = data.synthetic("low-rank", seed)
-    train, test = (TaskRows(rows.features, [1000 * y for y in rows.targets]) for rows in (problem.train, problem.test))
+    train, test = (TaskLists(rows.features, [1000 * y for y in rows.targets]) for rows in (problem.train, problem.test))
     return Problem("targets times 1000", train, test)
 
 
@@ -159,10 +159,10 @@ def _nothing_shared(seed: int, n_tasks: int = 320, n_features: int = 30) -> Prob
     rng = np.random.default_rng([seed, 8])
     models = rng.standard_normal((n_tasks, n_features)) * np.sqrt(data.SIGNAL_VARIANCE)
 
-    def rows(count: int) -> TaskRows:
+    def rows(count: int) -> TaskLists:
         features = rng.standard_normal((n_tasks, count, n_features))
         features /= np.linalg.norm(features, axis=2, keepdims=True)
         targets = np.einsum("mnd,md->mn", features, models) + rng.standard_normal((n_tasks, count))
-        return TaskRows(list(features), list(targets))
+        return TaskLists(list(features), list(targets))
 
     return Problem("nothing shared", rows(30), rows(270))

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.protected.baselines import TaskRows, alone_l2
+from apportion.protected.baselines import TaskLists, alone_l2
 from apportion.protected.baselines.rows import LossName
 from benchmarks.claim import data_folder, need
 
@@ -42,8 +42,8 @@ class Problem:
     """
 
     name: str
-    train: TaskRows
-    test: TaskRows
+    train: TaskLists
+    test: TaskLists
     loss: LossName = "squared"
     truth: Floats | None = None
     variance: float | None = None
@@ -64,7 +64,7 @@ class Problem:
         return Problem(self.name, self.train.first(n_tasks), self.test.first(judged), self.loss)
 
 
-def normalised_error(rows: TaskRows, models: Floats, variance: float | None = None) -> float:
+def normalised_error(rows: TaskLists, models: Floats, variance: float | None = None) -> float:
     """nMSE: the mean squared error over all rows, divided by the variance of all targets.
 
     Models of further tasks, of which there are no rows, do not count.
@@ -73,7 +73,7 @@ def normalised_error(rows: TaskRows, models: Floats, variance: float | None = No
     return float(np.square(errors).mean() / (np.concatenate(rows.targets).var() if variance is None else variance))
 
 
-def average_auc(rows: TaskRows, models: Floats) -> float:
+def average_auc(rows: TaskLists, models: Floats) -> float:
     """The mean over tasks of the area under the ROC curve; tasks with labels of one kind do not count."""
     areas = []
     for scores, labels in zip(rows.predicted(models), rows.targets, strict=True):
@@ -93,10 +93,10 @@ def synthetic(
     rng = np.random.default_rng([seed, 5])
     models = _low_rank(rng, n_tasks, n_features) if pattern == "low-rank" else _sparse(rng, n_tasks, n_features)
 
-    def rows(count: int) -> TaskRows:
+    def rows(count: int) -> TaskLists:
         features = _unit(rng.standard_normal((n_tasks, count, n_features)))
         targets = np.einsum("mnd,md->mn", features, models) + rng.standard_normal((n_tasks, count))
-        return TaskRows(list(features), list(targets))
+        return TaskLists(list(features), list(targets))
 
     return Problem(f"{pattern} models", rows(n_rows), rows(9 * n_rows), truth=models)
 
@@ -182,11 +182,11 @@ def _divided(
             labels.append(answers[chosen])
     (train, train_labels), (test, test_labels) = parts
     if loss == "logistic":
-        return Problem(name, TaskRows(train, train_labels), TaskRows(test, test_labels), loss)
+        return Problem(name, TaskLists(train, train_labels), TaskLists(test, test_labels), loss)
     centres, means = [each.mean(axis=0) for each in train], [each.mean() for each in train_labels]
 
-    def centred(held: Sequence[Floats], labels: Sequence[Floats]) -> TaskRows:
-        return TaskRows(
+    def centred(held: Sequence[Floats], labels: Sequence[Floats]) -> TaskLists:
+        return TaskLists(
             [each - centre for each, centre in zip(held, centres, strict=True)],
             [each - mean for each, mean in zip(labels, means, strict=True)],
         )

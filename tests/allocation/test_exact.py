@@ -136,7 +136,7 @@ def test_the_weights_are_those_of_the_solution_and_engines_take_them(data, gamma
     omega = solved(data, costs(data, gamma), 1e-6).omega
     np.testing.assert_allclose(weights._values, omega[data.tasks], rtol=1e-5)
     assert "public" in weights.description
-    assert LocalEngine().counts(data, weights).l2_sensitivity == 1.0
+    assert 1 <= LocalEngine().counts(data, weights).l2_sensitivity < 1 + 1e-8
 
 
 def test_the_policy_releases_nothing_says_what_it_assumes_and_knows_its_sums():

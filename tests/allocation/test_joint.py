@@ -219,7 +219,7 @@ def test_sessions_charge_each_round_and_name_what_is_assumed_public():
     shares = session.plan(counts=[0.05, 0.05]).several("counts")
     given = allocated(data, Joint(), session, LocalEngine(), shares, 60.0)
     assert [r.name for r in session.statement().releases] == ["popularity", "popularity 2"]
-    assert {r.sensitivity for r in session.statement().releases} == {1.0}
+    assert all(1 <= r.sensitivity < 1 + 1e-8 for r in session.statement().releases)
     assert len(given.counts) == 2
     assert "released counts" in given.weights.description
     assert not any("task is public" in sentence for sentence in session.statement().public)

@@ -9,6 +9,7 @@ from apportion.data.own_units import OwnUnits
 from apportion.evaluation.own_gain import learned_again, own_gains
 from apportion.privacy import SeededNoise
 from apportion.protected import ProtectedMultiTask
+
 from protected_cases import low_rank_tasks
 
 SETTINGS = [

@@ -14,7 +14,7 @@ from torch import nn
 from apportion.auditing.door import peek
 from apportion.errors import InputError
 from apportion.optim.layers import LayerFactors, supported
-from apportion.optim.per_unit import FunctionalGradients, gradient_way, means_of_units
+from apportion.optim.per_unit import FunctionalGradients, added_by_unit, gradient_way, means_of_units
 from apportion.privacy.clipped_gradients import GradientTotal
 from optim.small_models import Chain, Tokens, cross_entropy, images, sentences
 
@@ -75,10 +75,17 @@ def test_layers_that_are_not_known_or_share_a_parameter_go_the_general_way():
     tied[1].weight = tied[0].weight
     assert not supported(tied)
     assert not supported(nn.GRU(3, 3))
-    assert isinstance(gradient_way(tied, cross_entropy), FunctionalGradients)
-    assert isinstance(gradient_way(Chain(), cross_entropy), LayerFactors)
+    rows = torch.zeros((0, 4)), torch.zeros(0, dtype=torch.int64)
+    assert isinstance(gradient_way(tied, cross_entropy, *rows), FunctionalGradients)
+    assert isinstance(gradient_way(Chain(), cross_entropy, *images(1, dtype=torch.float32)), LayerFactors)
+    assert isinstance(gradient_way(Tokens(), cross_entropy, *sentences(1)), LayerFactors)
     with pytest.raises(InputError, match="BatchNorm1d"):
-        gradient_way(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), cross_entropy)
+        gradient_way(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), cross_entropy, *rows)
+
+
+def test_sums_over_units_leave_units_without_rows_at_zero():
+    found = added_by_unit(torch.tensor([[1.0], [2.0]]), torch.tensor([0, 2, 2]))
+    assert found.tolist() == [[3.0], [0.0]]
 
 
 def test_frozen_parameters_have_no_block():

@@ -21,8 +21,9 @@ from apportion.optim import (
     SecondMomentScales,
     UserRows,
 )
-from apportion.privacy import ADD_REMOVE, Budget, SeededNoise, Session
+from apportion.privacy import ADD_REMOVE, ADD_REMOVE_EXAMPLE, Budget, SeededNoise, Session
 from apportion.privacy.accounting import Gaussian, SampledGaussian, epsilon_of
+from apportion.privacy.ledger import Ledger
 from optim.small_models import Chain, Tokens, cross_entropy, images, sentences
 
 from statistics_helpers import assert_scale
@@ -117,6 +118,21 @@ def test_the_statement_says_whose_rows_are_protected_and_what_is_public():
         train(units, ExampleSession(Budget(1.0, 1e-5)))
 
 
+@pytest.mark.parametrize("sampling", [1.0, 0.5])
+def test_training_on_single_rows_is_charged_to_an_account_for_single_rows(tmp_path, sampling):
+    ledger = Ledger.open(tmp_path / "ledger.jsonl")
+    kind_of_account = "renyi" if sampling < 1 else "gaussian"
+    account = ledger.create_account("rows", Budget(2.0, 1e-5), neighbours=ADD_REMOVE_EXAMPLE, kind=kind_of_account)
+    for kind, settings in ((ExampleSession, {}), (Session, {"neighbours": ADD_REMOVE_EXAMPLE})):
+        before = account.status().spent_epsilon
+        session = kind(Budget(0.4, 1e-6), noise=SeededNoise(1), ledger=account, **settings)
+        train(ExampleRows(*images(12)), session, steps=2, sampling=sampling)
+        assert account.status().spent_epsilon > before
+    ledger.create_account("users", Budget(1.0, 1e-5))
+    with pytest.raises(BudgetError, match="add or remove one user"):
+        ExampleSession(Budget(0.4, 1e-6), noise=SeededNoise(1), ledger=ledger.account("users"))
+
+
 def test_a_number_of_units_that_is_not_declared_is_released():
     units = UserRows(*images(12), GROUPS)
     for sampling in (1.0, 0.5):
@@ -174,10 +190,10 @@ def test_no_release_moves_by_more_than_it_states_when_any_user_leaves(settings):
 
 
 def test_a_loss_that_mixes_units_is_caught_by_the_replay():
-    """The general way cannot mix rows; the factors of layers can, if a loss does."""
+    """The general way cannot mix rows; the factors of layers can, if a loss does where made-up rows do not show it."""
 
     def mixing(outputs, targets):
-        return cross_entropy(outputs * (-1) ** len(outputs), targets)
+        return cross_entropy(outputs * (-1) ** (len(outputs) // 12), targets)
 
     data = (*images(12), np.arange(12))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from apportion.protected.baselines import TaskRows
+from apportion.protected.baselines import TaskLists
 from benchmarks.claim import UnavailableError, data_folder
 from papers.model_protection import data, leakage, methods, studies, tradeoff
 from papers.model_protection.__main__ import main
@@ -53,11 +53,11 @@ def test_the_error_is_one_for_the_mean_and_the_auc_is_scikit_learns():
     features = [rng.standard_normal((60, 3)).round(1) for _ in range(4)]
     labels = [(rng.random(60) < 0.4).astype(float) for _ in range(4)]
     models = rng.standard_normal((4, 3)).round()
-    rows = TaskRows(features, labels)
+    rows = TaskLists(features, labels)
     theirs = [roc_auc_score(y, x @ w) for x, y, w in zip(features, labels, models, strict=True)]
     assert data.average_auc(rows, models) == pytest.approx(np.mean(theirs))
     targets = [y - np.mean(np.concatenate(labels)) for y in labels]
-    assert data.normalised_error(TaskRows(features, targets), np.zeros((4, 3))) == pytest.approx(1.0)
+    assert data.normalised_error(TaskLists(features, targets), np.zeros((4, 3))) == pytest.approx(1.0)
 
 
 def test_school_is_asked_for_by_name_where_it_is_not(tmp_path):

@@ -15,7 +15,7 @@ from apportion.privacy.neighbours import ADD_REMOVE_TASK
 from apportion.protected.baselines import (
     NO_GUARANTEE,
     STRUCTURES,
-    TaskRows,
+    TaskLists,
     aggregated,
     aggregated_by_group,
     alone_common,
@@ -39,12 +39,12 @@ def tasks(seed=0, n_tasks=12, n_rows=25, width=6, rank=2, noise=0.5):
     features = rng.standard_normal((n_tasks, n_rows, width))
     features /= np.linalg.norm(features, axis=2, keepdims=True)
     targets = np.einsum("mnd,md->mn", features, models) + noise * rng.standard_normal((n_tasks, n_rows))
-    return TaskRows(list(features), list(targets)), models
+    return TaskLists(list(features), list(targets)), models
 
 
 def labelled(seed=0):
     rows, _ = tasks(seed)
-    return TaskRows(rows.features, [(y > np.median(y)).astype(float) for y in rows.targets])
+    return TaskLists(rows.features, [(y > np.median(y)).astype(float) for y in rows.targets])
 
 
 def test_ridge_alone_is_scikit_learns_for_one_penalty():
@@ -63,8 +63,8 @@ def test_a_task_that_learns_alone_does_not_depend_on_the_others():
 def test_the_evidence_prefers_large_penalties_where_there_is_no_signal():
     rng = np.random.default_rng(3)
     features = [rng.standard_normal((40, 5)) for _ in range(6)]
-    nothing = TaskRows(features, [rng.standard_normal(40) for _ in features])
-    clear = TaskRows(features, [x @ np.ones(5) + 0.1 * rng.standard_normal(40) for x in features])
+    nothing = TaskLists(features, [rng.standard_normal(40) for _ in features])
+    clear = TaskLists(features, [x @ np.ones(5) + 0.1 * rng.standard_normal(40) for x in features])
     assert np.abs(alone_l2(nothing)).mean() < 0.15
     np.testing.assert_allclose(alone_l2(clear), 1.0, atol=0.1)
     np.testing.assert_allclose(alone_common(clear), 1.0, atol=0.1)
@@ -215,9 +215,9 @@ def test_rounds_of_pure_releases_compose_to_what_is_asked():
 
 def test_input_that_makes_no_sense_is_refused_in_one_sentence():
     with pytest.raises(InputError, match="as many arrays of features"):
-        TaskRows([np.zeros((2, 3))], [])
+        TaskLists([np.zeros((2, 3))], [])
     with pytest.raises(InputError, match="same features in every task"):
-        TaskRows([np.zeros((2, 3)), np.zeros((2, 4))], [np.zeros(2)] * 2)
+        TaskLists([np.zeros((2, 3)), np.zeros((2, 4))], [np.zeros(2)] * 2)
     rows, _ = tasks(n_tasks=2)
     with pytest.raises(InputError, match="Expected a structure of"):
         joint(rows, "other", 1.0)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 from sklearn.linear_model import LogisticRegression
 
 from apportion.data.vocabulary import Vocabulary
 from apportion.errors import InputError
+from apportion.protected.choice import averaged, learned_alone, weight_of_own
+from apportion.protected.few_features import EARLY
 from apportion.protected.parties import BayesParties, ProximalParties, Sending, _deviations
-from apportion.protected.posterior import _RATIOS, LogisticLocal, Prior, SquaredLocal, _laplace, averaged
+from apportion.protected.posterior import _RATIOS, LogisticLocal, Prior, SquaredLocal, _laplace
 from apportion.protected.tasks import TaskRows, rows_of_lists
 
 from protected_cases import low_rank_tasks
@@ -30,7 +33,7 @@ def _covariance(prior):
 
 def _by_hand(x, y, covariance):
     """Posterior mean and log evidence over the grid of ratios, by dense Gaussian densities."""
-    x, y = x / np.abs(x).max(), y
+    x = x / np.abs(x).max()
     scale = np.abs(y).max()
     y = y / scale
     kernel = x @ covariance @ x.T
@@ -39,7 +42,8 @@ def _by_hand(x, y, covariance):
     for ratio, explained in zip(ratios, _RATIOS / (1 + _RATIOS), strict=True):
         whole = np.eye(len(y)) + ratio * kernel
         variance = float(y @ np.linalg.solve(whole, y)) / len(y)
-        logs.append(multivariate_normal(cov=variance * whole).logpdf(y) + np.log(explained * (1 - explained)))
+        chance = np.log(explained) + 0.5 * np.log(1 - explained)  # Beta(1, ½), on a grid even in log r
+        logs.append(multivariate_normal(cov=variance * whole).logpdf(y) + chance)
         means.append(ratio * covariance @ x.T @ np.linalg.solve(whole, y))
     weights = np.exp(np.array(logs) - max(logs))
     return (weights / weights.sum()) @ np.array(means) * scale, np.log(weights.sum()) + max(logs), weights
@@ -57,6 +61,31 @@ def test_posterior_mean_and_evidence_are_those_of_dense_gaussian_densities(n_row
     assert learned.mean[0] * np.abs(x).max() == pytest.approx(mean, rel=1e-6)
     assert alone.mean[0] * np.abs(x).max() == pytest.approx(own_mean, rel=1e-6)
     assert learned.evidence[0] - alone.evidence[0] == pytest.approx(evidence - own_evidence, abs=1e-6)
+
+
+def _early_by_hand(x, y, covariance):
+    """Log evidence of the likelihood to the power EARLY, at its best variance found by search."""
+    x, y = x / np.abs(x).max(), y / np.abs(y).max()
+    kernel, n = x @ covariance @ x.T, len(y)
+    logs = []
+    for ratio, explained in zip(_RATIOS / (np.trace(kernel) / n), _RATIOS / (1 + _RATIOS), strict=True):
+
+        def lost(log_variance, ratio=ratio):
+            v = np.exp(log_variance)
+            power = 0.5 * n * np.log(2 * np.pi * v / EARLY) - 0.5 * EARLY * n * np.log(2 * np.pi * v)
+            return -power - multivariate_normal(cov=v / EARLY * np.eye(n) + v * ratio * kernel).logpdf(y)
+
+        best = minimize_scalar(lost, bounds=(-25, 5), method="bounded", options={"xatol": 1e-9})
+        logs.append(-best.fun + np.log(explained) + 0.5 * np.log(1 - explained))
+    return np.logaddexp.reduce(logs)
+
+
+def test_the_evidence_of_a_part_is_that_of_a_power_of_the_likelihood():
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((9, 5)) * 5, rng.standard_normal(9) * 100
+    prior, local = _prior(5), SquaredLocal(_tasks([x], [y]))
+    lead = local.learn(prior).early[0] - local.learn(None).early[0]
+    assert lead == pytest.approx(_early_by_hand(x, y, _covariance(prior)) - _early_by_hand(x, y, np.eye(5)), abs=1e-5)
 
 
 def test_a_model_in_the_units_of_the_data_follows_them():
@@ -140,12 +169,13 @@ def test_extreme_and_empty_tasks_harm_nobody():
     labels += [np.array([1e300, -1e300, 0.0]), np.ones(4), np.zeros(0), np.zeros(2)]
     indptr = np.concatenate([[0], np.cumsum([len(y) for y in labels])])
     data = TaskRows(Vocabulary.of_range(8), np.concatenate(features), np.concatenate(labels), indptr)
-    learned = SquaredLocal(data).learn(_prior(6))
-    assert np.isfinite(learned.mean).all()
-    assert np.isfinite(learned.evidence).all()
-    assert not learned.mean[5:].any()
-    usual = SquaredLocal(_tasks(features[:4], labels[:4])).learn(_prior(6)).mean
-    assert np.array_equal(learned.mean[:4], usual)
+    for learn in (lambda local: local.learn(_prior(6)), learned_alone):
+        learned = learn(SquaredLocal(data))
+        for numbers in (learned.mean, learned.evidence, learned.early):
+            assert np.isfinite(numbers).all()
+        assert not learned.mean[5:].any()
+        usual = learn(SquaredLocal(_tasks(features[:4], labels[:4]))).mean
+        assert np.array_equal(learned.mean[:4], usual)
 
 
 def test_the_average_over_priors_goes_to_the_one_that_the_rows_bear_out():
@@ -156,9 +186,26 @@ def test_the_average_over_priors_goes_to_the_one_that_the_rows_bear_out():
     local = SquaredLocal(_tasks([x], [y]))
     right = local.learn(Prior(direction[:, None], 0.01))
     wrong = local.learn(Prior(np.eye(6)[:, 1:], 0.01))
-    model, weight = averaged(right, [wrong])
-    assert weight[0] > 0.99
-    assert model[0] == pytest.approx(right.mean[0], abs=0.1)
+    mixed = averaged([wrong, right])
+    assert mixed.mean[0] == pytest.approx(right.mean[0], abs=0.1)
+    assert mixed.evidence[0] == pytest.approx(right.evidence[0] - np.log(2), abs=0.01)
+
+
+def test_a_party_goes_with_the_way_that_foretells_its_rows_by_now():
+    """A prior that knows the direction, against one that has it wrong: of little weight once rows are many."""
+    rng = np.random.default_rng(8)
+    leads = []
+    for n_rows in (6, 12, 200):
+        x = rng.standard_normal((n_rows, 6))
+        local = SquaredLocal(_tasks([x], [5 * x[:, 0] + 0.3 * rng.standard_normal(n_rows)]))
+        right = local.learn(Prior(np.eye(6)[:, :1], 0.01))
+        wrong = local.learn(Prior(np.eye(6)[:, 1:], 0.01))
+        assert weight_of_own(right, right, 0.2)[0] == pytest.approx(0.2)
+        assert weight_of_own(right, wrong, 0.5)[0] == pytest.approx(1 - weight_of_own(wrong, right, 0.5)[0])
+        leads.append(weight_of_own(right, wrong, 0.5)[0])
+    assert leads[0] > 0.9
+    assert leads[1] > 0.6
+    assert 0.5 <= leads[2] < 0.9
 
 
 def test_labels_of_three_classes_are_refused():

@@ -9,10 +9,9 @@ from apportion.optim.descent import DPSGD
 from apportion.optim.known_noise import AddedNoise, KnownNoiseOptimizer
 from apportion.optim.private_gradients import PlainGradients, PrivateGradients
 from apportion.optim.trainer import PrivateTrainer, Seen, Watch
-from apportion.optim.units import ADD_REMOVE_EXAMPLE, ExampleRows, ExampleSession, UserRows
+from apportion.optim.units import ExampleRows, ExampleSession, UserRows
 
 __all__ = [
-    "ADD_REMOVE_EXAMPLE",
     "DPSGD",
     "AddedNoise",
     "DPAdam",

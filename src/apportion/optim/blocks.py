@@ -3,6 +3,10 @@
 The gradient of a linear map's weight, for one unit, is Σ_t b_t a_tᵀ over the unit's positions t (rows, times, pixels):
 a is what goes in, b the gradient of what comes out. Its squared length is Σ_{t,t'} (a_t · a_t')(b_t · b_t'), and a
 weighted sum over units is one product of matrices, so no unit's gradient is formed where that would cost more.
+
+Lengths and sums are float64, whatever the gradients are. Positions may cancel, and then the squared length of the sum
+is lost in the rounding of its terms; so a length from factors has `_ROUNDING` times the size of its terms added to it,
+and is never below the length of what the unit adds (docs/proofs/optimizers.md).
 """
 
 from __future__ import annotations
@@ -14,27 +18,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
+_ROUNDING = 1e-6  # of Σ_t |a_t||b_t|: a bound of the float64 rounding of a length that is computed from factors
+
 
 @dataclass(frozen=True, repr=False)
 class Stored:
     """One gradient for each unit.
 
     Attributes:
-        values: of shape [units, *shape of the parameter].
+        values: units along the first axis, then the shape of the parameter.
     """
 
     values: Tensor
 
     def squared_norms(self, scales: Any | None) -> Tensor:
         """Squared length of each unit's gradient, divided by scales if given."""
-        values = self.values if scales is None else self.values / scales.to(self.values.dtype)
-        flat = values.reshape(len(values), -1)
-        return torch.linalg.vector_norm(flat, dim=1).square()
+        values = self.values.double().flatten(1)
+        return lengths(values if scales is None else values / scales.double().flatten()).square()
 
     def weighted_sum(self, factors: Any) -> Tensor:
         """Sum over units, each times its factor."""
-        weights = factors.to(self.values.device, self.values.dtype)
-        return (weights @ self.values.flatten(1)).reshape(self.values.shape[1:])
+        weights = factors.to(self.values.device).double()
+        return (weights @ self.values.double().flatten(1)).reshape(self.values.shape[1:])
 
     def each(self) -> Tensor:
         """One gradient for each unit."""
@@ -64,34 +69,39 @@ class Product:
         """Squared length of each unit's gradient, in the cheapest way."""
         a, b = self.incoming, self.outgoing
         if scales is not None:
-            return Stored(self._formed).squared_norms(scales.reshape(-1))
+            return Stored(self._formed).squared_norms(scales)
         if a.shape[1] == 1:
-            return a[:, 0].square().sum(1) * b[:, 0].square().sum(1)
-        if a.shape[1] ** 2 * (a.shape[2] + b.shape[2]) < a.shape[1] * a.shape[2] * b.shape[2]:
-            a, b = a.double(), b.double()  # positions may cancel
-            return (torch.bmm(a, a.mT) * torch.bmm(b, b.mT)).sum((1, 2))
-        return Stored(self._formed).squared_norms(None)
+            return (lengths(a[:, 0]) * lengths(b[:, 0])).square()
+        if 3 * a.shape[1] * (a.shape[2] + b.shape[2]) > 2 * a.shape[2] * b.shape[2]:
+            return Stored(self._formed).squared_norms(None)
+        (a, tops), (b, others) = _at_most_one(a), _at_most_one(b)
+        sizes = (lengths(a) * lengths(b)).sum(1)
+        found = (torch.bmm(a, a.mT) * torch.bmm(b, b.mT)).sum((1, 2)).clamp_min(0)
+        return (found + (_ROUNDING * sizes).square()) * (tops * others).square()
 
     def weighted_sum(self, factors: Any) -> Tensor:
         """Sum over units, each times its factor; from their gradients, if those were formed for the lengths."""
         if "_formed" in self.__dict__:
             return Stored(self._formed).weighted_sum(factors).reshape(self.shape)
-        scaled = self.outgoing * factors.to(self.outgoing.device, self.outgoing.dtype)[:, None, None]
-        total = scaled.reshape(-1, scaled.shape[2]).T @ self.incoming.reshape(-1, self.incoming.shape[2])
-        return total.reshape(self.shape)
+        a, b = self.incoming.double().flatten(0, 1), self.outgoing.double()
+        scaled = b * factors.to(b.device).double()[:, None, None]
+        return (scaled.flatten(0, 1).T @ a).reshape(self.shape)
 
     def each(self) -> Tensor:
         """One gradient for each unit."""
-        return self._formed.reshape(-1, *self.shape)
+        return self._formed.reshape(-1, *self.shape).to(self.outgoing.dtype)
 
-    def keeping(self, kept: Any) -> Product:
-        """Zeros for units that are not kept."""
+    def keeping(self, kept: Any) -> Product | Stored:
+        """Zeros for units that are not kept; gradients that lengths were taken of stay those that are added."""
+        if "_formed" in self.__dict__:
+            return Stored(self._formed.reshape(-1, *self.shape)).keeping(kept)
         mask = kept.to(self.outgoing.device)[:, None, None]
         return Product(self.outgoing.where(mask, 0.0), self.incoming.where(mask, 0.0), self.shape)
 
     @cached_property
     def _formed(self) -> Tensor:
-        return torch.bmm(self.outgoing.mT, self.incoming).flatten(1)
+        """Gradients of all units; lengths and sums are of these very numbers, so their own rounding does no harm."""
+        return torch.bmm(self.outgoing.mT, self.incoming).flatten(1).double()
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,15 +120,17 @@ class Lookup:
 
     def squared_norms(self, scales: Any | None) -> Tensor:
         """Squared length of each unit's gradient: positions that looked up the same row add up first."""
-        b = self.outgoing.double()
-        same = (self.rows[:, :, None] == self.rows[:, None, :]) & (self.rows >= 0)[:, :, None]
+        b, tops = _at_most_one(self.outgoing)
+        b = b * (self.rows >= 0)[:, :, None]
         if scales is not None:
-            b = b / scales[self.rows.clamp_min(0)]
-        return (torch.bmm(b, b.mT) * same).sum((1, 2))
+            b = b / scales.double()[self.rows.clamp_min(0)]
+        same = self.rows[:, :, None] == self.rows[:, None, :]
+        found = (torch.bmm(b, b.mT) * same).sum((1, 2)).clamp_min(0)
+        return (found + (_ROUNDING * lengths(b).sum(1)).square()) * tops.square()
 
     def weighted_sum(self, factors: Any) -> Tensor:
         """Sum over units, each times its factor."""
-        scaled = self.outgoing * factors.to(self.outgoing.device, self.outgoing.dtype)[:, None, None]
+        scaled = self.outgoing.double() * factors.to(self.outgoing.device).double()[:, None, None]
         known = self.rows >= 0
         total = torch.zeros(self.shape, dtype=scaled.dtype, device=scaled.device)
         return total.index_add_(0, self.rows[known], scaled[known])
@@ -133,3 +145,26 @@ class Lookup:
     def keeping(self, kept: Any) -> Lookup:
         """Zeros for units that are not kept."""
         return Lookup(self.outgoing.where(kept.to(self.outgoing.device)[:, None, None], 0.0), self.rows, self.shape)
+
+
+def lengths(values: Tensor) -> Tensor:
+    """Lengths along the last axis in float64, right also where squares of float64 numbers would leave its range."""
+    wide = values.double()
+    plain = torch.linalg.vector_norm(wide, dim=-1)
+    if values.dtype != torch.float64 or bool(((plain > 1e-140) & plain.isfinite()).all()):
+        return plain
+    tops = _tops(wide, -1)
+    return torch.linalg.vector_norm(wide / tops, dim=-1) * tops[..., 0]
+
+
+def _at_most_one(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Each unit's numbers in float64, divided by the largest of them; and the largest."""
+    wide = values.double()
+    if values.dtype != torch.float64:  # squares of float32 numbers are in the range of float64
+        return wide, wide.new_ones(len(wide))
+    tops = _tops(wide, (1, 2))
+    return wide / tops, tops.flatten()
+
+
+def _tops(values: Tensor, axes: int | tuple[int, ...]) -> Tensor:
+    return values.abs().amax(axes, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)

@@ -101,7 +101,7 @@ def gradient_alignment(module: nn.Module, loss: Loss, inputs: Tensor, targets: T
 
 def gradient_lengths(module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> Floats:
     """Length of each row's gradient, before any clip."""
-    way, found = gradient_way(module, loss), []
+    way, found = gradient_way(module, loss, inputs, targets), []
     for first in range(0, len(inputs), _ROWS):
         part = slice(first, first + _ROWS)
         blocks = way.blocks(inputs[part], targets[part], torch.arange(len(inputs[part]) + 1))
@@ -187,7 +187,7 @@ def class_law(weights: ArrayLike, inputs: ArrayLike, labels: ArrayLike) -> Class
 
 def _row_gradients(module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> Iterator[Tensor]:
     """Whole gradients of rows, some at a time."""
-    way = gradient_way(module, loss)
+    way = gradient_way(module, loss, inputs, targets)
     for first in range(0, len(inputs), _ROWS):
         part = slice(first, first + _ROWS)
         n = len(inputs[part])

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional
 
 from apportion.errors import InputError
@@ -43,7 +44,11 @@ def _known(part: nn.Module) -> bool:
 
 
 class LayerFactors:
-    """Gradients of every unit as factors, from one forward and one backward pass."""
+    """Gradients of every unit as factors, from one forward and one backward pass.
+
+    Right only where every layer sees one row of numbers for each row of data, and rows do not mix; it cannot see that
+    itself, so take it from `gradient_way`, which does.
+    """
 
     def __init__(self, module: nn.Module, loss: Callable[[Any, Any], Tensor]) -> None:
         self._module = module
@@ -52,7 +57,7 @@ class LayerFactors:
     def blocks(self, inputs: Tensor, targets: Tensor, offsets: Tensor) -> list[LayerBlock]:
         """One block for each trained parameter, in the order of the module's parameters."""
         layers = [m for m in self._module.modules() if any(p.requires_grad for p in m.parameters(recurse=False))]
-        seen: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+        seen: dict[nn.Module, tuple[Tensor, GradientEdge]] = {}
         hooks = [layer.register_forward_hook(_keeper(seen)) for layer in layers]
         try:
             with torch.enable_grad():
@@ -73,15 +78,13 @@ class LayerFactors:
         ]
 
 
-def _keeper(seen: dict[nn.Module, tuple[Tensor, Tensor]]) -> Callable[[nn.Module, Any, Tensor], Tensor]:
-    def keep(layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+def _keeper(seen: dict[nn.Module, tuple[Tensor, GradientEdge]]) -> Callable[[nn.Module, Any, Tensor], None]:
+    def keep(layer: nn.Module, inputs: Any, output: Tensor) -> None:
         if layer in seen:
             raise InputError(
                 f"Expected each layer to be used once in a pass, got {layer} twice; use FunctionalGradients."
             )
-        kept = output if output.requires_grad else output.requires_grad_()
-        seen[layer] = inputs[0], kept
-        return kept.view_as(kept)  # an operation in place behind this layer must not change what was kept
+        seen[layer] = inputs[0], get_gradient_edge(output)  # of the output as it is now, before what works in place
 
     return keep
 

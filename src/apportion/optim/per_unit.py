@@ -2,6 +2,7 @@
 
 Rows of a batch come ordered by unit; unit k has the rows from offsets[k] to offsets[k + 1]. The loss returns one number
 for each row, and must treat each row by itself, as must the module: both would otherwise mix units before the clip.
+`gradient_way` looks whether they do (`probing`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from torch import Tensor, nn
 
 from apportion.errors import InputError
 from apportion.optim.blocks import Stored
-from apportion.optim.layers import LayerFactors, supported
+from apportion.optim.layers import LayerFactors
+from apportion.optim.module_state import unchanged
+from apportion.optim.probing import factors_suffice
 from apportion.privacy.clipped_gradients import Block
 
 Loss = Callable[[Any, Any], Tensor]
@@ -40,17 +43,17 @@ def trainable(module: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
-def gradient_way(module: nn.Module, loss: Loss) -> GradientWay:
-    """The cheapest way that this module allows."""
-    refuse_mixing(module)
-    return LayerFactors(module, loss) if supported(module) else FunctionalGradients(module, loss)
-
-
-def refuse_mixing(module: nn.Module) -> None:
-    """Refuse layers that mix the rows of a batch."""
-    for name, part in module.named_modules():
-        if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.training:
-            raise InputError(f"Expected no layer that mixes rows, got {type(part).__name__} {name!r}; use GroupNorm.")
+def gradient_way(module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> GradientWay:
+    """The cheapest way that this module allows, by a pass over made-up rows of the same shapes and kinds of numbers."""
+    if factors_suffice(module, loss, inputs, targets):
+        return LayerFactors(module, loss)
+    way, zeros = FunctionalGradients(module, loss), [like.new_zeros((2, *like.shape[1:])) for like in (inputs, targets)]
+    try:
+        with unchanged(module):
+            way.blocks(zeros[0], zeros[1], torch.arange(3))
+    except Exception as error:  # whatever torch.func says to what it cannot take
+        raise InputError(f"Expected a module that torch.func can take row by row, got {error}") from error
+    return way
 
 
 class FunctionalGradients:
@@ -71,14 +74,14 @@ class FunctionalGradients:
             outputs = torch.func.functional_call(self._module, {**values, **fixed}, (row.unsqueeze(0),))
             return self._loss(outputs, target.unsqueeze(0)).sum()
 
-        by_row = torch.func.vmap(torch.func.grad(loss_of_row), in_dims=(None, 0, 0), randomness="different")
+        by_row = torch.func.vmap(torch.func.grad(loss_of_row), in_dims=(None, 0, 0), randomness="error")
         found = by_row(held, inputs, targets)
         return [Stored(added_by_unit(found[name], offsets)) for name in parameters]
 
 
 def added_by_unit(values: Tensor, offsets: Tensor) -> Tensor:
     """Sums over the rows of each unit."""
-    if len(offsets) == len(values) + 1:
+    if len(offsets) == len(values) + 1 and bool((offsets.diff() == 1).all()):
         return values
     units = torch.repeat_interleave(torch.arange(len(offsets) - 1), offsets.diff()).to(values.device)
     out = torch.zeros((len(offsets) - 1, *values.shape[1:]), dtype=values.dtype, device=values.device)

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from apportion.errors import BudgetError, InputError
 from apportion.optim.clipping import Clip, FixedClip, SecondMomentScales, noise_of
 from apportion.optim.known_noise import NO_NOISE, AddedNoise, KnownNoiseOptimizer
+from apportion.optim.layers import LayerFactors
+from apportion.optim.module_state import unchanged
 from apportion.optim.per_unit import GradientWay, Loss, gradient_way, means_of_units, trainable
 from apportion.optim.units import Units
 from apportion.privacy import BoundedSum, SampledShare, Session, Share, Weights
@@ -41,6 +43,10 @@ class PrivateGradients:
         rows_at_once: how many rows go through the module at a time; a batch may be larger.
         units_share: share of the budget for the number of units, if it is not declared.
         way: how units' gradients are formed; None for the cheapest that the module allows.
+
+    A module or a loss that is seen to mix rows, to draw random numbers or to train parameters below float32 is refused
+    on made-up rows. Labels and ids must be in the range that the module and the loss can take: one that is not raises,
+    which tells of it. What a pass writes into the module's buffers is undone.
 
     Privacy: each fill is one Gaussian release of the sum of clipped gradients, on all units or on a fresh Poisson
     sample, for adding or removing one unit. Batches may be empty: then the release is noise alone.
@@ -78,8 +84,15 @@ class PrivateGradients:
         self._parameters = list(trainable(module).values())
         if not self._parameters:
             raise InputError("Expected a module with parameters to train, got one without any.")
-        self._way = way or gradient_way(module, loss)
+        coarse = {p.dtype for p in self._parameters} - {torch.float32, torch.float64}
+        if coarse:
+            raise InputError(f"Expected parameters of float32 or float64 to train, got {coarse.pop()}.")
+        self._module = module
+        self._loss = loss
+        self._given = way
         self._units = units
+        self._modes = _modes(module)
+        self._way = self._checked_way()
         self._session = session
         self._clip = clip
         self._scaling = scaling
@@ -120,6 +133,7 @@ class PrivateGradients:
         """
         if not self.steps_left:
             raise BudgetError(f"All {len(self._shares)} planned steps were made.")
+        self._check_module()
         share = self._shares[self._made]
         self._made += 1
         scales = None if self._scaling is None else self._scaling.scales()
@@ -131,10 +145,34 @@ class PrivateGradients:
 
         released = self._released(f"step {self._made}: gradients", form, share)
         noise = noise_of(formed[0].l2_sensitivity / share.mu, self._expected, self._parameters, scales)
+        self._forget_other_gradients(optimizer)
         self._place(released, noise)
         if isinstance(optimizer, KnownNoiseOptimizer):
             optimizer.gradients_carry(noise)
         return noise
+
+    def _checked_way(self) -> GradientWay:
+        """The way that was given, or the cheapest; refuse a module that mixes rows in either case."""
+        found = gradient_way(self._module, self._loss, *self._units.like)
+        if isinstance(self._given, LayerFactors) and not isinstance(found, LayerFactors):
+            raise InputError("Expected a module whose layers have one row for each row of data, as LayerFactors needs.")
+        return self._given or found
+
+    def _check_module(self) -> None:
+        """Refuse other trained parameters than at the start; look at the module again where its modes changed."""
+        now = list(trainable(self._module).values())
+        if list(map(id, now)) != list(map(id, self._parameters)):
+            raise InputError("Expected the same parameters to be trained at every step, got others than at the start.")
+        if self._modes != _modes(self._module):
+            self._way = self._checked_way()
+            self._modes = _modes(self._module)
+
+    def _forget_other_gradients(self, optimizer: torch.optim.Optimizer | None) -> None:
+        """No gradient but released ones may be left for the optimizer."""
+        groups = [] if optimizer is None else [group["params"] for group in optimizer.param_groups]
+        for parameters in (self._module.parameters(), *groups):
+            for parameter in parameters:
+                parameter.grad = None
 
     def _plan(self, steps: int, n_units: int | None, units_share: float) -> list[Share] | list[SampledShare]:
         """Fix what every step costs; release the number of units first if it is not declared."""
@@ -172,7 +210,8 @@ class PrivateGradients:
             self.clip_norm, shapes, scales=placed, counted=self._clip.counted, neighbours=self._units.neighbours
         )
         for inputs, targets, offsets in self._units.batches(units, self._rows_at_once):
-            blocks = self._way.blocks(inputs, targets, offsets)
+            with unchanged(self._module):
+                blocks = self._way.blocks(inputs, targets, offsets)
             total.add(means_of_units(blocks, offsets) if self._mean_of_rows else blocks)
         return total.sealed()
 
@@ -191,6 +230,11 @@ class PrivateGradients:
         if self._clip.counted:
             within = float(released[-1]) / self._expected + 0.5
             self.clip_norm = self._clip.following(self.clip_norm, within)
+
+
+def _modes(module: nn.Module) -> list[tuple[int, bool]]:
+    """Which parts the module has, and which are in training mode."""
+    return [(id(part), part.training) for part in module.modules()]
 
 
 class PlainGradients:

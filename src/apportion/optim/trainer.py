@@ -10,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from apportion.errors import InputError
 from apportion.estimators.private import BY_HAND
 from apportion.optim.clipping import Clip, FixedClip, SecondMomentScales
 from apportion.optim.diagnostics import (
@@ -22,6 +23,7 @@ from apportion.optim.diagnostics import (
     scores_by_group,
 )
 from apportion.optim.known_noise import AddedNoise
+from apportion.optim.module_state import unchanged
 from apportion.optim.per_unit import Loss
 from apportion.optim.private_gradients import PrivateGradients
 from apportion.optim.units import Units, session_for
@@ -79,7 +81,14 @@ class Watch:
         self._gradients = gradients
 
     def look(self, module: nn.Module, loss: Loss, step: int, clip_norm: float, noise: AddedNoise) -> Seen:
-        """Score the module as it is, before a step that clips to this norm and adds this noise."""
+        """Score the module as it is, before a step that clips to this norm and adds this noise.
+
+        What the passes write into the module's buffers is undone: those are released with it.
+        """
+        with unchanged(module):
+            return self._seen(module, loss, step, clip_norm, noise)
+
+    def _seen(self, module: nn.Module, loss: Loss, step: int, clip_norm: float, noise: AddedNoise) -> Seen:
         scores = scores_by_group(module, loss, *self._rows, self._groups, self._n_groups)
         if not self._gradients:
             return Seen(step, scores, float("nan"), clip_norm)
@@ -105,7 +114,7 @@ class PrivateTrainer:
         scaling: released scales in whose metric gradients are clipped, if any.
         mean_of_rows: whether a unit's gradient is the mean over its rows, instead of their sum.
         rows_at_once: how many rows go through the module at a time; a batch may be larger.
-        scheduler: a learning-rate scheduler of torch, which steps after every step.
+        scheduler: a learning-rate scheduler of torch, which steps after every step; none that goes by losses.
         public: further sentences for the statement on what is assumed public.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement.
@@ -145,6 +154,8 @@ class PrivateTrainer:
         tuning: str | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
+        if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            raise InputError("Expected a scheduler that goes by the number of steps, got ReduceLROnPlateau.")
         self.module = module
         self.optimizer = optimizer
         self.loss = loss

@@ -17,13 +17,9 @@ from apportion.allocation.tasks import sampling_keys
 from apportion.data.encoding import encode_ids
 from apportion.data.vocabulary import Vocabulary
 from apportion.errors import InputError
-from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
+from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_EXAMPLE, Neighbours
 from apportion.privacy.sampling import Keys
 from apportion.privacy.session import Session
-
-ADD_REMOVE_EXAMPLE = Neighbours(
-    "example: one row; a user with several rows is protected less", "add or remove one row of the training data"
-)
 
 
 class Units:
@@ -55,6 +51,11 @@ class Units:
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
+
+    @property
+    def like(self) -> tuple[Tensor, Tensor]:
+        """No rows of inputs and targets, for their shapes, kinds of numbers and devices, which are public."""
+        return self._inputs[:0], self._targets[:0]
 
     def batches(self, units: NDArray[np.int64], rows_at_once: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Inputs, targets and offsets of some units, a few at a time; a unit's rows stay together."""
@@ -119,16 +120,10 @@ class ExampleRows(Units):
 
 
 class ExampleSession(Session):
-    """A session that promises for single rows, also where they are sampled: each row counts as a unit of its own."""
+    """A session that promises for single rows."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "neighbours": ADD_REMOVE_EXAMPLE})
-
-    def _require_neighbours(self, name: str, stated: Neighbours) -> None:
-        sampled = (
-            name == "releases on samples" and stated == ADD_REMOVE
-        )  # what adds or removes one unit, whatever it is
-        super()._require_neighbours(name, ADD_REMOVE_EXAMPLE if sampled else stated)
 
 
 def session_for(units: Units) -> type[Session]:

@@ -35,7 +35,7 @@ class TaskModels(Rows):
 
 
 class TaskMatrices(Hidden):
-    """One positive semidefinite matrix FᵀF per task, each of Frobenius norm at most `norm`².
+    """One positive semidefinite matrix FᵀF per task, each of Frobenius norm at most the square of `norm`.
 
     Args:
         factors: F of every task, [tasks, rows, features]; float64.
@@ -58,13 +58,13 @@ class TaskMatrices(Hidden):
 
     @classmethod
     def clipped(cls, factors: Floats, norm: float) -> TaskMatrices:
-        """Scale down the matrices that are longer than `norm`²."""
+        """Scale down the matrices that are longer than the square of `norm`."""
         inner = norm * (1 - MARGIN)
         return cls(factors * (inner / _roots(factors).clip(inner))[:, None, None], norm)
 
     @classmethod
     def scaled(cls, factors: Floats, norm: float) -> TaskMatrices:
-        """Scale every matrix to Frobenius norm `norm`²; one that is too small to have a shape becomes zero."""
+        """Scale every matrix to a Frobenius norm of `norm` squared; one that is too small to have a shape becomes zero."""
         roots = _roots(factors)
         factor = norm * (1 - MARGIN) / np.maximum(roots, 1e-18) * (roots > 1e-18)
         return cls(factors * factor[:, None, None], norm)

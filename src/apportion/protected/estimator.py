@@ -57,8 +57,8 @@ class ProtectedMultiTask(PrivateEstimator):
 
     Args:
         epsilon: ε of the whole fit.
-        delta: δ of the whole fit; None for 1/m² (at most 1/1000), which needs a public number of tasks m: declared by `n_tasks`, or that
-            of the data where neighbours replace a task.
+        delta: δ of the whole fit; None for 1/m² (at most 1/1000), which needs a public number of tasks m: declared by
+            `n_tasks`, or that of the data where neighbours replace a task.
         structure: "em" for private EM (w ~ N(0, Ω)), or what a proximal method assumes that tasks share: "low-rank"
             (Algorithm 2), "group-sparse" (3), "low-rank+sparse" (4), "relations".
         loss: "squared", or "logistic" for labels of two classes (1, and 0 or -1).
@@ -93,7 +93,8 @@ class ProtectedMultiTask(PrivateEstimator):
     Attributes:
         coef_: models, one row per task; row i belongs to party i and to nobody else.
         intercept_: of every party, 0 without one; its own, too.
-        single_task_: what every party would have learned alone; likewise its own.
+        single_task_: what every party would have learned alone, with the squared loss as if a few features might stand
+            out beside the others; likewise its own.
         single_task_intercept_: with this intercept.
         own_weight_: how much of each party's model is what it learned alone; likewise its own.
         task_ids_: in the order of the rows.

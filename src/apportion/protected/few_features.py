@@ -6,6 +6,9 @@ b is integrated out exactly: what is left is a sparse model of diag(1 + rλ)^(-�
 one in which entries are independent of each other (coordinate ascent from 0, v at its best value after every sweep),
 and the evidence by the bound that this ascends: it is never too high, so that a party takes this model up only where
 its rows speak for it. Few pairs of r and g are tried and averaged by their bounds.
+
+Only features that go with the labels by themselves are tried for standing out, if there are many; the others' entries
+of s are 0, which only lowers the bound.
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ from numpy.typing import NDArray
 from apportion.protected.tasks import Block
 
 Floats = NDArray[np.float64]
+
+EARLY = 0.5
+"""The part of what the rows say after which a prior is judged by how it foretells the rest."""
 
 _DENSE = np.array([0.3, 3.0])  # r t, with t = tr(X Xᵀ)/n: variance explained by all features over variance left
 _SPARSE = np.array([2.0, 10.0, 50.0])  # π g t: the same of those that stand out
@@ -52,34 +58,59 @@ class _Cases:
     constant: Floats
 
 
-def few_features(block: Block, gram: Floats, part: float = 1.0) -> tuple[Floats, Floats]:
-    """Each party's posterior mean, in the units of its block's rows, and a bound on its log evidence.
+@dataclass(frozen=True, eq=False)
+class _Turned:
+    """Parties' rows in the coordinates of U.
 
-    The evidence is that of `posterior`, up to the same constant of the party.
+    Attributes:
+        rows: Uᵀ X, [tasks, places, features].
+        labels: Uᵀ y.
+        spread: λ.
+        ratios: r, [tasks, tried].
+        unit: t.
+    """
+
+    rows: Floats
+    labels: Floats
+    spread: Floats
+    ratios: Floats
+    unit: Floats
+
+
+def few_features(block: Block, gram: Floats) -> tuple[Floats, Floats, Floats]:
+    """Each party's posterior mean, in the units of its block's rows, and bounds on its log evidence.
+
+    The first is that of all that the rows say, the second that of the part `EARLY` of it (a power of the likelihood).
+    Both are those of `posterior`, up to the same constants of the party.
 
     Args:
         block: the parties' rows.
         gram: X Xᵀ of each.
     """
     spread, turn = np.linalg.eigh(gram)
-    spread = np.maximum(spread, 0.0)[:, None, :]
-    rows, seen = turn.transpose(0, 2, 1) @ block.rows, _times(turn.transpose(0, 2, 1), block.labels)
-    unit = spread.sum(axis=2)[:, 0] / np.maximum(block.sizes, 1.0)
+    spread, turned = np.maximum(spread, 0.0), turn.transpose(0, 2, 1)
+    unit = spread.sum(axis=1) / np.maximum(block.sizes, 1.0)
     unit = np.where(unit > _TINY, unit, 1.0)
-    ratios = _DENSE / unit[:, None]  # [tasks, r]
-    inflated = 1 + part * ratios[:, :, None] * spread
+    rows = _Turned(turned @ block.rows, _times(turned, block.labels), spread, _DENSE / unit[:, None], unit)
+    mean, evidence = _learned(block, rows, 1.0)
+    _, early = _learned(block, rows, EARLY)
+    return mean, evidence, early
+
+
+def _learned(block: Block, turned: _Turned, part: float) -> tuple[Floats, Floats]:
+    """Posterior mean and bound, of a part of what the rows say."""
+    inflated = 1 + part * turned.ratios[:, :, None] * turned.spread[:, None, :]
     scale = np.sqrt(part / inflated)
-    whitened, labels = rows[:, None] * scale[..., None], seen[:, None, :] * scale
+    whitened, labels = turned.rows[:, None] * scale[..., None], turned.labels[:, None, :] * scale
     tried = _tried(whitened, labels)
     columns = whitened if tried is None else np.take_along_axis(whitened, tried[:, :, None, :], axis=3)
-    cases = _cases(block, columns, labels, inflated, np.repeat(unit, len(_DENSE)), part)
-    found, bound = _ascended(cases)
+    found, bound = _ascended(_cases(block, columns, labels, inflated, turned.unit, part))
     sparse = _spread_out(found, tried, whitened.shape)  # [tasks, r, g, features]
     left = labels[..., None] - whitened @ sparse.transpose(0, 1, 3, 2)
-    dense = ratios[:, :, None, None] * (whitened.transpose(0, 1, 3, 2) @ left).transpose(0, 1, 3, 2)
-    n_tasks, n_pairs = len(rows), len(_DENSE) * len(_SPARSE)
+    pulled = (whitened.transpose(0, 1, 3, 2) @ left).transpose(0, 1, 3, 2)
+    n_tasks, n_pairs = len(whitened), len(_DENSE) * len(_SPARSE)
+    means = (sparse + turned.ratios[:, :, None, None] * pulled).reshape(n_tasks, n_pairs, -1)
     weights, evidence = _weighed(bound.reshape(n_tasks, n_pairs))
-    means = (sparse + dense).reshape(n_tasks, n_pairs, -1)
     return _times(means.transpose(0, 2, 1), weights), evidence
 
 
@@ -102,7 +133,7 @@ def _cases(block: Block, columns: Floats, labels: Floats, inflated: Floats, unit
         pull=np.ascontiguousarray(pull.T),
         squares=(np.square(labels).sum(axis=2) + part * block.rest[:, None]).reshape(n_cases),
         sizes=part * np.repeat(block.sizes, len(_DENSE)),
-        unit=unit,
+        unit=np.repeat(unit, len(_DENSE)),
         dimension=block.rows.shape[2],
         constant=-0.5 * np.log(inflated).sum(axis=2).reshape(n_cases),
     )
@@ -114,12 +145,14 @@ def _ascended(cases: _Cases) -> tuple[Floats, Floats]:
     slab = _SPARSE / (share * cases.unit[:, None])  # g
     diagonal = np.einsum("kkc->kc", cases.gram)[:, :, None]
     precision = diagonal + 1 / slab  # over v
-    offset = np.log(share / (1 - share)) - 0.5 * np.log(precision * slab)
+    narrowing = 0.5 * np.log(precision * slab)
+    offset = np.log(share / (1 - share)) - narrowing
     shape = precision.shape
     means, fitted, chance, seconds = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
     squares, sizes = cases.squares[:, None], cases.sizes[:, None]
-    least = _LEAST_VARIANCE * squares / np.maximum(sizes, 1.0) + _TINY
-    variance = before = np.broadcast_to(squares / np.maximum(sizes, 1.0) + _TINY, shape[1:])
+    rows = np.maximum(sizes, EARLY)
+    variance = before = np.broadcast_to(squares / rows + _TINY, shape[1:])
+    least = _LEAST_VARIANCE * variance
     for _ in range(_SWEEPS):
         before = variance
         for k in range(len(means)):
@@ -132,11 +165,10 @@ def _ascended(cases: _Cases) -> tuple[Floats, Floats]:
             means[k], seconds[k] = moved, chance[k] * (np.square(mode) + variance / precision[k])
         loss = np.maximum(squares - 2 * (means * cases.pull[:, :, None]).sum(axis=0) + (means * fitted).sum(axis=0), 0)
         loss = loss + ((seconds - np.square(means)) * diagonal).sum(axis=0) + seconds.sum(axis=0) / slab
-        variance = np.maximum(loss / np.maximum(sizes + chance.sum(axis=0), 1.0), least)
+        variance = np.maximum(loss / (rows + chance.sum(axis=0)), least)
     apart = _apart(chance, share) + (len(means) - cases.dimension) * np.log1p(-share)  # those not tried are 0
-    narrowed = 0.5 * (chance * (np.log(before / variance) - np.log(precision * slab))).sum(axis=0)
-    fit = -0.5 * sizes * np.log(np.maximum(np.maximum(sizes, 1.0) * variance, _TINY))
-    return means, fit - apart + narrowed + cases.constant[:, None]
+    narrowed = (chance * (0.5 * np.log(before / variance) - narrowing)).sum(axis=0)
+    return means, -0.5 * sizes * np.log(rows * variance) - apart + narrowed + cases.constant[:, None]
 
 
 def _apart(chance: Floats, share: float) -> Floats:

@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from apportion.data.numbers import finite_column, finite_matrix
 from apportion.privacy.task_sums import TaskMatrices, TaskModels
-from apportion.protected.posterior import Learned, Local, Prior, averaged
+from apportion.protected.choice import averaged, learned_alone, weight_of_own
+from apportion.protected.posterior import Local, Prior
 from apportion.protected.tasks import Block
 
 Floats = NDArray[np.float64]
@@ -26,6 +27,7 @@ Disturb = Callable[[Floats, float], Floats]
 """Adds every party's own noise to what it is about to send, of a norm that is bounded by the second argument."""
 
 _LEVELS = (3e-3, 0.03, 0.1, 0.3, 1.0)  # tried for directions that do not stand out, relative to their level in Ω
+_ALONE = 1 / 11  # how likely learning alone is to be better, where directions stand out of what was released
 _EVEN = 1e-6  # eigenvalues that differ by less than this part of the largest count as one
 _FLAT = 1e-200  # curvature of a loss without rows
 
@@ -107,8 +109,9 @@ class Sending:
 class BayesParties:
     """Private EM: a party's model is its posterior mean under w ~ N(0, r v Ω), averaged over a few priors.
 
-    They are the identity, which is learning alone, and Ω with less and less of what does not stand out: local models
-    are noisier than true ones, so that its level is too high. The party's own evidence weighs them.
+    They are Ω with less and less of what does not stand out: local models are noisier than true ones, so that its level
+    is too high. The party's own evidence weighs them. Their mean and what the party learns alone are averaged by how
+    well either foretells the later part of its rows. What is sent at first is the posterior mean under the identity.
     """
 
     def __init__(self, local: Local, sending: Sending, *, whole_posterior: bool = False) -> None:
@@ -136,28 +139,21 @@ class BayesParties:
             self._sent = self._isotropic.mean
             self._models, self._weight = self._alone.mean, np.ones(self._local.n_tasks)
             return
-        others = [self._local.learn(prior) for prior in _priors(shared)]
-        mixed, weights = averaged([self._alone, *others], [1/6]*6)
-        if MODE:
-            odds, iso = MODE
-            joint = averaged([self._isotropic, *others], [1/6]*6)[0] if iso else averaged(others, [1/5]*5)[0]
-            gain = (joint.evidence-joint.early)-(self._alone.evidence-self._alone.early)+np.log(odds)
-            weight = 1/(1+np.exp(np.clip(gain,-500,500)))
-            self._models = joint.mean + weight[:,None]*(self._alone.mean-joint.mean)
-            self._weight = weight
-        else:
-            self._models, self._weight = mixed.mean, weights[0]
+        joint = averaged([self._local.learn(prior) for prior in _priors(shared)])
+        self._weight = weight_of_own(self._alone, joint, _ALONE)
+        self._models = joint.mean + self._weight[:, None] * (self._alone.mean - joint.mean)
+        self._sent = self._models
 
     def models(self) -> Floats:
-        """Posterior means."""
+        """Averages of joint and own posterior means."""
         return self._models
 
     def alone(self) -> Floats:
-        """Posterior means under the identity."""
+        """Posterior means under the party's own priors."""
         return self._alone.mean
 
     def own_weight(self) -> Floats:
-        """The evidence's weight of the identity."""
+        """The weight of learning alone."""
         return self._weight
 
     def _second_moments(self) -> Floats:
@@ -171,22 +167,15 @@ class BayesParties:
         return found
 
 
-MODE=()
-
-
-def learned_alone(local: Local, isotropic: Learned) -> Learned:
-    few = local.few()
-    return isotropic if few is None else averaged([isotropic, few], [0.5, 0.5])[0]
-
-
 class ProximalParties:
     """Proximal steps: a party's model is multiplied by M, then goes a step down its own loss.
 
     The loss of a party is divided by its own curvature, so that steps have length 1 for everybody. It starts at what it
-    learns alone and stays there while M is the identity: there is nothing to learn from others. With a sparse part
+    learns under the identity and stays there while M is that: there is nothing to learn from others. With a sparse part
     (Algorithm 4) the model is P + Q: P is multiplied by M, Q's entries are drawn towards 0, and Q starts at 0.
 
-    In the end a party averages the joint model and its own, by the evidence of the last M as its prior's covariance.
+    In the end a party averages the joint model and what it learned alone, by how well a prior with the last M as its
+    covariance foretells the later part of its rows.
 
     Args:
         local: everybody's rows.
@@ -208,12 +197,13 @@ class ProximalParties:
     ) -> None:
         self._local, self._sending = local, sending
         self._accelerated, self._condition = accelerated, condition
-        self._learned = local.learn(None)
+        isotropic = local.learn(None)
+        self._learned = learned_alone(local, isotropic)
         self._curvatures = [np.maximum(local.curvature(block), _FLAT) for block in local.blocks]
         self._alone = self._learned.mean
-        self._dense = self._before = self._alone.copy()
+        self._dense = self._before = isotropic.mean.copy()
         self._extra = self._extra_before = np.zeros_like(self._alone)
-        self._draw = None if sparse_penalty is None else sparse_penalty * _root_mean_square(self._alone)
+        self._draw = None if sparse_penalty is None else sparse_penalty * _root_mean_square(isotropic.mean)
         self._round = 0
         self._shared: Floats | None = None
         self._hat = (self._dense, self._extra)
@@ -253,17 +243,17 @@ class ProximalParties:
         return np.asarray(joint + weight * (self._alone - joint))
 
     def alone(self) -> Floats:
-        """Posterior means under the identity."""
+        """Posterior means under the party's own priors."""
         return self._alone
 
     def own_weight(self) -> Floats:
-        """The evidence's weight of learning alone, against M as the covariance of a prior."""
+        """The weight of learning alone, against M as the covariance of a prior."""
         if self._shared is None:
             return np.ones(self._local.n_tasks)
         values, vectors = np.linalg.eigh(self._shared)
         directions = np.ascontiguousarray(vectors * np.sqrt(np.maximum(values, 0.0)))
         prior = Prior(directions, _EVEN * max(float(values[-1]), _FLAT))
-        return averaged(self._learned, [self._local.learn(prior)])[1]
+        return weight_of_own(self._learned, self._local.learn(prior), 0.5)
 
     def _momentum(self) -> float:
         if not self._accelerated:

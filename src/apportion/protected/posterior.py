@@ -7,14 +7,12 @@ hardly any noise are not ruled out. With K = X Ω Xᵀ = U diag(λ) Uᵀ and a =
 
     log evidence(r) = -½ Σ log(1 + rλ) - ½ n log(Σ a²/(1 + rλ) / n),    mean = Ω Xᵀ U diag(r / (1 + rλ)) a.
 
-By itself, a party with squared loss averages the identity and a prior under which a few features may stand out
-(`few_features`), both as likely beforehand. With labels of two classes the prior of Ω (v = 1) meets the logistic
-likelihood, by Laplace's approximation.
+With labels of two classes the same prior (v = 1) meets the logistic likelihood, by Laplace's approximation. A prior
+under which a few features may stand out is in `few_features`, and how parties choose between priors in `choice`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,14 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
-from apportion.protected.few_features import few_features
+from apportion.protected.few_features import EARLY, few_features
 from apportion.protected.tasks import Block, TaskRows, blocks_of
 
 Floats = NDArray[np.float64]
 
 _RATIOS = np.exp(np.linspace(np.log(1e-2), np.log(1e5), 24))  # r t: variance explained over variance left
 _SCORE_VARIANCES = np.exp(np.linspace(np.log(0.05), np.log(50.0), 8))  # r t of scores of two classes
-EARLY = 0.5
 _NEWTON_STEPS = 8  # from the mode of the ratio before
 _HALVINGS = 5
 _TINY = 1e-300
@@ -42,13 +39,19 @@ class Learned:
     Attributes:
         mean: the model of each, [tasks, features], in the units of its own data.
         evidence: its log evidence, up to a constant of the party.
+        early: the same of the part `EARLY` of what its rows say; 0 for a loss that has no such method.
         ratio: the likeliest r of each, in the units of its blocks' rows.
     """
 
     mean: Floats
     evidence: Floats
-    ratio: Floats
     early: Floats
+    ratio: Floats
+
+    @property
+    def foresight(self) -> Floats:
+        """How well the later part of what the rows say is foretold from the earlier one: a log Bayes factor's part."""
+        return np.asarray(self.evidence - self.early)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +71,7 @@ class Prior:
         """The symmetric root of Ω."""
         values, vectors = np.linalg.eigh(self.directions @ self.directions.T)
         return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0) + self.level)) @ vectors.T)
+
 
 class Local(Protocol):
     """The rows of all parties, and what they learn from them."""
@@ -98,25 +102,6 @@ def local_side(data: TaskRows, loss: str) -> Local:
     raise InputError(f"Expected the loss 'squared' or 'logistic', got {loss!r}.")
 
 
-def averaged(learned: Sequence[Learned], chances: Sequence[float]) -> tuple[Learned, Floats]:
-    """Models averaged over priors by each party's own evidence, and the weight of each, [priors, tasks].
-
-    Args:
-        learned: what parties learned under each prior.
-        chances: how likely each prior is beforehand.
-    """
-    evidence = np.stack([one.evidence + np.log(chance) for one, chance in zip(learned, chances, strict=True)])
-    top = evidence.max(axis=0)
-    weights = np.exp(evidence - top)
-    total = weights.sum(axis=0)
-    weights /= total
-    model = np.zeros_like(learned[0].mean)
-    for weight, one in zip(weights, learned, strict=True):
-        model += weight[:, None] * one.mean
-    early = np.logaddexp.reduce([one.early + np.log(chance) for one, chance in zip(learned, chances, strict=True)])
-    return Learned(model, np.asarray(top + np.log(total)), learned[0].ratio, early), weights
-
-
 class SquaredLocal:
     """Parties whose loss is the squared error."""
 
@@ -136,8 +121,8 @@ class SquaredLocal:
             mean = _times(block.rows.transpose(0, 2, 1), _times(turn, shrunk * seen))
             if prior is not None:
                 mean = prior.level * mean + _times(prior.directions, _times(prior.directions.T, mean))
-            found.early[block.tasks]=early
-            _store(found, block, mean, evidence, np.take_along_axis(ratios, weights.argmax(1)[:, None], 1)[:, 0])
+            likeliest = np.take_along_axis(ratios, weights.argmax(1)[:, None], 1)[:, 0]
+            _store(found, block, mean, evidence, early, likeliest)
         return found
 
     def few(self) -> Learned:
@@ -145,9 +130,8 @@ class SquaredLocal:
         found = _empty(self.n_tasks, self.dimension)
         total = float(np.logaddexp.reduce(_prior(_RATIOS)[0]))  # weights of the grid of r do not add up to 1
         for block, gram in zip(self.blocks, self._grams, strict=True):
-            mean, evidence = few_features(block, gram, 1.0)
-            found.early[block.tasks] = few_features(block, gram, EARLY)[1]  + total
-            _store(found, block, mean, evidence + total, np.ones(len(mean)))
+            mean, evidence, early = few_features(block, gram)
+            _store(found, block, mean, evidence + total, early + total, np.ones(len(mean)))
         return found
 
     def gradient(self, block: Block, models: Floats) -> Floats:
@@ -184,10 +168,11 @@ class LogisticLocal:
                 tried.append(_laplace(rows, block, ratios[:, k], tried[-1][0] if tried else None))
             even = np.log(_SCORE_VARIANCES) - 2 * np.log1p(_SCORE_VARIANCES)  # h is uniform beforehand
             evidence = np.stack([one[1] for one in tried], axis=1) + even
-            weights, total = _normalised(evidence)
+            weights, total = normalised(evidence)
             mean = sum(weights[:, k, None] * tried[k][0] for k in range(len(tried)))
             mean = np.asarray(mean) if factor is None else _times(factor, np.asarray(mean))
-            _store(found, block, mean, total, np.take_along_axis(ratios, weights.argmax(1)[:, None], 1)[:, 0])
+            likeliest = np.take_along_axis(ratios, weights.argmax(1)[:, None], 1)[:, 0]
+            _store(found, block, mean, total, np.zeros_like(total), likeliest)
         return found
 
     def few(self) -> Learned | None:
@@ -212,11 +197,11 @@ def _kernel(block: Block, gram: Floats, prior: Prior) -> Floats:
 
 
 def _weighed(block: Block, spread: Floats, seen: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """The grid of r, the weight of each of its points, and how well the prior foretells the later part of the rows."""
+    """The grid of r, the weight of each of its points, and the log evidence of all and of a part."""
     unit = spread.sum(axis=1) / np.maximum(block.sizes, 1)
     ratios = _RATIOS[None, :] / np.where(unit > _TINY, unit, 1.0)[:, None]
-    weights, evidence = _normalised(_fit(block, spread, seen, ratios, 1.0))
-    _, early = _normalised(_fit(block, spread, seen, ratios, EARLY))
+    weights, evidence = normalised(_fit(block, spread, seen, ratios, 1.0))
+    _, early = normalised(_fit(block, spread, seen, ratios, EARLY))
     return ratios, weights, evidence, early
 
 
@@ -225,7 +210,7 @@ def _fit(block: Block, spread: Floats, seen: Floats, ratios: Floats, part: float
     inflated = 1 + part * ratios[:, :, None] * spread[:, None, :]
     left = part * ((np.square(seen)[:, None, :] / inflated).sum(axis=2) + block.rest[:, None])
     fit = -0.5 * np.log(inflated).sum(axis=2) - 0.5 * part * block.sizes[:, None] * np.log(np.maximum(left, _TINY))
-    return fit + _prior(_RATIOS)
+    return np.asarray(fit + _prior(_RATIOS))
 
 
 def _prior(ratios: Floats) -> Floats:
@@ -233,7 +218,8 @@ def _prior(ratios: Floats) -> Floats:
     return np.asarray(np.log(ratios) - 1.5 * np.log1p(ratios))[None, :]
 
 
-def _normalised(logs: Floats) -> tuple[Floats, Floats]:
+def normalised(logs: Floats) -> tuple[Floats, Floats]:
+    """Weights in proportion to exp(logs), and the log of their sum, along the second axis."""
     top = logs.max(axis=1, keepdims=True)
     weights = np.exp(logs - top)
     total = weights.sum(axis=1, keepdims=True)
@@ -288,10 +274,11 @@ def _times(matrices: Floats, vectors: Floats) -> Floats:
 
 
 def _empty(n_tasks: int, dimension: int) -> Learned:
-    return Learned(np.zeros((n_tasks, dimension)), np.zeros(n_tasks), np.ones(n_tasks), np.zeros(n_tasks))
+    return Learned(np.zeros((n_tasks, dimension)), np.zeros(n_tasks), np.zeros(n_tasks), np.ones(n_tasks))
 
 
-def _store(found: Learned, block: Block, mean: Floats, evidence: Floats, ratio: Floats) -> None:
+def _store(found: Learned, block: Block, mean: Floats, evidence: Floats, early: Floats, ratio: Floats) -> None:
     found.mean[block.tasks] = np.nan_to_num(mean * block.units[:, None])
     found.evidence[block.tasks] = np.nan_to_num(evidence)
+    found.early[block.tasks] = np.nan_to_num(early)
     found.ratio[block.tasks] = ratio

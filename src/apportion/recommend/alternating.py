@@ -159,6 +159,8 @@ class _Fit:
         self._engine = engine
         self._clicks = chosen.kind == "clicks"
         self._update: ItemUpdate = chosen.update or SufficientStatistics()
+        if type(self) is _Fit and hasattr(self._update, "for_items"):
+            raise InputError("Expected an update without an encoder, which EncoderMinimisation is for.")
         self._allocation: Allocation = chosen.allocation or Adaptive()
         self._centre = 0.0
         self._observation_weights = np.ones(data.n_tasks, np.float32)

@@ -9,13 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from apportion.auditing import audit
+from apportion.data import Interactions
+from apportion.data.sparse_rows import ColumnRange, SparseRows
 from apportion.engines import LocalEngine
 from apportion.errors import InputError
 from apportion.evaluation import GlobalMean, rmse
 from apportion.privacy import Budget, SeededNoise, Session
+from apportion.recommend import AlternatingMinimisation
 from apportion.recommend.features import IdEncoder
 from apportion.recommend.features.encoders import FeatureBatch
 from apportion.recommend.features.gradient import EncoderGradient
+from apportion.recommend.features.minimisation import EncoderMinimisation
 from apportion.recommend.features.training import CommonEncoder
 from apportion.recommend.features.user_gradients import DenseEncoder, UserBatch, user_gradients
 
@@ -188,3 +193,85 @@ class Wide(nn.Module):
 
     def forward(self, batch):
         return self.small(batch)
+
+
+class Lengths(nn.Module):
+    """Divides by norms over an axis that depends on how many rows there are."""
+
+    def forward(self, x):
+        return nn.functional.normalize(x)
+
+
+class Centred(nn.Module):
+    """Takes the mean of all rows away."""
+
+    def forward(self, x):
+        return x - x.mean(dim=-2, keepdim=True)
+
+
+MIXING = {
+    "normalised": Lengths,
+    "centred": Centred,
+    "softmax over rows": lambda: nn.Softmax(dim=1),
+    "batch normalisation": lambda: nn.BatchNorm1d(8, affine=False, track_running_stats=False),
+}
+
+
+@pytest.mark.parametrize("layer", MIXING.values(), ids=MIXING)
+def test_layers_that_mix_rows_do_not_mix_users(layer):
+    """Everybody but the first user has one row: where users lie side by side its leaving moves what the others add."""
+    n_items, rng = 30, np.random.default_rng(0)
+    x = rng.standard_normal((n_items, 4))
+    x[0] *= 6  # which a shorter history would be filled up with
+    places = np.repeat(np.arange(n_items), 4), np.tile(np.arange(4), n_items)
+    features = SparseRows.from_entries(*places, x.ravel(), n_items, (ColumnRange("x", 0, 4),))
+    rows = [(0, task, 5.0 if task % 2 else 1.0) for task in range(n_items)]
+    rows += [(user, 1 + user % 5, float(1 + 4 * (user % 2))) for user in range(1, 300)]
+    data = Interactions.from_arrays(*zip(*rows, strict=True), task_ids=np.arange(n_items))
+
+    def fit(some, session):
+        torch.manual_seed(0)
+        encoder = DenseEncoder(nn.Sequential(nn.Linear(4, 8), layer(), nn.Linear(8, 3)))
+        made = EncoderMinimisation(
+            update=EncoderGradient(encoder, steps=1, clip=1e-4), features=features, dimension=2, rounds=1, user_norm=0.5
+        )
+        made.fit(some, session=session)
+        return {}
+
+    findings = audit(fit, data, 0, {"budget": Budget(50.0, 1e-5), "noise": SeededNoise(1)})
+    assert max(finding.ratio for finding in findings) <= 1 + 1e-6
+
+
+def test_private_passes_leave_nothing_in_what_is_published():
+    """How many passes there were follows from how many rows there are: no counter and no random number may tell."""
+
+    class Remembering(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = two_layers(3, seed=3)
+            self.norm = nn.BatchNorm1d(3)
+            self.drop = nn.Dropout(0.5)
+
+        def forward(self, batch):
+            return self.drop(self.norm(self.inner(batch)))
+
+    encoder, rows = Remembering(), features_of(N_ITEMS)
+    torch.manual_seed(7)
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    generator = torch.random.get_rng_state()
+    first = user_gradients(encoder, rows, some_users(0))
+    assert torch.equal(torch.random.get_rng_state(), generator)
+    assert all(torch.equal(before[name], value) for name, value in encoder.state_dict().items())
+    np.testing.assert_array_equal(first, user_gradients(encoder, rows, some_users(0)))
+
+
+def test_gradients_of_encoders_have_no_exact_form():
+    made = estimator(EncoderGradient(linear(3), steps=1), features=features_of(N_ITEMS), engine=None, noise="exact")
+    with pytest.raises(InputError, match="no exact form"):
+        made.fit(random_interactions(1, n_tasks=N_ITEMS))
+
+
+def test_updates_with_an_encoder_are_for_encoder_minimisation():
+    plain = AlternatingMinimisation(update=EncoderGradient(linear(3), steps=1), dimension=2, rounds=1)
+    with pytest.raises(InputError, match="EncoderMinimisation"):
+        plain.fit(random_interactions(1, n_tasks=N_ITEMS))

@@ -8,14 +8,14 @@ from apportion.protected.baselines.private import (
     aggregated_by_group,
     related_by_group,
 )
-from apportion.protected.baselines.rows import TaskRows
+from apportion.protected.baselines.rows import TaskLists
 from apportion.protected.baselines.together import STRUCTURES, chosen_penalty, joint, relations_of
 
 __all__ = [
     "NO_GUARANTEE",
     "STRUCTURES",
     "BaselineModels",
-    "TaskRows",
+    "TaskLists",
     "aggregated",
     "aggregated_by_group",
     "alone_common",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from apportion.protected.baselines.proximal import descended
-from apportion.protected.baselines.rows import Floats, LossName, SmoothLoss, TaskRows, held_out_loss
+from apportion.protected.baselines.rows import Floats, LossName, SmoothLoss, TaskLists, held_out_loss
 
 PENALTIES: tuple[float, ...] = tuple(float(p) for p in np.geomspace(1e-5, 30.0, 26))
 LOGISTIC_PENALTIES = (0.1, 1.0, 10.0)
@@ -20,7 +20,7 @@ _LOGISTIC_FOLDS = 3
 _STEPS = 150
 
 
-def alone_l2(rows: TaskRows, loss: LossName = "squared", penalties: Sequence[float] | None = None) -> Floats:
+def alone_l2(rows: TaskLists, loss: LossName = "squared", penalties: Sequence[float] | None = None) -> Floats:
     """Ridge, or logistic regression with a ridge, for each task; each chooses its penalty on its own rows.
 
     With squared loss by the evidence, that is, the likelihood of the targets when models are drawn from the prior that
@@ -41,14 +41,14 @@ def alone_l2(rows: TaskRows, loss: LossName = "squared", penalties: Sequence[flo
     return np.asarray(fitted[best, np.arange(rows.n_tasks)])
 
 
-def alone_common(rows: TaskRows, penalties: Sequence[float] = PENALTIES) -> Floats:
+def alone_common(rows: TaskLists, penalties: Sequence[float] = PENALTIES) -> Floats:
     """Ridge for each task under one penalty for all, chosen by the error of all tasks' left-out rows. Not private."""
     tasks = [_Turned(x, y) for x, y in zip(rows.features, rows.targets, strict=True)]
     best = min(penalties, key=lambda penalty: sum(task.left_out_error(penalty) for task in tasks))
     return np.stack([task.model(best) for task in tasks])
 
 
-def alone_l1(rows: TaskRows, loss: LossName = "squared", n_penalties: int = 6) -> Floats:
+def alone_l1(rows: TaskLists, loss: LossName = "squared", n_penalties: int = 6) -> Floats:
     """Lasso for each task; the penalty with the least error over five folds of the task's own rows."""
     largest = np.abs(SmoothLoss(rows, loss).gradient(np.zeros((rows.n_tasks, rows.n_features)))).max(axis=1)
     parts = np.geomspace(0.5, 0.005, n_penalties)
@@ -60,7 +60,7 @@ def alone_l1(rows: TaskRows, loss: LossName = "squared", n_penalties: int = 6) -
     return np.asarray(fitted[errors.argmin(axis=0), np.arange(rows.n_tasks)])
 
 
-def _l1_path(rows: TaskRows, loss: LossName, largest: Floats, parts: Floats) -> list[Floats]:
+def _l1_path(rows: TaskLists, loss: LossName, largest: Floats, parts: Floats) -> list[Floats]:
     """Models for falling penalties, each started from the one before."""
     smooth, models, path = SmoothLoss(rows, loss), np.zeros((rows.n_tasks, rows.n_features)), []
     for part in parts:
@@ -101,7 +101,7 @@ class _Turned:
         return float(np.square(residuals / np.maximum(1 - leverage, 1e-9)).sum())
 
 
-def _logistic_ridge(rows: TaskRows, penalty: float) -> Floats:
+def _logistic_ridge(rows: TaskLists, penalty: float) -> Floats:
     """Logistic regression of every task under the same penalty, all at once."""
     start = np.zeros((rows.n_tasks, rows.n_features))
     return descended(SmoothLoss(rows, "logistic"), lambda point, step: point / (1 + step * penalty), start, _STEPS)

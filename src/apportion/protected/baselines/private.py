@@ -22,7 +22,7 @@ from apportion.privacy import Budget, NoiseSource, Rows, Session, Statement
 from apportion.privacy.model_totals import model_total
 from apportion.privacy.neighbours import ADD_REMOVE_TASK
 from apportion.protected.baselines.alone import alone_l2
-from apportion.protected.baselines.rows import Floats, LossName, TaskRows
+from apportion.protected.baselines.rows import Floats, LossName, TaskLists
 from apportion.protected.baselines.together import relations_of
 
 NO_GUARANTEE = (
@@ -62,7 +62,10 @@ def aggregated(models: Floats, budget: Budget, clip_norm: float, noise: NoiseSou
         budget,
         noise=noise,
         neighbours=ADD_REMOVE_TASK,
-        public=[f"the number of tasks, declared as {len(models)}, which the sum is divided by", f"the clip norm {clip_norm:g}"],
+        public=[
+            f"the number of tasks, declared as {len(models)}, which the sum is divided by",
+            f"the clip norm {clip_norm:g}",
+        ],
     )
     total = model_total(Rows.clipped(models, clip_norm))
     released = session.release("sum of models", total, session.plan(models=1.0).one("models"))
@@ -71,7 +74,7 @@ def aggregated(models: Floats, budget: Budget, clip_norm: float, noise: NoiseSou
 
 
 def aggregated_by_group(
-    rows: TaskRows, budget: Budget, penalty: float, noise: NoiseSource, loss: LossName = "squared"
+    rows: TaskLists, budget: Budget, penalty: float, noise: NoiseSource, loss: LossName = "squared"
 ) -> BaselineModels:
     """DP-AGGR by group privacy, as the paper has it: the mean of the tasks' own models with noise for single rows."""
     models = _regularised(rows, penalty, loss)
@@ -83,7 +86,7 @@ def aggregated_by_group(
 
 
 def related_by_group(
-    rows: TaskRows,
+    rows: TaskLists,
     budget: Budget,
     penalty: float,
     relation_penalty: float,
@@ -122,12 +125,12 @@ def related_by_group(
     return BaselineModels(models, NO_GUARANTEE)
 
 
-def _regularised(rows: TaskRows, penalty: float, loss: LossName) -> Floats:
+def _regularised(rows: TaskLists, penalty: float, loss: LossName) -> Floats:
     """Each task's own model under a mean loss plus λ/2 ||w||²."""
     if loss == "logistic":
         return np.stack(
             [
-                alone_l2(TaskRows([x], [y]), loss, [penalty * len(y)])[0]
+                alone_l2(TaskLists([x], [y]), loss, [penalty * len(y)])[0]
                 for x, y in zip(rows.features, rows.targets, strict=True)
             ]
         )
@@ -135,7 +138,7 @@ def _regularised(rows: TaskRows, penalty: float, loss: LossName) -> Floats:
     return np.asarray(np.linalg.solve(rows.grams + ridge, rows.moments[:, :, None])[:, :, 0])
 
 
-def _largest_slopes(rows: TaskRows, models: Floats, loss: LossName) -> Floats:
+def _largest_slopes(rows: TaskLists, models: Floats, loss: LossName) -> Floats:
     """The steepest slope of the loss over a task's own rows, as the paper estimates L; rows have norm 1 at most."""
     if loss == "logistic":
         return np.ones(rows.n_tasks)

@@ -20,7 +20,7 @@ LossName = Literal["squared", "logistic"]
 
 
 @dataclass(frozen=True)
-class TaskRows:
+class TaskLists:
     """The rows of each task: features [n_i, d] and targets [n_i]."""
 
     features: Sequence[Floats]
@@ -59,18 +59,18 @@ class TaskRows:
         """Xᵀy of every task."""
         return np.stack([each.T @ target for each, target in zip(self.features, self.targets, strict=True)])
 
-    def folds(self, n_folds: int) -> Iterator[tuple[TaskRows, TaskRows]]:
+    def folds(self, n_folds: int) -> Iterator[tuple[TaskLists, TaskLists]]:
         """Training and held-out rows, every task divided row by row."""
         for fold in range(n_folds):
             kept = [np.arange(size) % n_folds != fold for size in self.sizes]
             yield self._where(kept), self._where([~each for each in kept])
 
-    def first(self, n_tasks: int) -> TaskRows:
+    def first(self, n_tasks: int) -> TaskLists:
         """The first so many tasks."""
-        return TaskRows(self.features[:n_tasks], self.targets[:n_tasks])
+        return TaskLists(self.features[:n_tasks], self.targets[:n_tasks])
 
-    def _where(self, chosen: Sequence[NDArray[np.bool_]]) -> TaskRows:
-        return TaskRows(
+    def _where(self, chosen: Sequence[NDArray[np.bool_]]) -> TaskLists:
+        return TaskLists(
             [each[some] for each, some in zip(self.features, chosen, strict=True)],
             [each[some] for each, some in zip(self.targets, chosen, strict=True)],
         )
@@ -83,7 +83,7 @@ class TaskRows:
 class SmoothLoss:
     """The loss of all tasks together, as the proximal methods need it."""
 
-    def __init__(self, rows: TaskRows, loss: LossName) -> None:
+    def __init__(self, rows: TaskLists, loss: LossName) -> None:
         if loss not in ("squared", "logistic"):
             raise InputError(f"Expected a loss of squared or logistic, got {loss!r}.")
         self._rows, self._loss = rows, loss
@@ -101,7 +101,7 @@ class SmoothLoss:
         return np.asarray((((_logistic(margins) - targets) * held)[:, None, :] @ features)[:, 0])
 
 
-def held_out_loss(rows: TaskRows, models: Floats, loss: LossName) -> Floats:
+def held_out_loss(rows: TaskLists, models: Floats, loss: LossName) -> Floats:
     """The loss of each task's rows under its own model, a mean over its rows."""
     if loss == "squared":
         return np.array(
@@ -117,7 +117,7 @@ def _logistic(margins: Floats) -> Floats:
     return np.asarray(1 / (1 + np.exp(-np.clip(margins, -40, 40))))
 
 
-def _padded(rows: TaskRows) -> tuple[Floats, Floats, Floats]:
+def _padded(rows: TaskLists) -> tuple[Floats, Floats, Floats]:
     """Rows, labels and which of them are there, every task as long as the longest."""
     longest = int(rows.sizes.max())
     features = np.zeros((rows.n_tasks, longest, rows.n_features))

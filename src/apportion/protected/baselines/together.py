@@ -14,7 +14,7 @@ import numpy as np
 
 from apportion.errors import InputError
 from apportion.protected.baselines import proximal
-from apportion.protected.baselines.rows import Floats, LossName, SmoothLoss, TaskRows, held_out_loss
+from apportion.protected.baselines.rows import Floats, LossName, SmoothLoss, TaskLists, held_out_loss
 
 Structure = Literal["trace norm", "group l1", "relations"]
 STRUCTURES: tuple[Structure, ...] = ("trace norm", "group l1", "relations")
@@ -28,7 +28,7 @@ _SHRINK: dict[Structure, Callable[[Floats, float], Floats]] = {
 
 
 def joint(
-    rows: TaskRows, structure: Structure, penalty: float, loss: LossName = "squared", start: Floats | None = None
+    rows: TaskLists, structure: Structure, penalty: float, loss: LossName = "squared", start: Floats | None = None
 ) -> Floats:
     """Models of all tasks under one penalty, one row a task. Not private.
 
@@ -48,7 +48,7 @@ def joint(
     )
 
 
-def chosen_penalty(rows: TaskRows, structure: Structure, loss: LossName = "squared", n_penalties: int = 12) -> float:
+def chosen_penalty(rows: TaskLists, structure: Structure, loss: LossName = "squared", n_penalties: int = 12) -> float:
     """The penalty with the least loss over five folds of all tasks' rows. Not private."""
     tried = penalties(rows, structure, loss, n_penalties)
     errors = np.zeros(n_penalties)
@@ -60,7 +60,7 @@ def chosen_penalty(rows: TaskRows, structure: Structure, loss: LossName = "squar
     return float(tried[int(errors.argmin())])
 
 
-def penalties(rows: TaskRows, structure: Structure, loss: LossName, n_penalties: int) -> Floats:
+def penalties(rows: TaskLists, structure: Structure, loss: LossName, n_penalties: int) -> Floats:
     """A falling sequence from nearly the least penalty at which all models are 0."""
     slope = SmoothLoss(rows, loss).gradient(np.zeros((rows.n_tasks, rows.n_features)))
     if structure == "group l1":

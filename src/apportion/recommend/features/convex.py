@@ -169,7 +169,7 @@ class EncoderConvex(EncoderStatistics):
     def _released(self, about: ConvexRound, session: Session, engine: Engine, shares: Shares) -> Released:
         scores, rows, labels = about.scores(about.items), about.rows, np.asarray(about.labels, np.float64)
         bends = np.clip(self.loss.curvature(scores, labels) / self.loss.most_curved, 0.0, 1.0)
-        slopes = Labels.clipped(-self.loss.slope(scores, labels), self.loss.steepest)
+        slopes = Labels.clipped(np.nan_to_num(-self.loss.slope(scores, labels)), self.loss.steepest)
 
         def matrices(weights: Weights) -> BoundedSum:
             return engine.grams(about.data, weights.times(bends, 1.0), rows)

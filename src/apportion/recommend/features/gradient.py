@@ -28,6 +28,8 @@ from apportion.recommend.features.user_gradients import UserBatch, parameter_cou
 from apportion.recommend.updates import Round, Shares, released_user_gram
 
 Floats = NDArray[np.float64]
+
+_LARGEST = 1e100  # of a gradient's entry: its square is finite
 _LARGEST_ROW = 1 << 22  # numbers of one user's gradient
 
 
@@ -73,6 +75,8 @@ class EncoderGradient(EncoderUpdate):
                 f"Expected an encoder of at most {_LARGEST_ROW} parameters for gradients per user, got "
                 f"{parameter_count(self.encoder)}; EncoderStatistics has no such limit."
             )
+        if session.exact:
+            raise InputError("Expected noise without exact arithmetic: gradients of an encoder have no exact form.")
         shared = released_user_gram(about, session, engine, shares["users"]) if about.unobserved else None
         optimiser = torch.optim.Adam(self.encoder.parameters(), lr=self.rate)
         own = about.items - self.encoded() if self.own_step and about.number > 1 else np.zeros_like(about.items)
@@ -107,7 +111,8 @@ class EncoderGradient(EncoderUpdate):
             errors = np.einsum("nd,nd->n", vectors[owner], items[tasks]) - about.labels[chunk.observations][kept]
             batch = UserBatch(weights[kept] * errors, place[owner], tasks, vectors[taking_part], len(items))
             rows[taking_part] = user_gradients(self.encoder, self.known_rows, batch)
-        return np.zeros((len(weights), 1)), np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
+        rows = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0).clip(-_LARGEST, _LARGEST)
+        return np.zeros((len(weights), 1)), rows
 
     def _towards_zero(self, about: Round, items: Floats, shared: Floats | None) -> Floats | None:
         """Slope of the unobserved pairs of clicks in every item's vector; from released values."""

@@ -129,8 +129,10 @@ class EncoderMinimisation(AlternatingMinimisation):
                 raise InputError(f"Expected {name} > 0, got {getattr(self, name)}.")
 
     def _public_values(self) -> list[str]:
-        sentence = getattr(self.features, "sentence", "the features of the tasks")
-        return [*super()._public_values(), *([] if self.features is None else [sentence])]
+        about = [] if self.features is None else [getattr(self.features, "sentence", "the features of the tasks")]
+        if getattr(self.update, "encoder", None) is not None:
+            about.append("the encoder as it was given: its form, its first parameters and whatever it holds")
+        return [*super()._public_values(), *about]
 
 
 class _EncoderFit(_Fit):

@@ -9,6 +9,7 @@ user; their forward pass is over all items, which are public, so that a module t
 
 from __future__ import annotations
 
+import copy
 from functools import singledispatch
 from typing import Any
 
@@ -28,7 +29,8 @@ Floats = NDArray[np.floating[Any]]
 class DenseEncoder(nn.Module):  # type: ignore[misc,unused-ignore]
     """A module of one's own over dense features: any whose last axis is features in, and d numbers out.
 
-    Its gradients per user are taken by Opacus, which must support its layers and have them not mix rows.
+    Its gradients per user are taken by Opacus where every layer is known to treat each row by itself; others are run on
+    all items at once, with one backward pass for each user.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -91,8 +93,11 @@ def user_gradients(encoder: nn.Module, rows: SparseRows, users: UserBatch) -> Fl
 @singledispatch
 def _gradients(encoder: nn.Module, rows: SparseRows, users: UserBatch) -> dict[str, Floats]:
     """Any module: one forward pass over the items, one backward pass per user."""
-    vectors = encoder(FeatureBatch.of(rows))
-    named = dict(encoder.named_parameters())
+    apart = copy.deepcopy(encoder)  # what a pass leaves in it (buffers, counters) tells how many passes there were
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # what is dropped does not depend on who is there, and draws no numbers from outside
+        vectors = apart(FeatureBatch.of(rows))
+    named = dict(apart.named_parameters())
     found = {name: np.zeros((len(users), *parameter.shape)) for name, parameter in named.items()}
     order = np.argsort(users.owner, kind="stable")
     bounds = np.searchsorted(users.owner[order], np.arange(len(users) + 1))
@@ -151,8 +156,11 @@ def _of_two_layers(encoder: TwoLayerEncoder, rows: SparseRows, users: UserBatch)
 @_gradients.register
 def _of_dense(encoder: DenseEncoder, rows: SparseRows, users: UserBatch) -> dict[str, Floats]:
     """Through Opacus: a user is one sample, whose items lie along the middle axis, padded with items of factor 0."""
+    if not _row_wise(encoder.module):
+        return _gradients.dispatch(nn.Module)(encoder, rows, users)
     from opacus.grad_sample import GradSampleModule
 
+    encoder = copy.deepcopy(encoder).double()
     counts = np.bincount(users.owner, minlength=len(users))
     order = np.argsort(users.owner, kind="stable")
     within = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -160,7 +168,7 @@ def _of_dense(encoder: DenseEncoder, rows: SparseRows, users: UserBatch) -> dict
     tasks, factors = np.zeros(shape, np.int64), np.zeros(shape)
     tasks[users.owner[order], within] = users.tasks[order]
     factors[users.owner[order], within] = users.coefficients[order]
-    dense = FeatureBatch.of(rows).to_sparse().to_dense()
+    dense = FeatureBatch.of(rows).to_sparse().to_dense().double()
     module = GradSampleModule(encoder.module, batch_first=True, loss_reduction="sum", strict=True)
     try:
         vectors = module(dense[torch.as_tensor(tasks)].requires_grad_())  # its hooks want a gradient to pass on
@@ -171,6 +179,19 @@ def _of_dense(encoder: DenseEncoder, rows: SparseRows, users: UserBatch) -> dict
     finally:
         module.zero_grad()
         module.to_standard_module()
+
+
+_ROW_WISE = (
+    nn.Sequential, nn.Linear, nn.LayerNorm, nn.Identity, nn.Tanh, nn.Sigmoid, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU,
+    nn.SiLU, nn.Softplus,
+)  # fmt: skip
+
+
+def _row_wise(module: nn.Module) -> bool:
+    """Whether every layer is known to treat each row (the last axis) by itself, so that users may lie side by side."""
+    parts = list(module.modules())
+    known = all(type(part) in _ROW_WISE and not part._forward_hooks and not part._forward_pre_hooks for part in parts)
+    return known and all(len(part.normalized_shape) == 1 for part in parts if isinstance(part, nn.LayerNorm))
 
 
 def _sample_of(name: str, parameter: Any) -> Floats:

@@ -1,0 +1,55 @@
+"""A module as it was before a pass: what a pass over raw rows writes into it must not stay there.
+
+Layers may keep running means, rescale what they look up, or remember their last inputs. None of that is released, so
+all of it is undone after every pass. Only what a module keeps outside itself, or in lists and dictionaries of its own,
+is out of reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_HELD = ("_parameters", "_buffers")
+
+
+@contextmanager
+def unchanged(module: nn.Module, *, trained: bool = False) -> Iterator[None]:
+    """Put all buffers, frozen parameters and attributes back as they were, whatever happens inside.
+
+    Args:
+        module: with all its parts.
+        trained: whether to put back trained parameters, too.
+    """
+    parts = list(module.modules())
+    attributes = [dict(vars(part)) for part in parts]
+    members = [[dict(vars(part)[name]) for name in _HELD] for part in parts]
+    copies = [(t, t.detach().clone()) for t in _tensors(attributes, members) if trained or not t.requires_grad]
+    try:
+        yield
+    finally:
+        for part, values, held in zip(parts, attributes, members, strict=True):
+            _put_back(vars(part), values)
+            for name, inside in zip(_HELD, held, strict=True):
+                _put_back(vars(part)[name], inside)
+        with torch.no_grad():
+            for tensor, copy in copies:
+                if not torch.equal(tensor, copy):
+                    tensor.copy_(copy)
+
+
+def _tensors(attributes: list[dict[str, Any]], members: list[list[dict[str, Any]]]) -> list[Tensor]:
+    """Every tensor that a part holds, each once."""
+    held = [*attributes, *(inside for both in members for inside in both)]
+    found = {id(value): value for values in held for value in values.values() if isinstance(value, Tensor)}
+    return list(found.values())
+
+
+def _put_back(now: dict[str, Any], before: dict[str, Any]) -> None:
+    for name in now.keys() - before.keys():
+        del now[name]
+    now.update(before)
