@@ -64,7 +64,7 @@ class TaskMatrices(Hidden):
 
     @classmethod
     def scaled(cls, factors: Floats, norm: float) -> TaskMatrices:
-        """Scale every matrix to a Frobenius norm of `norm` squared; one that is too small to have a shape becomes zero."""
+        """Scale every matrix to a Frobenius norm of `norm` squared; one too small to have a shape becomes zero."""
         roots = _roots(factors)
         factor = norm * (1 - MARGIN) / np.maximum(roots, 1e-18) * (roots > 1e-18)
         return cls(factors * factor[:, None, None], norm)
