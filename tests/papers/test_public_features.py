@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from apportion.recommend.features.training import Training
 from papers.public_features import cost, movielens, scaling, timing
 from papers.public_features.stand_ins import feature_driven_clicks, feature_driven_ratings, item_features
 
@@ -73,9 +74,10 @@ def test_the_cost_ratio_falls_with_epochs_and_grows_with_the_batch_size():
     assert len(cost.table_of_ratios()) == 8
 
 
-def test_cost_of_training_is_proportional_to_epochs():
-    taken = [cost.training_seconds(300, epochs, 100, 8) for epochs in (4, 16)]
-    assert 2.5 < taken[1] / taken[0] < 6.5
+def test_cost_of_training_grows_with_epochs():
+    assert [Training(epochs, 100).steps(300) for epochs in (4, 64)] == [12, 192]
+    taken = [cost.training_seconds(300, epochs, 100, 8) for epochs in (4, 64)]
+    assert taken[1] > 3 * taken[0]  # 16 times the steps, beside what a run costs anyway
 
 
 @pytest.mark.parametrize("kind", ["ratings", "clicks"])
