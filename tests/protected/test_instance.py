@@ -70,3 +70,12 @@ def test_rounds_divide_the_epsilon_and_less_of_it_costs_accuracy():
         for epsilon in (0.1, 1e4)
     ]
     assert kept[0].released_[0].kept < kept[1].released_[0].kept
+
+
+def test_what_is_sent_has_no_last_bits_of_its_own():
+    """Every number a party sends before it is clipped again lies on a grid that no data moves."""
+    guarantee = InstanceGuarantee.over(2.0, 1)
+    models = np.random.default_rng(0).standard_normal((5, 3)) / 10
+    sent = party_noise(guarantee, range(5), SeededNoise(1))(models, 1.0)
+    grid = sent / 2.0**-20  # the scale of the noise is 2K/ε = 1
+    np.testing.assert_array_equal(grid, np.rint(grid))

@@ -8,6 +8,7 @@ the same moving average of the variances that were added, (σC/L)² where they a
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
@@ -48,8 +49,9 @@ class _Moments(KnownNoiseOptimizer):
     def _remember(self, parameter: Tensor, group: dict[str, Any], noise: AddedNoise) -> None:
         """Keep what a divisor needs of the noise; nothing, unless a subclass says otherwise."""
 
+    @abstractmethod
     def _divisor(self, squares: Tensor, state: dict[str, Any], group: dict[str, Any], weight: float) -> Tensor:
-        raise NotImplementedError
+        """What the first moment is divided by."""
 
 
 class DPAdam(_Moments):

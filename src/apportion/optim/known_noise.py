@@ -7,6 +7,7 @@ it to the optimizer together with the gradients. It is used for one step and the
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,7 +46,7 @@ class AddedNoise:
 NO_NOISE = AddedNoise(0.0, 1.0)
 
 
-class KnownNoiseOptimizer(torch.optim.Optimizer):  # type: ignore[misc]
+class KnownNoiseOptimizer(torch.optim.Optimizer, ABC):  # type: ignore[misc]
     """A PyTorch optimizer that knows the noise in its gradients.
 
     Everything that PyTorch has for optimizers works: parameter groups, `state_dict`, learning-rate schedulers,
@@ -84,8 +85,9 @@ class KnownNoiseOptimizer(torch.optim.Optimizer):  # type: ignore[misc]
                     self._update(parameter, group, noise)
         return None
 
+    @abstractmethod
     def _update(self, parameter: Tensor, group: dict[str, Any], noise: AddedNoise) -> None:
-        raise NotImplementedError
+        """Move one parameter by its gradient."""
 
 
 def decayed(parameter: Tensor, group: dict[str, Any]) -> Tensor:

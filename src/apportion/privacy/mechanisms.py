@@ -33,13 +33,13 @@ def add_gaussian(value: NDArray[Any], stddev: float, scales: FloatArray | None, 
     out = noise.normal(value.shape, value.dtype)
     out *= stddev if scales is None else (stddev * scales).astype(value.dtype)
     out += value
-    return _on_grid(out, stddev if scales is None else stddev * float(scales.min()))
+    return on_grid(out, stddev if scales is None else stddev * float(scales.min()))
 
 
 def add_laplace(value: NDArray[Any], scale: float, noise: NoiseSource) -> NDArray[Any]:
     """Return value + Laplace(scale) in every coordinate, by inverting the distribution function."""
     centred = noise.uniform(value.size).reshape(value.shape) - 0.5
-    return _on_grid(np.asarray(value - scale * np.sign(centred) * np.log1p(-2 * np.abs(centred))), scale)
+    return on_grid(np.asarray(value - scale * np.sign(centred) * np.log1p(-2 * np.abs(centred))), scale)
 
 
 def add_exact_gaussian(
@@ -65,7 +65,7 @@ def _finer_steps(step: float, scale: float) -> int:
     return min(max(math.floor(math.log2(scale)) - _FINER - round(math.log2(step)), 0), 52)
 
 
-def _on_grid(values: NDArray[Any], scale: float) -> NDArray[Any]:
+def on_grid(values: NDArray[Any], scale: float) -> NDArray[Any]:
     """Round to multiples of a power of two, about 2⁻²⁰ of the noise's scale; in place."""
     step = 2.0 ** (math.floor(math.log2(scale)) - _FINER)
     values /= step  # exact, as the next product is

@@ -24,7 +24,7 @@ from apportion.errors import InputError
 from apportion.linalg.packed import pack, packed_dim
 from apportion.privacy.bounded_sum import _KEY, BoundedSum, symmetric_scales
 from apportion.privacy.bounds import ObservationRows, Rows
-from apportion.privacy.mechanisms import _on_grid
+from apportion.privacy.mechanisms import on_grid
 from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_TASK, Neighbours
 from apportion.privacy.noise import NoiseSource
 
@@ -173,7 +173,7 @@ def add_wishart(value: Any, scale: float, degrees: int, noise: NoiseSource) -> A
     for done in range(0, degrees, at_once):
         normals = noise.normal((width, min(at_once, degrees - done)), np.float64)
         drawn += normals @ normals.T
-    return _on_grid(np.asarray(value + scale * pack(drawn), np.float64), scale)
+    return on_grid(np.asarray(value + scale * pack(drawn), np.float64), scale)
 
 
 def _largest_kept(shift: float, power: float, spare_degrees: int) -> float:

@@ -6,7 +6,8 @@ w + b moves by a factor of at most e^ε when rows are exchanged: ε-DP for any c
 among them. The second clip is post-processing and restores the bound that the release of all tasks' sum rests on. Over
 several rounds the party's ε add up.
 
-Under this density ||b|| has a Gamma distribution of shape d and scale 2K/ε and its direction is uniform.
+What is sent is rounded to a public grid, as released sums are: the last bits of a floating-point sum tell what was
+added to what. Under this density ||b|| has a Gamma distribution of shape d and scale 2K/ε and its direction is uniform.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.privacy import NoiseSource, SeededNoise
+from apportion.privacy.mechanisms import on_grid
 
 Floats = NDArray[np.float64]
 
@@ -67,8 +69,9 @@ def party_noise(
         sources = [noise for _ in ids]
 
     def disturb(models: Floats, norm: float) -> Floats:
-        drawn = np.stack([_draw(source, models.shape[1], 2 * norm / guarantee.per_round) for source in sources])
-        return np.asarray(models + drawn)
+        scale = 2 * norm / guarantee.per_round
+        drawn = np.stack([_draw(source, models.shape[1], scale) for source in sources])
+        return on_grid(np.asarray(models + drawn, np.float64), scale)
 
     return disturb
 
