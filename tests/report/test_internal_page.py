@@ -7,7 +7,7 @@ import re
 import pytest
 
 from apportion.evaluation import Comparison, Evaluation, MetricValue
-from apportion.report import Roles, internal_page
+from apportion.report import NewItems, Roles, internal_page
 from apportion.report.internal import share_kept, summary
 
 SLICES = ("rarest 50 %", "most popular 50 %")
@@ -89,3 +89,28 @@ def test_higher_is_better_for_recall():
     page = internal_page(recall, roles)
     assert "higher is better" in page
     assert "From tail to head" not in page
+
+
+def test_a_model_with_features_stands_beside_the_one_without():
+    measured = compare()
+    known = Comparison({"with": evaluation(0.9099, (1.01, 0.9)), **measured.evaluations})
+    roles = Roles("with", ROLES.twin, ROLES.baselines, "private, ε = 1")
+    assert roles.in_order[:3] == ("with", "private, ε = 1", "without privacy")
+    assert "is 0.9099 with features (0.9600 by id alone), against 0.8500" in summary(known, roles)
+    page = internal_page(known, roles)
+    for row in known.rows():
+        assert (f"{row['value']:.4f}" if row["value"] is not None else "–") in page
+    assert "swatch s4" in page
+    assert "swatch s4" not in internal_page(measured, ROLES)
+
+
+def test_items_that_training_has_not_met_have_a_section_of_their_own():
+    def of(rmse):
+        return Evaluation({"rmse": MetricValue(rmse, 70), "mae": MetricValue(rmse / 2, 70)}, ())
+
+    new = NewItems(Comparison({"from features": of(1.0124), "user's <own> mean": of(1.2345)}), "40 & more items")
+    page = internal_page(compare(), ROLES, new_items=new)
+    for words in ("never met", "40 &amp; more items", "user&#39;s &lt;own&gt; mean", "1.0124", "1.2345", "0.5062"):
+        assert words in page
+    assert new.summary == "RMSE on items that training has not met: 1.0124 (from features), 1.2345 (user's <own> mean)."
+    assert "never met" not in internal_page(compare(), ROLES)

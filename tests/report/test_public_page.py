@@ -6,11 +6,13 @@ import re
 from html.parser import HTMLParser
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from apportion.data import Interactions
+from apportion.data import Interactions, ItemFeatures
+from apportion.data.synthetic_features import ratings_with_features
 from apportion.errors import InputError
-from apportion.recommend import PrivateRatingRecommender, load, save
+from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender, load, save
 from apportion.report import public_page
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -139,3 +141,26 @@ def test_popularity_without_noise_of_its_own_or_above_zero_still_makes_a_page(bu
     renamed = [r for r in model.statement.releases if r.name != "popularity"]
     object.__setattr__(model.statement, "releases", tuple(renamed))
     assert "carries noise" not in Outline(public_page(model)).text
+
+
+@pytest.mark.parametrize(("kind", "prior"), [("ratings", "tell of it"), ("clicks", "all items have in common")])
+def test_public_features_are_named_with_what_they_hold(kind, prior):
+    data, described, _ = ratings_with_features(60, 30, 900, rng=np.random.default_rng(0))
+    frame = pa.table({"item": np.arange(30), "note": ["a b <c>"] * 30, "length": np.arange(30.0)})
+    features = described.beside(ItemFeatures.from_frame(frame, kinds={"note": "text"}, buckets=2048))
+    make = PrivateRatingRecommender if kind == "ratings" else PrivateClickRecommender
+    model = make(2.0, features=features, dimension=2, rounds=1).fit(data).model_
+    page = public_page(model)
+    for words in (
+        "the features of items: words, year, note, length",
+        "words: any of 12 words",
+        "year: a number, by 6 knots",
+        "note: running text, hashed into 2,048 columns",
+        "length: a number<",
+        prior,
+    ):
+        assert words in page, words
+
+
+def test_a_model_without_features_says_nothing_of_them(model):
+    assert "features" not in public_page(model)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.options import FILE, DataOptions, json_option
+from apportion.cli.options import FILE, DataOptions, FeatureOptions, collect, feature_options, json_option
 from apportion.cli.outputs import print_json, table, write_text
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
     from apportion.cli.loading import Loaded
-    from apportion.data import Interactions
+    from apportion.data import Interactions, ItemFeatures
     from apportion.evaluation.inspection import StudyInspection
     from apportion.evaluation.study import Study, StudyResults
 
@@ -23,40 +23,57 @@ SOME_FAILED: Final = 1
 PAGE, TABLE, RESULTS = "comparison.html", "table.csv", "results.json"
 _ARGUMENTS = re.compile(r"\b(user|task|value|timestamp|columns)=")
 _NAMES_IN_STUDY: Final = {"task": "item"}
+_OTHER_FILES: Final = ("items", "titles", "features", "feature_item", "feature_kinds", "feature_crosses")
 
 
 @click.command(short_help="Compare methods over budgets and seeds, from one TOML file.")
 @click.argument("study", type=FILE)
+@feature_options
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: STUDY's name with -study.")
 @click.option(
     "--processes", type=click.IntRange(min=1), default=1, show_default=True, help="How many fits to run at once."
 )
 @click.option("--fresh", is_flag=True, help="Fit again what is finished already.")
 @json_option
-def compare(study: Path, out: Path | None, processes: int, fresh: bool, as_json: bool) -> None:
+def compare(study: Path, out: Path | None, processes: int, fresh: bool, as_json: bool, **options: Any) -> None:
     """Run the study in the TOML file STUDY: every method at every epsilon, with every noise seed.
 
     Writes a table, curves over epsilon and over settings, and figures by item popularity, on an internal page. All
     of it is computed from raw data with seeded noise: it must not be shared. A study that was interrupted goes on
     where it stopped when it is run again. The exit code is 1 if some fits failed.
+
+    With --features, or features in the study's [data], there are rows without and with public features of items.
     """
     target = out or Path(f"{study.stem}-study")
     with Reporter() as reporter:
-        results = run_comparison(study, target, processes, fresh, reporter)
+        results = run_comparison(study, target, processes, fresh, reporter, collect(FeatureOptions, options))
     _print_result(results, target, as_json)
     if results.failures:
         click.get_current_context().exit(SOME_FAILED)
 
 
-def run_comparison(path: Path, target: Path, processes: int, fresh: bool, reporter: Reporter) -> StudyResults:
-    """Read the study and its data, run what is missing, and write the table and the page."""
+def run_comparison(
+    path: Path,
+    target: Path,
+    processes: int,
+    fresh: bool,
+    reporter: Reporter,
+    described: FeatureOptions | None = None,
+) -> StudyResults:
+    """Read the study and its data, run what is missing, and write the table and the page.
+
+    Features that the command names take the place of those in the study.
+    """
+    from apportion.cli.feature_files import match_features
     from apportion.cli.item_files import read_titles
     from apportion.evaluation.study import processors, read_study, run_study
 
     study = read_study(path)
+    features = _features(study, path, described or FeatureOptions(), reporter)
     loaded = _load(study, path)
     for remark in loaded.remarks:
         reporter.say(remark)
+    match_features(features, loaded.data.task_ids, reporter)
     titles = {}
     if "titles" in study.reading:
         titles = read_titles(_file(study, "titles", path), loaded.data.task_ids)
@@ -68,6 +85,7 @@ def run_comparison(path: Path, target: Path, processes: int, fresh: bool, report
             study,
             loaded.data,
             target,
+            features=features,
             processes=processes,
             fresh=fresh,
             show=reporter.show,
@@ -78,7 +96,8 @@ def run_comparison(path: Path, target: Path, processes: int, fresh: bool, report
         raise
     except InputError as error:
         raise InputError(f"{path.name}: {error}") from None
-    write_results(results, target, _inspected(results, loaded.data, tasks), _facts(loaded, study), titles)
+    facts = _facts(loaded, results.study, features)
+    write_results(results, target, _inspected(results, loaded.data, tasks), facts, titles)
     return results
 
 
@@ -90,7 +109,7 @@ def _load(study: Study, path: Path) -> Loaded:
 
     if "path" not in study.reading:
         raise InputError(f"{path.name}: Expected path in [data] (the data file), got none.")
-    said = {key: value for key, value in study.reading.items() if key not in ("path", "items", "titles")}
+    said = {key: value for key, value in study.reading.items() if key not in ("path", *_OTHER_FILES)}
     items = _file(study, "items", path) if "items" in study.reading else None
     options = DataOptions(kind=study.kind, scale=study.value_range, items=items, **said)
     try:
@@ -98,6 +117,25 @@ def _load(study: Study, path: Path) -> Loaded:
     except InputError as error:
         raise InputError(in_study_words(str(error))) from None
     return replace(loaded, remarks=tuple(map(in_study_words, loaded.remarks)))
+
+
+def _features(study: Study, path: Path, described: FeatureOptions, reporter: Reporter) -> ItemFeatures | None:
+    """The features that the command names, or those in `[data]`."""
+    from apportion.cli.feature_files import read_features
+
+    if described.features is not None or "features" not in study.reading:
+        return read_features(described, reporter)
+    said = study.reading
+    options = FeatureOptions(
+        features=_file(study, "features", path),
+        feature_item=said.get("feature_item"),
+        feature_kinds=tuple(f"{column}={kind}" for column, kind in said.get("feature_kinds", {}).items()),
+        feature_crosses=tuple(",".join(columns) for columns in said.get("feature_crosses", ())),
+    )
+    try:
+        return read_features(options, reporter)
+    except InputError as error:
+        raise InputError(in_study_words(str(error))) from None
 
 
 def in_study_words(message: str) -> str:
@@ -108,7 +146,9 @@ def in_study_words(message: str) -> str:
     """
     words = _ARGUMENTS.sub(lambda found: f"{_NAMES_IN_STUDY.get(found[1], found[1])} in [data]", message)
     words = words.replace("--scale LO HI", "value_range = [LO, HI] in [data]")
-    return words.replace("--items FILE", "items in [data]")
+    for option, word in (("--items FILE", "items"), ("--feature-item", "feature_item")):
+        words = words.replace(option, f"{word} in [data]")
+    return words
 
 
 def _file(study: Study, key: str, path: Path) -> Path:
@@ -140,14 +180,17 @@ def _inspected(results: StudyResults, data: Interactions, tasks: list[int | str]
     return inspect_study(results, study_slices(study, split_study(study, data).train), tasks)
 
 
-def _facts(loaded: Loaded, study: Study) -> dict[str, str]:
+def _facts(loaded: Loaded, study: Study, features: ItemFeatures | None) -> dict[str, str]:
     from apportion import __version__
+    from apportion.cli.feature_files import in_words
 
     data = loaded.data
     n_users = int((data.by_user.counts > 0).sum())
+    known = {} if features is None else {"Public features": f"of {len(features):,} items: {in_words(features.space)}"}
     return {
         "Data": f"{data.n_observations:,} {loaded.kind} by {n_users:,} users of {data.n_tasks:,} items",
         "Methods": ", ".join(f"{method.name} ({len(method.combinations())} settings)" for method in study.methods),
+        **known,
         "Version": f"apportion {__version__}",
     }
 

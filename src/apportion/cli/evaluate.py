@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from apportion.cli.evaluation_parts import Split, new_items, private_models, serve_new_items, split_data
 from apportion.cli.options import (
     FILE,
     DataOptions,
+    FeatureOptions,
     FitOptions,
     Kind,
     collect,
     data_options,
+    feature_options,
     fit_options,
     json_option,
 )
@@ -25,24 +28,11 @@ if TYPE_CHECKING:
     from apportion.data import Interactions
     from apportion.evaluation import Comparison
     from apportion.recommend.model import ItemModel
-    from apportion.report import Roles
+    from apportion.report import NewItems, Roles
 
 INTERNAL: Final = "computed from raw data, not covered by epsilon"
-HELD_OUT: Final = 0.1  # of the rows (ratings) or of the users (clicks), once for validation and once for test
-_MOST_HELD_OUT: Final = 10_000
 _N_SLICES: Final = 5
 _TWIN: Final = "without privacy"
-
-
-@dataclass(frozen=True)
-class Split:
-    """What is trained on, what is shown at test time, and what has to be predicted."""
-
-    train: Interactions
-    history: Interactions
-    targets: Interactions
-    words: str
-    users_kept: float
 
 
 @dataclass(frozen=True)
@@ -54,12 +44,20 @@ class Evaluated:
     model: ItemModel
     facts: dict[str, str]
     remarks: tuple[str, ...]
+    new_items: NewItems | None = None
 
 
 @click.command(short_help="Measure quality on held-out data; write an internal page.")
 @click.argument("data", type=FILE)
 @fit_options(epsilon_required=False)
 @data_options
+@feature_options
+@click.option(
+    "--hold-out-items",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="With --features: fit again without this share of the items, and rank these by features alone.",
+)
 @click.option(
     "--model",
     "model_folder",
@@ -74,42 +72,71 @@ class Evaluated:
 )
 @json_option
 def evaluate(
-    data: Path, model_folder: Path | None, split_seed: int, out: Path | None, as_json: bool, **options: Any
+    data: Path,
+    hold_out_items: float | None,
+    model_folder: Path | None,
+    split_seed: int,
+    out: Path | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Split DATA, fit the private model, its twin without privacy and the baselines, and compare them.
 
-    Writes an internal page with quality overall and by item popularity. It is computed from raw data and is
-    not covered by epsilon: it must not be shared.
+    With --features the private model is fitted with and without them. Writes an internal page with quality overall
+    and by item popularity. It is computed from raw data and is not covered by epsilon: it must not be shared.
     """
     if (options["epsilon"] is None) == (model_folder is None):
         raise click.UsageError("Give --epsilon to fit a model, or --model to evaluate a saved one.")
+    described = collect(FeatureOptions, options)
+    if hold_out_items is not None and described.features is None:
+        raise click.UsageError("--hold-out-items takes items that are known by --features; there are none.")
+    if described.features is not None and model_folder is not None:
+        raise click.UsageError("--features are for a fit with --epsilon; a saved model has those it was fitted with.")
     target = out or Path(f"{data.stem}-evaluation.html")
     refuse_folder(target)
     data_as = collect(DataOptions, options)
     with Reporter() as reporter:
         if model_folder is None:
-            found = run_evaluation(data, data_as, collect(FitOptions, options), split_seed, reporter)
+            promise = collect(FitOptions, options)
+            found = run_evaluation(data, data_as, promise, split_seed, reporter, described, hold_out_items)
         else:
             found = run_saved(data, data_as, model_folder, split_seed, reporter)
     write_page(found, target)
     _print_result(found, target, as_json)
 
 
-def run_evaluation(path: Path, data_as: DataOptions, promise: FitOptions, seed: int, reporter: Reporter) -> Evaluated:
+def run_evaluation(
+    path: Path,
+    data_as: DataOptions,
+    promise: FitOptions,
+    seed: int,
+    reporter: Reporter,
+    described: FeatureOptions | None = None,
+    items_held_out: float | None = None,
+) -> Evaluated:
     """Split, fit everything on the training part, compare on the test part."""
+    from apportion.cli.feature_files import in_words, match_features, read_features
     from apportion.cli.loading import load_data
-    from apportion.cli.training import fit_private
     from apportion.privacy import Budget
 
     Budget(promise.epsilon, promise.delta)
+    features = read_features(described or FeatureOptions(), reporter)
     loaded = load_data(path, data_as)
     for remark in loaded.remarks:
         reporter.say(remark)
-    split = _split(loaded.data, loaded.kind, seed)
-    if promise.n_users is not None:
-        promise = replace(promise, n_users=max(1, round(promise.n_users * split.users_kept)))
-    private = fit_private(split.train, loaded.kind, promise, data_as.scale, reporter)
-    return _compare(private, f"private, ε = {promise.epsilon:g}", split, loaded.data, data_as.scale, reporter)
+    match_features(features, loaded.data.task_ids, reporter)
+    split = split_data(loaded.data, loaded.kind, seed)
+    parts = None if features is None or items_held_out is None else new_items(loaded, features, items_held_out, seed)
+    models = private_models(split, loaded.kind, promise, data_as.scale, features, reporter)
+    found = _compare(models, split, loaded.data, data_as.scale, reporter)
+    if features is None:
+        return found
+    found.facts["Public features"] = (
+        f"of {len(features):,} items: {in_words(features.space)}; only the private model with features has them"
+    )
+    if parts is None:
+        return found
+    return replace(found, new_items=serve_new_items(loaded, parts, features, promise, data_as.scale, seed, reporter))
 
 
 def run_saved(path: Path, data_as: DataOptions, folder: Path, seed: int, reporter: Reporter) -> Evaluated:
@@ -121,9 +148,9 @@ def run_saved(path: Path, data_as: DataOptions, folder: Path, seed: int, reporte
     data, remarks = read_history(path, data_as, model)
     for remark in remarks:
         reporter.say(remark)
-    split = _split(data, _kind(model), seed)
+    split = split_data(data, _kind(model), seed)
     epsilon = f"private, ε = {model.statement.epsilon:g}" if model.statement else "saved model"
-    found = _compare(model, epsilon, split, data, model.value_range, reporter)
+    found = _compare({epsilon: model}, split, data, model.value_range, reporter)
     caution = (
         f"The model in {folder} was fitted before. If these rows were in its training data, its figures flatter it."
     )
@@ -140,32 +167,13 @@ def write_page(found: Evaluated, target: Path) -> None:
         statement=found.model.statement,
         facts=found.facts,
         remarks=found.remarks,
+        new_items=found.new_items,
     )
     write_text(target, page)
 
 
-def _split(data: Interactions, kind: Kind, seed: int) -> Split:
-    import numpy as np
-
-    rng = np.random.default_rng(seed)
-    if kind == "ratings":
-        train, _, test = data.split_by_value(rng, (1 - 2 * HELD_OUT, HELD_OUT, HELD_OUT))
-        words = f"rows at random: 80 % for training, 10 % left for validation, 10 % for test; split seed {seed}"
-        return Split(train, train, test, words, 1.0)
-    n_eligible = int((data.by_user.counts >= 5).sum())
-    n_held = min(_MOST_HELD_OUT, max(1, round(HELD_OUT * n_eligible)))
-    parts = data.split_by_users(rng, n_held, n_held)
-    words = (
-        f"whole users at random: {n_held:,} left for validation, {n_held:,} for test, the others for training; "
-        f"of a test user 80 % of the rows are shown and 20 % are to be found; split seed {seed}"
-    )
-    kept = 1 - 2 * n_held / max(1, int((data.by_user.counts > 0).sum()))
-    return Split(parts.train, parts.test.history, parts.test.target, words, kept)
-
-
 def _compare(
-    private: ItemModel,
-    name: str,
+    private: dict[str, ItemModel],
     split: Split,
     data: Interactions,
     scale: tuple[float, float],
@@ -175,17 +183,19 @@ def _compare(
     from apportion.evaluation import compare_rankings, compare_ratings, popularity_slices
     from apportion.report import Roles
 
-    kind = _kind(private)
+    name, *others = private
+    kind = _kind(private[name])
     twin = fit_twin(split.train, kind, scale, reporter)
     baselines = fit_baselines(split.train, kind)
-    models: dict[str, Any] = {name: private, _TWIN: twin, **baselines}
+    models: dict[str, Any] = {**private, _TWIN: twin, **baselines}
     slices = popularity_slices(split.train.by_task.counts, min(_N_SLICES, data.n_tasks))
     reporter.say("comparing the models on the test part")
     if kind == "ratings":
         comparison = compare_ratings(models, split.history, split.targets, slices=slices)
     else:
         comparison = compare_rankings(models, split.history, split.targets, slices=slices)
-    return Evaluated(comparison, Roles(name, _TWIN, tuple(baselines)), private, _facts(data, kind, split), ())
+    roles = Roles(name, _TWIN, tuple(baselines), *others)
+    return Evaluated(comparison, roles, private[name], _facts(data, kind, split), ())
 
 
 def _kind(model: ItemModel) -> Kind:
@@ -215,9 +225,13 @@ def _print_result(found: Evaluated, target: Path, as_json: bool) -> None:
                 "facts": found.facts,
                 "remarks": list(found.remarks),
                 "models": found.comparison.to_dict(),
+                "new_items": found.new_items and found.new_items.comparison.to_dict(),
             }
         )
         return
     click.echo(f"INTERNAL: {INTERNAL}.\n")
     click.echo(found.comparison.to_text())
-    click.echo(f"\n{summary(found.comparison, found.roles)}\n\nPage: {target}")
+    click.echo(f"\n{summary(found.comparison, found.roles)}")
+    if found.new_items is not None:
+        click.echo(found.new_items.summary)
+    click.echo(f"\nPage: {target}")

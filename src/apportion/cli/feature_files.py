@@ -7,40 +7,78 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from apportion.cli.options import FeatureOptions
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
+    from apportion.data import Vocabulary
     from apportion.data.features import FeatureSpace, ItemFeatures
 
 _IGNORED = "ignore"
+_IN_OPTIONS = {
+    "name it with item=": "name it with --feature-item (the first line of a text file names its columns)",
+    "name the columns with columns=": "give the columns names in a first line",
+}
 
 
-def read_features(path: Path, kinds: Sequence[str], reporter: Reporter) -> ItemFeatures:
-    """Features of items by column; what looks too fine is remarked on.
-
-    Args:
-        path: a CSV, TSV or Parquet file with the item's id in one column.
-        kinds: "column=kind" for columns whose kind is not to be guessed, or "column=ignore".
-        reporter: where remarks go.
-    """
+def read_features(options: FeatureOptions, reporter: Reporter) -> ItemFeatures | None:
+    """Features of items by column, None where none were asked for; what looks too fine is remarked on."""
     from apportion.data.features import FineFeaturesWarning, ItemFeatures
 
-    with warnings.catch_warnings(record=True) as caught:
+    if options.features is None:
+        return None
+    kinds, crosses = _kinds(options.feature_kinds), _crosses(options.feature_crosses)
+    with warnings.catch_warnings(record=True) as caught, np.errstate(over="ignore", invalid="ignore"):
         warnings.simplefilter("always", FineFeaturesWarning)
-        features = ItemFeatures.read(path, kinds=_kinds(kinds))
+        try:
+            features = ItemFeatures.read(options.features, item=options.feature_item, kinds=kinds, crosses=crosses)
+        except InputError as error:
+            raise InputError(_in_options(str(error))) from None
     for each in caught:
-        reporter.say(str(each.message))
-    named = ", ".join(f"{group.name} ({group.kind})" for group in features.space.groups)
-    reporter.say(f"Features of {len(features)} items, taken as public: {named}.")
+        if issubclass(each.category, FineFeaturesWarning):
+            reporter.say(str(each.message))
+    reporter.say(f"Features of {len(features)} items, taken as public: {in_words(features.space)}.")
     return features
+
+
+def match_features(features: ItemFeatures | None, task_ids: Vocabulary, reporter: Reporter) -> None:
+    """Refuse features that tell of no item or are no numbers, and say how many items have none; all of it is public."""
+    if features is None:
+        return
+    rows = features.for_tasks(task_ids)
+    wrong = rows.group_of_entry()[~np.isfinite(rows.values)]
+    if len(wrong):
+        raise InputError(f"Feature {rows.groups[wrong[0]].name!r} holds numbers that are too large to compute with.")
+    lacking = int((rows.counts == 0).sum())
+    if lacking == len(rows):
+        raise InputError(f"Expected features of the {len(rows)} items, got empty ones for all of them.")
+    if lacking:
+        reporter.say(f"Without features: {lacking} of the {len(rows)} items, which are known by their ids alone.")
+
+
+def in_words(space: FeatureSpace) -> str:
+    """The names of feature groups, each with its kind."""
+    return ", ".join(f"{group.name} ({group.kind})" for group in space.groups)
 
 
 def read_new_items(path: Path, space: FeatureSpace) -> ItemFeatures:
     """Features of items that a model does not know, read as those it was fitted with."""
     from apportion.data.features import ItemFeatures
 
-    return ItemFeatures.read(path, space=space)
+    try:
+        return ItemFeatures.read(path, space=space)
+    except InputError as error:
+        raise InputError(_in_options(str(error))) from None
+
+
+def _in_options(message: str) -> str:
+    """What to do, in the words of the program."""
+    for said, here in _IN_OPTIONS.items():
+        message = message.replace(said, here)
+    return message
 
 
 def _kinds(given: Sequence[str]) -> dict[str, Any]:
@@ -51,5 +89,15 @@ def _kinds(given: Sequence[str]) -> dict[str, Any]:
         column, mark, kind = each.rpartition("=")
         if not (column and mark and kind):
             raise InputError(f"Expected --feature-kind COLUMN=KIND, got {each!r}.")
+        if column in kinds:
+            raise InputError(f"Expected --feature-kind once for each column, got {column!r} twice.")
         kinds[column] = IGNORE if kind == _IGNORED else kind
     return kinds
+
+
+def _crosses(given: Sequence[str]) -> list[tuple[str, ...]]:
+    crosses = [tuple(name.strip() for name in each.split(",")) for each in given]
+    for each, names in zip(given, crosses, strict=True):
+        if len(names) < 2 or not all(names) or len(set(names)) < len(names):
+            raise InputError(f"Expected --feature-cross A,B with at least two different columns, got {each!r}.")
+    return crosses

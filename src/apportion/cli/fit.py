@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +11,11 @@ import click
 from apportion.cli.options import (
     FILE,
     DataOptions,
+    FeatureOptions,
     FitOptions,
     collect,
     data_options,
+    feature_options,
     fit_options,
     json_option,
     ledger_options,
@@ -31,21 +32,12 @@ if TYPE_CHECKING:
 @fit_options()
 @ledger_options
 @data_options
-@click.option("--features", type=FILE, help="Public features of items: a file with their ids in one column.")
-@click.option(
-    "--feature-kind",
-    "feature_kinds",
-    multiple=True,
-    metavar="COLUMN=KIND",
-    help="With --features: categorical, multivalent, number, binned, text or ignore; else guessed.",
-)
+@feature_options
 @click.option("--titles", type=FILE, help="Titles of items (id, title), for the page.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DATA's name with -model.")
 @json_option
 def fit(
     data: Path,
-    features: Path | None,
-    feature_kinds: Sequence[str],
     titles: Path | None,
     out: Path | None,
     as_json: bool,
@@ -58,11 +50,10 @@ def fit(
     public; with them rare items are learned better, and new ones can be ranked.
     """
     target = out or Path(f"{data.stem}-model")
-    if feature_kinds and features is None:
-        raise click.UsageError("--feature-kind says what columns of --features hold; there are none.")
     data_as, promise = collect(DataOptions, options), collect(FitOptions, options)
+    described = collect(FeatureOptions, options)
     with Reporter() as reporter:
-        model = run_fit(data, target, data_as, promise, titles, reporter, features, feature_kinds)
+        model = run_fit(data, target, data_as, promise, titles, reporter, described)
     _print_result(model, target, as_json)
 
 
@@ -73,11 +64,10 @@ def run_fit(
     promise: FitOptions,
     titles: Path | None,
     reporter: Reporter,
-    features: Path | None = None,
-    feature_kinds: Sequence[str] = (),
+    described: FeatureOptions | None = None,
 ) -> ItemModel:
     """Load, fit, and put the model and its page in place; nothing is written before the fit is done."""
-    from apportion.cli.feature_files import read_features
+    from apportion.cli.feature_files import match_features, read_features
     from apportion.cli.item_files import read_titles
     from apportion.cli.loading import load_data
     from apportion.cli.training import caution, fit_private
@@ -86,15 +76,16 @@ def run_fit(
     refuse_unless_writable_model(target)
     Budget(promise.epsilon, promise.delta)  # a budget that makes no sense is refused before the data is read
     session = promise.session()
-    known = None if features is None else read_features(features, feature_kinds, reporter)
+    features = read_features(described or FeatureOptions(), reporter)
     loaded = load_data(path, data_as)
     names = None if titles is None else read_titles(titles, loaded.data.task_ids)
     for remark in (*loaded.remarks, caution(promise)):
         if remark:
             reporter.say(remark)
+    match_features(features, loaded.data.task_ids, reporter)
     if target.exists():
         reporter.say(f"Replacing the model at {target}; a second fit to the same people spends their privacy again.")
-    model = fit_private(loaded.data, loaded.kind, promise, data_as.scale, reporter, session, known)
+    model = fit_private(loaded.data, loaded.kind, promise, data_as.scale, reporter, session, features)
     write_model(model, target, names)
     return model
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the two records they are collected in."""
+"""Options that several commands share, and the records they are collected in."""
 
 from __future__ import annotations
 
@@ -57,6 +57,23 @@ class DataOptions:
         low, high = self.scale
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise InputError(f"Expected --scale LO HI with LO below HI, got {low:g} {high:g}.")
+
+
+@dataclass(frozen=True)
+class FeatureOptions:
+    """Which file has public features of the items, and how it is read."""
+
+    features: Path | None = None
+    feature_item: str | None = None
+    feature_kinds: tuple[str, ...] = ()
+    feature_crosses: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.features is not None:
+            return
+        given = {"item": self.feature_item, "kind": self.feature_kinds, "cross": self.feature_crosses}
+        for name in (name for name, value in given.items() if value):
+            raise click.UsageError(f"--feature-{name} says how --features is read; there are none.")
 
 
 @dataclass(frozen=True)
@@ -140,6 +157,13 @@ def fit_options(*, epsilon_required: bool = True) -> Callable[[Command], Command
     return add
 
 
+def feature_options(command: Command) -> Command:
+    """Add the options that name public features of items."""
+    for option in reversed(_FEATURES):
+        command = option(command)
+    return command
+
+
 def ledger_options(command: Command) -> Command:
     """Add the options that name an account to be charged."""
     for option in reversed(_LEDGER):
@@ -162,6 +186,24 @@ _LEDGER: Final = (
         "--ledger", metavar="URL", help="Charge a ledger first: a SQLite file or postgresql://...; see `ledger`."
     ),
     click.option("--account", metavar="NAME", help="With --ledger: the account of these data."),
+)
+_FEATURES: Final = (
+    click.option("--features", type=FILE, help="Public features of items: a file with their ids in one column."),
+    click.option("--feature-item", metavar="COLUMN", help="With --features: the id column, if its name is unusual."),
+    click.option(
+        "--feature-kind",
+        "feature_kinds",
+        multiple=True,
+        metavar="COLUMN=KIND",
+        help="With --features: categorical, multivalent, number, binned, text or ignore; else guessed.",
+    ),
+    click.option(
+        "--feature-cross",
+        "feature_crosses",
+        multiple=True,
+        metavar="A,B",
+        help="With --features: take combinations of these columns within a row as a feature, too.",
+    ),
 )
 _DATA: Final = (
     click.option("--ratings", "kind", flag_value="ratings", help="Values are ratings to be predicted."),

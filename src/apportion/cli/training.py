@@ -31,7 +31,8 @@ def fit_private(
         estimator = recommend.PrivateRatingRecommender(value_range=scale, **settings)
     else:
         estimator = recommend.PrivateClickRecommender(**settings)
-    model: ItemModel = estimator.fit(data, session=session, progress=reporter.of("private model")).model_
+    job = "private model" if features is None else "private model with features"
+    model: ItemModel = estimator.fit(data, session=session, progress=reporter.of(job)).model_
     return model
 
 

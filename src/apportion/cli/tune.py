@@ -14,11 +14,13 @@ import click
 from apportion.cli.options import (
     FILE,
     DataOptions,
+    FeatureOptions,
     Kind,
     PositiveNumber,
     account_of,
     collect,
     data_options,
+    feature_options,
     json_option,
     ledger_options,
 )
@@ -26,9 +28,11 @@ from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_mod
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
+    from apportion.data import ItemFeatures
     from apportion.evaluation.tuning import Make, Tuned
 
 _OF_THE_FIT: Final = ("dimension", "rounds")
+_OF_FEATURES: Final = ("feature_variance", "feature_directions", "feature_weight", "feature_prior", "taste_variance")
 
 
 class Values(click.ParamType[tuple[str, tuple[float | int, ...]]]):
@@ -79,6 +83,7 @@ class Values(click.ParamType[tuple[str, tuple[float | int, ...]]]):
 @click.option("--seed", type=click.IntRange(min=0), help="Reproducible noise: marks everything NOT FOR RELEASE.")
 @ledger_options
 @data_options
+@feature_options
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DATA's name with -model.")
 @json_option
 def tune(
@@ -103,7 +108,9 @@ def tune(
     A random number of tries is made, each with settings drawn from those of --try: a fit on most users, and a noisy
     score from the others. The model with the best noisy score is written, like that of `fit`, with a privacy card that
     says what one try costs and what all of it costs. How many tries there were, and the others, are not published.
+    Features of items are public: they help, and cost nothing.
     """
+    from apportion.cli.feature_files import match_features, read_features
     from apportion.cli.loading import load_data
     from apportion.evaluation.tuning import tune as search
     from apportion.privacy import Budget, SeededNoise
@@ -111,17 +118,20 @@ def tune(
 
     target = out or Path(f"{data.stem}-model")
     refuse_unless_writable_model(target)
-    places = _grid(grid)
+    described = collect(FeatureOptions, options)
+    places = _grid(grid, described)
     budget = Budget(epsilon, delta)
     law_of_tries = Tries(max(2, math.prod(map(len, places.values()))) if tries is None else tries, law)
     calibrate(budget, law_of_tries)  # a budget that cannot pay is refused before the data is read
     charged = account_of(ledger, account)
     data_as = collect(DataOptions, options)
     with Reporter() as reporter:
+        features = read_features(described, reporter)
         loaded = load_data(data, data_as)
         for remark in loaded.remarks:
             reporter.say(remark)
-        make = _maker(loaded.kind, places, data_as, n_users, validation)
+        match_features(features, loaded.data.task_ids, reporter)
+        make = _maker(loaded.kind, places, data_as, n_users, validation, features)
         found = search(
             loaded.data,
             make,
@@ -139,7 +149,12 @@ def tune(
 
 
 def _maker(
-    kind: Kind, grid: Mapping[str, Sequence[Any]], data_as: DataOptions, n_users: int | None, validation: float
+    kind: Kind,
+    grid: Mapping[str, Sequence[Any]],
+    data_as: DataOptions,
+    n_users: int | None,
+    validation: float,
+    features: ItemFeatures | None,
 ) -> Make:
     """What makes the recommender of a try; settings that it does not have are refused at once."""
     from apportion.privacy import Budget
@@ -152,7 +167,7 @@ def _maker(
     for name in grid:
         if name not in known:
             raise click.UsageError(f"--try {name}: expected a setting among {', '.join(known)}.")
-    fixed: dict[str, Any] = {"method": "ours"}
+    fixed: dict[str, Any] = {"method": "ours", "features": features}
     if n_users is not None:
         fixed["n_users"] = max(1, round(n_users * (1 - validation)))
     if data_as.min_value is not None:
@@ -170,8 +185,13 @@ def _maker(
     return make
 
 
-def _grid(given: Sequence[tuple[str, tuple[float | int, ...]]]) -> dict[str, tuple[float | int, ...]]:
+def _grid(
+    given: Sequence[tuple[str, tuple[float | int, ...]]], described: FeatureOptions
+) -> dict[str, tuple[float | int, ...]]:
     names = [name for name, _ in given]
+    for name in names:
+        if name in _OF_FEATURES and described.features is None:
+            raise click.UsageError(f"--try {name}: it does nothing without --features.")
     if len(set(names)) < len(names):
         raise click.UsageError(f"Give each setting once with --try; got {', '.join(names)}.")
     return dict(given)

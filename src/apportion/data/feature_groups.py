@@ -46,7 +46,8 @@ class FeatureGroup:
         columns: the columns it reads.
         separator: what separates words in a cell of text.
         words: the words it knows, in the order of their columns; none for numbers and hashed text.
-        numbers: mean and spread of a number, or the knots of a binned one.
+        numbers: mean, spread, least and largest of a number, or the knots of a binned one; what lies beyond counts as
+            the end.
         buckets: the number of columns of hashed text.
     """
 
@@ -72,8 +73,8 @@ class FeatureGroup:
                 raise InputError(f"There is no column {column!r} of features; found {found}.")
         if self.kind == "number":
             rows, numbers = _numbers(table, self.columns[0])
-            mean, spread = self.numbers
-            return Entries(rows, np.zeros(len(rows), np.int64), (numbers - mean) / spread)
+            mean, spread, low, high = self.numbers
+            return Entries(rows, np.zeros(len(rows), np.int64), (np.clip(numbers, low, high) - mean) / spread)
         if self.kind == "binned":
             rows, numbers = _numbers(table, self.columns[0])
             return _between_knots(rows, numbers, np.array(self.numbers))
@@ -98,7 +99,7 @@ def learn_group(
         _, numbers = _numbers(table, column)
         if not len(numbers):
             raise InputError(f"Column {column!r} of features holds no number.")
-        learned = _knots(numbers, bins) if chosen == "binned" else (numbers.mean(), max(numbers.std(), 1e-9))
+        learned = _knots(numbers, bins) if chosen == "binned" else _spread(numbers)
         return FeatureGroup(column, chosen, (column,), separator, numbers=tuple(float(x) for x in learned))
     if chosen == "text":
         return FeatureGroup(column, chosen, (column,), separator, buckets=buckets)
@@ -210,6 +211,11 @@ def _numbers(table: pa.Table, column: str) -> tuple[NDArray[np.int64], NDArray[n
         raise InputError(f"Column {column!r} of features holds an infinite number; expected finite ones.")
     rows = np.flatnonzero(~np.isnan(numbers))
     return rows, numbers[rows]
+
+
+def _spread(numbers: NDArray[np.float64]) -> tuple[float, ...]:
+    """Mean, standard deviation, least and largest."""
+    return float(numbers.mean()), max(float(numbers.std()), 1e-9), float(numbers.min()), float(numbers.max())
 
 
 def _knots(numbers: NDArray[np.float64], bins: int) -> NDArray[np.float64]:

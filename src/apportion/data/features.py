@@ -133,8 +133,22 @@ class ItemFeatures:
         return _finished(table, item, space, learn, untyped=False)
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], *, item: str | None = None, **arguments: Any) -> ItemFeatures:
-        """Read a Parquet file or a text file with separated columns; arguments as in `from_frame`."""
+    def read(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        item: str | None = None,
+        columns: Sequence[str] | None = None,
+        **arguments: Any,
+    ) -> ItemFeatures:
+        """Read a Parquet file or a text file with separated columns.
+
+        Args:
+            path: the file.
+            item: name of the id column; guessed from the usual names if left out.
+            columns: names of all columns of a text file that has no header line.
+            arguments: as in `from_frame`.
+        """
         file = Path(path)
         if not file.is_file():
             raise InputError(f"There is no file {str(path)!r}.")
@@ -144,7 +158,8 @@ class ItemFeatures:
             learn = partial(_learn, **{**defaults, **arguments})
             if _is_parquet(file):
                 return _finished(_parquet(file), item, space, learn, untyped=False)
-            return _finished(_text(file, item or (space.item if space else None)), item, space, learn, untyped=True)
+            table = _text(file, item or (space.item if space else None), columns)
+            return _finished(table, item, space, learn, untyped=True)
         except InputError as error:
             raise InputError(f"{file.name}: {error}") from None
 
@@ -208,6 +223,7 @@ def _learn(
 def _finished(
     table: pa.Table, item: str | None, space: FeatureSpace | None, learn: Any, *, untyped: bool
 ) -> ItemFeatures:
+    _refuse_same_names(table.column_names)
     column = _id_column(table.column_names, item or (space.item if space else None))
     if not table.num_rows:
         raise InputError("There are no rows; expected at least one item.")
@@ -230,8 +246,17 @@ def _id_column(found: Sequence[str], item: str | None) -> str:
     usual = USUAL_NAMES["task"] | set(_FURTHER_ID_NAMES)
     fitting = [name for name in found if "".join(filter(str.isalnum, name)).lower() in usual]
     if len(fitting) != 1:
-        raise InputError(f"Expected one column that looks like the item, got {len(fitting)}; name it with item=.")
+        raise InputError(
+            f"Expected one column that looks like the item, got {len(fitting)} among {', '.join(found)}; "
+            "name it with item=."
+        )
     return fitting[0]
+
+
+def _refuse_same_names(names: Sequence[str]) -> None:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InputError(f"Expected columns of different names, got {repeated[0]!r} twice.")
 
 
 def _rows_per_item(items: NDArray[np.int64], rows: NDArray[np.int64], n_items: int) -> NDArray[np.int64]:
@@ -265,20 +290,31 @@ def _parquet(file: Path) -> pa.Table:
         raise InputError(f"The Parquet file cannot be read: {str(error).splitlines()[0]}") from None
 
 
-def _text(file: Path, item: str | None) -> pa.Table:
+def _text(file: Path, item: str | None, names: Sequence[str] | None) -> pa.Table:
     """A text file; a column that turns out not to hold what its first cells suggest is read as text."""
     import pyarrow as pa
 
-    layout = see_layout(file, None, None)
+    layout = see_layout(file, None if names is None else list(names), None)
+    _refuse_same_names(layout.names)
     columns = TextColumns(file, layout, dict.fromkeys(layout.names, "text"))
     try:
-        return columns.open({}).read_all()
+        return _in_utf8(columns.open({}).read_all())
     except pa.ArrowInvalid:
         pass
     try:
-        return columns.open({_id_column(layout.names, item): pa.string()}).read_all()
+        return _in_utf8(columns.open({_id_column(layout.names, item): pa.string()}).read_all())
     except pa.ArrowInvalid as error:
         raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.") from None
+
+
+def _in_utf8(table: pa.Table) -> pa.Table:
+    """The table; refused where Arrow found bytes that are no text."""
+    import pyarrow as pa
+
+    for field in table.schema:
+        if pa.types.is_binary(field.type):
+            raise InputError(f"Column {field.name!r} holds text that is not in UTF-8; save the file in that encoding.")
+    return table
 
 
 def _find(known: Vocabulary, wanted: Vocabulary) -> NDArray[np.int32]:

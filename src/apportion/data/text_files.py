@@ -30,11 +30,17 @@ CellKind = Literal["id", "number", "time", "text"]
 
 @dataclass(frozen=True)
 class Layout:
-    """What the first line of a text file says."""
+    """What the first line of a text file says.
+
+    Attributes:
+        separator: what separates columns.
+        names: of all columns.
+        lines_before: how many lines, with that of the names, come before the first row of data.
+    """
 
     separator: str
     names: tuple[str, ...]
-    has_header: bool
+    lines_before: int
 
 
 def see_layout(path: Path, columns: list[str] | tuple[str, ...] | None, separator: str | None) -> Layout:
@@ -45,17 +51,17 @@ def see_layout(path: Path, columns: list[str] | tuple[str, ...] | None, separato
         columns: names of all columns, for a file without a header line.
         separator: what separates columns; the mark that occurs most often if left out.
     """
-    line = _first_line(path)
+    line, before = _first_line(path)
     if separator is None:
         separator = max(_SEPARATORS, key=line.count)
     cells = [cell.strip().strip('"') for cell in line.split(separator)]
     if columns is not None:
         if len(columns) != len(cells):
             raise InputError(f"Expected {len(columns)} columns, as named, got {len(cells)} in the line {line!r}.")
-        return Layout(separator, tuple(columns), has_header=False)
+        return Layout(separator, tuple(columns), lines_before=0)
     if all(is_number(cell) for cell in cells):
         raise InputError(f"The first line {line!r} holds numbers, not column names; name the columns with columns=.")
-    return Layout(separator, tuple(cells), has_header=True)
+    return Layout(separator, tuple(cells), lines_before=before + 1)
 
 
 @dataclass
@@ -77,7 +83,8 @@ class TextColumns:
             read_options=csv.ReadOptions(
                 use_threads=False,  # with threads the numbers of malformed rows are lost
                 block_size=_BLOCK_BYTES,
-                column_names=None if self.layout.has_header else list(self.layout.names),
+                column_names=list(self.layout.names),
+                skip_rows=self.layout.lines_before,
             ),
             parse_options=csv.ParseOptions(
                 delimiter=separator if len(separator) == 1 else _STAND_IN,
@@ -151,7 +158,7 @@ class TextColumns:
     def _name_malformed_row(self) -> None:
         row = self._malformed
         if row is not None:
-            where = "" if row.number is None else f" {row.number - self.layout.has_header}"
+            where = "" if row.number is None else f" {row.number - self.layout.lines_before}"
             raise InputError(
                 f"Row{where} (counting data rows from 1) has {row.actual_columns} columns where "
                 f"{row.expected_columns} were expected: {row.text!r}."
@@ -215,14 +222,16 @@ def _open_bytes(path: Path) -> Any:
     return pa.input_stream(str(path))
 
 
-def _first_line(path: Path) -> str:
+def _first_line(path: Path) -> tuple[str, int]:
+    """The first line that holds anything, and how many come before it."""
     with _open_bytes(path) as stream:
         beginning: bytes = stream.read(_FIRST_LINE_BYTES)
-    line = beginning.lstrip(b"\r\n").split(b"\n", 1)[0]
+    filled = beginning.lstrip(b"\r\n")
+    line = filled.split(b"\n", 1)[0]
     text = line.decode("utf-8-sig", errors="replace").rstrip("\r")
     if not text.strip():
         raise InputError("The file is empty.")
-    return text
+    return text, beginning[: len(beginning) - len(filled)].count(b"\n")
 
 
 def _replaced(path: Path, separator: str) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from apportion.evaluation.baselines import BiasModel, GlobalMean, Popularity
 from apportion.evaluation.compare import compare, compare_rankings, compare_ratings
 from apportion.evaluation.inspection import nearest, neighbours, overlap
+from apportion.evaluation.new_items import HeldOutItems, compare_on_new_items, hold_out_items
 from apportion.evaluation.rankings import (
     RECALL_AT_BY_SLICE,
     RankingModel,
@@ -20,6 +21,7 @@ from apportion.evaluation.ratings import RatingModel, evaluate_ratings, mae, rms
 from apportion.evaluation.results import Comparison, Evaluation, MetricValue
 from apportion.evaluation.slices import PopularitySlices, popularity_slices
 from apportion.evaluation.study import Study, StudyResults, read_study, run_study
+from apportion.evaluation.within_slices import recall_within_slices
 
 __all__ = [
     "RECALL_AT_BY_SLICE",
@@ -27,6 +29,7 @@ __all__ = [
     "Comparison",
     "Evaluation",
     "GlobalMean",
+    "HeldOutItems",
     "MetricValue",
     "Popularity",
     "PopularitySlices",
@@ -35,10 +38,12 @@ __all__ = [
     "Study",
     "StudyResults",
     "compare",
+    "compare_on_new_items",
     "compare_rankings",
     "compare_ratings",
     "evaluate_rankings",
     "evaluate_ratings",
+    "hold_out_items",
     "mae",
     "ndcg_at_k",
     "nearest",
@@ -47,6 +52,7 @@ __all__ = [
     "popularity_slices",
     "read_study",
     "recall_at_k",
+    "recall_within_slices",
     "rmse",
     "run_study",
 ]

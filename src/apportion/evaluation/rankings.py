@@ -85,16 +85,16 @@ def evaluate_rankings(
         recall_at_by_slice: one cut-off per slice, rarest first, for one more metric, such as `RECALL_AT_BY_SLICE`.
         slices: popularity slices to report as well.
     """
-    _check(history, targets, [*recall_at, *ndcg_at, *recall_at_by_slice], slices)
+    check_targets(history, targets, [*recall_at, *ndcg_at, *recall_at_by_slice], slices)
     _check_cutoffs_by_slice(recall_at_by_slice, slices)
     cut = slices if slices is not None else PopularitySlices.whole(targets.n_tasks)
     metrics: list[_Metric] = [*map(_Recall, recall_at), *map(_Ndcg, ndcg_at)]
     if recall_at_by_slice:
         metrics.append(_RecallBySlice(tuple(recall_at_by_slice)))
-    tallies = [_Tally.empty(cut.n_slices) for _ in metrics]
+    tallies = [Tally.empty(cut.n_slices) for _ in metrics]
     depth = min(max(metric.k for metric in metrics), targets.n_tasks)
-    for users in _user_blocks(targets):
-        block = _Block.of(users, _top(model, history, users, depth), targets, cut)
+    for users in user_blocks(targets):
+        block = _Block.of(users, top_tasks(scores_to_rank(model, history, users), depth), targets, cut)
         for metric, tally in zip(metrics, tallies, strict=True):
             tally.add(metric.gain(block), metric.ideal(block.n_targets), metric.ideal_overall(block.n_targets))
     labels = slices.labels if slices is not None else ()
@@ -231,7 +231,7 @@ class _Ndcg:
 
 
 @dataclass
-class _Tally:
+class Tally:
     """Sums over users of gain / ideal, and the number of users, overall and by slice."""
 
     total: float
@@ -240,23 +240,27 @@ class _Tally:
     n_by_slice: NDArray[np.int64]
 
     @classmethod
-    def empty(cls, n_slices: int) -> _Tally:
+    def empty(cls, n_slices: int) -> Tally:
+        """Nobody yet."""
         return cls(0.0, 0, np.zeros(n_slices), np.zeros(n_slices, np.int64))
 
     def add(self, gain: NDArray[np.float64], ideal: NDArray[np.float64], ideal_overall: NDArray[np.float64]) -> None:
+        """Count a block of users in; the first two are users x slices."""
         self.total += float((gain.sum(axis=1) / ideal_overall).sum())
         self.n += len(gain)
         self.by_slice += np.divide(gain, ideal, out=np.zeros_like(gain), where=ideal > 0).sum(axis=0)
         self.n_by_slice += (ideal > 0).sum(axis=0)
 
     def value(self, *, n_slices: int) -> MetricValue:
+        """Means over the users counted in."""
         by_slice = slice_means(self.by_slice[:n_slices], self.n_by_slice[:n_slices])
         return MetricValue(self.total / self.n, self.n, by_slice, tuple(self.n_by_slice[:n_slices].tolist()))
 
 
-def _check(
+def check_targets(
     history: Interactions, targets: Interactions, cutoffs: Sequence[int], slices: PopularitySlices | None
 ) -> None:
+    """Refuse what cannot be ranked or judged."""
     if not cutoffs or min(cutoffs) < 1:
         raise InputError(f"Expected cut-offs k >= 1, got {list(cutoffs)}.")
     if targets.n_observations == 0:
@@ -291,7 +295,7 @@ def _refuse_shown_targets(history: Interactions, targets: Interactions) -> None:
         )
 
 
-def _user_blocks(targets: Interactions) -> Iterator[NDArray[np.int64]]:
+def user_blocks(targets: Interactions) -> Iterator[NDArray[np.int64]]:
     """Users with targets, ascending, so many at once that their scores stay within `_CELLS_AT_ONCE`."""
     users = np.flatnonzero(targets.by_user.counts)
     size = max(1, _CELLS_AT_ONCE // targets.n_tasks)
@@ -299,8 +303,8 @@ def _user_blocks(targets: Interactions) -> Iterator[NDArray[np.int64]]:
         yield users[start : start + size]
 
 
-def _top(model: RankingModel, history: Interactions, users: NDArray[np.int64], depth: int) -> NDArray[np.int64]:
-    """The `depth` best tasks of each user outside the history, best first, -1 where there are no more."""
+def scores_to_rank(model: RankingModel, history: Interactions, users: NDArray[np.int64]) -> NDArray[np.floating[Any]]:
+    """The model's scores of all tasks, users x tasks, -inf for what is in a user's history."""
     scores = np.array(model.score(history, users), copy=True)  # ours to mask
     if scores.dtype.kind != "f":
         scores = scores.astype(np.float64)
@@ -311,7 +315,7 @@ def _top(model: RankingModel, history: Interactions, users: NDArray[np.int64], d
         raise InputError(f"The model's scores for user code {users[row]} hold NaN; expected numbers.")
     shown = history.select_users(users)
     scores[np.searchsorted(users, shown.users), shown.tasks] = -np.inf
-    return top_tasks(scores, depth)
+    return scores
 
 
 def top_tasks(scores: NDArray[Any], depth: int) -> NDArray[np.int64]:

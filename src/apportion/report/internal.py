@@ -25,16 +25,40 @@ class Roles:
         private: the model that the page is about.
         twin: the same kind of model without privacy, if there is one.
         baselines: what can be said without learning anybody's taste, weakest first.
+        plain: the private model without features, where that of the page has them.
     """
 
     private: str
     twin: str | None = None
     baselines: tuple[str, ...] = field(default=())
+    plain: str | None = None
 
     @property
     def in_order(self) -> tuple[str, ...]:
         """All models, as tables and charts list them."""
-        return (self.private, *((self.twin,) if self.twin else ()), *reversed(self.baselines))
+        models = (self.private, self.plain, self.twin)
+        return (*(name for name in models if name), *reversed(self.baselines))
+
+
+@dataclass(frozen=True)
+class NewItems:
+    """How items fare that training has not met, known by their features alone.
+
+    Attributes:
+        comparison: the model first, then what it is measured against.
+        words: which items these are, and how it was measured.
+    """
+
+    comparison: Comparison
+    words: str
+
+    @property
+    def summary(self) -> str:
+        """The main figure beside the others, in a sentence."""
+        models = self.comparison.evaluations
+        metric = next(iter(next(iter(models.values())).metrics))
+        figures = [f"{evaluation[metric].overall:.4f} ({name})" for name, evaluation in models.items()]
+        return f"{display_name(metric)} on items that training has not met: {', '.join(figures)}."
 
 
 def internal_page(
@@ -44,6 +68,7 @@ def internal_page(
     statement: Statement | None = None,
     facts: Mapping[str, str] | None = None,
     remarks: Sequence[str] = (),
+    new_items: NewItems | None = None,
 ) -> str:
     """Return the internal page as self-contained HTML, marked as not covered by ε.
 
@@ -53,6 +78,7 @@ def internal_page(
         statement: the privacy statement of the private model.
         facts: how it was measured, by name.
         remarks: cautions to put beside the figures.
+        new_items: how items fare that training has not met.
     """
     metrics = list(comparison[roles.private].metrics)
     slices = comparison[roles.private].slices
@@ -68,6 +94,7 @@ def internal_page(
         names=[display_name(metric) for metric in metrics],
         overall=[_overall_row(comparison, roles, name, metrics) for name in roles.in_order],
         parts=[_part(comparison, roles, metric, slices) for metric in metrics],
+        new_items=new_items and _new_items(new_items),
     )
 
 
@@ -76,6 +103,8 @@ def summary(comparison: Comparison, roles: Roles) -> str:
     metric = next(iter(comparison[roles.private].metrics))
     mine = comparison[roles.private][metric].overall
     words = f"{display_name(metric)} of the private model is {mine:.4f}"
+    if roles.plain:
+        words += f" with features ({comparison[roles.plain][metric].overall:.4f} by id alone)"
     if roles.twin:
         words += f", against {comparison[roles.twin][metric].overall:.4f} without privacy"
     if roles.baselines:
@@ -150,16 +179,27 @@ def _part(comparison: Comparison, roles: Roles, metric: str, slices: Sequence[st
     }
 
 
+def _new_items(found: NewItems) -> dict[str, Any]:
+    """What the page shows about items that training has not met."""
+    models = found.comparison.evaluations
+    metrics = list(next(iter(models.values())).metrics)
+    return {
+        "words": found.words,
+        "names": [display_name(metric) for metric in metrics],
+        "rows": [(name, [f"{each[metric].overall:.4f}" for metric in metrics]) for name, each in models.items()],
+    }
+
+
 def _line(value: MetricValue, roles: Roles, name: str) -> Line:
-    style = "main" if name == roles.private else "" if name == roles.twin else "minor"
+    style = "main" if name == roles.private else "" if name in (roles.twin, roles.plain) else "minor"
     return Line(name, _colour(roles, name), style, value.overall, value.by_slice)
 
 
 def _colour(roles: Roles, name: str) -> int:
     if name == roles.private:
         return 3
-    if name == roles.twin:
-        return 1
+    if name in (roles.twin, roles.plain):
+        return 1 if name == roles.twin else 4
     return _BASELINE_COLOURS[roles.baselines.index(name) % len(_BASELINE_COLOURS)]
 
 

@@ -24,6 +24,14 @@ from apportion.report.wording import meaning_of, number, whole
 Titles = Mapping[int | str, str]
 
 _N_NEAR = 5
+_KINDS = {
+    "categorical": "one of {} words",
+    "multivalent": "any of {} words",
+    "number": "a number",
+    "binned": "a number, by {} knots",
+    "text": "running text, hashed into {} columns",
+    "cross": "{} combinations",
+}
 _PLACES = ((0.0, "The most popular"), (0.5, "In the middle"), (0.95, "Far down the tail"))
 
 
@@ -75,6 +83,7 @@ def public_page(model: ItemModel, *, titles: Titles | None = None) -> str:
         bands=bands,
         neighbours=_looks(model, titles or {}),
         settings=_settings(model.settings),
+        features=_features(model),
         popularity_words=_popularity_words(model, noise),
         popularity_caption=_popularity_caption(noise),
         draw_guess=partial(charts.guess_chart, meaning.best_guess),
@@ -111,13 +120,22 @@ def _settings(settings: Mapping[str, Any]) -> str:
     )
 
 
+def _features(model: ItemModel) -> list[str]:
+    """The public features that the model was fitted with, in words."""
+    if model.feature_map is None:
+        return []
+    groups = model.feature_map.space.groups
+    return [f"{group.name}: {_KINDS[group.kind].format(whole(group.size))}" for group in groups]
+
+
 def _popularity_words(model: ItemModel, noise: float | None) -> str:
     n_reliable = int((model.reliability >= 0.5).sum())
     who = f"{whole(n_reliable)} of the" if n_reliable else "None of the"
+    known = model.feature_map is not None and model.settings.get("feature_prior", True)  # for clicks a setting
+    prior = "what features of an item, which are public, tell of it" if known else "what all items have in common"
     words = (
         "Noise does not grow with popularity, so popular items shrug it off and rare ones drown in it. "
-        f"{who} {whole(model.n_tasks)} items rest more on data than on the prior, which is what all items "
-        "have in common."
+        f"{who} {whole(model.n_tasks)} items rest more on data than on the prior, which is {prior}."
     )
     if noise is None:
         return words

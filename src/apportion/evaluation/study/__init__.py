@@ -10,6 +10,7 @@ The modules, each of which imports only from those above it::
     methods         `[[methods]]` of a study: settings, and the combinations of their grids
     description     everything that a study file says
     parts           how the data are divided and told apart
+    item_features   which rows have public features of the items
     units           what a unit depends on, and its hash
     bench           fitting, measuring and storing a unit
     processes       running units here or in several processes

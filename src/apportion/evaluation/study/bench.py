@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from apportion.data import Interactions
+from apportion.data.features import ItemFeatures
 from apportion.errors import ApportionError, InputError
 from apportion.evaluation.rankings import evaluate_rankings
 from apportion.evaluation.ratings import evaluate_ratings
 from apportion.evaluation.results import Evaluation
 from apportion.evaluation.slices import PopularitySlices
 from apportion.evaluation.study.description import Study
+from apportion.evaluation.study.item_features import put_features
 from apportion.evaluation.study.parts import Part, Parts, split_study, study_slices
 from apportion.evaluation.study.units import MARKING, Unit
 from apportion.privacy import NoiseSource, SeededNoise
@@ -41,18 +43,24 @@ class Builder(Protocol):
         noise: NoiseSource | None = None,
         value_range: tuple[float, float] = (1.0, 5.0),
     ) -> Any:
-        """Return an estimator whose `fit(data)` leaves `model_`; settings that make no sense are an `InputError`."""
+        """Return an estimator whose `fit(data)` leaves `model_`; settings that make no sense are an `InputError`.
+
+        Where a method asks for public features of the items, its settings hold them under `features`.
+        """
         ...
 
 
 class Bench:
     """Fits and measures units of one study on one data set; every process has one."""
 
-    def __init__(self, study: Study, data: Interactions, folder: Path, build: Builder) -> None:
+    def __init__(
+        self, study: Study, data: Interactions, folder: Path, build: Builder, features: ItemFeatures | None = None
+    ) -> None:
         self.study = study
         self.data = data
         self.folder = folder
         self.build = build
+        self.features = features
 
     @cached_property
     def parts(self) -> Parts:
@@ -96,7 +104,7 @@ class Bench:
 
     def _fitted(self, content: Mapping[str, Any]) -> Any:
         epsilon, seed = content["epsilon"], content["seed"]
-        estimator = build_unit(self.build, self.study, content["spec"], epsilon, seed)
+        estimator = build_unit(self.build, self.study, content["spec"], epsilon, seed, self.features)
         model = estimator.fit(self.parts.train).model_
         if epsilon is not None and (model.statement is None or model.statement.epsilon > epsilon * (1 + 1e-9)):
             stated = "no privacy statement" if model.statement is None else f"epsilon = {model.statement.epsilon:g}"
@@ -133,10 +141,17 @@ class Bench:
             return None
 
 
-def build_unit(build: Builder, study: Study, spec: Mapping[str, Any], epsilon: float | None, seed: int | None) -> Any:
+def build_unit(
+    build: Builder,
+    study: Study,
+    spec: Mapping[str, Any],
+    epsilon: float | None,
+    seed: int | None,
+    features: ItemFeatures | None = None,
+) -> Any:
     """The estimator of a unit; without ε and seed it is one without privacy."""
     return build(
-        spec,
+        put_features(spec, features),
         study.kind,
         epsilon=study.budgets.epsilon[0] if epsilon is None else epsilon,
         delta=study.budgets.delta,

@@ -29,7 +29,10 @@ BEST_ON_VALIDATION: Final = "best on validation"
 
 Kind = Literal["ratings", "clicks"]
 
-_READING: Final = ("path", "min_value", "user", "item", "value", "timestamp", "columns", "items", "titles")
+_READING: Final = (
+    *("path", "min_value", "user", "item", "value", "timestamp", "columns", "items", "titles"),
+    *("features", "feature_item", "feature_kinds", "feature_crosses"),
+)
 
 
 @dataclass(frozen=True)
@@ -164,11 +167,22 @@ def _split_plan(data: Table, kind: Kind) -> SplitPlan:
 
 def _reading(data: Table, kind: Kind) -> dict[str, Any]:
     """What says where the data are and how they are read, for whoever reads them."""
-    accepted = {"min_value": ("a number", is_number)}
+    accepted = {
+        "min_value": ("a number", is_number),
+        "feature_kinds": (
+            "a table of kinds by column",
+            lambda value: is_table(value) and all(map(is_text, value.values())),
+        ),
+        "feature_crosses": ("a list of lists of columns", is_list_of(is_list_of(is_text, least=2), distinct=False)),
+    }
     found = {key: data.take(key, *accepted.get(key, ("text", is_text)), None) for key in _READING}
     if kind == "ratings" and found["min_value"] is not None:
         raise InputError(f"Expected min_value in [data] only with clicks, got {found['min_value']:g} with ratings.")
-    return {key: value for key, value in found.items() if value is not None}
+    reading = {key: value for key, value in found.items() if value is not None}
+    for key in reading:
+        if key.startswith("feature_") and "features" not in reading:
+            raise InputError(f"Expected features in [data] (the file that {key} is about), got none.")
+    return reading
 
 
 def _budgets(table: Table) -> Budgets:

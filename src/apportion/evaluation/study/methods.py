@@ -13,6 +13,8 @@ from apportion.evaluation.study.table_reading import Table, is_list_of, is_table
 
 NON_PRIVATE: Final = "non-private"
 """The method that has no ε and no noise: it is fitted once, whatever the budgets and seeds."""
+FEATURES: Final = "features"
+"""The setting that says whether a method is given public features of the items."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,9 @@ def _method(values: Mapping[str, Any], number: int) -> Method:
             raise InputError(f"Expected {key} in the grid of method {name!r} to be a list of values, got {choices!r}.")
         if _holds(spec, key.split(".")):
             raise InputError(f"Expected {key} of method {name!r} either as a setting or in its grid, got both.")
+    for value in (*((spec[FEATURES],) if FEATURES in spec else ()), *grid.get(FEATURES, ())):
+        if not isinstance(value, bool):
+            raise InputError(f"Expected {FEATURES} of method {name!r} to be true or false, got {value!r}.")
     method = Method(name, spec, {key: tuple(choices) for key, choices in grid.items()}, draws)
     method.combinations()  # refuses a key that leads into something other than a table
     return method

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from apportion.data import Interactions
+from apportion.data.features import ItemFeatures
 from apportion.errors import ApportionError
 from apportion.evaluation.study.bench import Bench, Builder
 from apportion.evaluation.study.description import Study
@@ -22,11 +23,11 @@ Finished = Callable[[Unit, str | None], None]
 _bench: Bench | None = None
 
 
-def _start(study: Study, data: Interactions, folder: Path, build: Builder) -> None:
+def _start(study: Study, data: Interactions, folder: Path, build: Builder, features: ItemFeatures | None) -> None:
     """Begin a worker: it holds the data, and leaves Ctrl-C to the process that started it."""
     global _bench
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _bench = Bench(study, data, folder, build)
+    _bench = Bench(study, data, folder, build, features)
 
 
 def _work(unit: Unit) -> str | None:
@@ -48,7 +49,7 @@ def run_in_processes(bench: Bench, units: Sequence[Unit], processes: int, finish
             processes,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_start,
-            initargs=(bench.study, bench.data, bench.folder, bench.build),
+            initargs=(bench.study, bench.data, bench.folder, bench.build, bench.features),
         )
         try:
             running = {pool.submit(_work, unit): unit for unit in units}

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from apportion.data import Interactions
+from apportion.data.features import ItemFeatures
 from apportion.errors import InputError
 from apportion.evaluation.study.bench import UNITS, Bench, Builder, build_unit
 from apportion.evaluation.study.description import LOWER_IS_BETTER, Study, Tuning
+from apportion.evaluation.study.item_features import features_fingerprint, with_feature_rows
 from apportion.evaluation.study.methods import Combination, Method
 from apportion.evaluation.study.parts import Part, fingerprint
 from apportion.evaluation.study.processes import processors, run_here, run_in_processes
@@ -26,6 +28,7 @@ def run_study(
     data: Interactions,
     folder: str | os.PathLike[str],
     *,
+    features: ItemFeatures | None = None,
     build: Builder | None = None,
     processes: int = 1,
     fresh: bool = False,
@@ -41,6 +44,8 @@ def run_study(
         study: what to do.
         data: the data, of the study's kind.
         folder: where finished units are kept; made if it does not exist.
+        features: public features of the items, for methods with `features = true`; where no method says whether it has
+            them, every method "ours" becomes two rows, without and with them.
         build: makes estimators; None for `apportion.recommend.methods.build`. With several processes it has to be
             importable there: a function at the top of a module.
         processes: how many processes fit at once; each holds the data, and they share the processors.
@@ -48,13 +53,15 @@ def run_study(
         show: shows progress, called with a job, a step, how many are done and of how many.
         say: shows a sentence.
     """
-    bench = Bench(study, data, Path(folder), build or _library_builder())
+    study = study if features is None else with_feature_rows(study)
+    bench = Bench(study, data, Path(folder), build or _library_builder(), features)
     _refuse_unless_study(bench.folder)
     if processes < 1:
         raise InputError(f"Expected processes >= 1, got {processes}.")
-    refuse_bad_methods(study, bench.build)
+    refuse_bad_methods(study, bench.build, features)
+    known = None if features is None else features_fingerprint(features, data.task_ids)
     _ = bench.parts, bench.slices  # refuse data that cannot be divided before anything is written
-    run = _Run(bench, fingerprint(data), min(processes, processors()), fresh, show, say)
+    run = _Run(bench, (fingerprint(data), known), min(processes, processors()), fresh, show, say)
     return run.all()
 
 
@@ -62,11 +69,17 @@ class _Run:
     """A study on its way."""
 
     def __init__(
-        self, bench: Bench, data: str, processes: int, fresh: bool, show: Show | None, say: Say | None
+        self,
+        bench: Bench,
+        fingerprints: tuple[str, str | None],
+        processes: int,
+        fresh: bool,
+        show: Show | None,
+        say: Say | None,
     ) -> None:
         self.bench = bench
         self.study = bench.study
-        self.data = data
+        self.data, self.features = fingerprints
         self.processes = processes
         self.fresh = fresh
         self.show = show or (lambda *_: None)
@@ -83,7 +96,8 @@ class _Run:
             wanted = list(self._chosen(explored, self.study.tuning))
         cells = self._cells("test", wanted, "test", self.study.budgets.seeds)
         failures = tuple(self.failures.values())
-        return StudyResults(self.study, cells, explored, failures, self.bench.parts.words)
+        known = None if self.bench.features is None else self.bench.features.sentence
+        return StudyResults(self.study, cells, explored, failures, self.bench.parts.words, known)
 
     def _combinations(self, methods: Sequence[Method]) -> Iterator[tuple[Combination, float | None]]:
         for method in methods:
@@ -123,7 +137,7 @@ class _Run:
         """Run the units of some cells, all cells of a seed before the next seed, and collect them."""
         units = [
             [
-                unit_of(self.study, self.data, combination, epsilon, seed, part)
+                unit_of(self.study, self.data, combination, epsilon, seed, part, self.features)
                 for seed in (seeds if epsilon is not None else (None,))
             ]
             for _, combination, epsilon in wanted
@@ -172,13 +186,13 @@ def _library_builder() -> Builder:
     return build
 
 
-def refuse_bad_methods(study: Study, build: Builder) -> None:
+def refuse_bad_methods(study: Study, build: Builder, features: ItemFeatures | None = None) -> None:
     """Build every combination of every method once, so that settings that make no sense are refused by name."""
     for method in study.methods:
         for combination in method.combinations():
             epsilon, seed = (study.budgets.epsilon[0], 0) if method.is_private else (None, None)
             try:
-                build_unit(build, study, combination.spec, epsilon, seed)
+                build_unit(build, study, combination.spec, epsilon, seed, features)
             except (InputError, TypeError, ValueError) as error:
                 raise InputError(f"Method {combination.label!r}: {error}") from None
 

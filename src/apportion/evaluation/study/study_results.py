@@ -73,6 +73,7 @@ class StudyResults:
         explored: with tuning, every combination at every ε, measured on the validation part.
         failures: what could not be fitted or measured, and why.
         split: how the data were divided, in words.
+        features: the public features that some rows have, in words.
     """
 
     study: Study
@@ -80,6 +81,7 @@ class StudyResults:
     explored: tuple[Cell, ...]
     failures: tuple[tuple[str, str], ...]
     split: str
+    features: str | None = None
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -118,6 +120,7 @@ class StudyResults:
             "version": __version__,
             "kind": self.study.kind,
             "split": self.split,
+            "features": self.features,
             "delta": self.study.budgets.delta,
             "seeds": list(self.study.budgets.seeds),
             "tuning": self.tuning_in_words,

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from apportion import __version__
 from apportion.evaluation.study.description import Study
-from apportion.evaluation.study.methods import Combination
+from apportion.evaluation.study.methods import FEATURES, Combination
 from apportion.evaluation.study.parts import Part
 
 MARKING: Final = "INTERNAL, NOT FOR RELEASE: computed from raw data, not covered by epsilon; the noise is seeded"
@@ -42,9 +42,18 @@ class Unit:
 
 
 def unit_of(
-    study: Study, data: str, combination: Combination, epsilon: float | None, seed: int | None, part: Part
+    study: Study,
+    data: str,
+    combination: Combination,
+    epsilon: float | None,
+    seed: int | None,
+    part: Part,
+    features: str | None = None,
 ) -> Unit:
-    """The unit of a combination of settings on data with this fingerprint; one without privacy has no ε and no seed."""
+    """The unit of a combination of settings on data with this fingerprint; one without privacy has no ε and no seed.
+
+    The fingerprint of features counts where the settings ask for them.
+    """
     content = {
         "format": FORMAT,
         "version": __version__,
@@ -59,6 +68,8 @@ def unit_of(
         "seed": seed,
         "part": part,
     }
+    if combination.spec.get(FEATURES, False):
+        content["features"] = features
     budget = "" if epsilon is None else f", epsilon = {epsilon:g}, seed {seed}"
     keep = study.inspection is not None and part == "test" and seed in (None, study.budgets.seeds[0])
     as_json = json.loads(json.dumps(content, default=str))

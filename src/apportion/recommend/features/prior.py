@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from apportion.data.features import ItemFeatures
 from apportion.data.sparse_rows import SparseRows
+from apportion.errors import InputError
 from apportion.estimators.private import SettingsEstimator
 from apportion.postprocessing import feature_prior
 from apportion.postprocessing.feature_prior import Regressors
@@ -31,7 +32,14 @@ class FeaturesEstimator(SettingsEstimator):
 
     def _public_features(self) -> list[str]:
         """What the statement says of the features."""
-        return [] if self.features is None else [self.features.sentence]
+        if self.features is None:
+            return []
+        if not isinstance(self.features, ItemFeatures):
+            raise InputError(
+                f"Expected features as an ItemFeatures, from ItemFeatures.read or from_frame, "
+                f"got {type(self.features).__name__}."
+            )
+        return [self.features.sentence]
 
 
 def regressors(covariates: Floats, rows: SparseRows) -> Regressors:
@@ -74,6 +82,8 @@ def leading_directions(rows: SparseRows, count: int) -> Directions:
     A group of a total variance above 1 is scaled down to 1 first, so that long lists of words do not drown the others.
     """
     described = np.flatnonzero(rows.counts)
+    if not len(described):
+        raise InputError("Expected features of at least one item of the data, got none that say anything.")
     matrix, mean, scale = _capped_groups(rows.take(described))
     few = matrix.shape[1] <= _FEW_COLUMNS
     variances, vectors = _small(matrix, mean) if few else _wide(matrix, mean, count)
