@@ -4,8 +4,18 @@ Ratings (80/10/10 by rating, RMSE) and clicks (600 held-out users, Recall@20), �
 deviation over five noise seeds, overall and by popularity slice. What must hold: features beat no features under AM-SSP
 at every ε, overall and on the two rarest slices; AM-SSP beats AM-DPSGD at every ε, each with features and each at the
 settings chosen for it on the validation part; SSP-c is at least as good as SSP-i and quality falls as draws grow.
-Whether features help DP-SGD, and who wins on the tail, is reported. Fits that were made are kept in benchmarks/partial.
-The quick form runs two rows on generated data and asks that features help.
+Whether features help DP-SGD, and who wins on the tail, is reported, and so are DP-CMF, encoders alone and the
+library's own recommenders.
+
+Slices of clicks are judged by Recall@20 *within* the slice: a user's targets there, ranked among the slice's movies
+that the user has not seen. The measure was changed: over the whole catalogue Recall@20 of the rarest slice was 0 for
+almost every row, with features or without, since the top 20 of 3706 movies are popular ones, and so it said nothing
+either way. The new measure was fixed before any of its values was seen. The old one stays in the table, and what the
+claim's statements would be by it is stored beside them. Statements whose lead is within two standard errors over the
+noise seeds are named in the headline: these seeds do not settle them.
+
+Fits that were made are kept in benchmarks/partial. The quick form runs two rows on generated data and asks that
+features help.
 """
 
 from __future__ import annotations
@@ -13,6 +23,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from apportion.recommend.features.minimisation import rows_of_tasks
@@ -23,6 +34,8 @@ from papers.public_features import movielens as paper
 from papers.public_features.stand_ins import feature_driven_ratings
 
 KINDS = {"ratings": 1, "clicks": -1}  # 1 where less is better
+RAREST = (1, 2)
+STORE = "features-ml1m.jsonl"
 Found = dict[str, dict[str, list[list[float]]]]
 
 
@@ -32,67 +45,106 @@ def measure(quick: bool) -> Outcome:
     if quick:
         return _quick()
     PARTIAL.mkdir(exist_ok=True)
-    store = PARTIAL / "features-ml1m.jsonl"
-    found = {kind: _run(kind, store) for kind in KINDS}
+    benches = {kind: _bench(kind) for kind in KINDS}
+    found = {kind: _run(bench, PARTIAL / STORE) for kind, bench in benches.items()}
     for kind, rows in found.items():
         _print(kind, rows)
-    checks = {kind: checked(rows, KINDS[kind]) for kind, rows in found.items()}
+    checks = {kind: checked(rows, KINDS[kind], _decisive(kind)) for kind, rows in found.items()}
     value = {kind: paper.means(rows) for kind, rows in found.items()}
+    failed = [f"{kind}: {name}" for kind, each in checks.items() for name, ok in each.items() if not ok]
+    close = [f"{kind}: {name}" for kind in KINDS for name in narrow(found[kind], KINDS[kind], _decisive(kind))]
     return Outcome(
         value=value,
         target={"every check": True},
-        holds=all(passed for kind in checks.values() for passed in kind.values()),
+        holds=not failed,
         headline="; ".join(_in_words(kind, value[kind]) for kind in KINDS)
-        + " at ε = 1 / 5 / 20; not held: "
-        + (
-            ", ".join(f"{kind}: {name}" for kind, each in checks.items() for name, ok in each.items() if not ok)
-            or "none"
-        ),
+        + f" at ε = 1 / 5 / 20; {_on_the_tail(found['clicks'])}; not held: {', '.join(failed) or 'none'}; within two "
+        f"standard errors over seeds: {', '.join(close) or 'none'}",
         settings={
-            "delta": paper.DELTA,
-            "noise_seeds": list(movielens.NOISE_SEEDS),
-            "features": "genre, year in 16 bins",
-            "tuning": "settings chosen on the validation part at ε = 5 with one seed, not covered by ε",
-            "checks": checks,
-            "standard_deviations": {kind: paper.spreads(rows) for kind, rows in found.items()},
-            "by_slice": {
-                kind: {f"slice {place}": paper.means(rows, place) for place in range(1, paper.SLICES + 1)}
-                for kind, rows in found.items()
-            },
-            "settings": {kind: vars(chosen) for kind, chosen in paper.SETTINGS.items()},
+            **_settings(found, checks),
+            "users with targets by slice": {kind: bench.users_by_slice() for kind, bench in benches.items()},
         },
     )
 
 
-def _run(kind: str, store: Path) -> Found:
+def _settings(found: dict[str, Found], checks: dict[str, dict[str, bool]]) -> dict[str, Any]:
+    clicks = found["clicks"]
+    return {
+        "delta": paper.DELTA,
+        "noise_seeds": list(movielens.NOISE_SEEDS),
+        "features": "genre, year in 16 bins",
+        "tuning": "settings chosen on the validation part at ε = 5 with one seed, not covered by ε, in two searches; "
+        "the second came after a first table of test figures, was larger for AM-DPSGD (about 90 settings on ratings, "
+        "34 on clicks) than for AM-SSP with features (20, 26) and without (11, 14), and left out DP-CMF, encoders "
+        "alone and joint DP-SGD; the library's recommenders have their defaults",
+        "measure": "slices of clicks by Recall@20 within the slice; over the whole catalogue it is 0 in the rarest for "
+        "almost all rows, which is why the measure was changed, before its values were seen",
+        "checks": checks,
+        "leads and standard errors": {kind: leads(rows, KINDS[kind], _decisive(kind)) for kind, rows in found.items()},
+        "checks by the whole catalogue": checked(clicks, KINDS["clicks"], paper.BY_SLICE),
+        "standard_deviations": {kind: paper.spreads(rows) for kind, rows in found.items()},
+        "by_slice": {kind: _slices(rows, paper.BY_SLICE) for kind, rows in found.items()},
+        "within_slices": {"clicks": _slices(clicks, paper.WITHIN_BY_SLICE)},
+        "standard_deviations_by_slice": {
+            kind: _slices(rows, _decisive(kind), spread=True) for kind, rows in found.items()
+        },
+        "settings": {kind: vars(chosen) for kind, chosen in paper.SETTINGS.items()},
+        "settings of the first search": {kind: vars(chosen) for kind, chosen in paper.FIRST.items()},
+    }
+
+
+def _bench(kind: str) -> paper.Bench:
     data = movielens.ratings() if kind == "ratings" else movielens.clicks()
-    bench = paper.Bench.split(kind, data, rows_of_tasks(ml1m_features(), data))
-    return paper.run(bench, paper.main_rows(), movielens.EPSILONS, list(movielens.NOISE_SEEDS), store)
+    features = ml1m_features()
+    return paper.Bench.split(kind, data, rows_of_tasks(features, data), features=features)
 
 
-def checked(found: Found, sign: int) -> dict[str, bool]:
-    """Every statement of the claim, by name."""
+def _run(bench: paper.Bench, store: Path) -> Found:
+    rows = [*paper.main_rows(), *paper.reported_rows(bench.kind)]
+    return paper.run(bench, rows, movielens.EPSILONS, list(movielens.NOISE_SEEDS), store)
 
-    def better(one: str, other: str, place: int = 0) -> dict[str, bool]:
-        ours, theirs = paper.means({one: found[one]}, place)[one], paper.means({other: found[other]}, place)[other]
-        return {e: sign * ours[e] < sign * theirs[e] for e in ours}
 
-    checks = {f"features help at ε = {e}": ok for e, ok in better(paper.FEATURES, paper.ID_ONLY).items()}
-    for place in (1, 2):
-        for e, ok in better(paper.FEATURES, paper.ID_ONLY, place).items():
-            checks[f"features help in slice {place} at ε = {e}"] = ok
-    for e, ok in better(paper.FEATURES, paper.GRADIENT).items():
-        checks[f"SSP beats DP-SGD at ε = {e}"] = ok
+def _decisive(kind: str) -> int:
+    """Where the slices' figures begin that decide."""
+    return paper.BY_SLICE if kind == "ratings" else paper.WITHIN_BY_SLICE
+
+
+def checked(found: Found, sign: int, slices: int = paper.BY_SLICE) -> dict[str, bool]:
+    """Every statement of the claim, by name; `slices` is where the slices' figures begin."""
+    return {name: lead > 0 for name, (lead, _) in leads(found, sign, slices).items()}
+
+
+def leads(found: Found, sign: int, slices: int = paper.BY_SLICE) -> dict[str, tuple[float, float]]:
+    """By how much the one that every statement has ahead is ahead, and the standard error of that."""
+    pairs = {"features help": (paper.FEATURES, paper.ID_ONLY, paper.OVERALL)}
+    for number in RAREST:
+        pairs[f"features help in slice {number}"] = (paper.FEATURES, paper.ID_ONLY, slices + number - 1)
+    pairs["SSP beats DP-SGD"] = (paper.FEATURES, paper.GRADIENT, paper.OVERALL)
     for few, many in zip(paper.RESAMPLES, paper.RESAMPLES[1:], strict=False):
-        for e, ok in better(paper.resampled(few), paper.resampled(many)).items():
-            checks[f"{few} draws beat {many} at ε = {e}"] = ok
-    return checks
+        pairs[f"{few} draws beat {many}"] = (paper.resampled(few), paper.resampled(many), paper.OVERALL)
+    found_leads = {}
+    for what, (one, other, place) in pairs.items():
+        for e in found[one]:
+            ours, theirs = (np.array([figures[place] for figures in found[name][e]]) for name in (one, other))
+            error = np.sqrt((ours.var() + theirs.var()) / max(len(ours) - 1, 1))
+            found_leads[f"{what} at ε = {e}"] = (sign * float(theirs.mean() - ours.mean()), float(error))
+    return found_leads
+
+
+def narrow(found: Found, sign: int, slices: int) -> list[str]:
+    """Statements whose lead is within two standard errors, so that these seeds do not settle them."""
+    return [name for name, (lead, error) in leads(found, sign, slices).items() if abs(lead) < 2 * error]
+
+
+def _slices(found: Found, first: int, *, spread: bool = False) -> dict[str, dict[str, dict[str, float]]]:
+    figure = paper.spreads if spread else paper.means
+    return {f"slice {number}": figure(found, first + number - 1) for number in range(1, paper.SLICES + 1)}
 
 
 def _print(kind: str, found: Found) -> None:
     rows: list[list[Any]] = []
     overall, spread = paper.means(found), paper.spreads(found)
-    by_slice = [paper.means(found, place) for place in range(1, paper.SLICES + 1)]
+    by_slice = list(_slices(found, _decisive(kind)).values())
     for name in found:
         for e in overall[name]:
             slices = [f"{held[name][e]:.4f}" for held in by_slice]
@@ -102,13 +154,27 @@ def _print(kind: str, found: Found) -> None:
 
 def _in_words(kind: str, value: dict[str, dict[str, float]]) -> str:
     def row(name: str) -> str:
-        return " / ".join(f"{figure:.4f}" for figure in value[name].values())
+        return _row(value[name])
 
     metric = "RMSE" if kind == "ratings" else "Recall@20"
     return (
         f"MovieLens 1M {kind}, {metric}: AM-SSP with genre and year {row(paper.FEATURES)} (without "
         f"{row(paper.ID_ONLY)}), AM-DPSGD with {row(paper.GRADIENT)} (without {row(paper.GRADIENT_ID)})"
     )
+
+
+def _on_the_tail(clicks: Found) -> str:
+    both = (paper.FEATURES, paper.ID_ONLY)
+    ours, without = (_row(paper.means(clicks, paper.WITHIN_BY_SLICE)[name]) for name in both)
+    most = max(figure for name in both for figure in paper.means(clicks, paper.BY_SLICE)[name].values())
+    return (
+        f"clicks on the rarest fifth of the movies, ranked among themselves: Recall@20 {ours} (without {without}; over "
+        f"the whole catalogue at most {most:.4f} for both)"
+    )
+
+
+def _row(figures: dict[str, float]) -> str:
+    return " / ".join(f"{figure:.4f}" for figure in figures.values())
 
 
 def _quick() -> Outcome:

@@ -1,9 +1,9 @@
 """Claim: on rare classes the order of optimizers is the same for other clip norms and noise; less noise helps DP-Adam.
 
 The study of `heavytail-synthetic` for (C, noise multiplier) = (10, 10), (1, 5) and (10, 5), each up to ε = 28. As noise
-falls, DP-Adam's second moments are less noise and more signal, so it comes closer to DP-AdamBC: the gap in the rarest
-accuracy at C = 10 is to be smaller at noise 5 than at noise 10. The full form needs a GPU; the quick form is a small
-set.
+falls, DP-Adam's second moments are less noise and more signal, so it comes closer to DP-AdamBC: the two are to be
+nearer to each other in the rarest accuracy at C = 10, noise 5 than at C = 10, noise 10. The full form needs a GPU, or
+takes what is stored; the quick form is a small set.
 """
 
 from __future__ import annotations
@@ -17,16 +17,22 @@ from benchmarks.heavytail_synthetic import (
     full_study,
     orders,
     print_study,
+    seeds_ahead,
     settings,
     small_study,
 )
 
 PAIRS = ((10.0, 10.0), (1.0, 5.0), (10.0, 5.0))
+SWEPT = PAIRS[1:]  # what optimizers can reach is swept where steps are few
 
 
 def measure(quick: bool) -> Outcome:
     """Study each pair."""
-    studies = [small_study(10.0)] if quick else [full_study(c, z, f"pair-{c:g}-{z:g}") for c, z in PAIRS]
+    studies = (
+        [small_study(10.0)]
+        if quick
+        else [full_study(c, z, f"pair-{c:g}-{z:g}", with_front=(c, z) in SWEPT) for c, z in PAIRS]
+    )
     for study in studies:
         print_study(study)
     checks = {study["problem"]: orders(study) for study in studies}
@@ -34,13 +40,17 @@ def measure(quick: bool) -> Outcome:
     rarest = [found["rarest accuracy: AdamBC > GDM > GD"] for found in checks.values()]
     if quick:
         rarest = [beats_descent(study) for study in studies]
-    nearer = True if quick else gaps["C = 10, noise 5"] < gaps["C = 10, noise 10"]
+    nearer = True if quick else abs(gaps["C = 10, noise 5"]) < abs(gaps["C = 10, noise 10"])
     return Outcome(
         value={
             "orders": checks,
+            "seeds with AdamBC ahead of GDM": {study["problem"]: seeds_ahead(study) for study in studies},
             "gap in rarest accuracy, AdamBC less Adam": gaps,
             "Adam nearer at less noise": nearer,
             "figures": {study["problem"]: figures(study) for study in studies},
+            "rarest accuracy in reach at a loss, by seed": {
+                study["problem"]: study["reach"] for study in studies if "reach" in study
+            },
         },
         target={"rarest accuracy: AdamBC > GDM > GD": "for every pair", "Adam nearer at less noise": True},
         holds=all(rarest) and nearer,

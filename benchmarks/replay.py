@@ -26,19 +26,27 @@ Ratios = Callable[[Any, int, int, float], dict[str, float]]
 REACHING = ("ridge, adaptive", "ridge, equal split", "squared loss, adaptive")
 """Regressions that the data at the bound were built for; the others' weights leave some of a user's unit unused."""
 
+IDLE = ("encoder, convex loss",)
+"""Of the estimators with torch: a slope or a curvature at its bound needs scores that these data do not bring about."""
+
 
 def measure(quick: bool) -> Outcome:
     """Run the audit on more data sets than the suite does."""
-    from private_estimators import PRIVATE_ESTIMATORS, PRIVATE_REGRESSIONS
+    from private_estimators import PRIVATE_ESTIMATORS, PRIVATE_REGRESSIONS, audits_with_torch
 
-    n_data_sets, n_users, n_seeds = (1, 2, 1) if quick else (12, 12, 4)
+    n_seeds = 1 if quick else 4
+    many, few = ((1, 2), (1, 1)) if quick else ((12, 12), (4, 6))  # data sets, and users to take out
     rows, largest, idlest = [], 0.0, 1.0
-    audits = [(name, partial(_recommender_ratios, make), True) for name, make in PRIVATE_ESTIMATORS.items()]
+    audits = [(name, partial(_recommender_ratios, make), True, many) for name, make in PRIVATE_ESTIMATORS.items()]
     audits += [
-        (name, partial(_regression_ratios, make), name in REACHING) for name, make in PRIVATE_REGRESSIONS.items()
+        (name, partial(_regression_ratios, make), name in REACHING, many) for name, make in PRIVATE_REGRESSIONS.items()
     ]
-    for name, ratios, reaches in audits:
-        on_random = _largest_on_random_data(ratios, n_data_sets, n_users)
+    audits += [
+        (name, partial(_ratios, audit), name not in IDLE, few)
+        for name, audit in list(audits_with_torch().items())[:: 12 if quick else 1]
+    ]
+    for name, ratios, reaches, sizes in audits:
+        on_random = _largest_on_random_data(ratios, *sizes)
         at_bound = _largest_at_the_bound(ratios, n_seeds)
         largest = max(largest, on_random, *at_bound.values())
         if reaches:
@@ -51,7 +59,12 @@ def measure(quick: bool) -> Outcome:
         holds=largest <= 1 + 1e-9 and idlest >= 0.9,
         headline=f"{len(rows)} private estimators: largest ratio of a pre-noise difference to its declared sensitivity "
         f"{largest:.9f}; bounds reached to at least {idlest:.3f} on data built for it",
-        settings={"data_sets": n_data_sets, "users_removed": f"each of the first {n_users}", "precision": "float64"},
+        settings={
+            "data_sets": many[0],
+            "users_removed": f"each of the first {many[1]}",
+            "with torch": f"{len(audits_with_torch())} of them, on {few[0]} data sets without each of {few[1]} users",
+            "precision": "float64",
+        },
     )
 
 
@@ -65,6 +78,10 @@ def _regression_ratios(make_for: Any, data: Any, user: int, seed: int, epsilon: 
     from private_estimators import audit_regression
 
     return _by_name(audit_regression(make_for(data.n_tasks), data, user, epsilon=epsilon, seed=seed))
+
+
+def _ratios(audit: Any, data: Any, user: int, seed: int, epsilon: float) -> dict[str, float]:
+    return _by_name(audit(data, user, epsilon=epsilon, seed=seed))
 
 
 def _by_name(findings: list[Any]) -> dict[str, float]:

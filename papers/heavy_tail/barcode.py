@@ -3,7 +3,7 @@
 After Kunstner et al., "Heavy-tailed class imbalance and why Adam outperforms gradient descent on language models"
 (2024), App. A2, with the paper's n = 23,770 and c = 330. The paper prints neither its groups nor their sizes, but for
 one: 200 classes of 10. Ours: 10 plain digits of 1,177 images, 20 classes of 250, 100 of 50 and 200 of 10. From MNIST
-where it is at hand, from drawn digits otherwise.
+where it is at hand (`train.parquet`, or `train.npz` with arrays `image` and `label`), from drawn digits otherwise.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Images:
 def barcode_digits(folder: Path, sizes: tuple[tuple[int, int], ...] = SIZES, seed: int = 0) -> Images:
     """Draw the set from MNIST in a folder, or from drawn digits if it is not there."""
     rng = np.random.default_rng([seed, 0x626172])
-    digits, kinds, source = _mnist(folder) if (folder / "train.parquet").exists() else _drawn(rng, 4 * sizes[0][1])
+    digits, kinds, source = _mnist(folder) if any(folder.glob("train.*")) else _drawn(rng, 4 * sizes[0][1])
     by_kind = [rng.permutation(np.flatnonzero(kinds == digit)) for digit in range(10)]
     codes = rng.permutation(1024)
     pixels, labels, groups = [], [], []
@@ -72,12 +72,17 @@ def _bits(code: int) -> NDArray[np.float32]:
 
 
 def _mnist(folder: Path) -> tuple[NDArray[np.float32], NDArray[np.int64], str]:
-    from pyarrow import parquet
+    if (folder / "train.npz").exists():
+        with np.load(folder / "train.npz") as held:
+            flat, kinds = held["image"], held["label"]
+    else:
+        from pyarrow import parquet
 
-    table = parquet.read_table(folder / "train.parquet")
-    flat = np.frombuffer(b"".join(table["image"].to_pylist()), np.uint8)
+        table = parquet.read_table(folder / "train.parquet")
+        flat = np.frombuffer(b"".join(table["image"].to_pylist()), np.uint8)
+        kinds = table["label"].to_numpy()
     pixels = np.asarray(flat.reshape(-1, 1, 28, 28), np.float32) / np.float32(255)
-    return pixels, table["label"].to_numpy().astype(np.int64), "MNIST"
+    return pixels, kinds.astype(np.int64), "MNIST"
 
 
 def _drawn(rng: np.random.Generator, per_digit: int) -> tuple[NDArray[np.float32], NDArray[np.int64], str]:

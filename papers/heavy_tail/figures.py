@@ -1,4 +1,4 @@
-"""The figures: losses and accuracies against ε, overall and by frequency group, drawn from what the claims stored."""
+"""The figures, drawn from what the claims stored: losses and accuracies against ε, and rarest accuracy against loss."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from apportion.report.svg import Drawing, Linear
-from papers.heavy_tail.synthetic import OPTIMIZERS, RESULTS
+from papers.heavy_tail.synthetic import RESULTS
+from papers.heavy_tail.tables import STUDIES
+from papers.heavy_tail.updates import OPTIMIZERS
 
 _STYLE = (
     "text{font:11px sans-serif;fill:#333} .title{font-weight:600} path{fill:none;stroke-width:1.6} line{stroke:#ddd} "
     + " ".join(
-        f".c{k}{{stroke:{colour}}} text.c{k}{{fill:{colour};stroke:none}}"
+        f".c{k}{{stroke:{colour}}} text.c{k},circle.c{k}{{fill:{colour};stroke:none}}"
         for k, colour in enumerate(("#b65a2b", "#5d7f2f", "#7a5ca8", "#0f6e78"))
     )
 )
@@ -28,11 +32,52 @@ def figure(title: str, epsilons: Sequence[float], panels: Sequence[Panel], *, pe
     picture.text((10, 14), title, "title")
     for column, panel in enumerate(panels):
         _draw(picture, panel, epsilons, _PANEL * column, percent)
+    return _finished(picture, _HEIGHT + 32)
+
+
+def _finished(picture: Drawing, legend_at: float) -> str:
+    """The legend, and the markup as a file of its own."""
     for order, name in enumerate(OPTIMIZERS):
-        picture.text((44 + 110.0 * order, _HEIGHT + 32), f"● {name}", f"c{order}")
+        picture.text((44 + 110.0 * order, legend_at), f"● {name}", f"c{order}")
     markup = picture.markup().replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     inside = markup.index(">") + 1
     return f'{markup[:inside]}<style>{_STYLE}</style><rect width="100%" height="100%" fill="#fff"/>{markup[inside:]}\n'
+
+
+def front(study: dict[str, Any], highest: float) -> str:
+    """Rarest accuracy against training loss at the end: a line for each optimizer and constant, a point for each rate.
+
+    Points are means over seeds; those with a loss above the highest are left out.
+    """
+    title = f"Rarest accuracy against training loss at the end, {study['problem']}"
+    picture = Drawing(480, 380, title)
+    picture.text((10, 14), title, "title")
+    means = [
+        (order, [p for p in zip(_over_seeds(line["loss"]), _over_seeds(line["rarest accuracy"]), strict=True)
+                 if p[0] <= highest])
+        for order, name in enumerate(OPTIMIZERS)
+        for line in study["front"][name]
+    ]  # fmt: skip
+    lowest = min(loss for _, points in means for loss, _ in points)
+    best = max(accuracy for _, points in means for _, accuracy in points)
+    across = Linear(lowest - 0.02 * (highest - lowest), highest, 50, 465)
+    up = Linear(0.0, 1.05 * max(best, 0.01), 320, 30)
+    for tick in up.ticks(5):
+        picture.line((across.start, up(tick)), (across.end, up(tick)), "")
+        picture.text((across.start - 4, up(tick) + 4), f"{100 * tick:g} %", anchor="end")
+    for tick in across.ticks(6):
+        picture.text((across(tick), up.start + 14), f"{tick:g}", anchor="middle")
+    picture.text(((across.start + across.end) / 2, up.start + 30), "training loss", anchor="middle")
+    for order, points in means:
+        placed = [(across(loss), up(accuracy)) for loss, accuracy in points]
+        picture.path(placed, f"c{order}")
+        for place in placed:
+            picture.circle(place, 2.5, f"c{order}")
+    return _finished(picture, 370)
+
+
+def _over_seeds(values: Any) -> list[float]:
+    return [float(value) for value in np.mean(values, axis=0)]
 
 
 def _draw(picture: Drawing, panel: Panel, epsilons: Sequence[float], left: float, percent: bool) -> None:
@@ -56,7 +101,7 @@ def _draw(picture: Drawing, panel: Panel, epsilons: Sequence[float], left: float
 
 def of_synthetic(study: dict[str, Any], groups: Sequence[int] = (0, 3, 5, 7)) -> dict[str, str]:
     """Loss and accuracy of the synthetic study, each optimizer as its training loss chose it."""
-    runs = {name: by_criterion["loss"] for name, by_criterion in study["optimizers"].items()}
+    runs = {name: found["loss"] for name, found in study["optimizers"].items()}
     sizes = study["class sizes"]
     losses: list[Panel] = [("all rows", {name: run["curve loss"] for name, run in runs.items()})]
     losses += [
@@ -77,8 +122,8 @@ def of_synthetic(study: dict[str, Any], groups: Sequence[int] = (0, 3, 5, 7)) ->
 
 
 def of_trainings(study: dict[str, Any], title: str, names: Sequence[str]) -> dict[str, str]:
-    """Loss and accuracy of a study of trainings: the first run of each optimizer's chosen rate."""
-    runs = {name: found["runs"][0] for name, found in study["optimizers"].items()}
+    """Loss and accuracy of a study of trainings: each optimizer as its training loss chose it, means over seeds."""
+    runs = {name: _mean_run(found.get("loss", found)["runs"]) for name, found in study["optimizers"].items()}
     losses: list[Panel] = [("all", {name: run["loss"] for name, run in runs.items()})]
     accuracies: list[Panel] = [("all", {name: run["accuracy"] for name, run in runs.items()})]
     for g, group in enumerate(names):
@@ -90,15 +135,26 @@ def of_trainings(study: dict[str, Any], title: str, names: Sequence[str]) -> dic
     }
 
 
+def _mean_run(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        what: np.mean([run[what] for run in runs], axis=0).tolist()
+        for what in ("loss", "accuracy", "group loss", "group accuracy")
+    }
+
+
 def draw_all(folder: Path = RESULTS) -> list[Path]:
     """Draw whatever results there are; returns the pictures."""
     drawn: dict[str, dict[str, str]] = {}
-    for name in ("synthetic", "pair-10-10", "pair-1-5", "pair-10-5"):
+    for name in STUDIES:
         if (folder / f"{name}.json").exists():
-            drawn[name] = of_synthetic(_read(folder, name))
-    if (folder / "mnist.json").exists():
-        study = _read(folder, "mnist")
-        drawn["mnist"] = of_trainings(study, "Barcode MNIST", [f"classes of {size}" for size in study["class sizes"]])
+            study = _read(folder, name)
+            drawn[name] = of_synthetic(study)
+            if "front" in study:
+                drawn[name]["front"] = front(study, highest=4.5)
+    for name, title in (("mnist", "Barcode MNIST"), ("text-from-scratch", "text from scratch")):
+        if (folder / f"{name}.json").exists():
+            study = _read(folder, name)
+            drawn[name] = of_trainings(study, title, study["group names"])
     if (folder / "text.json").exists():
         for name, study in _read(folder, "text").items():
             n_groups = len(next(iter(study["optimizers"].values()))["runs"][0]["group loss"][0])

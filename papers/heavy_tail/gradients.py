@@ -1,7 +1,8 @@
 """Alignment of gradients (fig. 1) and the law of section 2, on a private run of the linear model.
 
 The paper draws the cosines of 520 rows' gradients at several steps. Here their means within and across classes are a
-table, with the law's predictions of each class's gradient and curvature beside what they are. All of it is computed
+table, with the law's predictions of each class's gradient and curvature beside what they are, the fraction of rows
+whose gradients are clipped, and the length of a step's noise over what each group adds to it. All of it is computed
 from raw data.
 """
 
@@ -13,10 +14,14 @@ import numpy as np
 import torch
 from torch import nn
 
+from apportion.optim import AddedNoise
+from apportion.optim.clipped_units import WatchedRows, clip_factors, noise_to_signal
+from apportion.optim.clipping import ComingStep
 from apportion.optim.diagnostics import class_law, gradient_alignment
 from papers.heavy_tail.long_tail import long_tail
-from papers.heavy_tail.many_runs import ManyRuns, Setting
+from papers.heavy_tail.many_runs import ManyRuns
 from papers.heavy_tail.models import loss_per_row
+from papers.heavy_tail.updates import Setting
 
 ROWS = 520
 STEPS = (0, 20, 100, 300)
@@ -31,12 +36,13 @@ def table(n_groups: int = 6, smallest: int = 8, steps: tuple[int, ...] = STEPS, 
         f"{len(data.labels)} rows, {data.n_classes} classes of {data.sizes[0]} to {data.sizes[-1]} rows; C = 1, noise "
         f"{noise_multiplier:g}. Computed from raw data with seeded noise: not for release.",
         "",
-        "| optimizer | steps | cosine within a class | across | gradient over law, by group | curvature over law |",
-        "|---|---|---|---|---|---|",
+        "| optimizer | steps | cosine within a class | across | gradient over law, by group | curvature over law "
+        "| clipped | noise over signal, by group |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for setting in (Setting("DP-GD", 1.0), Setting("DP-AdamBC", 0.002, 1.0)):
         for taken in steps:
-            runs = ManyRuns(data, [setting], 1.0, noise_multiplier, 1, "cpu")
+            runs = ManyRuns(data, [setting], 1.0, noise_multiplier, (1,), "cpu")
             runs.run(taken, max(taken, 1))
             weights = runs.weights[:, 0].T.contiguous()
             module = _linear(weights)
@@ -51,9 +57,20 @@ def table(n_groups: int = 6, smallest: int = 8, steps: tuple[int, ...] = STEPS, 
             lines.append(
                 f"| {setting.optimizer} | {taken} | {found.within:.3f} | {found.across:.3f} | "
                 + " | ".join(", ".join(f"{value:.2f}" for value in ratio) for ratio in ratios)
+                + " | "
+                + _clipped_and_noise(module, data, noise_multiplier)
                 + " |"
             )
     return "\n".join(lines) + "\n"
+
+
+def _clipped_and_noise(module: nn.Module, data: Any, noise_multiplier: float) -> str:
+    """The fraction of rows that a full-batch step at C = 1 clips, and its noise over each group's part of it."""
+    rows = WatchedRows(torch.as_tensor(data.inputs), torch.as_tensor(data.labels), data.groups, None)
+    step = ComingStep(1.0, AddedNoise(noise_multiplier, len(data.labels)))
+    factors = clip_factors(module, loss_per_row, rows, step)
+    ratios = noise_to_signal(module, loss_per_row, rows, len(data.sizes), step, factors)
+    return f"{(factors < 1).mean():.2f} | " + ", ".join(f"{ratio:.2g}" for ratio in ratios)
 
 
 def _linear(weights: torch.Tensor) -> nn.Linear:

@@ -1,6 +1,6 @@
-"""Tables of the paper's experiments in Markdown, from the stored results of the claims.
+"""Tables of the paper's experiments in Markdown, from the stored results of the claims; `time_report` has its own.
 
-python -m papers.public_features.tables
+python -m papers.public_features tables
 """
 
 from __future__ import annotations
@@ -40,30 +40,36 @@ def comparison(stored: dict[str, Any]) -> str:
     settings = stored["settings"]
     text = f"# MovieLens 1M with genre and year\n\nMean over {len(settings['noise_seeds'])} noise seeds (standard "
     text += "deviation), δ = 1e-5; slices of a fifth of the movies each, rarest first.\n"
-    for kind, means in stored["value"].items():
-        spreads, slices = settings["standard_deviations"][kind], settings["by_slice"][kind]
-        rows = [
-            [name, e, f"{figure:.4f} ({spreads[name][e]:.4f})", *[f"{held[name][e]:.4f}" for held in slices.values()]]
-            for name, by in means.items()
-            for e, figure in by.items()
-        ]
+    for kind in stored["value"]:
         metric = "RMSE" if kind == "ratings" else "Recall@20"
-        text += f"\n## {kind}, {metric}\n\n" + markdown(["row", "ε", "overall", *slices], rows)
+        text += f"\n## {kind}, {metric}\n\n" + _sliced(stored, kind, settings["by_slice"][kind])
+        if kind in settings["within_slices"]:
+            users = ", ".join(map(str, settings["users with targets by slice"][kind]))
+            text += f"\n### {kind}, {metric} within slices\n\nEvery slice is ranked alone; {users} users have targets "
+            text += "there.\n\n"
+            text += _sliced(
+                stored, kind, settings["within_slices"][kind], settings["standard_deviations_by_slice"][kind]
+            )
         failed = [name for name, passed in settings["checks"][kind].items() if not passed]
         text += f"\nNot held: {', '.join(failed) or 'nothing'}.\n"
-    return text
+    failed = [name for name, passed in settings["checks by the whole catalogue"].items() if not passed]
+    return text + f"\nBy Recall@20 over the whole catalogue, not held for clicks: {', '.join(failed) or 'nothing'}.\n"
 
 
-def evolution(stored: dict[str, Any]) -> str:
-    """Error against time (fig. 3), and the measured cost law."""
-    rows = [
-        [name, f"{seconds:.2f}", f"{error:.4f}"]
-        for name, each in stored["settings"]["points"].items()
-        for seconds, error in each
-    ]
-    text = "# Test RMSE against processor seconds, MovieLens 1M ratings, ε = 5\n\n"
-    text += markdown(["method", "seconds", "RMSE"], rows) + "\n## Cost of training on released statistics\n\n"
-    return text + markdown(["against", "measured"], list(stored["value"]["cost_law"].items()))
+def _sliced(
+    stored: dict[str, Any], kind: str, slices: dict[str, Any], spreads_by_slice: dict[str, Any] | None = None
+) -> str:
+    spreads = stored["settings"]["standard_deviations"][kind]
+    rows = []
+    for name, by in stored["value"][kind].items():
+        for e, figure in by.items():
+            cells = [f"{held[name][e]:.4f}" for held in slices.values()]
+            if spreads_by_slice:
+                cells = [
+                    f"{cell} ({held[name][e]:.4f})" for cell, held in zip(cells, spreads_by_slice.values(), strict=True)
+                ]
+            rows.append([name, e, f"{figure:.4f} ({spreads[name][e]:.4f})", *cells])
+    return markdown(["row", "ε", "overall", *slices], rows)
 
 
 def ratios() -> str:
@@ -79,7 +85,7 @@ def ratios() -> str:
 def write(folder: Path = HERE) -> list[Path]:
     """Write what there are results for; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = {"scaling": scaling, "ml1m": comparison, "time": evolution}
+    made = {"scaling": scaling, "ml1m": comparison}
     written = []
     for name, table in made.items():
         source = RESULTS / f"features-{name}.json"
@@ -93,8 +99,3 @@ def write(folder: Path = HERE) -> list[Path]:
 
 def _cell(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-if __name__ == "__main__":
-    for path in write():
-        print(path)

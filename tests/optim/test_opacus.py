@@ -15,7 +15,11 @@ from apportion.optim import DPSGD, DPAdam, DPAdamBC, ExampleRows, ExampleSession
 from apportion.privacy import Budget, SeededNoise
 from optim.small_models import Chain, cross_entropy, images
 
+from statistics_helpers import assert_scale
+
 opacus = pytest.importorskip("opacus")
+
+from opacus.utils.adaptive_clipping.adaptive_clipping_utils import PrivacyEngineAdaptiveClipping  # noqa: E402
 
 from apportion.optim.for_opacus import KnownNoisePrivacyEngine, added_by, follow  # noqa: E402
 
@@ -125,8 +129,124 @@ def test_the_privacy_engine_makes_a_correction_that_knows_its_noise(mode):
     assert float(first["step"]) >= 3
     assert float(first["noise_sq"]) / weight == pytest.approx((1.1 * CLIP / 10) ** 2, rel=1e-3)
     assert engine.get_epsilon(1e-5) > 0
-    copied = optimizer.state_dict()
-    optimizer.load_state_dict(copied)
+    again = DPAdamBC(inner.param_groups[0]["params"], 0.01)
+    follow(type(optimizer)(again, noise_multiplier=1.1, max_grad_norm=CLIP, expected_batch_size=10)).load_state_dict(
+        optimizer.state_dict()
+    )
+    for parameter, state in inner.state.items():
+        assert state.keys() == again.state[parameter].keys() == {"step", "exp_avg", "exp_avg_sq", "noise_sq"}
+        assert all(torch.equal(value, again.state[parameter][name]) for name, value in state.items())
+    assert float(inner.state[inner.param_groups[0]["params"][0]]["exp_avg_sq"].sum()) > 0
+
+
+class Overheard:
+    """What the optimizer inside is told of the noise, and the gradients that it steps with."""
+
+    def __init__(self, inner):
+        self.told, self.gradients = [], []
+        self.carry, self.step, self.parameters = inner.gradients_carry, inner.step, inner.param_groups[0]["params"]
+        inner.gradients_carry, inner.step = self.hear, self.look
+
+    def hear(self, noise):
+        self.told.append(noise)
+        self.carry(noise)
+
+    def look(self, *args, **kwargs):
+        self.gradients.append(self.parameters[0].grad.detach().numpy().ravel().copy())
+        return self.step(*args, **kwargs)
+
+    def assert_told(self, **settings):
+        """Rows without slopes leave noise alone, of the variance that was told."""
+        standard = [g / np.sqrt(n.variance) for g, n in zip(self.gradients, self.told, strict=True)]
+        assert_scale(np.concatenate(standard), stddev=1.0, **settings)
+
+
+ENGINES = {
+    "hooks": (KnownNoisePrivacyEngine, {}, 1.0),
+    "ghost": (KnownNoisePrivacyEngine, {"grad_sample_mode": "ghost", "criterion": nn.CrossEntropyLoss()}, 1.0),
+    "per layer": (KnownNoisePrivacyEngine, {"clipping": "per_layer", "max_grad_norm": [CLIP]}, 1.0),
+    "adaptive": (
+        KnownNoisePrivacyEngine,
+        {
+            "clipping": "adaptive", "target_unclipped_quantile": 0.5, "clipbound_learning_rate": 0.2,
+            "max_clipbound": 10.0, "min_clipbound": 0.01, "unclipped_num_std": 1.2,
+        },
+        (0.25 - 1 / 2.4**2) ** -0.5 / 2,
+    ),
+    "adaptive ghost": (
+        PrivacyEngineAdaptiveClipping,
+        {
+            "grad_sample_mode": "ghost", "criterion": nn.CrossEntropyLoss(), "target_unclipped_quantile": 0.5,
+            "min_clipbound": 0.01, "max_clipbound": 10.0, "clipbound_learning_rate": 0.2,
+        },
+        (0.25 - 1 / 2.4**2) ** -0.5 / 2,  # counts of 24 rows have a standard deviation of 24 / 20
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "settings", "raised"), ENGINES.values(), ids=ENGINES)
+def test_what_opacus_adds_is_what_is_told_for_every_kind_of_clipping(kind, settings, raised):
+    """Adaptive kinds raise the noise by a factor of 1.8 and move the clip norm at every step."""
+    inputs, targets = torch.zeros(240, 80), torch.zeros(240, dtype=torch.int64)
+    module = nn.Linear(80, 50, bias=False)
+    torch.manual_seed(0)
+    made = kind().make_private(
+        module=module, optimizer=DPAdamBC(module.parameters(), 0.0), noise_multiplier=2.0, poisson_sampling=False,
+        data_loader=DataLoader(TensorDataset(inputs, targets), batch_size=24), **{"max_grad_norm": CLIP, **settings},
+    )  # fmt: skip
+    module, optimizer, *criterion, loader = made
+    loss = criterion[0] if criterion else nn.CrossEntropyLoss()
+    if kind is PrivacyEngineAdaptiveClipping:
+        follow(optimizer)
+    overheard, norms = Overheard(optimizer.original_optimizer), []
+    for x, y in loader:
+        optimizer.zero_grad()
+        losses = loss(module(x), y)
+        norms.append(float(optimizer.max_grad_norm))
+        losses.backward()
+        if "ghost" in settings.get("grad_sample_mode", ""):
+            norms[-1] = float(optimizer.max_grad_norm)  # moved before it is used
+        optimizer.step()
+    assert len(overheard.told) == 10
+    assert [n.stddev for n in overheard.told] == pytest.approx([2.0 * raised * norm for norm in norms])
+    assert (len(set(norms)) > 5) == (raised > 1)
+    assert {n.divisor for n in overheard.told} == {24.0}
+    overheard.assert_told(detect=1.05)
+
+
+def test_several_passes_before_a_step_are_divided_by_their_number_and_told_so():
+    module = opacus.GradSampleModule(nn.Linear(200, 50, bias=False))
+    inner = DPAdamBC(module.parameters(), 0.0)
+    outer = opacus_optimizer(inner, 1.0, 8)
+    overheard = Overheard(inner)
+    torch.manual_seed(1)
+    for passes in (1, 2, 4):
+        outer.zero_grad()
+        for _ in range(passes):
+            nn.functional.cross_entropy(module(torch.zeros(8, 200)), torch.zeros(8, dtype=torch.int64)).backward()
+        outer.step()
+    assert [noise.divisor for noise in overheard.told] == [8.0, 16.0, 32.0]
+    overheard.assert_told(detect=1.06)
+
+
+def test_an_optimizer_whose_noise_is_not_known_is_refused():
+    from opacus.optimizers import DPOptimizer
+
+    class Louder(DPOptimizer):
+        def add_noise(self):
+            super().add_noise()
+            super().add_noise()
+
+    class Averaging(DPOptimizer):
+        def reduce_gradients(self):
+            pass
+
+    for kind in (Louder, Averaging):
+        inner = DPAdamBC([nn.Parameter(torch.zeros(1))])
+        outer = kind(inner, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=1)
+        for read in (follow, added_by):
+            with pytest.raises(InputError, match=f"whose noise is known here, got {kind.__name__}"):
+                read(outer)
 
 
 def test_other_optimizers_need_no_following():

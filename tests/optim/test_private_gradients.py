@@ -69,7 +69,7 @@ def test_the_noise_that_the_optimizer_is_told_is_the_noise_that_was_added():
     )  # fmt: skip
     found = []
     for _ in range(40):
-        coming = gradients.coming_noise
+        coming = gradients.coming_step.noise
         noise = gradients.fill()
         assert noise.variance == pytest.approx(coming.variance, rel=1e-9)
         assert noise.divisor == 50 * 0.3
@@ -140,8 +140,9 @@ def test_a_number_of_units_that_is_not_declared_is_released():
         module = Chain().double()
         gradients = PrivateGradients(module, cross_entropy, units, session, steps=3, sampling=sampling)
         assert session.statement().releases[0].name == "number of users"
-        assert gradients.expected_batch == pytest.approx(8 * sampling, abs=3)
-        assert gradients.expected_batch != 8 * sampling
+        expected = gradients.coming_step.noise.divisor
+        assert expected == pytest.approx(8 * sampling, abs=3)
+        assert expected != 8 * sampling
 
 
 def without(data, user):
@@ -227,6 +228,19 @@ def test_a_clip_norm_follows_the_quantile_of_lengths():
         for _ in range(60):
             gradients.fill()
         assert 0.8 < gradients.clip_norm < 1.25
+
+
+def test_the_next_norm_goes_by_the_released_fraction_within_its_limits():
+    rule = QuantileClip(2.0, quantile=0.4, rate=0.5, smallest=1.5, largest=2.2)
+    assert rule.following(2.0, 0.5) == pytest.approx(2.0 * math.exp(-0.5 * 0.1))
+    assert rule.following(2.0, 0.3) == pytest.approx(2.0 * math.exp(0.5 * 0.1))
+    assert rule.following(2.0, 0.0) == 2.2
+    assert rule.following(2.0, 1.0) == 1.5
+    free = QuantileClip(2.0, quantile=0.4, rate=0.5)
+    assert free.following(2.0, 7.0) == pytest.approx(2.0 * math.exp(-0.5 * 0.6))  # beyond 1 it is noise
+    assert free.following(2.0, -7.0) == pytest.approx(2.0 * math.exp(0.5 * 0.4))
+    with pytest.raises(InputError, match="counted in"):
+        QuantileClip(counted=0.0)
 
 
 @pytest.mark.parametrize(

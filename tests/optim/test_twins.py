@@ -35,6 +35,26 @@ class ReferenceAdamBC:
             p -= self.lr * m / torch.sqrt(torch.clamp(v - self.variance, min=self.least))
 
 
+class ReferenceAdam:
+    """Adam with a floor under the second moment, written out."""
+
+    def __init__(self, parameters, lr, eps, floor):
+        self.parameters, self.lr, self.eps, self.floor = list(parameters), lr, eps, floor
+        self.grads = [[] for _ in self.parameters]
+
+    @torch.no_grad()
+    def step(self):
+        for kept, p in zip(self.grads, self.parameters, strict=True):
+            kept.append(p.grad.clone())
+            ages = torch.arange(len(kept) - 1, -1, -1, dtype=p.dtype)
+            every = torch.stack(kept)
+            m, v = (
+                torch.tensordot(beta**ages / (beta**ages).sum(), part, 1)
+                for beta, part in ((0.9, every), (0.999, every**2))
+            )
+            p -= self.lr * m / (torch.sqrt(torch.clamp(v, min=self.floor)) + self.eps)
+
+
 TWINS = {
     "GD": (lambda p: DPSGD(p, 0.1), lambda p: torch.optim.SGD(p, 0.1)),
     "GDM": (lambda p: DPSGD(p, 0.1, momentum=0.9), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9)),
@@ -55,6 +75,10 @@ TWINS = {
         lambda p: DPAdam(p, 0.01, weight_decay=0.1, decoupled_weight_decay=True),
         lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.1),
     ),
+    "Adam with a floor": (
+        lambda p: DPAdam(p, 0.01, eps=1e-3, floor=1e-3),
+        lambda p: ReferenceAdam(p, 0.01, eps=1e-3, floor=1e-3),
+    ),
     "AdamBC": (lambda p: DPAdamBC(p, 0.01), lambda p: ReferenceAdamBC(p, 0.01)),
     "AdamBC with a floor and decay": (
         lambda p: DPAdamBC(p, 0.01, floor=1e-4, weight_decay=0.1, decoupled_weight_decay=True),
@@ -74,6 +98,14 @@ def train(module, optimizer, steps):
     for _ in range(steps):
         source.fill(optimizer)
         optimizer.step()
+
+
+def test_plain_gradients_are_those_of_the_mean_loss_also_in_pieces():
+    module, (inputs, targets) = Chain().double(), images(12)
+    expected = torch.autograd.grad(cross_entropy(module(inputs), targets).mean(), list(module.parameters()))
+    PlainGradients(module, cross_entropy, UNITS, rows_at_once=5).fill()
+    for p, gradient in zip(module.parameters(), expected, strict=True):
+        assert torch.allclose(p.grad, gradient, atol=1e-15)
 
 
 @EACH
@@ -98,6 +130,29 @@ def test_a_state_dict_carries_a_run_on(ours, theirs):
     again.load_state_dict(saved[1])
     train(other, again, 20)
     assert gap(one, other) == 0
+
+
+def test_a_floor_under_the_second_moment_bounds_the_steps_of_small_gradients():
+    """A gradient of 1e-3 takes a full step without a floor, and a hundredth of one above a floor of 0.1²."""
+    for floor, expected in ((0.0, 0.01), (0.01, 1e-4)):
+        p = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+        optimizer = DPAdam([p], 0.01, floor=floor)
+        p.grad = torch.full((1,), 1e-3, dtype=torch.float64)
+        optimizer.step()
+        assert -p.item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_decoupled_decay_of_descent_shrinks_parameters_and_leaves_momentum_alone():
+    """θ ← (1 − η λ) θ − η b, where coupled decay would add λ θ to what the momentum b takes in."""
+    p = torch.nn.Parameter(torch.full((1,), 2.0, dtype=torch.float64))
+    optimizer = DPSGD([p], 0.1, momentum=0.5, weight_decay=0.3, decoupled_weight_decay=True)
+    value, momentum = 2.0, 0.0
+    for gradient in (1.0, -2.0, 0.5):
+        p.grad = torch.full((1,), gradient, dtype=torch.float64)
+        optimizer.step()
+        momentum = 0.5 * momentum + gradient
+        value = (1 - 0.1 * 0.3) * value - 0.1 * momentum
+        assert p.item() == pytest.approx(value)
 
 
 def test_parameter_groups_and_schedulers_work_as_in_torch():

@@ -88,7 +88,7 @@ def test_every_row_of_the_comparison_fits(kind):
     names = [*movielens.main_rows(), movielens.PURE_GRADIENT, movielens.FACTORISED]
     found = movielens.run(small, names, [5.0], [0])
     for name, by in found.items():
-        assert len(by["5"][0]) == 1 + movielens.SLICES, name
+        assert len(by["5"][0]) == movielens.N_FIGURES[kind], name
         assert 0 <= by["5"][0][0] < 3, name
 
 

@@ -8,8 +8,9 @@ from apportion.optim.clipping import FixedClip, QuantileClip, SecondMomentScales
 from apportion.optim.descent import DPSGD
 from apportion.optim.known_noise import AddedNoise, KnownNoiseOptimizer
 from apportion.optim.private_gradients import PlainGradients, PrivateGradients
-from apportion.optim.trainer import PrivateTrainer, Seen, Watch
+from apportion.optim.trainer import PrivateTrainer
 from apportion.optim.units import ExampleRows, ExampleSession, UserRows
+from apportion.optim.watching import Seen, Watch
 
 __all__ = [
     "DPSGD",

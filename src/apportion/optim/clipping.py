@@ -111,38 +111,57 @@ class QuantileClip:
         )
 
 
+@dataclass(frozen=True)
 class SecondMomentScales:
-    """Relative noise of each coordinate from the second moments of the gradients released so far.
+    """A rule for the relative noise of each coordinate, from the second moments of the gradients released so far.
 
     s = √max(v̂ − n̂, floor) over its mean, with v̂ and n̂ moving averages of released squares and of the noise in them,
     as in `DPAdamBC`. Gradients are clipped and get noise as g / s, and are multiplied by s again (scale-then-privatise:
     Ganesh, McMahan and Thakurta, "On Design Principles for Private Adaptive Optimizers", 2025).
 
-    Args:
+    Attributes:
         beta: of the moving averages.
         noise_floor: the floor, relative to the mean of the noise's variance.
         after: how many steps are made with equal scales first.
     """
 
-    def __init__(self, beta: float = 0.99, noise_floor: float = 0.1, after: int = 10) -> None:
-        require("beta", beta, low=0, high=1, strictly_below=True)
-        if not (noise_floor > 0 and after >= 1):
-            raise InputError(f"Expected noise_floor above 0 and after of at least 1, got {noise_floor} and {after}.")
-        self.beta = beta
-        self.noise_floor = noise_floor
-        self.after = after
+    beta: float = 0.99
+    noise_floor: float = 0.1
+    after: int = 10
+
+    def __post_init__(self) -> None:
+        require("beta", self.beta, low=0, high=1, strictly_below=True)
+        if not (self.noise_floor > 0 and self.after >= 1):
+            raise InputError(
+                f"Expected noise_floor above 0 and after of at least 1, got {self.noise_floor} and {self.after}."
+            )
+
+    def begin(self) -> MovingScales:
+        """The scales of one training, before its first step."""
+        return MovingScales(self)
+
+
+class MovingScales:
+    """The scales of one training, as released gradients come in.
+
+    Args:
+        rule: how they are made.
+    """
+
+    def __init__(self, rule: SecondMomentScales) -> None:
+        self._rule = rule
         self._steps = 0
         self._squares: list[Tensor] = []
         self._noise: list[Tensor] = []
 
     def scales(self) -> list[Tensor] | None:
         """One tensor for each parameter; None while all are 1."""
-        if self._steps < self.after:
+        if self._steps < self._rule.after:
             return None
-        weight = 1 - self.beta**self._steps
+        weight = 1 - self._rule.beta**self._steps
         noise = torch.cat([n.flatten() for n in self._noise]).mean() / weight
         moments = [(v - n) / weight for v, n in zip(self._squares, self._noise, strict=True)]
-        roots = [m.clamp_min(float(self.noise_floor * noise)).sqrt() for m in moments]
+        roots = [m.clamp_min(float(self._rule.noise_floor * noise)).sqrt() for m in moments]
         mean = torch.cat([r.flatten() for r in roots]).mean()
         return [root / mean for root in roots]
 
@@ -153,8 +172,23 @@ class SecondMomentScales:
             self._noise = [torch.zeros_like(g) for g in released]
         self._steps += 1
         for k, gradient in enumerate(released):
-            self._squares[k].lerp_(gradient.square(), 1 - self.beta)
-            self._noise[k].lerp_(torch.zeros_like(gradient) + variances[k], 1 - self.beta)
+            self._squares[k].lerp_(gradient.square(), 1 - self._rule.beta)
+            self._noise[k].lerp_(torch.zeros_like(gradient) + variances[k], 1 - self._rule.beta)
+
+
+@dataclass(frozen=True)
+class ComingStep:
+    """How the next private step treats units; public and released values only.
+
+    Attributes:
+        clip_norm: that a unit's gradient is clipped to.
+        noise: what the release will add, with the relative scales that gradients are divided by before the clip.
+        mean_of_rows: whether a unit's gradient is the mean over its rows, instead of their sum.
+    """
+
+    clip_norm: float
+    noise: AddedNoise
+    mean_of_rows: bool = False
 
 
 def noise_of(

@@ -1,8 +1,7 @@
 """What training does to frequent and rare classes, computed from raw data: nothing here is covered by ε.
 
 Losses and accuracies by group of classes; how well gradients of one class are aligned (fig. 1 of the heavy-tail paper);
-the law of its section 2, by which the gradient and the Hessian of class k are proportional to its frequency π_k; the
-fraction of clipped gradients; and the noise relative to what each group adds to a step.
+and the law of its section 2, by which the gradient and the Hessian of class k are proportional to its frequency π_k.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from apportion.optim.known_noise import AddedNoise
-from apportion.optim.per_unit import Loss, gradient_way, trainable
+from apportion.optim.per_unit import Loss, gradient_way
 
 NOT_COVERED = "computed from raw data, not covered by epsilon"
 Floats = NDArray[np.float64]
@@ -99,45 +97,6 @@ def gradient_alignment(module: nn.Module, loss: Loss, inputs: Tensor, targets: T
     return Alignment(cosines, _mean(cosines[same & others]), _mean(cosines[~same]))
 
 
-def gradient_lengths(module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> Floats:
-    """Length of each row's gradient, before any clip."""
-    way, found = gradient_way(module, loss, inputs, targets), []
-    for first in range(0, len(inputs), _ROWS):
-        part = slice(first, first + _ROWS)
-        blocks = way.blocks(inputs[part], targets[part], torch.arange(len(inputs[part]) + 1))
-        squares = torch.stack([block.squared_norms(None).double().cpu() for block in blocks]).sum(0)
-        found.append(squares.clamp_min(0).sqrt())
-    return np.asarray(torch.cat(found).numpy(), np.float64)
-
-
-def clipped_fraction(lengths: Floats, clip_norm: float) -> float:
-    """The fraction of gradients that are longer than the clip norm."""
-    return float((lengths > clip_norm).mean()) if len(lengths) else 0.0
-
-
-def noise_to_signal(
-    module: nn.Module,
-    loss: Loss,
-    inputs: Tensor,
-    targets: Tensor,
-    groups: ArrayLike,
-    n_groups: int,
-    clip_norm: float,
-    noise: AddedNoise,
-) -> Floats:
-    """Length of a step's noise over the length of what each group of rows adds to it after clipping."""
-    width = sum(p.numel() for p in trainable(module).values())
-    sums = torch.zeros((n_groups, width), dtype=torch.float64)
-    places, first = torch.as_tensor(np.asarray(groups, np.int64)), 0
-    for gradients in _row_gradients(module, loss, inputs, targets):
-        lengths = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
-        clipped = (gradients * (clip_norm / lengths.clamp_min(clip_norm))).double().cpu()
-        sums.index_add_(0, places[first : first + len(clipped)], clipped)
-        first += len(clipped)
-    signal = torch.linalg.vector_norm(sums, dim=1).numpy() / noise.divisor
-    return np.asarray(np.sqrt(width * noise.variance) / np.maximum(signal, 1e-300), np.float64)
-
-
 @dataclass(frozen=True)
 class ClassLaw:
     """Gradient and Hessian of a linear softmax model by class, and the law of section 2. Not covered by ε.
@@ -157,32 +116,94 @@ class ClassLaw:
     curvature_law: Floats
 
 
-def class_law(weights: ArrayLike, inputs: ArrayLike, labels: ArrayLike) -> ClassLaw:
+def class_law(weights: ArrayLike, inputs: ArrayLike, labels: ArrayLike, bias: ArrayLike | None = None) -> ClassLaw:
     """Compare gradients and Hessians by class with what the law says of them.
 
     Args:
         weights: of the linear model, one row per class.
         inputs: one row each.
         labels: the class of each row.
+        bias: of the linear model, if it has one.
     """
-    w, x, y = np.asarray(weights, np.float64), np.asarray(inputs, np.float64), np.asarray(labels, np.int64)
-    scores = x @ w.T
-    scores -= scores.max(axis=1, keepdims=True)
-    p = np.exp(scores)
-    p /= p.sum(axis=1, keepdims=True)
-    hot = np.zeros_like(p)
-    hot[np.arange(len(y)), y] = 1.0
-    counts = np.maximum(hot.sum(axis=0), 1.0)
-    frequency, squares = hot.sum(axis=0) / len(y), np.square(x).sum(axis=1)
-    right = (hot * p).sum(axis=0) / counts
-    means = hot.T @ x / counts[:, None]
-    return ClassLaw(
-        frequency,
-        np.linalg.norm((p - hot).T @ x / len(y), axis=1),
-        (1 - right) * frequency * np.linalg.norm(means, axis=1),
-        (p * (1 - p)).T @ squares / len(y),
-        right * (1 - right) * frequency * (hot.T @ squares / counts),
-    )
+    sums = _ClassSums(np.asarray(weights, np.float64), 0.0 if bias is None else np.asarray(bias, np.float64))
+    x, y = np.asarray(inputs), np.asarray(labels, np.int64)
+    for first in range(0, len(y), _ROWS):
+        part = slice(first, first + _ROWS)
+        sums.add(np.asarray(x[part], np.float64), y[part])
+    return sums.law()
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def law_of_head(module: nn.Module, inputs: Tensor, labels: Tensor) -> ClassLaw | None:
+    """The law for the linear layer whose scores are the module's outputs, on what goes into it; None without one."""
+    sums: _ClassSums | None = None
+    for first in range(0, len(inputs), _ROWS):
+        part = slice(first, first + _ROWS)
+        found = _into_head(module, inputs[part])
+        if found is None:
+            return None
+        head, features = found
+        if sums is None:
+            bias = 0.0 if head.bias is None else head.bias.double().cpu().numpy()
+            sums = _ClassSums(head.weight.double().cpu().numpy(), bias)
+        sums.add(features.double().cpu().numpy(), labels[part].cpu().numpy())
+    return None if sums is None else sums.law()
+
+
+def _into_head(module: nn.Module, inputs: Tensor) -> tuple[nn.Linear, Tensor] | None:
+    """The linear layer that puts out what the module does, one row of scores for each row, and what goes into it."""
+    passed: list[tuple[nn.Linear, Tensor, Tensor]] = []
+    layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
+    hooks = [
+        layer.register_forward_hook(lambda part, given, output: passed.append((part, given[0], output)))
+        for layer in layers
+    ]
+    try:
+        outputs = module(inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not passed or passed[-1][2] is not outputs or outputs.dim() != 2:
+        return None
+    return passed[-1][0], passed[-1][1]
+
+
+class _ClassSums:
+    """What the law needs of rows, added up some at a time."""
+
+    def __init__(self, weights: Floats, bias: Floats | float) -> None:
+        self._weights = weights
+        self._bias = bias
+        n_classes = len(weights)
+        self._counts, self._right, self._curvature, self._squares = np.zeros((4, n_classes))
+        self._slopes, self._inputs = np.zeros((2, *weights.shape))
+
+    def add(self, x: Floats, y: NDArray[np.int64]) -> None:
+        """Add some rows and their classes."""
+        scores = x @ self._weights.T + self._bias
+        p = np.exp(scores - scores.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        hot = np.zeros_like(p)
+        hot[np.arange(len(y)), y] = 1.0
+        squares = np.square(x).sum(axis=1)
+        self._counts += hot.sum(axis=0)
+        self._right += (hot * p).sum(axis=0)
+        self._curvature += (p * (1 - p)).T @ squares
+        self._squares += hot.T @ squares
+        self._slopes += (p - hot).T @ x
+        self._inputs += hot.T @ x
+
+    def law(self) -> ClassLaw:
+        """Means over all rows, and what the law says of them."""
+        n, counts = self._counts.sum(), np.maximum(self._counts, 1.0)
+        frequency, right = self._counts / n, self._right / counts
+        return ClassLaw(
+            frequency,
+            np.linalg.norm(self._slopes / n, axis=1),
+            (1 - right) * frequency * np.linalg.norm(self._inputs / counts[:, None], axis=1),
+            self._curvature / n,
+            right * (1 - right) * frequency * (self._squares / counts),
+        )
 
 
 def _row_gradients(module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> Iterator[Tensor]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from apportion.errors import BudgetError, InputError
-from apportion.optim.clipping import Clip, FixedClip, SecondMomentScales, noise_of
+from apportion.optim.clipping import Clip, ComingStep, FixedClip, SecondMomentScales, noise_of
 from apportion.optim.known_noise import NO_NOISE, AddedNoise, KnownNoiseOptimizer
 from apportion.optim.layers import LayerFactors
 from apportion.optim.module_state import unchanged
@@ -95,7 +95,7 @@ class PrivateGradients:
         self._way = self._checked_way()
         self._session = session
         self._clip = clip
-        self._scaling = scaling
+        self._scaling = None if scaling is None else scaling.begin()
         self._mean_of_rows = mean_of_rows
         self._rows_at_once = rows_at_once
         self._sampling = sampling
@@ -115,15 +115,12 @@ class PrivateGradients:
         return 1 / self._shares[0].mu
 
     @property
-    def expected_batch(self) -> float:
-        """L: how many units are expected in a batch; public or released."""
-        return self._expected
-
-    @property
-    def coming_noise(self) -> AddedNoise:
-        """What the next release will add to gradients whose relative scales are 1."""
+    def coming_step(self) -> ComingStep:
+        """How the next release treats units, by the clip norm and the relative scales that it will be made with."""
         widened = self.clip_norm / math.sqrt(1 - self._clip.counted)
-        return AddedNoise(widened * self.noise_multiplier, self._expected)
+        scales = None if self._scaling is None else self._scaling.scales()
+        noise = noise_of(widened * self.noise_multiplier, self._expected, self._parameters, scales)
+        return ComingStep(self.clip_norm, noise, self._mean_of_rows)
 
     def fill(self, optimizer: torch.optim.Optimizer | None = None) -> AddedNoise:
         """Release one gradient, put it into the parameters' `grad`, and tell the optimizer what noise it carries.

@@ -3,99 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
-from numpy.typing import ArrayLike
-from torch import Tensor, nn
+from torch import nn
 
 from apportion.errors import InputError
 from apportion.estimators.private import BY_HAND
 from apportion.optim.clipping import Clip, FixedClip, SecondMomentScales
-from apportion.optim.diagnostics import (
-    Floats,
-    GroupScores,
-    clipped_fraction,
-    gradient_alignment,
-    gradient_lengths,
-    noise_to_signal,
-    scores_by_group,
-)
-from apportion.optim.known_noise import AddedNoise
-from apportion.optim.module_state import unchanged
 from apportion.optim.per_unit import Loss
 from apportion.optim.private_gradients import PrivateGradients
 from apportion.optim.units import Units, session_for
+from apportion.optim.watching import Seen, Watch
 from apportion.privacy import Budget, NoiseSource, Session, Statement, accounting
 
-
-@dataclass(frozen=True)
-class Seen:
-    """What was seen of raw rows during training. Not covered by ε.
-
-    Attributes:
-        step: how many steps had been taken.
-        scores: losses and accuracies, by group.
-        clipped: fraction of rows whose gradients are longer than the clip norm.
-        clip_norm: at that step; released.
-        noise_to_signal: length of the coming step's noise over what each group adds to it; None if not looked at.
-        alignment: mean cosine of gradients within a class and across classes; None if not looked at.
-    """
-
-    step: int
-    scores: GroupScores
-    clipped: float
-    clip_norm: float
-    noise_to_signal: Floats | None = None
-    alignment: tuple[float, float] | None = None
-
-
-class Watch:
-    """Raw rows that are looked at during training; what it sees is for internal pages only.
-
-    Args:
-        inputs: rows of model inputs.
-        targets: their targets.
-        groups: the group of each target, from 0.
-        n_groups: how many groups there are.
-        every: how many steps lie between two looks.
-        gradients: whether to look at gradients, too: their lengths, the noise beside them and their alignment. It
-            needs one target for each row, and keeps the gradients of all rows.
-    """
-
-    def __init__(
-        self,
-        inputs: Tensor,
-        targets: Tensor,
-        groups: ArrayLike,
-        n_groups: int,
-        every: int = 10,
-        *,
-        gradients: bool = False,
-    ) -> None:
-        self.every = every
-        self._rows = inputs, targets
-        self._groups = groups
-        self._n_groups = n_groups
-        self._gradients = gradients
-
-    def look(self, module: nn.Module, loss: Loss, step: int, clip_norm: float, noise: AddedNoise) -> Seen:
-        """Score the module as it is, before a step that clips to this norm and adds this noise.
-
-        What the passes write into the module's buffers is undone: those are released with it.
-        """
-        with unchanged(module):
-            return self._seen(module, loss, step, clip_norm, noise)
-
-    def _seen(self, module: nn.Module, loss: Loss, step: int, clip_norm: float, noise: AddedNoise) -> Seen:
-        scores = scores_by_group(module, loss, *self._rows, self._groups, self._n_groups)
-        if not self._gradients:
-            return Seen(step, scores, float("nan"), clip_norm)
-        clipped = clipped_fraction(gradient_lengths(module, loss, *self._rows), clip_norm)
-        ratios = noise_to_signal(module, loss, *self._rows, self._groups, self._n_groups, clip_norm, noise)
-        aligned = gradient_alignment(module, loss, *self._rows)
-        return Seen(step, scores, clipped, clip_norm, ratios, (aligned.within, aligned.across))
+WATCHED = "declared: raw rows were looked at during training, and what was chosen after that is not covered"
 
 
 class PrivateTrainer:
@@ -123,7 +45,7 @@ class PrivateTrainer:
     Attributes:
         statement_: the privacy statement.
         noise_multiplier_: noise over sensitivity at every step.
-        history_: what a `Watch` saw; from raw rows, not covered by ε.
+        history_: what a `Watch` saw; from raw rows, NOT covered by ε: not to be published with the module.
 
     Privacy: (ε, δ)-DP for the module's parameters, for adding or removing one user (`UserRows`) or one row
     (`ExampleRows`); the unit is in the statement.
@@ -187,13 +109,16 @@ class PrivateTrainer:
         Args:
             units: the training rows, as `UserRows` or `ExampleRows`.
             session: pays for everything; None for a new one with this budget.
-            watch: raw rows to look at on the way.
+            watch: raw rows to look at on the way; what it sees is not covered by ε.
             progress: told how many steps were taken, and of how many.
         """
+        if watch is not None:
+            watch.check(units)
         session = session or session_for(units)(Budget(self.epsilon, self.delta), noise=self.noise, window=self.window)
         for sentence in ("the module, its start and the loss", *self.public):
             session.assume_public(sentence)
-        session.declare_tuning(self.tuning or BY_HAND)
+        for sentence in (self.tuning or BY_HAND, *([] if watch is None else [WATCHED])):
+            session.declare_tuning(sentence)
         gradients = PrivateGradients(
             self.module, self.loss, units, session,
             steps=self.steps, sampling=self.sampling, n_units=self.n_units, clip=self.clip, scaling=self.scaling,
@@ -203,9 +128,7 @@ class PrivateTrainer:
         self.history_ = []
         for step in range(self.steps):
             if watch is not None and step % watch.every == 0:
-                self.history_.append(
-                    watch.look(self.module, self.loss, step, gradients.clip_norm, gradients.coming_noise)
-                )
+                self.history_.append(watch.look(self.module, self.loss, step, gradients.coming_step))
             gradients.fill(self.optimizer)
             self.optimizer.step()
             if self.scheduler is not None:
@@ -213,9 +136,7 @@ class PrivateTrainer:
             if progress is not None:
                 progress(step + 1, self.steps)
         if watch is not None:
-            self.history_.append(
-                watch.look(self.module, self.loss, self.steps, gradients.clip_norm, gradients.coming_noise)
-            )
+            self.history_.append(watch.look(self.module, self.loss, self.steps, gradients.coming_step))
         self.statement_ = session.statement()
         return self
 
