@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 
 from apportion.allocation import Adaptive, ClosedForm, EqualSplit, Joint, KnownCounts, TailSample, UniformSample
@@ -180,3 +182,15 @@ def audit_regression(make, data, user, *, epsilon, seed, exact=False):
         return {**found, "steps": getattr(estimator, "n_steps_", None)}
 
     return audit(fit, data, user, {"budget": Budget(epsilon, 1e-5), "noise": SeededNoise(seed, exact=exact)})
+
+
+# -- estimators that need torch --
+
+
+def audits_with_torch():
+    """For every private estimator that needs torch, by name, what records and replays it; none without torch."""
+    if find_spec("torch") is None:
+        return {}
+    from private_torch import AUDITS
+
+    return AUDITS

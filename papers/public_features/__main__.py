@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.__main__ import run as run_claim
 from benchmarks.claim import print_table
-from papers.public_features import cost, figures, tables
+from papers.public_features import cast, cost, figures, tables
 
 CLAIMS = ("scaling", "convex", "time", "sparse", "ml1m", "cold")
 
@@ -16,10 +16,12 @@ CLAIMS = ("scaling", "convex", "time", "sparse", "ml1m", "cold")
 def main(words: list[str] | None = None) -> int:
     """Parse the command line and run what it names."""
     parser = argparse.ArgumentParser(prog="papers.public_features", description=__doc__)
-    parser.add_argument("name", choices=[*CLAIMS, "cost", "tables", "figures"])
+    parser.add_argument("name", choices=[*CLAIMS, "cast", "cost", "tables", "figures"])
     parser.add_argument("--quick", action="store_true", help="the short form of a study, on generated data")
     parser.add_argument("--folder", type=Path, default=tables.HERE, help="where tables and figures go")
     arguments = parser.parse_args(words)
+    if arguments.name == "cast":
+        return cast.main(["--quick"] if arguments.quick else [])
     if arguments.name == "cost":
         print_table(["encoder", "batch size", "1 epoch", "10", "100", "1000"], cost.table_of_ratios())
         return 0

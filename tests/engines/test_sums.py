@@ -198,3 +198,24 @@ def test_a_user_who_names_a_task_twice_is_refused():
         total.add_by_task(np.ones((2, 1)), np.array([0, 2]), np.array([1, 1], np.int32))
     total.add_by_task(np.ones((4, 1)), np.array([0, 2, 2, 4]), np.array([1, 2, 0, 2], np.int32))
     assert peek(total.sealed()).ravel() == pytest.approx([0.7071, 0.7071, 1.4142], abs=1e-3)
+
+
+@pytest.mark.parametrize("make_engine", ENGINES.values(), ids=ENGINES)
+def test_a_part_has_one_row_for_each_user_and_nobody_outside_a_sample_is_added(make_engine):
+    data = Interactions.from_arrays([0] * 50 + [1], [*range(50), 0], np.ones(51), task_ids=np.arange(50))
+    weights = allocation.equal_split(data)
+
+    def nothing(chunk):
+        return np.zeros((len(chunk.tasks), 1))
+
+    def by_observation(chunk):
+        return nothing(chunk), np.ones((len(chunk.tasks), 1))
+
+    def of_everybody(chunk):
+        return nothing(chunk), np.ones((len(chunk.indptr) - 1, 1))
+
+    with pytest.raises(InputError, match="Expected a row for each user"):
+        make_engine().part_sums(data, weights, by_observation, (1, 1), (1.0, 1.0), "test")
+    sample = weights.of_users(np.array([True, False]))
+    found = make_engine().part_sums(data, sample, of_everybody, (1, 1), (1.0, 1.0), "test")[1]
+    assert peek(found) == pytest.approx([1.0], abs=1e-5)

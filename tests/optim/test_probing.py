@@ -40,6 +40,7 @@ MIXING = {
     "a mean over rows": (Applied(lambda x: x - x.mean(0)), ROWS),
     "a mean over rows of ids": (Applied(lambda x: x - x.float().mean(0), 3), ids(9)),
     "a count of rows": (Applied(lambda x: x * len(x)), ROWS),
+    "a scale that goes by the largest row": (Applied(lambda x: x / 255 if x.abs().max() > 20 else x), ROWS),
     "a mean over rows that is kept": (Remembering(use=True), ROWS),
     "batch norm without running means": (batch_norm(track_running_stats=False).eval(), ROWS),
     "batch norm in training": (batch_norm(), ROWS),
@@ -241,3 +242,29 @@ def test_what_no_made_up_row_passes_is_refused_and_labels_from_0_and_1_are_enoug
     assert isinstance(way, LayerFactors)
     rates = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())
     assert isinstance(gradient_way(rates, nn.BCELoss(reduction="none"), ROWS, ONES), LayerFactors)
+
+
+class ClippedInside(nn.Module):
+    """Clips the gradient of the whole batch on its way back, where it is large."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 6), nn.Linear(6, 1)
+
+    def forward(self, rows):
+        hidden = self.first(rows)
+        if hidden.requires_grad:
+            hidden.register_hook(lambda gradient: gradient * (100 / gradient.norm()).clamp(max=1.0))
+        return self.last(hidden)
+
+
+def test_a_gradient_that_does_not_grow_with_the_loss_is_formed_row_by_row():
+    assert isinstance(gradient_way(ClippedInside(), squares, ROWS, ONES), FunctionalGradients)
+
+
+def test_modules_with_backward_hooks_do_not_share_a_backward_pass():
+    module = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 1))
+    assert isinstance(gradient_way(module, squares, ROWS, ONES), LayerFactors)
+    module[0].register_full_backward_hook(lambda part, inward, outward: None)
+    with pytest.raises(InputError, match=r"torch\.func can take row by row"):
+        gradient_way(module, squares, ROWS, ONES)

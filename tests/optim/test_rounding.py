@@ -7,11 +7,14 @@ import pytest
 import torch
 from torch import nn
 
+from apportion.auditing import audit_neighbour
 from apportion.auditing.door import peek
+from apportion.optim import PrivateGradients
 from apportion.optim.blocks import Lookup, Product, Stored
 from apportion.optim.layers import LayerFactors
 from apportion.optim.per_unit import FunctionalGradients, means_of_units
 from apportion.optim.units import UserRows
+from apportion.privacy import Budget, SeededNoise
 from apportion.privacy.clipped_gradients import GradientTotal
 
 WAYS = pytest.mark.parametrize("way", [LayerFactors, FunctionalGradients])
@@ -167,3 +170,51 @@ def test_sums_are_float64_whatever_the_gradients_are():
     ):
         assert block.weighted_sum(factors).dtype == DOUBLE
         assert block.squared_norms(None).dtype == DOUBLE
+
+
+def test_units_that_only_fill_a_batch_up_are_neither_added_nor_counted():
+    values = torch.randn((20, 3), generator=torch.Generator().manual_seed(4), dtype=DOUBLE)
+    values[18] = torch.nan
+    filled, alone = (GradientTotal(1.0, [(3,)], counted=0.1) for _ in range(2))
+    filled.add([Stored(values)], 17)
+    alone.add([Stored(values[:17])])
+    np.testing.assert_allclose(peek(filled.sealed()), peek(alone.sealed()), rtol=1e-14)
+
+
+def hinge(outputs, targets):
+    return torch.relu(1 - targets * outputs[:, 0])
+
+
+def at_the_kink(module, n_rows, width):
+    """A row whose score is 1 or more in the middle of a batch and less at its end."""
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(2000):
+        row = torch.randn((1, width), generator=generator)
+        with torch.no_grad():
+            row *= (1 - module.bias.item()) / (module(row.expand(n_rows, width))[0, 0] - module.bias.item())
+            scores = module(row.expand(n_rows, width).contiguous())[:, 0]
+        if scores[0] >= 1 > scores[-1]:
+            return row
+    pytest.skip("this machine's products of matrices treat the last rows of a batch like the others")
+
+
+def test_a_user_without_a_gradient_does_not_move_others_over_a_kink():
+    """85 users of 3 rows go through together; the last of each pass is at the kink of the loss."""
+    width, rows_each, together, passes = 784, 3, 85, 8
+    torch.manual_seed(0)
+    module = nn.Linear(width, 1)
+    row = at_the_kink(module, rows_each * together, width)
+    users = torch.cat([10 * row] * (together - 1) + [row]).repeat(passes, 1)
+    inputs = users.repeat_interleave(rows_each, 0)
+    names = np.repeat([f"{k:06d}" for k in range(len(users))], rows_each)
+
+    def step(kept, session):
+        start = nn.Linear(width, 1)
+        start.load_state_dict(module.state_dict())
+        units = UserRows(inputs[torch.as_tensor(kept)], torch.ones(int(kept.sum())), names[kept])
+        PrivateGradients(start, hinge, units, session, steps=1, n_units=len(users)).fill()
+        return {}
+
+    arguments = {"budget": Budget(1.0, 1e-5), "noise": SeededNoise(1)}
+    found = audit_neighbour(step, np.ones(len(names), bool), names != "000000", arguments)
+    assert found["step 1: gradients"] <= 1e-6

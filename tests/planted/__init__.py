@@ -1,10 +1,16 @@
 """Mechanisms that claim a guarantee they do not have, each with a twin that has it. None of this is for use."""
 
+from importlib import import_module
+from importlib.util import find_spec
+
 from planted import contributions, protected, recommenders, releases, sampling
 from planted.cases import ALPHA, Case, Verdict
 
+_WITH_TORCH = [import_module(f"planted.{name}") for name in ("encoders", "training") if find_spec("torch") is not None]
 CASES = tuple(
-    case for module in (recommenders, releases, sampling, contributions, protected) for case in module.cases()
-)  # fmt: skip
+    case
+    for module in (recommenders, releases, sampling, contributions, protected, *_WITH_TORCH)
+    for case in module.cases()
+)
 
 __all__ = ["ALPHA", "CASES", "Case", "Verdict"]

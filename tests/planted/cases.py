@@ -60,8 +60,8 @@ class Case:
     honest: Callable[[], Verdict]
 
 
-def replayed(make, epsilons=(0.5, 5.0, 100.0)):
-    """Record and replay an estimator on data built to reach the bounds and on random data."""
+def replayed(make, epsilons=(0.5, 5.0, 100.0), audit=audit_estimator):
+    """Record and replay an estimator on data built to reach the bounds and on random data; `audit` does it once."""
     worst, where = 0.0, "nothing"
     at_bound, extreme = at_the_bound()
     data_sets = [(at_bound, user, epsilons[-1], seed) for seed, user in enumerate(extreme)]
@@ -70,7 +70,7 @@ def replayed(make, epsilons=(0.5, 5.0, 100.0)):
         data_sets.append((data, seed % data.n_users, epsilons[seed % len(epsilons)], seed))
     for data, user, epsilon, seed in data_sets:
         try:
-            findings = audit_estimator(make, data, user, epsilon=epsilon, seed=seed)
+            findings = audit(make, data, user, epsilon=epsilon, seed=seed)
         except AuditError as error:
             return Verdict(True, str(error)[:120])
         for found in findings:
@@ -84,15 +84,15 @@ def replayed(make, epsilons=(0.5, 5.0, 100.0)):
 
 
 @cache
-def replayed_as_it_is(make, epsilons=(0.5, 5.0, 100.0)):
+def replayed_as_it_is(make, epsilons=(0.5, 5.0, 100.0), audit=audit_estimator):
     """The same for an estimator of the library that several bugs are planted in."""
-    return replayed(make, epsilons)
+    return replayed(make, epsilons, audit)
 
 
-def patched(make, owner, name, make_wrong, epsilons=(0.5, 5.0, 100.0)):
+def patched(make, owner, name, make_wrong, epsilons=(0.5, 5.0, 100.0), audit=audit_estimator):
     """Replay an estimator with one function of the library replaced by a wrong one."""
     with mock.patch.object(owner, name, make_wrong(getattr(owner, name))):
-        return replayed(make, epsilons)
+        return replayed(make, epsilons, audit)
 
 
 def replayed_on(fit, data, neighbour, budget, neighbours=ADD_REMOVE, seed=0):

@@ -23,6 +23,7 @@ from apportion.cli.options import (
 )
 from apportion.cli.outputs import print_json, refuse_folder, write_text
 from apportion.cli.progress import Reporter
+from apportion.errors import InputError
 
 if TYPE_CHECKING:
     from apportion.data import Interactions
@@ -199,6 +200,8 @@ def _compare(
 
 
 def _kind(model: ItemModel) -> Kind:
+    if model.kind == "convex":
+        raise InputError("Expected a model of ratings or clicks, got one that was fitted to another loss.")
     return "ratings" if model.kind == "ratings" else "clicks"
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def read_history(path: Path, options: DataOptions, model: ItemModel) -> tuple[Interactions, tuple[str, ...]]:
     """Read rows for a model and bring them to its item list; also returns remarks on what was left out."""
-    needs_values = model.kind == "ratings" or options.min_value is not None
+    needs_values = model.kind != "clicks" or options.min_value is not None
     value: ColumnChoice = options.value if needs_values else IGNORE
     if needs_values and not has_value_column(path, options):
         raise InputError(f"{path.name}: a value column is needed and none was found; name it with value=.")

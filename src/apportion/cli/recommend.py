@@ -66,7 +66,7 @@ def recommend(
         rows = rows.select_users([_code(only, rows.user_ids)])
     if new_items is not None:
         if fitted.feature_map is None:
-            raise InputError("The model was fitted without features, so it knows nothing of new items.")
+            raise InputError(fitted.no_map)
         new = read_new_items(new_items, fitted.feature_map.space)
         found = fitted.recommend(rows, min(k, fitted.n_tasks + len(new)), new_items=new)
     else:

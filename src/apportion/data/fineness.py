@@ -16,6 +16,10 @@ _ALONE = 0.8  # share of a group's entries whose value no other item has
 _MULTIPLIED = 3.0  # items to each that would be left without the group
 _FEWEST_ITEMS = 20
 _GROUPS_TO_JUDGE_BY = 3
+_GROUPS_OF_A_GRID = 2
+_FILLED = 0.5  # share of all combinations of two groups that occur
+_SHORTEST_SIDE = 3  # values of the coarser of them
+_TOLD_APART = 0.8  # different combinations to each item
 
 
 def cautions(rows: SparseRows) -> list[str]:
@@ -23,13 +27,6 @@ def cautions(rows: SparseRows) -> list[str]:
     if len(rows) < _FEWEST_ITEMS:
         return []
     return [*_ids_under_another_name(rows), *_multipliers(rows)]
-
-
-def distinct_rows(rows: SparseRows) -> NDArray[np.int64]:
-    """A code for each row, the same for rows with the same features."""
-    marks = _marks(rows)
-    _, codes = np.unique(marks.sum(axis=1, dtype=np.uint64), return_inverse=True)
-    return codes.astype(np.int64)
 
 
 def _ids_under_another_name(rows: SparseRows) -> list[str]:
@@ -50,20 +47,42 @@ def _ids_under_another_name(rows: SparseRows) -> list[str]:
 
 
 def _multipliers(rows: SparseRows) -> list[str]:
-    if len(rows.groups) < _GROUPS_TO_JUDGE_BY:
-        return []
     marks = _marks(rows)
     whole = marks.sum(axis=1, dtype=np.uint64)
     with_it = len(np.unique(whole))
+    if len(rows.groups) < _GROUPS_TO_JUDGE_BY:
+        return _of_a_grid(rows, marks, with_it)
     found = []
     for position, group in enumerate(rows.groups):
         without = len(np.unique(whole - marks[:, position]))
         if with_it > _MULTIPLIED * without:
-            found.append(
-                f"Feature {group.name!r} may be too fine: without it the {with_it} different items would be {without}; "
-                "if items are told apart by it alone, leave it out and give them one id."
-            )
+            found.append(_multiplies(group.name, with_it, without))
     return found
+
+
+def _of_a_grid(rows: SparseRows, marks: NDArray[np.uint64], with_it: int) -> list[str]:
+    """The finer one of two groups that nearly all combinations of which occur, each with one item.
+
+    Two groups say too little of items to judge by one of them what they would be without the other: a genre and a year
+    are both needed, and many films share them. That every brand has every font is another thing.
+    """
+    if len(rows.groups) != _GROUPS_OF_A_GRID:
+        return []
+    sizes = [len(np.unique(marks[:, position])) for position in range(_GROUPS_OF_A_GRID)]
+    filled = with_it >= _FILLED * sizes[0] * sizes[1] and with_it >= _TOLD_APART * len(rows)
+    filled = filled and min(sizes) >= _SHORTEST_SIDE
+    finer = int(np.argmax(sizes))
+    without = sizes[1 - finer]
+    return (
+        [_multiplies(rows.groups[finer].name, with_it, without)] if filled and with_it > _MULTIPLIED * without else []
+    )
+
+
+def _multiplies(name: str, with_it: int, without: int) -> str:
+    return (
+        f"Feature {name!r} may be too fine: without it the {with_it} different items would be {without}; "
+        "if items are told apart by it alone, leave it out and give them one id."
+    )
 
 
 def _marks(rows: SparseRows) -> NDArray[np.uint64]:

@@ -26,6 +26,7 @@ from apportion.privacy.clipped_total import ClippedTotal
 
 _WEIGHT_BITS = 32  # of a weight of 1, in steps
 _AT_A_TIME = 1 << 20  # weights whose steps add up to less than 2^53, so that doubles hold them exactly
+_NUMBERS_AT_ONCE = 1 << 23  # of users' own rows, however wide they are
 
 
 class LocalEngine:
@@ -165,10 +166,11 @@ class LocalEngine:
         check_layout(data, weights)
         by_task = ClippedTotal(clip_norms[0], widths[0], data.n_tasks, what)
         over_users = ClippedTotal(clip_norms[1], widths[1], None, what)
-        for chunk in user_chunks(data, self.chunk, weights._values):
+        at_once = max(_NUMBERS_AT_ONCE // widths[1], 1)
+        for chunk in user_chunks(data, self.chunk, weights._values, at_once):
             rows, summary = part(chunk)
             by_task.add_by_task(rows, chunk.indptr, chunk.tasks)
-            over_users.add_users(summary, np.diff(chunk.indptr) > 0)
+            over_users.add_users(summary, _one_row_each(chunk, len(summary)))
         return by_task.sealed(), over_users.sealed()
 
     def total_of_users(self, data: Interactions, features: Any) -> NDArray[Any]:
@@ -222,3 +224,16 @@ def _present(data: Interactions, rows: Rows) -> NDArray[np.float64]:
     refuse_observation_rows(rows)
     check_layout(data, rows=rows)
     return np.asarray(rows._values[np.diff(data.by_user.indptr) > 0], dtype=np.float64)
+
+
+def _one_row_each(chunk: UserChunk, n_rows: int) -> NDArray[np.bool_]:
+    """Which of the rows per user count: those of users taking part, who are all that there are rows for, or some of it.
+
+    Any other number of rows would be several for one user, each clipped by itself.
+    """
+    taking_part = chunk.taking_part
+    if n_rows == len(taking_part):
+        return taking_part
+    if n_rows == int(taking_part.sum()):
+        return np.ones(n_rows, bool)
+    raise InputError("Expected a row for each user, or for each that is taking part, got another number of rows.")

@@ -42,18 +42,43 @@ class UserChunk:
     values: NDArray[np.float32]
     weights: NDArray[np.floating[Any]] | None
 
+    @property
+    def taking_part(self) -> NDArray[np.bool_]:
+        """Which users have an observation whose weight is not 0; where there are no weights, an observation."""
+        counted = None if self.weights is None else self.weights != 0
+        return np.bincount(self.owner, counted, minlength=len(self.indptr) - 1) > 0
+
 
 Floats = NDArray[np.floating[Any]]
 Part = Callable[[UserChunk], tuple[Floats, Floats]]
-"""What some users contribute: a row per observation and a row per user, each from that user's data alone."""
+"""What some users contribute: a row per observation and a row per user, each from that user's data alone.
+
+Rows per user may be of all users or of those that are taking part; the others add nothing then.
+"""
 
 
-def user_chunks(data: Interactions, observations: int, weights: Floats | None = None) -> Iterator[UserChunk]:
-    """Cut the data into runs of users of about this many observations each."""
+def _taking_part_before(data: Interactions, weights: Floats | None) -> NDArray[np.int64]:
+    """How many users with weights other than 0 there are before each user, and in all."""
+    counted = None if weights is None else np.asarray(weights) != 0
+    taking_part = np.bincount(data.users, counted, minlength=data.n_users) > 0
+    return np.concatenate([[0], np.cumsum(taking_part)])
+
+
+def user_chunks(
+    data: Interactions, observations: int, weights: Floats | None = None, users: int | None = None
+) -> Iterator[UserChunk]:
+    """Cut the data into runs of users of about this many observations each.
+
+    Where a number of users is given there are at most so many in a run that have weights other than 0.
+    """
     indptr = data.by_user.indptr
+    taking_part = None if users is None else _taking_part_before(data, weights)
     first = 0
     while first < data.n_users:
         reach = int(np.searchsorted(indptr, indptr[first] + observations, side="right")) - 1
+        if taking_part is not None and users is not None:
+            enough = int(np.searchsorted(taking_part, taking_part[first] + users, side="right")) - 1
+            reach = min(reach, enough)
         last = min(max(reach, first + 1), data.n_users)
         rows = slice(int(indptr[first]), int(indptr[last]))
         local = indptr[first : last + 1] - indptr[first]

@@ -171,7 +171,9 @@ def _one_try(
     training = Session(budget, noise=noise, window=window)
     model: ItemModel = make(settings, budget).fit(parts.training, session=training).model_
     checking = Session(budget, noise=noise, window=window)
-    score = SCORES[model.kind]
+    score = SCORES.get(model.kind)
+    if score is None:
+        raise InputError(f"Expected a recommender of ratings or clicks, got one whose model is of kind {model.kind!r}.")
     each = score.of_users(model, parts.validation)
     scored = np.isfinite(each)
     rows = np.stack([np.where(scored, each, 0.0), _COUNT_SCALE * scored], axis=1)

@@ -25,6 +25,8 @@ from apportion.optim.units import Units
 from apportion.privacy import BoundedSum, SampledShare, Session, Share, Weights
 from apportion.privacy.clipped_gradients import GradientTotal, equal_weights, number_of_units, units_taking_part
 
+_FULL = 16  # rows that a pass has a multiple of
+
 
 class PrivateGradients:
     """Fills the gradients of a module from releases, and tells the optimizer what noise they carry.
@@ -40,7 +42,8 @@ class PrivateGradients:
         clip: the rule for the norm that a unit's whole gradient is clipped to.
         scaling: released scales in whose metric gradients are clipped, if any.
         mean_of_rows: whether a unit's gradient is the mean over its rows, instead of their sum.
-        rows_at_once: how many rows go through the module at a time; a batch may be larger.
+        rows_at_once: how many rows go through the module at a time; a batch may be larger. With 1 every unit goes
+            through alone, so that nothing about it can depend on others, not even by rounding.
         units_share: share of the budget for the number of units, if it is not declared.
         way: how units' gradients are formed; None for the cheapest that the module allows.
 
@@ -207,9 +210,10 @@ class PrivateGradients:
             self.clip_norm, shapes, scales=placed, counted=self._clip.counted, neighbours=self._units.neighbours
         )
         for inputs, targets, offsets in self._units.batches(units, self._rows_at_once):
+            filled = _filled_up(inputs, targets, offsets)
             with unchanged(self._module):
-                blocks = self._way.blocks(inputs, targets, offsets)
-            total.add(means_of_units(blocks, offsets) if self._mean_of_rows else blocks)
+                blocks = self._way.blocks(*filled)
+            total.add(means_of_units(blocks, filled[2]) if self._mean_of_rows else blocks, len(offsets) - 1)
         return total.sealed()
 
     def _place(self, released: NDArray[np.float64], noise: AddedNoise) -> None:
@@ -227,6 +231,20 @@ class PrivateGradients:
         if self._clip.counted:
             within = float(released[-1]) / self._expected + 0.5
             self.clip_norm = self._clip.following(self.clip_norm, within)
+
+
+def _filled_up(inputs: Tensor, targets: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows of zeros behind the others, each a unit of its own, until there are a multiple of `_FULL` of them.
+
+    Products of matrices treat the last few rows in another way than the rest, so that what a row's numbers are rounded
+    to would depend on how many rows there are, and a unit could lift others over the kink of a loss.
+    """
+    missing = -len(inputs) % _FULL
+    if not missing:
+        return inputs, targets, offsets
+    more = [like.new_zeros((missing, *like.shape[1:])) for like in (inputs, targets)]
+    ends = offsets[-1] + torch.arange(1, missing + 1)
+    return torch.cat([inputs, more[0]]), torch.cat([targets, more[1]]), torch.cat([offsets, ends])
 
 
 def _modes(module: nn.Module) -> list[tuple[int, bool]]:

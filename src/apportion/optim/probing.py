@@ -1,8 +1,10 @@
 """A pass over made-up rows that shows whether a module and a loss treat every row by itself, before raw rows are seen.
 
 Only shapes, kinds of numbers and the module are looked at, all public, so a refusal tells of nobody. Parameters are
-moved at random for the pass: at a start of zeros no row would depend on anything. What is found is what made-up rows
-show; a module that treats rows by themselves here and not there is beyond it.
+moved at random for the pass: at a start of zeros no row would depend on anything. Other rows come in several sizes, and
+so do gradients, since a module may mix rows only where they are large. What is found is what made-up rows show; a
+module that treats rows by themselves here and not there is beyond it. A unit that is alone in a pass (rows_at_once=1)
+needs no such look.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from apportion.optim.module_state import unchanged
 
 _Loss = Callable[[Any, Any], Tensor]
 _CLOSE = 1e-3  # of the largest number compared; rows that mix differ by about all of it
+_SIZES = (1e-4, 1e4)  # of the other rows, in units of the first
+_FACTORS = (1.0, 2.0**-20, 2.0**20)  # of the loss, whose gradients must grow with it
 
 
 @dataclass(frozen=True)
@@ -124,13 +128,18 @@ def _zeros(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _others(module: nn.Module, loss: _Loss, rows: _Rows) -> list[_Rows]:
-    """The first row behind two others, and alone."""
+    """The first row behind two others, alone, and before others that are far smaller and far larger."""
     order = torch.tensor([3, 2, 0])
     inputs, targets = rows.inputs.detach()[order.to(rows.inputs.device)], rows.targets[order.to(rows.targets.device)]
     if inputs.is_floating_point():
         inputs[:2] *= 2
     alone = inputs[2:].clone(), targets[2:]
-    return [_pass(module, loss, inputs, targets, 2), _pass(module, loss, *alone, 0)]
+    found = [_pass(module, loss, inputs, targets, 2), _pass(module, loss, *alone, 0)]
+    for size in _SIZES if inputs.is_floating_point() else ():
+        resized = rows.inputs.detach().clone()
+        resized[1:] *= size
+        found.append(_pass(module, loss, resized, rows.targets, 0))
+    return found
 
 
 def _pass(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Tensor, common: int) -> _Rows:
@@ -200,10 +209,21 @@ def _same_gradients(module: nn.Module, loss: _Loss, rows: _Rows) -> bool:
     parameters = [p for p in module.parameters() if p.requires_grad]
     plain = [torch.cat([s.flatten().cpu() for s in _slopes(one, parameters)]) for one in rows.losses]
     expected = torch.stack(plain).double()
+    if any(part._backward_hooks or part._backward_pre_hooks for part in module.modules()):
+        return False  # what they do to the gradients of a whole batch cannot be told from four rows
     try:
-        with unchanged(module):
-            blocks = LayerFactors(module, loss).blocks(rows.inputs.detach(), rows.targets, torch.arange(5))
+        found = [_by_factors(module, loss, rows, size) for size in _FACTORS]
     except (InputError, RuntimeError):
         return False  # a layer that is used twice, or not in a way that factors are known for
-    found = torch.cat([block.each().flatten(1).cpu() for block in blocks], dim=1).double()
-    return bool(((found - expected).abs() <= _CLOSE * expected.abs().max()).all())
+    return all(bool(((each - expected).abs() <= _CLOSE * expected.abs().max()).all()) for each in found)
+
+
+def _by_factors(module: nn.Module, loss: _Loss, rows: _Rows, size: float) -> Tensor:
+    """Gradients of every row by factors, from the loss times a number, by which they are divided again."""
+
+    def sized(outputs: Any, targets: Any) -> Tensor:
+        return size * loss(outputs, targets)
+
+    with unchanged(module):
+        blocks = LayerFactors(module, sized).blocks(rows.inputs.detach(), rows.targets, torch.arange(5))
+    return torch.cat([block.each().flatten(1).cpu() for block in blocks], dim=1).double() / size

@@ -35,7 +35,8 @@ class PrivateTrainer:
         clip: the rule for the norm that a unit's whole gradient is clipped to.
         scaling: released scales in whose metric gradients are clipped, if any.
         mean_of_rows: whether a unit's gradient is the mean over its rows, instead of their sum.
-        rows_at_once: how many rows go through the module at a time; a batch may be larger.
+        rows_at_once: how many rows go through the module at a time; a batch may be larger. With 1 every unit goes
+            through alone, so that nothing about it can depend on others, not even by rounding.
         scheduler: a learning-rate scheduler of torch, which steps after every step; none that goes by losses.
         public: further sentences for the statement on what is assumed public.
         window: the time span of the data, for the statement.
@@ -95,6 +96,7 @@ class PrivateTrainer:
         self.window = window
         self.tuning = tuning
         self.noise = noise
+        self._trained = False
 
     def fit(
         self,
@@ -111,7 +113,14 @@ class PrivateTrainer:
             session: pays for everything; None for a new one with this budget.
             watch: raw rows to look at on the way; what it sees is not covered by ε.
             progress: told how many steps were taken, and of how many.
+
+        A second fit would go on from what the first learned of raw rows, so it needs a session that paid for that.
         """
+        if self._trained and session is None:
+            raise InputError(
+                "Expected a module that was not trained yet, got one that this trainer trained before; make both anew, "
+                "or give session= with a budget for all fits."
+            )
         if watch is not None:
             watch.check(units)
         session = session or session_for(units)(Budget(self.epsilon, self.delta), noise=self.noise, window=self.window)
@@ -126,6 +135,7 @@ class PrivateTrainer:
         )  # fmt: skip
         self.noise_multiplier_ = gradients.noise_multiplier
         self.history_ = []
+        self._trained = True
         for step in range(self.steps):
             if watch is not None and step % watch.every == 0:
                 self.history_.append(watch.look(self.module, self.loss, step, gradients.coming_step))

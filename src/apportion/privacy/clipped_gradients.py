@@ -69,10 +69,14 @@ class GradientTotal(Hidden):
         self._totals: list[Any] = [0.0] * len(self._shapes)
         self._within = 0.0
 
-    def add(self, blocks: Sequence[Block]) -> None:
+    def add(self, blocks: Sequence[Block], n_units: int | None = None) -> None:
         """Add the gradients of some units, one block for each parameter.
 
         A gradient that is not finite counts as zero: a refusal would tell of one unit's data.
+
+        Args:
+            blocks: the units' gradients, by parameter.
+            n_units: how many units there are, if the blocks have others behind them that only fill a batch up.
         """
         squares: Any = 0.0
         for k, block in enumerate(blocks):
@@ -80,13 +84,15 @@ class GradientTotal(Hidden):
             squares = squares + (part if k == 0 else part.to(squares.device))  # parameters may be on several devices
         norms = squares.double().clamp_min(0).sqrt()
         inner = self._clip_norm * _INNER
-        finite = norms.isfinite()
-        factors = (inner / norms.clamp_min(inner)).where(finite, 0.0)
-        if not bool(finite.all()):
-            blocks = [block.keeping(finite) for block in blocks]
+        kept = norms.isfinite()
+        if n_units is not None:
+            kept[n_units:] = False
+        factors = (inner / norms.clamp_min(inner)).where(kept, 0.0)
+        if not bool(kept.all()):
+            blocks = [block.keeping(kept) for block in blocks]
         for k, block in enumerate(blocks):
             self._totals[k] = self._totals[k] + block.weighted_sum(factors).double()
-        self._within += float(((norms <= inner).double() - 0.5).sum())
+        self._within += float(((norms[:n_units] <= inner).double() - 0.5).sum())
 
     def sealed(self) -> BoundedSum:
         """The sum so far, hidden and flat, with the sensitivity that its clipping gives it."""

@@ -3,6 +3,7 @@
 from apportion.recommend.als import ClickRecommender, RatingRecommender
 from apportion.recommend.alternating import AlternatingMinimisation
 from apportion.recommend.clicks import ClickSettings, PrivateClickRecommender
+from apportion.recommend.convex_model import ConvexModel
 from apportion.recommend.model import ClickModel, ItemModel, RatingModel
 from apportion.recommend.ratings import PrivateRatingRecommender, RatingSettings
 from apportion.recommend.storage import load, save
@@ -13,6 +14,7 @@ __all__ = [
     "ClickModel",
     "ClickRecommender",
     "ClickSettings",
+    "ConvexModel",
     "GradientDescent",
     "ItemModel",
     "ItemUpdate",

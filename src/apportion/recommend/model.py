@@ -23,7 +23,7 @@ from apportion.data.features import ItemFeatures
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
 from apportion.privacy.statement import Statement
-from apportion.recommend.features.new_items import FeatureMap, joined_ids
+from apportion.recommend.features.new_items import WITHOUT_FEATURES, NewItemMap, joined_ids
 
 _USERS_AT_A_TIME: Final = 1024
 
@@ -84,6 +84,7 @@ class ItemModel(ABC):
         value_range: the public scale of the values.
         settings: the settings it was fitted with, for the record.
         feature_map: rows of items that were not in training, from their features; None without features.
+        no_map: why there is no feature map, in one sentence, where there is none.
     """
 
     kind: ClassVar[str]
@@ -100,7 +101,8 @@ class ItemModel(ABC):
         offset: float = 0.0,
         value_range: tuple[float, float] = (0.0, 1.0),
         settings: dict[str, Any] | None = None,
-        feature_map: FeatureMap | None = None,
+        feature_map: NewItemMap | None = None,
+        no_map: str = WITHOUT_FEATURES,
     ) -> None:
         self.fold_in = fold_in
         self.vectors = np.ascontiguousarray(vectors)
@@ -112,6 +114,7 @@ class ItemModel(ABC):
         self.value_range = value_range
         self.settings = dict(settings or {})
         self.feature_map = feature_map
+        self.no_map = no_map
         self._engine: Engine = LocalEngine(np.float32)
 
     @abstractmethod
@@ -143,10 +146,10 @@ class ItemModel(ABC):
                 with space=model.feature_map.space.
         """
         if self.feature_map is None:
-            raise InputError("The model was fitted without features, so it knows nothing of new items.")
+            raise InputError(self.no_map)
         return self._extended(self.feature_map, self.feature_map.read(new_items))
 
-    def _extended(self, known: FeatureMap, items: ItemFeatures) -> Self:
+    def _extended(self, known: NewItemMap, items: ItemFeatures) -> Self:
         rows = items.rows
         features = known.features(rows)
         held = self.fold_in
@@ -168,7 +171,13 @@ class ItemModel(ABC):
             value_range=self.value_range,
             settings=self.settings,
             feature_map=known,
+            **self.further,
         )
+
+    @property
+    def further(self) -> dict[str, Any]:
+        """What the constructor of this kind of model takes beside the arguments that all have."""
+        return {}
 
     def recommend(
         self, history: Interactions, k: int = 10, *, exclude_history: bool = True, new_items: Any = None
@@ -188,7 +197,7 @@ class ItemModel(ABC):
         vectors = self.user_vectors(history)
         tasks = np.empty((len(users), k), dtype=np.int32)
         scores = np.empty((len(users), k), dtype=np.float32)
-        for rows in _chunks(len(users)):
+        for rows in row_chunks(len(users)):
             block = scored._scores(vectors[users[rows]])
             if exclude_history:
                 _mask_history(block, history, users[rows])
@@ -234,7 +243,7 @@ class RatingModel(ItemModel):
         vectors = self.user_vectors(history)
         features = self.fold_in.features
         predicted = np.empty(targets.n_observations, dtype=np.float32)
-        for rows in _chunks(targets.n_observations, 1 << 18):
+        for rows in row_chunks(targets.n_observations, 1 << 18):
             users, tasks = targets.users[rows], targets.tasks[rows]
             predicted[rows] = np.einsum("nd,nd->n", vectors[users], features[tasks])
         return np.asarray(np.clip(predicted + self.offset, *self.value_range), np.float32)
@@ -251,7 +260,8 @@ class ClickModel(ItemModel):
         return np.ones(history.n_observations, dtype=np.float32)
 
 
-def _chunks(length: int, step: int = _USERS_AT_A_TIME) -> Iterator[slice]:
+def row_chunks(length: int, step: int = _USERS_AT_A_TIME) -> Iterator[slice]:
+    """Cut so many rows into runs of at most so many."""
     return (slice(start, min(start + step, length)) for start in range(0, length, step))
 
 

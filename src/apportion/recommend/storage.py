@@ -18,7 +18,9 @@ from apportion.data import Vocabulary
 from apportion.data.features import FeatureSpace
 from apportion.errors import InputError
 from apportion.privacy.statement import Statement
-from apportion.recommend.features.new_items import FeatureMap
+from apportion.recommend.convex_model import ConvexModel
+from apportion.recommend.features.losses import described, known_loss
+from apportion.recommend.features.new_items import EncoderMap, FeatureMap, NewItemMap
 from apportion.recommend.model import ClickModel, FoldIn, ItemModel, RatingModel
 
 _FORMAT = 1
@@ -27,8 +29,12 @@ REPORT = "report.html"
 """Name of the page that the command line writes beside a model."""
 CARD = "privacy-card.json"
 """Name of the privacy card that it writes there too."""
-_MAP_TENSORS = ("intercept", "coefficients", "log_popularity")
-_KINDS: dict[str, type[ItemModel]] = {RatingModel.kind: RatingModel, ClickModel.kind: ClickModel}
+_MAP_TENSORS = {
+    FeatureMap: ("intercept", "coefficients", "log_popularity"),
+    EncoderMap: ("intercept", "columns", "log_popularity"),
+}
+_STATE = "encoder."
+_KINDS: dict[str, type[ItemModel]] = {kind.kind: kind for kind in (RatingModel, ClickModel, ConvexModel)}
 
 
 def save(model: ItemModel, path: str | Path) -> None:
@@ -66,17 +72,28 @@ def _kind_of(folder: Path) -> object:
         return None
 
 
-def load(path: str | Path) -> ItemModel:
-    """Read a model back, statement and all."""
+def load(path: str | Path, *, encoder: Any = None) -> ItemModel:
+    """Read a model back, statement and all.
+
+    Args:
+        path: where it was saved.
+        encoder: for a model whose encoder was a module of one's own: a module of the same form, whose parameters are
+            replaced by the stored ones, so that new items can be scored.
+    """
     folder = Path(path)
     if not (folder / _DESCRIPTION).is_file():
         raise InputError(f"There is no saved model at {str(folder)!r}.")
     try:
-        return _loaded(folder)
+        model = _loaded(folder)
     except InputError:
         raise
     except Exception as damage:  # whatever a damaged file makes its reader say
         raise InputError(f"The model at {str(folder)!r} is damaged: {type(damage).__name__}.") from damage
+    if encoder is not None:
+        if not isinstance(model.feature_map, EncoderMap):
+            raise InputError(f"The model at {str(folder)!r} holds no encoder that a module is wanted for.")
+        model.feature_map = model.feature_map.with_encoder(encoder)
+    return model
 
 
 def _loaded(folder: Path) -> ItemModel:
@@ -91,7 +108,11 @@ def _loaded(folder: Path) -> ItemModel:
         raise InputError(f"The privacy statement of the model at {str(folder)!r} is missing.")
     ids = tensors["task_ids"] if about["task_ids"] is None else np.array(about["task_ids"], dtype=object)
     fold_in = FoldIn(*(tensors[f"fold_in.{name}"] for name in FoldIn.__dataclass_fields__))
-    return _KINDS[about["kind"]](
+    kind = _KINDS[about["kind"]]
+    further: dict[str, Any] = {"loss": known_loss(about["loss"])} if kind is ConvexModel else {}
+    if "no_map" in about:
+        further["no_map"] = about["no_map"]
+    return kind(
         fold_in=fold_in,
         vectors=tensors["vectors"],
         popularity=tensors["popularity"],
@@ -102,33 +123,40 @@ def _loaded(folder: Path) -> ItemModel:
         value_range=(about["value_range"][0], about["value_range"][1]),
         settings=about["settings"],
         feature_map=_feature_map(about, tensors),
+        **further,
     )
 
 
-def _feature_map(about: dict[str, Any], tensors: dict[str, Any]) -> FeatureMap | None:
+def _feature_map(about: dict[str, Any], tensors: dict[str, Any]) -> NewItemMap | None:
     held = about.get("features")
     if held is None:
         return None
-    arrays = {name: tensors[f"feature_map.{name}"] for name in _MAP_TENSORS}
-    space = FeatureSpace.from_json(json.dumps(held["space"]))
-    return FeatureMap(space=space, observation_weight=held["observation_weight"], **arrays)
+    kind = EncoderMap if "encoder" in held else FeatureMap
+    arrays = {name: tensors[f"feature_map.{name}"] for name in _MAP_TENSORS[kind]}
+    known = {
+        "space": FeatureSpace.from_json(json.dumps(held["space"])),
+        "observation_weight": held["observation_weight"],
+    }
+    if kind is FeatureMap:
+        return FeatureMap(**known, **arrays, averaged=held.get("averaged", False))
+    state = {name.removeprefix(_STATE): value for name, value in tensors.items() if name.startswith(_STATE)}
+    return EncoderMap(**known, **arrays, name=held["encoder"], n_known=held["n_known"], state=state)
 
 
 def _tensors(model: ItemModel) -> dict[str, Any]:
     tensors = {f"fold_in.{name}": getattr(model.fold_in, name) for name in FoldIn.__dataclass_fields__}
     tensors |= {"vectors": model.vectors, "popularity": model.popularity, "reliability": model.reliability}
-    if model.feature_map is not None:
-        tensors |= {f"feature_map.{name}": getattr(model.feature_map, name) for name in _MAP_TENSORS}
+    known = model.feature_map
+    if known is not None:
+        tensors |= {f"feature_map.{name}": getattr(known, name) for name in _MAP_TENSORS[type(known)]}
+    if isinstance(known, EncoderMap):
+        tensors |= {_STATE + name: value for name, value in known.state.items()}
     if not model.task_ids.holds_text:
         tensors["task_ids"] = np.array(model.task_ids.ids)
     return {name: np.ascontiguousarray(values) for name, values in tensors.items()}
 
 
 def _description(model: ItemModel) -> dict[str, Any]:
-    known = model.feature_map
-    described = None
-    if known is not None:
-        described = {"space": json.loads(known.space.to_json()), "observation_weight": known.observation_weight}
     return {
         "format": _FORMAT,
         "kind": model.kind,
@@ -139,7 +167,16 @@ def _description(model: ItemModel) -> dict[str, Any]:
         "offset": model.offset,
         "value_range": list(model.value_range),
         "settings": model.settings,
-    } | ({} if described is None else {"features": described})
+        **({"loss": described(model.loss)} if isinstance(model, ConvexModel) else {}),
+        **({"no_map": model.no_map} if model.feature_map is None else {"features": _map(model.feature_map)}),
+    }
+
+
+def _map(known: NewItemMap) -> dict[str, Any]:
+    about = {"space": json.loads(known.space.to_json()), "observation_weight": known.observation_weight}
+    if isinstance(known, EncoderMap):
+        return {**about, "encoder": known.name, "n_known": known.n_known}
+    return {**about, "averaged": isinstance(known, FeatureMap) and known.averaged}
 
 
 def _replace(staging: Path, target: Path) -> None:

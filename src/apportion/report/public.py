@@ -72,7 +72,7 @@ def public_page(model: ItemModel, *, titles: Titles | None = None) -> str:
         statement=statement,
         meaning=(meaning := meaning_of(statement)),
         not_releasable=NOT_FOR_RELEASE.partition(": ")[2].capitalize(),
-        kind=model.kind,
+        kind="values" if model.kind == "convex" else model.kind,
         n_tasks=model.n_tasks,
         unit=statement.unit.partition(":")[0].capitalize(),
         one_in=f"one in {whole(1 / statement.delta)}",

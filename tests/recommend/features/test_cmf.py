@@ -54,7 +54,7 @@ def test_sweeps_only_lower_the_joint_objective():
         return surrogate.value(items) + 0.5 * (np.square(gaps).sum() + np.square(features).sum())
 
     values = [
-        objective(factorise(surrogate, rows, 1.0, CollectiveFactorisation(sweeps=sweeps)))
+        objective(factorise(surrogate, rows, 1.0, CollectiveFactorisation(sweeps=sweeps))[0])
         for sweeps in (0, 1, 2, 5, 20)
     ]
     assert np.all(np.diff(values) <= 1e-9)
@@ -64,7 +64,7 @@ def test_sweeps_only_lower_the_joint_objective():
 def test_features_of_no_weight_leave_the_items_own_solutions():
     surrogate = some_statistics()
     own = np.linalg.solve(surrogate.curvature, surrogate.slope[:, :, None])[:, :, 0]
-    found = factorise(surrogate, features_of(30), 0.0, CollectiveFactorisation())
+    found, _ = factorise(surrogate, features_of(30), 0.0, CollectiveFactorisation())
     np.testing.assert_allclose(found, own)
 
 

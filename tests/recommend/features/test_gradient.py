@@ -111,6 +111,7 @@ CASES = {
     "with vectors of their own": make(own_step=1.0, own_clip=0.05),
     "clicks": make(linear, "clicks"),
     "through Opacus": make(opaque),
+    "the head alone": make(head=0.4, own_step=1.0, own_clip=0.05),
 }
 
 
@@ -164,11 +165,30 @@ def test_where_privacy_is_cheap_the_encoder_learns():
     assert rmse(fitted.model_.predict(train, test), test).overall < 0.85 * plain
 
 
+@pytest.mark.parametrize(("decay", "expected"), [(0.0, [0.1] * 4), (0.5, [0.1, 0.1 / 2**0.5, 0.1 / 3**0.5, 0.05])])
+def test_steps_of_the_encoder_shrink_with_all_that_were_taken_in_the_fit(decay, expected):
+    """A first step of Adam moves every number that has a gradient by its learning rate."""
+    seen = []
+
+    class Noting(EncoderGradient):
+        def __call__(self, *given):
+            before = self.encoder.mean.detach().clone()
+            found = super().__call__(*given)
+            seen.append(float((self.encoder.mean.detach() - before).abs().max()))
+            return found
+
+    update = Noting(CommonEncoder(3), steps=1, rate=0.1, decay=decay)
+    estimator(update, features=features_of(9), rounds=4, noise=SeededNoise(0)).fit(random_interactions(0))
+    np.testing.assert_allclose(seen, expected, rtol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"steps": 0}, "at least 1 gradient step a round, got 0"),
         ({"sampling": 1.5}, r"sampling probability in \(0, 1\], got 1.5"),
+        ({"rate": 0.0}, r"learning rate > 0 and a decay >= 0, got 0.0 and 0.0"),
+        ({"decay": -1.0}, r"learning rate > 0 and a decay >= 0, got 0.02 and -1.0"),
     ],
 )
 def test_nonsense_is_refused_in_one_sentence(arguments, message):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from apportion.engines import LocalEngine
 from apportion.errors import InputError
 from apportion.evaluation import GlobalMean, rmse
-from apportion.privacy import SeededNoise
+from apportion.privacy import Budget, SeededNoise, Session
 from apportion.recommend.features.gradient import EncoderGradient
 from apportion.recommend.features.joint import JointGradient
 
@@ -45,3 +45,31 @@ def test_it_takes_one_step_at_a_time():
     update = EncoderGradient(two_layers(3, sparse=False), steps=2)
     with pytest.raises(InputError, match="EncoderGradient of 1 step"):
         estimator(update, JointGradient, features=features_of(9)).fit(random_interactions(0))
+
+
+def test_a_users_steps_lead_to_the_solution_of_its_own_regression():
+    data, rows = random_interactions(2), features_of(9)
+    chosen = made(features=rows)
+    engine = LocalEngine(np.float64)
+    fit = chosen._making(chosen, data, Session(Budget(1.0, 1e-5), noise=SeededNoise(0)), engine, rows)
+    items = np.random.default_rng(0).standard_normal((9, 3))
+    labels = data.values.astype(float) - 3
+    own = fit._moved(None, items, labels)
+    assert not own.any()
+    first = fit._moved(own, items, labels)
+    assert (np.abs(first).max(axis=1) > 1e-3).all()
+    for _ in range(3000):
+        own = fit._moved(own, items, labels)
+    exact = fit._fold_in(items).solve(engine, data, labels)
+    np.testing.assert_allclose(
+        own, np.delete(exact, 1, axis=1), atol=1e-3
+    )  # without the item's bias, whose factor is 1
+
+
+def test_users_move_from_step_to_step_of_a_fit():
+    data, rows = random_interactions(2), features_of(9)
+    chosen = made(features=rows)
+    session = Session(Budget(1.0, 1e-5), noise=SeededNoise(0))
+    fit = chosen._making(chosen, data, session, LocalEngine(np.float64), rows)
+    fit.run(np.random.default_rng(0), None)
+    assert (np.abs(fit._own).max(axis=1) > 1e-3).all()

@@ -62,6 +62,8 @@ CASES = {
     "SSP-c, the paper's quadratic, no vectors of its own": make(noise_aware=False, own=False),
     "SSP-i": make(resamples=3, own=False),
     "clicks": make("clicks"),
+    "the head alone": make(head=0.4),
+    "the head alone, clicks": make("clicks", head=0.4),
 }
 
 
@@ -201,6 +203,30 @@ def test_where_noise_is_small_the_noise_aware_minimum_is_the_plain_one_and_where
     np.testing.assert_allclose(solved, np.linalg.solve(plain.curvature[0], plain.slope[0]), rtol=1e-3)
     noisy = noise_aware_surrogate(replace(released, vector_stddev=50.0), about.expected, 0.8, 0.1)
     assert np.trace(noisy.curvature[0]) < 0.01 * np.trace(aware.curvature[0])
+
+
+def test_the_noise_aware_quadratic_is_that_of_the_shrunk_matrices_written_out():
+    rng = np.random.default_rng(3)
+    noisy = rng.standard_normal((30, 6)) + np.array([3.0, 0, 3, 0, 0, 3])
+    released = Released(noisy, 1.0, rng.standard_normal((30, 3)), 0.4)
+    expected = Expected(rng.uniform(1, 5, 30), rng.uniform(0.1, 0.4, 30))
+    shrunk, left = shrink(released, expected.total)
+    assert (np.linalg.eigvalsh(linalg.unpack(released.matrices)).min(axis=1) < 0).any()  # the cone matters
+    found = noise_aware_surrogate(released, expected, 0.8, 0.1)
+    for i, matrix in enumerate(linalg.unpack(shrunk)):
+        noise = (0.4**2 + left[i] * 2 * 0.1) * np.eye(3) + 0.8 * expected.typical[i] * matrix
+        np.testing.assert_allclose(found.curvature[i], matrix @ np.linalg.solve(noise, matrix), atol=1e-9)
+        np.testing.assert_allclose(found.slope[i], matrix @ np.linalg.solve(noise, released.vectors[i]), atol=1e-9)
+
+
+def test_batches_of_all_items_descend_as_a_batch_as_large_as_the_items_does():
+    rows, surrogate = features_of(40), random_surrogate(n_items=40, width=2)
+    values = []
+    for size in (None, 40):
+        trainer = EncoderTrainer(linear(2), rows, Training(epochs=20, batch_size=size, rate=0.05))
+        trainer.descend(surrogate, 20)
+        values.append(trainer.encoded())
+    np.testing.assert_allclose(*values, rtol=1e-3, atol=1e-5)
 
 
 def test_matrices_that_are_all_noise_shrink_to_the_common_shape():

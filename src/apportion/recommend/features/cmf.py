@@ -24,6 +24,7 @@ from apportion.data.sparse_rows import SparseRows
 from apportion.engines import Engine
 from apportion.errors import InputError
 from apportion.privacy import Session
+from apportion.recommend.features.new_items import LinearForm
 from apportion.recommend.features.statistics import Surrogate, plain_surrogate, release_statistics, with_unobserved
 from apportion.recommend.updates import Round, Shares, released_user_gram
 
@@ -43,6 +44,7 @@ class CollectiveFactorisation:
         users_share: fraction of a round's budget for Σ_j u uᵀ over all users, for clicks.
         ridge: penalty of items' vectors, in standard deviations of the noise of a matrix's diagonal.
         rows: the items' features, one row per item; given by the estimator.
+        last: what the last round says of new items; released.
     """
 
     feature_weight: float = 1.0
@@ -53,16 +55,19 @@ class CollectiveFactorisation:
     users_share: float = 0.02
     ridge: float = 4.0
     rows: SparseRows | None = field(default=None, kw_only=True)
+    last: list[Floats] = field(default_factory=list, repr=False, kw_only=True)
     sampling: ClassVar[float] = 1.0
 
     def for_items(self, rows: SparseRows) -> Self:
         """The same update for these items."""
-        return replace(self, rows=rows)
+        return replace(self, rows=rows, last=[])
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings as numbers and text, for the record."""
-        named = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("rows", "sampling")}
+        named = {
+            name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("rows", "last", "sampling")
+        }
         return {"part": type(self).__name__, **named}
 
     def shares(self, *, clicks: bool) -> dict[str, float]:
@@ -90,18 +95,31 @@ class CollectiveFactorisation:
         pair = (shares["matrices"], shares["vectors"])
         released = release_statistics(about, session, engine, pair, self.label_bound, f"round {about.number}")
         surrogate = plain_surrogate(released, self.ridge, unobserved)
-        return factorise(surrogate, self.rows, self.feature_weight * released.matrix_stddev, self)
+        weight = self.feature_weight * released.matrix_stddev
+        items, found = factorise(surrogate, self.rows, weight, self)
+        nothing = replace(released, matrices=np.zeros_like(released.matrices))
+        penalty = plain_surrogate(nothing, self.ridge, unobserved).curvature.mean(axis=0)
+        self.last[:] = [np.linalg.solve(penalty + weight * (found.T @ found), weight * found.T).T]
+        return items
+
+    @property
+    def new_form(self) -> LinearForm | None:
+        """How an item without ratings is solved for from its features alone, after the last round."""
+        return LinearForm(np.zeros(self.last[0].shape[1]), self.last[0]) if self.last else None
 
 
-def factorise(surrogate: Surrogate, rows: SparseRows, weight: float, chosen: CollectiveFactorisation) -> Floats:
-    """Solve for items, then for features given items, and so on; starts from the items' own minima."""
+def factorise(
+    surrogate: Surrogate, rows: SparseRows, weight: float, chosen: CollectiveFactorisation
+) -> tuple[Floats, Floats]:
+    """Vectors of items and of features, solved for in turn; starts from the items' own minima."""
     features = rows.to_scipy()
     width = surrogate.slope.shape[1]
     items = np.linalg.solve(surrogate.curvature, surrogate.slope[:, :, None])[:, :, 0]
+    found = np.zeros((rows.n_columns, width))
     for _ in range(chosen.sweeps if rows.n_columns else 0):
         gram = items.T @ items + chosen.feature_ridge * np.eye(width)
         found = np.linalg.solve(gram, (features.T @ items).T).T
         curvature = surrogate.curvature + weight * (found.T @ found)
         slope = surrogate.slope + weight * (features @ found)
         items = np.linalg.solve(curvature, slope[:, :, None])[:, :, 0]
-    return np.asarray(items)
+    return np.asarray(items), np.asarray(found)

@@ -10,7 +10,7 @@ Krichene, Mayoraz, Rendle, Zhang, "Private Learning with Public Features" (2023)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -27,11 +27,11 @@ class FeatureBatch:
     """Some items and their features, as tensors.
 
     Attributes:
-        items: int64, which item each row is.
+        items: int64, which item each row is; those that were not in training are numbered after those that were.
         offsets: int64, where each row's entries begin.
         indices: int64, the feature of each entry.
-        values: float32, its value.
-        bag_weights: float32, its value as a share of its row and group: what averages bags.
+        values: its value, in the precision of the encoder.
+        bag_weights: its value as a share of its row and group: what averages bags.
         groups: ranges of features that belong together.
     """
 
@@ -58,15 +58,24 @@ class FeatureBatch:
 
     @classmethod
     def of(cls, rows: SparseRows, items: Sequence[int] | None = None, device: Any = None) -> FeatureBatch:
-        """All rows, or those of the items given, as tensors."""
+        """All rows, or those of the items given, as tensors; see `for_encoder`."""
         chosen = torch.arange(len(rows)) if items is None else torch.as_tensor(items, dtype=torch.int64)
         taken = rows if items is None else rows.take(chosen.numpy())
         arrays = (taken.indptr[:-1], taken.indices, taken.values, taken.averaged().values)
         offsets, indices, values, shares = (torch.tensor(array, device=device) for array in arrays)
         return cls(chosen.to(device), offsets, indices, values, shares, rows.groups)
 
+    @classmethod
+    def for_encoder(cls, encoder: nn.Module, rows: SparseRows, first: int = 0) -> FeatureBatch:
+        """All rows, numbered from `first`, where the encoder's parameters are and of their precision."""
+        known = next((held for held in encoder.parameters() if held.is_floating_point()), torch.zeros(0))
+        made = cls.of(rows, device=known.device)
+        values, shares = made.values.to(known.dtype), made.bag_weights.to(known.dtype)
+        return replace(made, items=made.items + first, values=values, bag_weights=shares)
+
     def take(self, rows: Tensor) -> FeatureBatch:
         """The given rows of this batch, in that order."""
+        rows = rows.to(self.items.device)
         ends = torch.cat([self.offsets[1:], self.offsets.new_tensor([len(self.indices)])])
         counts = (ends - self.offsets)[rows]
         offsets = torch.cumsum(counts, 0) - counts

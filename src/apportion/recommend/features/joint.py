@@ -84,4 +84,5 @@ class _JointFit(_EncoderFit):
             axis=1,
         )
         squares = np.bincount(data.users, np.square(vectors).sum(axis=1)[data.tasks], minlength=len(own))
-        return np.asarray(own + chosen.user_step * (pull - ridge * own) / (squares[:, None] + ridge))
+        moved = own + chosen.user_step * (pull - ridge * own) / (squares[:, None] + ridge)
+        return np.asarray(np.nan_to_num(moved, nan=0.0, posinf=0.0, neginf=0.0))  # a refusal would tell of one user

@@ -143,14 +143,18 @@ class _EncoderFit(_Fit):
     ) -> None:
         super().__init__(chosen, data, session, engine)
         self._biased = chosen
+        self._rows = rows
         make = getattr(self._update, "for_items", None)
         if make is not None:
             self._update = make(rows)
+        start = getattr(self._update, "start", None)  # here, so that an encoder that does not fit costs nothing
+        self._started = None if start is None else start(chosen.dimension + (0 if self._clicks else 1))
 
     @property
     def encoder(self) -> Any:
-        """A copy of the trained encoder; None for an update that has none."""
-        return copy.deepcopy(getattr(self._update, "encoder", None))
+        """A copy of the trained encoder, in evaluation mode; None for an update that has none."""
+        made = copy.deepcopy(getattr(self._update, "encoder", None))
+        return None if made is None else made.eval()
 
     def _round(self, k: int, weights: Weights, expected: Expected, items: NDArray[np.float64]) -> Round:
         if k == 0:
@@ -177,11 +181,9 @@ class _EncoderFit(_Fit):
 
     def _first(self, items: NDArray[np.float64]) -> NDArray[np.float64]:
         """The encoder's vectors at its start in place of random ones; biases start at 0."""
-        start = getattr(self._update, "start", None)
-        if start is not None:
+        if self._started is not None:
             chosen = self._biased
-            vectors = start(chosen.dimension + (0 if self._clicks else 1))
-            scaled = chosen.start_scale / np.sqrt(chosen.dimension) * vectors
+            scaled = chosen.start_scale / np.sqrt(chosen.dimension) * self._started
             if scaled.any():
                 items = scaled if self._clicks else scaled[:, 1:]
         if self._clicks:
@@ -201,13 +203,20 @@ class _EncoderFit(_Fit):
         return FoldIn(features, self._observation_weights, np.diag(precision), precision * prior_mean)
 
     def model(self, items: NDArray[np.float64], statement: Statement) -> RatingModel | ClickModel:
-        """The public model; tasks are compared by their vectors without the bias."""
+        """The public model; tasks are compared by their vectors without the bias, new items mapped by the encoder."""
+        from apportion.recommend.features.encoder_maps import new_item_map
+
         made = super().model(items, statement)
         if not self._clicks:
             made.vectors = np.ascontiguousarray(made.vectors[:, 1:])
         chosen = self._biased
         update = getattr(self._update, "settings", made.settings.get("update"))
         made.settings |= {"update": update, "bias_scale": chosen.bias_scale, "bias_ridge": chosen.bias_ridge}
+        scale = None if self._clicks else chosen.bias_scale
+        popularity = np.maximum(self._popularity, 0)
+        made.feature_map, made.no_map = new_item_map(
+            self._update, chosen.features, self._rows, popularity, items.shape[1], scale
+        )
         return made
 
 

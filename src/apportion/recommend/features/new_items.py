@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,21 +18,35 @@ from apportion.errors import InputError
 Floats = NDArray[np.floating[Any]]
 
 
+WITHOUT_FEATURES: Final = "The model was fitted without features, so it knows nothing of new items."
+
+
 @dataclass(frozen=True, eq=False)
-class FeatureMap:
-    """From an item's features x to its row of the model, intercept + coefficientsᵀ x; all released or public.
+class LinearForm:
+    """Vectors intercept + coefficientsᵀ x of items with features x.
+
+    Attributes:
+        intercept: one number per coordinate.
+        coefficients: one row per feature.
+        averaged: whether x has each group's entries divided by their sum.
+    """
+
+    intercept: NDArray[np.float64]
+    coefficients: NDArray[np.float64]
+    averaged: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NewItemMap(ABC):
+    """From an item's features to its row of the model; all of it released or public.
 
     Attributes:
         space: how frames about items are read.
-        intercept: one number per column of the model's features.
-        coefficients: one row per feature.
         log_popularity: coefficients of the logarithm of popularity: the intercept, then one per feature.
         observation_weight: how much an observation of such an item counts when a user folds in.
     """
 
     space: FeatureSpace
-    intercept: Floats
-    coefficients: Floats
     log_popularity: Floats
     observation_weight: float
 
@@ -48,10 +63,71 @@ class FeatureMap:
         logs = self.log_popularity[0] + rows.to_scipy() @ self.log_popularity[1:].astype(np.float64)
         return np.asarray(np.exp(np.clip(logs, -60, 60)), np.float32)
 
+    @abstractmethod
     def features(self, rows: SparseRows) -> NDArray[np.float32]:
         """Rows of the model's features."""
-        found = self.intercept + rows.to_scipy() @ self.coefficients.astype(np.float64)
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FeatureMap(NewItemMap):
+    """Rows intercept + coefficientsᵀ x.
+
+    Attributes:
+        intercept: one number per column of the model's features.
+        coefficients: one row per feature.
+        averaged: whether x has each group's entries divided by their sum, as `SparseRows.averaged` has them.
+    """
+
+    intercept: Floats
+    coefficients: Floats
+    averaged: bool = False
+
+    def features(self, rows: SparseRows) -> NDArray[np.float32]:
+        """Rows of the model's features."""
+        shown = rows.averaged() if self.averaged else rows
+        found = self.intercept + shown.to_scipy() @ self.coefficients.astype(np.float64)
         return np.asarray(found, np.float32)
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EncoderMap(NewItemMap):
+    """Rows intercept + columnsᵀ v, where v is what an encoder says of an item; for encoders that are not linear.
+
+    Attributes:
+        name: of the encoder's class.
+        state: its parameters and buffers, by name.
+        encoder: the module itself; None where only its state is at hand, as in a model that was loaded.
+        n_known: how many items were in training; new ones are numbered after them.
+        intercept: one number per column of the model's features.
+        columns: one row per output of the encoder.
+    """
+
+    name: str
+    state: dict[str, NDArray[Any]]
+    encoder: Any = None
+    n_known: int
+    intercept: Floats
+    columns: Floats
+
+    def features(self, rows: SparseRows) -> NDArray[np.float32]:
+        """Rows of the model's features."""
+        if self.encoder is None:
+            raise InputError(
+                f"The model's encoder, {self.name}, is a module of one's own, of which only the parameters are "
+                "stored; give load(path, encoder=) one of the same form to score new items."
+            )
+        from apportion.recommend.features.training import encode_new
+
+        found = self.intercept + encode_new(self.encoder, rows, self.n_known) @ self.columns.astype(np.float64)
+        return np.asarray(found, np.float32)
+
+    def with_encoder(self, encoder: Any) -> EncoderMap:
+        """The same map with a module to compute it, whose parameters are replaced by those of the map."""
+        from apportion.recommend.features.training import with_state
+
+        return replace(self, encoder=with_state(encoder, self.state))
 
 
 def joined_ids(known: Vocabulary, new: Vocabulary) -> Vocabulary:

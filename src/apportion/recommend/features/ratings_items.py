@@ -111,7 +111,8 @@ class ItemSide:
         """Rows of items that were not there: their prior mean, with the popularity that features predict.
 
         For the prior mean that is the popularity of items as users meet them, popular ones more often: ratings are of
-        items that were met. (On MovieLens, RMSE of held-out items 1.007 instead of 1.044 with that of an average item.)
+        items that were met. (On MovieLens, RMSE of held-out items 1.007 instead of 1.044 with that of an average item;
+        0.996 on others that nothing was chosen with.)
         """
         known, directions = self._features, self._directions
         if known is None or self._rows is None or directions is None or not isinstance(posterior, FeaturePosterior):

@@ -23,12 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from apportion.allocation import Expected
 from apportion.data.sparse_rows import SparseRows
 from apportion.engines import Engine
 from apportion.errors import InputError
 from apportion.privacy import Session
 from apportion.recommend.features.encoders import FeatureBatch
-from apportion.recommend.features.head import head_by_popularity
+from apportion.recommend.features.head import check_head, of_head, on_head
 from apportion.recommend.features.statistics import (
     Released,
     Surrogate,
@@ -68,19 +69,28 @@ class EncoderUpdate:
 
     def for_items(self, rows: SparseRows) -> Self:
         """The same update for these items, with a copy of the encoder to train."""
+        if not any(parameter.requires_grad for parameter in self.encoder.parameters()):
+            raise InputError(f"Expected an encoder with parameters to train, got {type(self.encoder).__name__}.")
         return replace(self, encoder=copy.deepcopy(self.encoder), rows=rows)
 
     def start(self, width: int) -> Floats:
         """The encoder's first vectors, centred, each coordinate of unit variance over items where it varies."""
-        vectors = self.encoded()
-        if vectors.shape[1] != width:
-            raise InputError(f"Expected an encoder with {width} outputs for these settings, got {vectors.shape[1]}.")
+        try:
+            vectors = self.encoded()
+        except (TypeError, AttributeError) as error:  # what a module says that cannot do with what it is given
+            raise InputError(
+                f"Expected an encoder that maps a FeatureBatch to vectors; {type(self.encoder).__name__} says "
+                f"{str(error).splitlines()[0]!r}; wrap a module that takes a plain tensor in DenseEncoder."
+            ) from error
+        if vectors.ndim != 2 or vectors.shape[1] != width:
+            got = vectors.shape[1] if vectors.ndim == 2 else f"an array of shape {vectors.shape}"
+            raise InputError(f"Expected an encoder with {width} outputs for these settings, got {got}.")
         vectors = vectors - vectors.mean(axis=0)
         return np.asarray(vectors / np.maximum(vectors.std(axis=0), 1e-12))
 
     def encoded(self) -> Floats:
         """What the encoder says of every item now."""
-        return encode(self.encoder, FeatureBatch.of(self.known_rows))
+        return encode(self.encoder, FeatureBatch.for_encoder(self.encoder, self.known_rows))
 
     @property
     def known_rows(self) -> SparseRows:
@@ -118,8 +128,8 @@ class EncoderStatistics(EncoderUpdate):
         ridge: penalty of the plain quadratic, in standard deviations of the noise of a matrix's diagonal.
         memory: weight of the quadratics of earlier rounds, each round's relative to the next: what was released once
             is evidence still, as far as user vectors have not turned since.
-        head: train on this fraction of the items alone, the most popular by what was released; the others follow the
-            encoder.
+        head: train on this fraction of the items alone, the most popular by what was released, with all of the
+            users' weight on them; the others follow the encoder.
         sampling: probability with which a user takes part in a release; below 1 it is accounted as Poisson sampling.
     """
 
@@ -150,6 +160,7 @@ class EncoderStatistics(EncoderUpdate):
             raise InputError(f"Expected gram_share strictly between 0 and 1, got {self.gram_share}.")
         if not 0 < self.sampling <= 1:
             raise InputError(f"Expected a sampling probability in (0, 1], got {self.sampling}.")
+        check_head(self.head)
         if not 0 <= self.memory <= 1 or not self.departure > 0:
             raise InputError(f"Expected memory in [0, 1] and departure > 0, got {self.memory} and {self.departure}.")
         users = {"users": self.users_share} if clicks else {}
@@ -162,12 +173,12 @@ class EncoderStatistics(EncoderUpdate):
 
     def __call__(self, about: Round, session: Session, engine: Engine, shares: Shares) -> Floats:
         """Release, train, release again if asked to, and let the items depart from the encoder at the end."""
+        about, kept = on_head(about, self.head)
         unobserved = None
         if about.unobserved:
             shared = released_user_gram(about, session, engine, shares["users"])
-            unobserved = partial(
-                with_unobserved, shared=shared, unobserved=about.unobserved, typical=about.expected.typical
-            )
+            typical = about.expected.typical[kept]
+            unobserved = partial(with_unobserved, shared=shared, unobserved=about.unobserved, typical=typical)
         trainer = EncoderTrainer(
             self.encoder, self.known_rows, replace(self.training, seed=self.training.seed + about.number)
         )
@@ -178,24 +189,19 @@ class EncoderStatistics(EncoderUpdate):
             pair = (shares[f"step {k + 1}: matrices"], shares[f"step {k + 1}: vectors"])
             name = f"round {about.number}" + (f", draw {k + 1}" if self.resamples > 1 else "")
             released = release_statistics(about, session, engine, pair, self.label_bound, name)
-            surrogate = self._of_head(self._surrogate(released, about, unobserved), about)
-            surrogate = self._remembered(surrogate, last=k + 1 == self.resamples)
+            surrogate = self._surrogate(released.of(kept), of_head(about.expected, kept), about.items[kept], unobserved)
+            surrogate = self._remembered(surrogate.spread(kept), last=k + 1 == self.resamples)
             taken = steps * (k + 1) // self.resamples - steps * k // self.resamples
             items, precision = self._train(trainer, surrogate, taken, precision)
         return items
 
-    def _surrogate(self, released: Released, about: Round, unobserved: Callable[[Floats], Floats] | None) -> Surrogate:
+    def _surrogate(
+        self, released: Released, expected: Expected, items: Floats, unobserved: Callable[[Floats], Floats] | None
+    ) -> Surrogate:
         if not self.noise_aware:
             return plain_surrogate(released, self.ridge, unobserved)
-        square = float(np.square(about.items).mean())
-        return noise_aware_surrogate(released, about.expected, self.residual_variance, square, unobserved)
-
-    def _of_head(self, surrogate: Surrogate, about: Round) -> Surrogate:
-        """The quadratic of the popular items; that of the others is 0."""
-        if self.head >= 1:
-            return surrogate
-        kept = head_by_popularity(about.expected.total, self.head)
-        return Surrogate(surrogate.curvature * kept[:, None, None], surrogate.slope * kept[:, None])
+        square = float(np.square(items).mean())
+        return noise_aware_surrogate(released, expected, self.residual_variance, square, unobserved)
 
     def _remembered(self, surrogate: Surrogate, *, last: bool) -> Surrogate:
         """This quadratic and what is left of the earlier ones; the last one of a round is remembered."""
@@ -218,9 +224,10 @@ class EncoderStatistics(EncoderUpdate):
             trainer.descend(surrogate, steps)
             return trainer.encoded(), precision
         for part in (steps // 2, steps - steps // 2):
-            trainer.descend(surrogate.profiled(precision), part)
+            conditioned = surrogate.under(precision)
+            trainer.descend(conditioned.profiled(), part)
             means = trainer.encoded()
-            items, variances = surrogate.corrected(means, precision)
+            items, variances = conditioned.corrected(means)
             spread = np.maximum((np.square(items - means) + variances).mean(axis=0), _LEAST_VARIANCE)
             precision = 1 / spread
         return surrogate.corrected(means, precision)[0], precision

@@ -16,7 +16,7 @@ Krichene et al., "Private Learning with Public Features" (2024), section 3, with
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -54,6 +54,10 @@ class Released:
     vectors: Floats
     vector_stddev: float
 
+    def of(self, items: NDArray[np.bool_]) -> Released:
+        """The statistics of some items."""
+        return replace(self, matrices=self.matrices[items], vectors=self.vectors[items])
+
 
 @dataclass(frozen=True)
 class Surrogate:
@@ -72,22 +76,57 @@ class Surrogate:
         bent = np.einsum("mij,mi,mj->", self.curvature, items, items)
         return float(0.5 * bent - (self.slope * items).sum())
 
-    def profiled(self, precision: Floats) -> Surrogate:
-        """The quadratic in m that is left when v is solved for under a prior N(m_i, diag(precision)⁻¹).
+    def spread(self, items: NDArray[np.bool_]) -> Surrogate:
+        """The quadratic of some of very many items as one of all of them: 0 for the others."""
+        if items.all():
+            return self
+        curvature = np.zeros((len(items), *self.curvature.shape[1:]))
+        slope = np.zeros((len(items), self.slope.shape[1]))
+        curvature[items], slope[items] = self.curvature, self.slope
+        return Surrogate(curvature, slope)
 
-        With Λ the precision, min over v of ½ vᵀPv − h·v + ½ (v−m)ᵀΛ(v−m) is, up to a constant, the quadratic with
-        Λ − Λ(P+Λ)⁻¹Λ and Λ(P+Λ)⁻¹h.
-        """
-        inverse = np.linalg.inv(self.curvature + np.diag(precision))
-        left = np.diag(precision) - precision[:, None] * inverse * precision
-        slope = precision * np.einsum("mij,mj->mi", inverse, self.slope)
-        return Surrogate((left + left.transpose(0, 2, 1)) / 2, slope)
+    def under(self, precision: Floats) -> Conditioned:
+        """This quadratic under a prior of this precision on every item's vector."""
+        return Conditioned(self, precision, np.asarray(np.linalg.inv(self.curvature + np.diag(precision)), np.float64))
+
+    def profiled(self, precision: Floats) -> Surrogate:
+        """See `Conditioned.profiled`."""
+        return self.under(precision).profiled()
 
     def corrected(self, means: Floats, precision: Floats) -> tuple[Floats, Floats]:
-        """Each item's own minimum under that prior, and the variance of every entry of it."""
-        inverse = np.linalg.inv(self.curvature + np.diag(precision))
-        solved = np.einsum("mij,mj->mi", inverse, self.slope + precision * means)
-        return np.asarray(solved), np.ascontiguousarray(np.einsum("mii->mi", inverse))
+        """See `Conditioned.corrected`."""
+        return self.under(precision).corrected(means)
+
+
+@dataclass(frozen=True)
+class Conditioned:
+    """A quadratic in v and a prior N(m_i, diag(precision)⁻¹) on it, for any means m; its inverses are held.
+
+    Attributes:
+        quadratic: ½ vᵀPv − h·v.
+        precision: Λ, one number per coordinate.
+        inverse: (P + Λ)⁻¹, items x d x d.
+    """
+
+    quadratic: Surrogate
+    precision: Floats
+    inverse: Floats
+
+    def profiled(self) -> Surrogate:
+        """The quadratic in m that is left when v is solved for.
+
+        The minimum over v of ½ vᵀPv − h·v + ½ (v−m)ᵀΛ(v−m) is, up to a constant, the quadratic with Λ − Λ(P+Λ)⁻¹Λ and
+        Λ(P+Λ)⁻¹h.
+        """
+        precision = self.precision
+        left = np.diag(precision) - precision[:, None] * self.inverse * precision
+        slope = precision * _times(self.inverse, self.quadratic.slope)
+        return Surrogate((left + left.transpose(0, 2, 1)) / 2, slope)
+
+    def corrected(self, means: Floats) -> tuple[Floats, Floats]:
+        """Each item's own minimum, and the variance of every entry of it."""
+        solved = _times(self.inverse, self.quadratic.slope + self.precision * means)
+        return solved, np.ascontiguousarray(np.einsum("mii->mi", self.inverse))
 
 
 def release_statistics(
@@ -172,20 +211,35 @@ def noise_aware_surrogate(
         item_square: mean square of an entry of the items' vectors, for what the error of A does to A v.
         unobserved: adds the unobserved pairs of clicks to packed matrices; None for ratings.
     """
-    shrunk, left = shrink(released, expected.total)
-    full = linalg.unpack(shrunk if unobserved is None else unobserved(shrunk))
-    values, vectors = np.linalg.eigh(np.asarray(full, np.float64))
+    shrunk, left = _towards_common_shape(released, expected.total)
+    if unobserved is not None:
+        shrunk = unobserved(linalg.project_psd(shrunk))
+    values, vectors = np.linalg.eigh(np.asarray(linalg.unpack(shrunk), np.float64))
     values = np.maximum(values, 0.0)
     width = values.shape[1]
     known = released.vector_stddev**2 + left * (width + 1) / 2 * item_square
     noise = np.maximum(known[:, None] + residual_variance * expected.typical[:, None] * values, _SMALLEST)
-    turned = np.einsum("mji,mj->mi", vectors, released.vectors)
-    curvature = np.einsum("mik,mk,mjk->mij", vectors, np.square(values) / noise, vectors, optimize=True)
-    return Surrogate(curvature, np.einsum("mij,mj->mi", vectors, values / noise * turned))
+    transposed = vectors.transpose(0, 2, 1)
+    curvature = (vectors * (np.square(values) / noise)[:, None, :]) @ transposed
+    return Surrogate(curvature, _times(vectors, values / noise * _times(transposed, released.vectors)))
+
+
+def _times(matrices: Floats, vectors: Floats) -> Floats:
+    """Every item's matrix times its vector."""
+    return np.asarray((matrices @ vectors[:, :, None])[:, :, 0])
 
 
 def shrink(released: Released, exposure: Floats) -> tuple[Floats, Floats]:
     """Matrices moved towards t_i C, C the common shape, and the variance of the noise that is left in them.
+
+    They are positive semidefinite.
+    """
+    moved, left = _towards_common_shape(released, exposure)
+    return np.asarray(linalg.project_psd(moved), np.float64), left
+
+
+def _towards_common_shape(released: Released, exposure: Floats) -> tuple[Floats, Floats]:
+    """What `shrink` says, before it is brought back to the cone.
 
     t_i is proportional to the expected Σ_j w_ij; the factor, and C itself, come from the sum of all matrices, in which
     the noise is small.
@@ -199,4 +253,4 @@ def shrink(released: Released, exposure: Floats) -> tuple[Floats, Floats]:
     distances = squared_distances(matrices, scales, shape)
     intensity = intensities(distances, scales, variances, matrices.shape[1], _POOLED)
     shrunk = matrices + intensity[:, None] * (scales[:, None] * shape - matrices)
-    return np.asarray(linalg.project_psd(shrunk), np.float64), variances * (1 - intensity)
+    return np.asarray(shrunk, np.float64), variances * (1 - intensity)

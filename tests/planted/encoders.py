@@ -1,0 +1,126 @@
+"""Bugs of learning with public features: users' gradients, item statistics, what private passes leave in an encoder."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import SimpleNamespace
+from unittest import mock
+
+import numpy as np
+from torch import nn
+
+from apportion import allocation
+from apportion.allocation import Expected
+from apportion.data import Interactions
+from apportion.engines import LocalEngine
+from apportion.privacy import ADD_REMOVE, Budget, Session, bounds
+from apportion.privacy.bounded_sum import _KEY
+from apportion.recommend.features import user_gradients as passes
+from apportion.recommend.features.gradient import EncoderGradient
+from apportion.recommend.features.statistics import release_statistics
+from apportion.recommend.updates import Round
+from planted.cases import Case, likelihood, patched, replayed, replayed_as_it_is
+from planted.recommenders import unclipped_parts
+from private_torch import audit_encoder, encoders, gradient, statistics
+
+from encoder_cases import two_layers
+from paper_errata import resealed
+
+EPSILONS = (5.0, 100.0)
+by_gradient, by_statistics = encoders(gradient), encoders(statistics)
+
+# -- E8: the penalty of an item's vector, once for each example --
+
+PENALTY = 0.5
+
+
+class PenaltyOfEveryExample(LocalEngine):
+    """Matrices of the items with λ I for every observation inside them."""
+
+    def grams(self, data, weights, rows):
+        right = super().grams(data, weights, rows)
+        diagonal = np.cumsum(np.arange(1, rows._values.shape[1] + 1)) - 1
+        value = right._reveal(_KEY).copy()
+        value[:, diagonal] += PENALTY * data.by_task.counts[:, None]
+        return resealed(right, value)
+
+
+# -- E9: statistics drawn afresh for every batch of items, and paid for once --
+
+BATCHES, NORM, LABEL = 16, 0.5, 0.7
+
+
+def drawn_for_every_batch(_right):
+    """What was charged once is drawn for each of sixteen batches; their mean has all that an attacker can use."""
+    return lambda self, record, statistic, draw: np.mean([draw() for _ in range(BATCHES)], axis=0)
+
+
+def item_statistics(data, session):
+    """The statistics of one round, of users whose vectors and labels are at their bounds."""
+    about = Round(
+        data=data, weights=allocation.equal_split(data), expected=Expected(np.ones(2), np.ones(2)),
+        vectors=np.tile([NORM, 0.0], (data.n_users, 1)), norm=NORM, labels=np.full(data.n_observations, LABEL),
+        items=np.zeros((data.n_tasks, 2)), unobserved=0.0, number=1,
+    )  # fmt: skip
+    plan = session.plan(matrices=0.5, vectors=0.5)
+    found = release_statistics(
+        about, session, LocalEngine(np.float64), (plan.one("matrices"), plan.one("vectors")), LABEL, "round 1"
+    )
+    return {"matrices": found.matrices, "vectors": found.vectors}
+
+
+def audit_statistics(*, wrong):
+    """With and without a user of one item, by what is drawn."""
+    tasks = np.array([0, 1, 0, 1, 0])
+    data, fewer = (
+        Interactions.from_arrays(np.arange(n), tasks[:n], np.full(n, 4.0, np.float32), task_ids=np.arange(2))
+        for n in (5, 4)
+    )
+    made = drawn_for_every_batch(None) if wrong else Session._draw
+    with mock.patch.object(Session, "_draw", made):
+        return likelihood(item_statistics, data, fewer, Budget(4.0, 1e-5), ADD_REMOVE, draws=300)
+
+
+# -- what private passes leave behind --
+
+
+class Counting(nn.Module):
+    """An encoder that no closed form is known for, and that counts its passes."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.inner = two_layers(width)
+        self.norm = nn.BatchNorm1d(width)
+
+    def forward(self, batch):
+        return self.norm(self.inner(batch))
+
+
+def counting(width):
+    return EncoderGradient(Counting(width), steps=1, clip=0.01)
+
+
+def in_the_encoder_itself(_right):
+    """Private passes run in the encoder that is published, not in a copy of it."""
+    return SimpleNamespace(deepcopy=lambda encoder: encoder)
+
+
+PLANTED = {
+    ("no clip of users' gradients in an encoder", "E2"): (by_gradient, bounds.Parts, "clipped", unclipped_parts),
+    ("private passes counted in the encoder", "habit"): (encoders(counting), passes, "copy", in_the_encoder_itself),
+}
+
+
+def cases():
+    """Every bug of this file."""
+    for (name, source), (make, *place) in PLANTED.items():
+        wrong = partial(patched, make, *place, epsilons=EPSILONS, audit=audit_encoder)
+        yield Case(name, source, "replay", wrong, partial(replayed_as_it_is, make, EPSILONS, audit_encoder))
+    penalised = encoders(statistics, engine=PenaltyOfEveryExample(np.float64, chunk=17))
+    yield Case(
+        "penalty of every example in the items' matrices", "E8", "replay",
+        partial(replayed, penalised, EPSILONS, audit_encoder),
+        partial(replayed_as_it_is, by_statistics, EPSILONS, audit_encoder),
+    )  # fmt: skip
+    wrong, honest = (partial(audit_statistics, wrong=value) for value in (True, False))
+    yield Case("statistics drawn for every batch, paid for once", "E9", "likelihood", wrong, honest)

@@ -1,0 +1,98 @@
+"""Bugs of training by private gradients: whose gradient is clipped, what a batch is divided by, where noise goes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import torch
+
+from apportion.auditing.door import open_up
+from apportion.optim.private_gradients import PrivateGradients
+from apportion.optim.units import Units
+from apportion.privacy.clipped_gradients import units_taking_part
+from planted.cases import Case, patched, replayed_as_it_is
+from private_torch import audit_trainer, trainer
+
+EPSILONS = (5.0, 100.0)
+summed = trainer()
+followed = trainer(steps=4)
+
+
+def each_row_a_unit(right):
+    """Rows are clipped one by one; a user with many rows has as many times the clip norm."""
+
+    def wrong(self, units, rows_at_once):
+        for inputs, targets, _ in right(self, units, rows_at_once):
+            yield inputs, targets, torch.arange(len(inputs) + 1)
+
+    return wrong
+
+
+def each_piece_a_unit(right):
+    """A user's rows fall into two pieces of the batch, which are clipped one by one."""
+
+    def wrong(self, units, rows_at_once):
+        for inputs, targets, offsets in right(self, units, rows_at_once):
+            middles = (offsets[1:] + offsets[:-1]) // 2
+            yield inputs, targets, torch.cat([offsets, middles]).unique()
+
+    return wrong
+
+
+def realised_batch(right):
+    """The mean is over the units that are there, whose number nobody noised."""
+
+    def wrong(self, units, scales):
+        self._expected = max(1.0, float(len(units)))
+        return right(self, units, scales)
+
+    return wrong
+
+
+def noise_on_the_first_piece(right):
+    """Of a batch in two pieces only the first gets noise; the second is added as it is."""
+
+    def wrong(self, name, form, share):
+        beside = []
+
+        def first_piece(weights):
+            kept, rest = np.array_split(units_taking_part(weights), 2)
+            beside.append(open_up(self._sum(rest, None)))
+            return form(weights.of_users(np.isin(np.arange(len(self._units)), kept)))
+
+        return right(self, name, first_piece, share) + beside[0]
+
+    return wrong
+
+
+def clip_by_the_sum(right):
+    """The clip norm follows the length of the sum before its noise."""
+
+    def wrong(self, units, scales):
+        found = right(self, units, scales)
+        self.clip_norm = max(0.1, float(np.linalg.norm(open_up(found))) / self._expected)
+        return found
+
+    return wrong
+
+
+PLANTED = {
+    ("rows clipped instead of users", "habit"): (summed, Units, "batches", each_row_a_unit),
+    ("a user's rows clipped piece by piece", "habit"): (summed, Units, "batches", each_piece_a_unit),
+    ("gradients divided by the realised batch", "habit"): (summed, PrivateGradients, "_sum", realised_batch),
+    ("noise on the first piece of a batch alone", "habit"): (
+        summed,
+        PrivateGradients,
+        "_released",
+        noise_on_the_first_piece,
+    ),
+    ("clip norm from sums before their noise", "habit"): (followed, PrivateGradients, "_sum", clip_by_the_sum),
+}
+
+
+def cases():
+    """Every bug, with the training as it is for a twin."""
+    for (name, source), (make, *place) in PLANTED.items():
+        wrong = partial(patched, make, *place, epsilons=EPSILONS, audit=audit_trainer)
+        yield Case(name, source, "replay", wrong, partial(replayed_as_it_is, make, EPSILONS, audit_trainer))
