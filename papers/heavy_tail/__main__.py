@@ -28,11 +28,13 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _gradients() -> int:
-    from papers.heavy_tail import gradients, synthetic
+    from papers.heavy_tail import alignment, gradients, synthetic
 
-    text = gradients.table()
+    looks = gradients.looked()
+    text = gradients.table(looks)
     synthetic.RESULTS.mkdir(exist_ok=True)
     (synthetic.RESULTS / "gradients.md").write_text(text, encoding="utf-8")
+    (synthetic.RESULTS / "alignment.svg").write_text(alignment.picture(looks), encoding="utf-8")
     print(text)
     return 0
 

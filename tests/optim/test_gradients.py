@@ -10,10 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn import functional
 
 from apportion.auditing.door import peek
 from apportion.errors import InputError
-from apportion.optim.layers import LayerFactors, supported
+from apportion.optim.layers import LayerFactors, _windows, supported
 from apportion.optim.per_unit import FunctionalGradients, added_by_unit, gradient_way, means_of_units
 from apportion.privacy.clipped_gradients import GradientTotal
 from optim.small_models import Chain, Tokens, cross_entropy, images, sentences
@@ -161,3 +162,14 @@ def test_a_total_does_not_show_what_it_holds():
         np.asarray(total)
     with pytest.raises(InputError, match=r"clip_norm above 0.*got 0"):
         GradientTotal(0.0, [(2,)])
+
+
+@pytest.mark.parametrize("kernel", [1, 3, (2, 4)])
+@pytest.mark.parametrize("stride", [1, (1, 3)])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("padding", [0, (1, 2)])
+def test_windows_of_a_convolution_are_those_that_torch_unfolds(kernel, stride, dilation, padding):
+    layer = nn.Conv2d(3, 2, kernel, stride=stride, dilation=dilation, padding=padding)
+    seen = torch.randn((4, 3, 13, 15), generator=torch.Generator().manual_seed(0))
+    unfolded = functional.unfold(seen, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
+    assert torch.equal(_windows(seen, layer), unfolded.mT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from apportion.optim.clipping import ComingStep
 from apportion.optim.diagnostics import NOT_COVERED, gradient_alignment, law_of_head
 from apportion.privacy import Budget, SeededNoise, Session
 from optim.small_models import Chain, Tokens, cross_entropy, images, sentences
-from papers.heavy_tail import gradients
+from papers.heavy_tail import alignment, gradients
 
 OWNERS = np.array([3, 3, 1, 2, 2, 2, 0, 4, 5, 5, 6, 7])
 GROUPS = np.arange(12) % 3
@@ -253,10 +254,25 @@ def test_settings_that_make_no_sense_are_refused(settings, message):
 
 def test_the_study_of_gradients_reports_clips_and_noise_by_group():
     """At C = 1 every row is clipped, and the noise drowns rare groups more than frequent ones."""
-    rows = [line.split("|")[1:-1] for line in gradients.table(3, 4, steps=(0, 3)).splitlines()[4:]]
+    rows = [line.split("|")[1:-1] for line in gradients.table(gradients.looked(3, 4, steps=(0, 3))).splitlines()[4:]]
     assert [row[0].strip() for row in rows] == ["DP-GD", "DP-GD", "DP-AdamBC", "DP-AdamBC"]
     for row in rows:
         assert float(row[6]) == 1.0
         ratios = [float(ratio) for ratio in row[7].split(",")]
         assert len(ratios) == 3
         assert ratios[0] < ratios[1] < ratios[2]
+
+
+def test_the_picture_of_cosines_shows_classes_as_blocks_on_the_diagonal():
+    """Rows of one class are aligned, others are not; a row's cosine with itself says nothing and is left out."""
+    classes = np.repeat([0, 1, 2], [8, 4, 4])
+    cosines = np.where(classes[:, None] == classes[None, :], 0.75, 0.01)
+    np.fill_diagonal(cosines, 1.0)
+    levels = alignment.shades(cosines, 4)
+    np.testing.assert_array_equal(levels, 6 * np.array([[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]))
+    looks = gradients.looked(3, 4, steps=(0, 3))
+    markup = alignment.picture(looks)
+    ElementTree.fromstring(markup)
+    assert "after 0 steps" in markup
+    assert "after 3 steps" in markup
+    assert markup.count('class="s6"') > 2

@@ -99,8 +99,7 @@ def _blocks_of(layer: nn.Module, a: Tensor, b: Tensor, offsets: Tensor) -> dict[
             made[id(layer.weight)] = Lookup(outgoing, rows, tuple(layer.weight.shape))
         return made
     if isinstance(layer, nn.Conv2d):
-        windows = functional.unfold(a, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
-        a, b = windows.mT, b.flatten(2).mT
+        a, b = _windows(a, layer), b.flatten(2).mT
     else:
         a, b = a.reshape(len(a), -1, a.shape[-1]), b.reshape(len(b), -1, b.shape[-1])
     if isinstance(layer, nn.LayerNorm):
@@ -113,6 +112,16 @@ def _blocks_of(layer: nn.Module, a: Tensor, b: Tensor, offsets: Tensor) -> dict[
     if layer.bias is not None and layer.bias.requires_grad:
         made[id(layer.bias)] = Stored(by_unit(b.sum(1, keepdim=True), offsets).sum(1))
     return made
+
+
+def _windows(a: Tensor, layer: nn.Conv2d) -> Tensor:
+    """What a convolution sees at each of its places: [rows, places, channels x kernel]."""
+    (high, wide), (down, across), (gap, side_gap) = layer.kernel_size, layer.stride, layer.dilation
+    assert not isinstance(layer.padding, str)  # as `supported` sees to
+    padded = functional.pad(a, (layer.padding[1], layer.padding[1], layer.padding[0], layer.padding[0]))
+    reached = padded.unfold(2, gap * (high - 1) + 1, down).unfold(3, side_gap * (wide - 1) + 1, across)
+    seen = reached[..., ::gap, ::side_gap].permute(0, 2, 3, 1, 4, 5)
+    return seen.reshape(len(a), -1, a.shape[1] * high * wide)
 
 
 def by_unit(values: Tensor, offsets: Tensor) -> Tensor:
