@@ -28,9 +28,7 @@ def picture(looks: Looks, optimizer: str = "DP-AdamBC") -> str:
         left = _GAP + 46.0 * (level + 1 if level < 0 else level)
         drawing.rect((left, _SIDE + 50), 12, 12, f"s{level}")
         drawing.text((left + 15, _SIDE + 60), f"{level / 8:.2g}")
-    markup = drawing.markup().replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    inside = markup.index(">") + 1
-    return f'{markup[:inside]}<style>{_STYLE}</style><rect width="100%" height="100%" fill="#fff"/>{markup[inside:]}\n'
+    return drawing.as_file(_STYLE)
 
 
 def _square(drawing: Drawing, look: Look, left: float) -> None:

@@ -39,9 +39,7 @@ def _finished(picture: Drawing, legend_at: float) -> str:
     """The legend, and the markup as a file of its own."""
     for order, name in enumerate(OPTIMIZERS):
         picture.text((44 + 110.0 * order, legend_at), f"● {name}", f"c{order}")
-    markup = picture.markup().replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    inside = markup.index(">") + 1
-    return f'{markup[:inside]}<style>{_STYLE}</style><rect width="100%" height="100%" fill="#fff"/>{markup[inside:]}\n'
+    return picture.as_file(_STYLE)
 
 
 def front(study: dict[str, Any], highest: float) -> str:

@@ -85,9 +85,7 @@ def figure(
     for k, name in enumerate(names):
         place = (24 + _LEGEND_COLUMN * (k % per_row), height + _LEGEND_LINE * (k // per_row + 1) - 2)
         picture.text(place, f"● {name}", f"c{colours.index(name) % len(_COLOURS)}")
-    markup = picture.markup().replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    inside = markup.index(">") + 1
-    return f'{markup[:inside]}<style>{_STYLE}</style><rect width="100%" height="100%" fill="#fff"/>{markup[inside:]}\n'
+    return picture.as_file(_STYLE)
 
 
 def _draw(picture: Drawing, panel: Panel, colours: Sequence[str], across: Axis, up: Axis) -> None:

@@ -64,6 +64,13 @@ class Drawing:
         """The whole picture, escaped, ready to stand inside an HTML page."""
         return ElementTree.tostring(self._root, encoding="unicode", short_empty_elements=False)
 
+    def as_file(self, style: str) -> str:
+        """The picture as a file of its own, on white, with the style sheet that a page would have given it."""
+        markup = self.markup().replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+        inside = markup.index(">") + 1
+        ground = '<rect width="100%" height="100%" fill="#fff"/>'
+        return f"{markup[:inside]}<style>{style}</style>{ground}{markup[inside:]}\n"
+
     def _add(self, tag: str, css: str, *, hint: str = "", **numbers: float) -> ElementTree.Element:
         attributes = {name: f"{number:.2f}".rstrip("0").rstrip(".") for name, number in numbers.items()}
         element = ElementTree.SubElement(self._root, tag, {"class": css, **attributes})
