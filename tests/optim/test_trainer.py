@@ -109,11 +109,11 @@ def test_a_scheduler_that_goes_by_losses_is_refused():
         PrivateTrainer(module, optimizer, cross_entropy, epsilon=1.0, delta=1e-5, steps=2, scheduler=scheduler)
 
 
-def test_a_second_fit_needs_a_session_that_pays_for_both():
+def test_a_second_fit_is_refused_since_its_statement_would_say_too_little():
     inputs, targets = separable()
     rows = UserRows(inputs, targets, np.arange(200))
     found = trainer(nn.Linear(3, 3).double(), steps=2).fit(rows)
     with pytest.raises(InputError, match="this trainer trained before"):
         found.fit(rows)
-    session = Session(Budget(20.0, 1e-5), noise=SeededNoise(3))
-    assert found.fit(rows, session=session).statement_.epsilon == 20.0
+    with pytest.raises(InputError, match="this trainer trained before"):
+        found.fit(rows, session=Session(Budget(1.0, 1e-5), noise=SeededNoise(3)))

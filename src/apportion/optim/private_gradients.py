@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from apportion.errors import BudgetError, InputError
 from apportion.optim.clipping import Clip, ComingStep, FixedClip, SecondMomentScales, noise_of
+from apportion.optim.filling import filled_up, places_apart
 from apportion.optim.known_noise import NO_NOISE, AddedNoise, KnownNoiseOptimizer
 from apportion.optim.layers import LayerFactors
 from apportion.optim.module_state import unchanged
@@ -24,8 +25,6 @@ from apportion.optim.per_unit import GradientWay, Loss, gradient_way, means_of_u
 from apportion.optim.units import Units
 from apportion.privacy import BoundedSum, SampledShare, Session, Share, Weights
 from apportion.privacy.clipped_gradients import GradientTotal, equal_weights, number_of_units, units_taking_part
-
-_FULL = 16  # rows that a pass has a multiple of
 
 
 class PrivateGradients:
@@ -95,12 +94,13 @@ class PrivateGradients:
         self._given = way
         self._units = units
         self._modes = _modes(module)
+        self._rows_at_once = rows_at_once
+        self._apart = 0
         self._way = self._checked_way()
         self._session = session
         self._clip = clip
         self._scaling = None if scaling is None else scaling.begin()
         self._mean_of_rows = mean_of_rows
-        self._rows_at_once = rows_at_once
         self._sampling = sampling
         self._made = 0
         self.clip_norm = clip.start
@@ -156,7 +156,10 @@ class PrivateGradients:
         found = gradient_way(self._module, self._loss, *self._units.like)
         if isinstance(self._given, LayerFactors) and not isinstance(found, LayerFactors):
             raise InputError("Expected a module whose layers have one row for each row of data, as LayerFactors needs.")
-        return self._given or found
+        way = self._given or found
+        if self._rows_at_once > 1:
+            self._apart = places_apart(way, self._module, self._loss, *self._units.like)
+        return way
 
     def _check_module(self) -> None:
         """Refuse other trained parameters than at the start; look at the module again where its modes changed."""
@@ -210,10 +213,11 @@ class PrivateGradients:
             self.clip_norm, shapes, scales=placed, counted=self._clip.counted, neighbours=self._units.neighbours
         )
         for inputs, targets, offsets in self._units.batches(units, self._rows_at_once):
-            filled = _filled_up(inputs, targets, offsets)
+            filled = filled_up(offsets, self._apart)
+            rows, bounds = filled.rows.to(inputs.device), filled.offsets
             with unchanged(self._module):
-                blocks = self._way.blocks(*filled)
-            total.add(means_of_units(blocks, filled[2]) if self._mean_of_rows else blocks, len(offsets) - 1)
+                blocks = self._way.blocks(inputs[rows], targets[rows.to(targets.device)], bounds)
+            total.add(means_of_units(blocks, bounds) if self._mean_of_rows else blocks, filled.real)
         return total.sealed()
 
     def _place(self, released: NDArray[np.float64], noise: AddedNoise) -> None:
@@ -231,20 +235,6 @@ class PrivateGradients:
         if self._clip.counted:
             within = float(released[-1]) / self._expected + 0.5
             self.clip_norm = self._clip.following(self.clip_norm, within)
-
-
-def _filled_up(inputs: Tensor, targets: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows of zeros behind the others, each a unit of its own, until there are a multiple of `_FULL` of them.
-
-    Products of matrices treat the last few rows in another way than the rest, so that what a row's numbers are rounded
-    to would depend on how many rows there are, and a unit could lift others over the kink of a loss.
-    """
-    missing = -len(inputs) % _FULL
-    if not missing:
-        return inputs, targets, offsets
-    more = [like.new_zeros((missing, *like.shape[1:])) for like in (inputs, targets)]
-    ends = offsets[-1] + torch.arange(1, missing + 1)
-    return torch.cat([inputs, more[0]]), torch.cat([targets, more[1]]), torch.cat([offsets, ends])
 
 
 def _modes(module: nn.Module) -> list[tuple[int, bool]]:

@@ -114,12 +114,11 @@ class PrivateTrainer:
             watch: raw rows to look at on the way; what it sees is not covered by ε.
             progress: told how many steps were taken, and of how many.
 
-        A second fit would go on from what the first learned of raw rows, so it needs a session that paid for that.
+        A second fit would go on from what the first learned of raw rows, and its statement would say too little.
         """
-        if self._trained and session is None:
+        if self._trained:
             raise InputError(
-                "Expected a module that was not trained yet, got one that this trainer trained before; make both anew, "
-                "or give session= with a budget for all fits."
+                "Expected a module that was not trained yet, got one that this trainer trained before; make both anew."
             )
         if watch is not None:
             watch.check(units)

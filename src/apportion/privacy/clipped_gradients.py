@@ -69,14 +69,14 @@ class GradientTotal(Hidden):
         self._totals: list[Any] = [0.0] * len(self._shapes)
         self._within = 0.0
 
-    def add(self, blocks: Sequence[Block], n_units: int | None = None) -> None:
+    def add(self, blocks: Sequence[Block], real: Any | None = None) -> None:
         """Add the gradients of some units, one block for each parameter.
 
         A gradient that is not finite counts as zero: a refusal would tell of one unit's data.
 
         Args:
             blocks: the units' gradients, by parameter.
-            n_units: how many units there are, if the blocks have others behind them that only fill a batch up.
+            real: for each unit, whether it is one, if there are others that only fill a batch up.
         """
         squares: Any = 0.0
         for k, block in enumerate(blocks):
@@ -85,14 +85,15 @@ class GradientTotal(Hidden):
         norms = squares.double().clamp_min(0).sqrt()
         inner = self._clip_norm * _INNER
         kept = norms.isfinite()
-        if n_units is not None:
-            kept[n_units:] = False
+        within = (norms <= inner).double() - 0.5
+        if real is not None:
+            kept, within = kept & real.to(kept.device), within[real.to(kept.device)]
         factors = (inner / norms.clamp_min(inner)).where(kept, 0.0)
         if not bool(kept.all()):
             blocks = [block.keeping(kept) for block in blocks]
         for k, block in enumerate(blocks):
             self._totals[k] = self._totals[k] + block.weighted_sum(factors).double()
-        self._within += float(((norms[:n_units] <= inner).double() - 0.5).sum())
+        self._within += float(within.sum())
 
     def sealed(self) -> BoundedSum:
         """The sum so far, hidden and flat, with the sensitivity that its clipping gives it."""

@@ -27,6 +27,7 @@ from apportion.recommend.features.training import CommonEncoder
 Floats = NDArray[np.floating[Any]]
 
 _ITEMS_OF_A_SAMPLE = 64
+_FULL = 16  # items that a sample has a multiple of: its width must not be anybody's
 _NUMBERS_AT_ONCE = 1 << 23  # features of the samples that go through Opacus together
 
 
@@ -94,7 +95,8 @@ def parameter_count(encoder: nn.Module) -> int:
 
 def user_gradients(encoder: nn.Module, rows: SparseRows, users: UserBatch) -> Floats:
     """Gradients of all users in the batch, one row each, in the order of the encoder's parameters."""
-    route = _gradients.registry.get(type(encoder), _gradients.dispatch(object))  # not for what is made of a known one
+    known = _gradients.dispatch(object) if _changed(encoder) else _gradients.registry.get(type(encoder))
+    route = known or _gradients.dispatch(object)  # also for what is made of a known one
     by_name = route(encoder, rows, users)
     parts = [by_name[name].reshape(len(users), -1) for name in trained(encoder)]
     return np.concatenate(parts, axis=1)
@@ -222,7 +224,7 @@ class _Samples:
         rows_of_users = -(-counts // longest)
         first = np.cumsum(rows_of_users) - rows_of_users
         place = first[users.owner[order]] + within // longest
-        shape = (int(rows_of_users.sum()), min(int(counts.max(initial=1)), longest))
+        shape = (int(rows_of_users.sum()), min(-(-int(counts.max(initial=1)) // _FULL) * _FULL, longest))
         tasks, factors = np.zeros(shape, np.int64), np.zeros(shape)
         tasks[place, within % longest] = users.tasks[order]
         factors[place, within % longest] = users.coefficients[order]
