@@ -19,8 +19,8 @@ from apportion.optim import DPSGD, DPAdam, DPAdamBC, FixedClip, PrivateTrainer, 
 from apportion.optim.per_unit import Loss
 from apportion.optim.units import Units
 from apportion.privacy import SeededNoise, accounting
+from papers.heavy_tail.updates import OPTIMIZERS
 
-OPTIMIZERS = ("DP-GD", "DP-GDM", "DP-Adam", "DP-AdamBC")
 DELTA = 1e-5
 
 

@@ -24,7 +24,7 @@ from apportion.optim.module_state import unchanged
 _Loss = Callable[[Any, Any], Tensor]
 _CLOSE = 1e-3  # of the largest number compared; rows that mix differ by about all of it
 _SIZES = (1e-4, 1e4)  # of the other rows, in units of the first
-_MANTISSAS = (1.0, 0.83, 1.13, 1.37, 1.71)  # of equal rows: other last bits
+_MANTISSAS = (1.0, 0.83, 0.71, 0.57, 0.37)  # of equal rows: other last bits, and no larger than what was taken
 _FACTORS = (1.0, 2.0**-20, 2.0**20)  # of the loss, whose gradients must grow with it
 
 
