@@ -32,7 +32,8 @@ from apportion.privacy import (
     Session,
 )
 from apportion.privacy.contributions import weighted_total
-from apportion.recommend import AlternatingMinimisation, PrivateRatingRecommender, SufficientStatistics
+from apportion.published.skew import AlternatingMinimisation, SufficientStatistics
+from apportion.recommend import PrivateRatingRecommender
 from apportion.recommend.model import ItemModel
 from benchmarks.claim import Outcome, print_table
 

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation.label_weights import least_squares_weights, optimal_label_weights
 from apportion.allocation.users import (
     SampleLimit,
     best_sample_limit,
@@ -26,6 +25,7 @@ from apportion.allocation.users import (
     sample_limit_objective,
     weight_objective,
 )
+from apportion.regression.label_weights.optimal import least_squares_weights, optimal_label_weights
 from benchmarks.claim import Outcome, print_table
 
 SEED = 0

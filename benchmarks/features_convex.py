@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from apportion.data import Interactions
 from apportion.data.sparse_rows import SparseRows
 from apportion.privacy import SeededNoise
-from apportion.recommend.features.convex import ConvexMinimisation, EncoderConvex
-from apportion.recommend.features.encoders import TwoLayerEncoder
-from apportion.recommend.features.losses import LogisticLoss, probability
-from apportion.recommend.features.minimisation import EncoderMinimisation, rows_of_tasks
-from apportion.recommend.features.ssp import EncoderStatistics
+from apportion.published.public_features.convex import ConvexMinimisation, EncoderConvex
+from apportion.published.public_features.encoders import TwoLayerEncoder
+from apportion.published.public_features.losses import LogisticLoss, probability
+from apportion.published.public_features.minimisation import EncoderMinimisation, rows_of_tasks
+from apportion.published.public_features.ssp import EncoderStatistics
 from benchmarks import movielens
 from benchmarks.claim import Outcome, print_table
 from benchmarks.features_movielens import ml1m_features

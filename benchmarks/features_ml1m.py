@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from apportion.recommend.features.minimisation import rows_of_tasks
+from apportion.published.public_features.minimisation import rows_of_tasks
 from benchmarks import movielens
 from benchmarks.claim import PARTIAL, Outcome, print_table
 from benchmarks.features_movielens import ml1m_features

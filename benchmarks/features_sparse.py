@@ -25,11 +25,11 @@ import numpy as np, torch
 from apportion.data import Interactions
 from apportion.data.sparse_rows import ColumnRange, SparseRows
 from apportion.privacy import SeededNoise
-from apportion.recommend.features.encoders import LinearEncoder
-from apportion.recommend.features.minimisation import EncoderMinimisation
-from apportion.recommend.features.ssp import EncoderStatistics
-from apportion.recommend.features.statistics import Surrogate
-from apportion.recommend.features.training import EncoderTrainer, Training
+from apportion.published.public_features.encoders import LinearEncoder
+from apportion.published.public_features.minimisation import EncoderMinimisation
+from apportion.published.public_features.ssp import EncoderStatistics
+from apportion.published.public_features.statistics import Surrogate
+from apportion.published.public_features.training import EncoderTrainer, Training
 size = json.loads(sys.argv[1])
 torch.set_num_threads(1)
 torch.manual_seed(0)

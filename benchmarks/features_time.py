@@ -25,8 +25,8 @@ import torch
 from apportion.engines import LocalEngine
 from apportion.evaluation import rmse
 from apportion.privacy import SeededNoise
+from apportion.published.public_features.minimisation import rows_of_tasks
 from apportion.recommend import PrivateRatingRecommender
-from apportion.recommend.features.minimisation import rows_of_tasks
 from benchmarks import movielens
 from benchmarks.claim import Outcome, print_table
 from benchmarks.features_movielens import EVERYTHING, ml1m_features

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation.label_weights import LabelWeights, least_squares_weights, optimal_label_weights
+from apportion.regression.label_weights.optimal import LabelWeights, least_squares_weights, optimal_label_weights
 from benchmarks.claim import Outcome, print_table
 
 Floats = NDArray[np.float64]

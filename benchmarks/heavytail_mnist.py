@@ -140,7 +140,7 @@ def _quick(torch: Any) -> Outcome:
 
 
 def _a_few_steps(torch: Any) -> dict[str, Any]:
-    from apportion.optim import ExampleRows, Watch
+    from apportion.training import ExampleRows, Watch
     from papers.heavy_tail import barcode, trainings
     from papers.heavy_tail.models import SmallCnn, loss_per_row
 

@@ -89,7 +89,7 @@ def _sequences(quick: bool) -> Any:
 def _compared(make: Any, inputs: Any, data: Any, regime: Any, name: str, quick: bool) -> dict[str, Any]:
     import torch
 
-    from apportion.optim import ExampleRows, Watch
+    from apportion.training import ExampleRows, Watch
     from papers.heavy_tail import trainings
     from papers.heavy_tail.models import loss_per_row, mean_over_positions
 

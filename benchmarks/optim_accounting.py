@@ -45,7 +45,7 @@ def _case(sampling: float, steps: int, epsilon: float, *, by_user: bool) -> tupl
     import torch
     from torch import nn
 
-    from apportion.optim import DPAdamBC, ExampleRows, ExampleSession, PrivateGradients, UserRows
+    from apportion.training import DPAdamBC, ExampleRows, ExampleSession, PrivateGradients, UserRows
 
     rng = np.random.default_rng(3)
     inputs, targets = torch.as_tensor(rng.standard_normal((40, 3))), torch.as_tensor(rng.integers(0, 2, 40))
@@ -71,7 +71,7 @@ class _Counting:
     """Counts the batches that have anybody in them."""
 
     def __init__(self, module: Any) -> None:
-        from apportion.optim.layers import LayerFactors
+        from apportion.training.layers import LayerFactors
         from papers.heavy_tail.models import loss_per_row
 
         self.loss = loss_per_row

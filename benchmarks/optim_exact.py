@@ -52,7 +52,7 @@ def twins() -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]]:
     """Ours and theirs."""
     import torch
 
-    from apportion.optim import DPSGD, DPAdam, DPAdamBC
+    from apportion.training import DPSGD, DPAdam, DPAdamBC
 
     return {
         "DP-GD": (lambda p: DPSGD(p, 0.05), lambda p: torch.optim.SGD(p, 0.05)),
@@ -72,7 +72,7 @@ def twins() -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]]:
 
 def makers() -> dict[str, Callable[..., Any]]:
     """Ours alone, at rates so small that a run does not blow up the last differences of the two clips."""
-    from apportion.optim import DPSGD, DPAdam, DPAdamBC
+    from apportion.training import DPSGD, DPAdam, DPAdamBC
 
     return {
         "DP-GDM": lambda p: DPSGD(p, 0.002, momentum=0.9),
@@ -108,7 +108,7 @@ def _cnn() -> Any:
 def _rows() -> Any:
     import torch
 
-    from apportion.optim import ExampleRows
+    from apportion.training import ExampleRows
 
     rng = np.random.default_rng(0)
     inputs = torch.as_tensor(rng.standard_normal((ROWS, 1, 28, 28)))
@@ -121,7 +121,7 @@ def _gap(one: Any, other: Any) -> float:
 
 
 def _twin_gap(ours: Callable[..., Any], theirs: Callable[..., Any], steps: int) -> float:
-    from apportion.optim import PlainGradients
+    from apportion.training import PlainGradients
     from papers.heavy_tail.models import loss_per_row
 
     one, other = _cnn(), _cnn()
@@ -143,7 +143,7 @@ def _private(
     module: Any, make: Callable[..., Any], steps: int, seed: int, rows_at_once: int, clip: float, epsilon: float
 ) -> tuple[float, list[Any]]:
     """Train by our own path; returns the noise multiplier and the noise of every step."""
-    from apportion.optim import FixedClip, PrivateGradients
+    from apportion.training import FixedClip, PrivateGradients
     from papers.heavy_tail.models import loss_per_row
 
     session = RecordingSession(Budget(epsilon, 1e-5), noise=SeededNoise(seed), neighbours=ADD_REMOVE_EXAMPLE)
@@ -159,7 +159,7 @@ def _private(
 
 
 def _pieces_gap(steps: int) -> float:
-    from apportion.optim import DPAdamBC
+    from apportion.training import DPAdamBC
 
     one, other = _cnn(), _cnn()
     for module, rows in ((one, 7), (other, 100)):
@@ -175,7 +175,7 @@ def _opacus_gap(make: Callable[..., Any], steps: int, clip: float, epsilon: floa
         raise UnavailableError("opacus is not installed") from missing
     import torch
 
-    from apportion.optim.for_opacus import follow
+    from apportion.training.for_opacus import follow
     from papers.heavy_tail.models import loss_per_row
 
     ours, theirs = _cnn(), _cnn()

@@ -78,7 +78,7 @@ def _steps(batch: int, most: int) -> dict[str, Callable[[], None]]:
 
 
 def _ours(batch: int, most: int, device: str) -> Callable[[], None]:
-    from apportion.optim import DPAdam, ExampleRows, ExampleSession, PrivateGradients
+    from apportion.training import DPAdam, ExampleRows, ExampleSession, PrivateGradients
     from papers.heavy_tail.models import SmallCnn, loss_per_row
 
     module = SmallCnn(CLASSES).to(device)

@@ -46,7 +46,7 @@ def _run(width: int, steps: int, epsilon: float, seed: int) -> tuple[float, floa
     import torch
     from torch import nn
 
-    from apportion.optim import DPAdamBC, PrivateGradients, QuantileClip, UserRows
+    from apportion.training import DPAdamBC, PrivateGradients, QuantileClip, UserRows
 
     n_users, size = 100, 1e-3
     module = nn.Linear(width, 1, bias=False).double()

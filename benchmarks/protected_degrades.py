@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.parties import ProtectedMultiTask
+from apportion.parties.choice import learned_alone
+from apportion.parties.posterior import local_side
+from apportion.parties.tasks import rows_of_lists
 from apportion.privacy import ADD_REMOVE_TASK, REPLACE_TASK, SeededNoise
-from apportion.protected import ProtectedMultiTask
-from apportion.protected.choice import learned_alone
-from apportion.protected.posterior import local_side
-from apportion.protected.tasks import rows_of_lists
 from benchmarks.claim import Outcome, print_table
 
 EPSILON, TARGET = 1e-6, 1e-6

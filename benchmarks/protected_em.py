@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from apportion.parties import ProtectedMultiTask
 from apportion.privacy import SeededNoise
-from apportion.protected import ProtectedMultiTask
-from apportion.protected.baselines import TaskLists
+from apportion.published.model_protection import TaskLists
 from benchmarks.claim import Outcome, UnavailableError, print_table
 from papers.model_protection import data, methods
 from papers.model_protection.data import Problem

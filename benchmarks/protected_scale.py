@@ -14,8 +14,8 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.parties import ProtectedMultiTask
 from apportion.privacy import SeededNoise
-from apportion.protected import ProtectedMultiTask
 from benchmarks.claim import Outcome, print_table
 
 SIZES, FEATURES, ROWS, RANK = (2_500, 5_000, 10_000), 200, 30, 5

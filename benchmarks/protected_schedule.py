@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.allocation.rounds import Geometric, Power, recommended
+from apportion.parties import ProtectedMultiTask
 from apportion.privacy import SeededNoise
-from apportion.protected import ProtectedMultiTask
 from benchmarks.claim import Outcome, print_table
 from papers.model_protection import data
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from apportion.allocation import solve_joint, solve_public_graph
 from apportion.data.synthetic import long_tailed_ratings
+from apportion.published.skew import solve_joint, solve_public_graph
 from benchmarks.claim import Outcome, print_table
 from papers.skew import weights as study
 

@@ -10,8 +10,8 @@ from apportion.data import Interactions
 from apportion.data.sparse_rows import ColumnRange, SparseRows
 from apportion.engines import LocalEngine
 from apportion.privacy import Budget, SeededNoise
-from apportion.recommend.features import LinearEncoder, TwoLayerEncoder
-from apportion.recommend.features.minimisation import EncoderMinimisation
+from apportion.published.public_features import LinearEncoder, TwoLayerEncoder
+from apportion.published.public_features.minimisation import EncoderMinimisation
 
 from private_estimators import published
 

@@ -13,7 +13,7 @@ from apportion.allocation import Adaptive
 from apportion.engines import LocalEngine
 from apportion.privacy import bounds
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
-from apportion.recommend import AlternatingMinimisation, GradientDescent, SufficientStatistics
+from apportion.published.skew import AlternatingMinimisation, GradientDescent, SufficientStatistics
 
 RIDGE = 1.0
 

@@ -6,18 +6,13 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from apportion.allocation import Adaptive, ClosedForm, EqualSplit, Joint, KnownCounts, TailSample, UniformSample
+from apportion.allocation import Adaptive, ClosedForm, EqualSplit, KnownCounts, TailSample, UniformSample
 from apportion.auditing import audit
 from apportion.data import Interactions
 from apportion.engines import LocalEngine
 from apportion.privacy import Budget, SeededNoise
-from apportion.recommend import (
-    AlternatingMinimisation,
-    GradientDescent,
-    PrivateClickRecommender,
-    PrivateRatingRecommender,
-    SufficientStatistics,
-)
+from apportion.published.skew import AlternatingMinimisation, GradientDescent, Joint, SufficientStatistics
+from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
 from apportion.regression import MultiTaskERM, MultiTaskRidge, Observations
 
 

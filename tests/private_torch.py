@@ -10,17 +10,17 @@ from torch import nn
 
 from apportion.auditing import audit
 from apportion.data import Interactions
-from apportion.optim import DPSGD, DPAdamBC, PrivateTrainer, QuantileClip, UserRows
-from apportion.optim.units import Units
 from apportion.privacy import Budget, SeededNoise
-from apportion.recommend.features.cmf import CollectiveFactorisation
-from apportion.recommend.features.convex import ConvexMinimisation, EncoderConvex
-from apportion.recommend.features.gradient import EncoderGradient
-from apportion.recommend.features.joint import JointGradient
-from apportion.recommend.features.losses import PseudoHuberLoss
-from apportion.recommend.features.minimisation import EncoderMinimisation
-from apportion.recommend.features.ssp import EncoderStatistics
-from apportion.recommend.features.training import Training
+from apportion.published.public_features.cmf import CollectiveFactorisation
+from apportion.published.public_features.convex import ConvexMinimisation, EncoderConvex
+from apportion.published.public_features.gradient import EncoderGradient
+from apportion.published.public_features.joint import JointGradient
+from apportion.published.public_features.losses import PseudoHuberLoss
+from apportion.published.public_features.minimisation import EncoderMinimisation
+from apportion.published.public_features.ssp import EncoderStatistics
+from apportion.published.public_features.training import Training
+from apportion.training import DPSGD, DPAdamBC, PrivateTrainer, QuantileClip, UserRows
+from apportion.training.units import Units
 
 from encoder_cases import estimator, features_of, linear, two_layers
 from private_estimators import published, with_features

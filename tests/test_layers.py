@@ -5,29 +5,17 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "apportion"
+CONTRACTS = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
 LAYERS = {
-    "errors": 0,
-    "linalg": 1,
-    "postprocessing": 2,
-    "data": 3,
-    "privacy": 3,
-    "allocation": 4,
-    "engines": 5,
-    "estimators": 6,
-    "optim": 7,
-    "protected": 7,
-    "recommend": 7,
-    "regression": 7,
-    "statistics": 7,
-    "evaluation": 8,
-    "auditing": 9,
-    "report": 10,
-    "cli": 11,
+    package.strip().removeprefix("apportion."): height
+    for height, line in enumerate(reversed(CONTRACTS["contracts"][0]["layers"]))
+    for package in line.split("|")
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from apportion.optim import AddedNoise
-from apportion.optim.clipped_units import WatchedRows, clip_factors, noise_to_signal
-from apportion.optim.clipping import ComingStep
-from apportion.optim.diagnostics import Alignment, class_law, gradient_alignment
+from apportion.training import AddedNoise
+from apportion.training.clipped_units import WatchedRows, clip_factors, noise_to_signal
+from apportion.training.clipping import ComingStep
+from apportion.training.diagnostics import Alignment, class_law, gradient_alignment
 from papers.heavy_tail.long_tail import LongTail, long_tail
 from papers.heavy_tail.many_runs import ManyRuns
 from papers.heavy_tail.models import loss_per_row

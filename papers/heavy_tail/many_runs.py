@@ -2,7 +2,7 @@
 
 For the linear model the gradient of row i is (p_i − y_i) x_iᵀ, of length ‖p_i − y_i‖ ‖x_i‖, so it is clipped without
 being formed. Runs differ in their settings and seeds; those of one seed share data and noise, so that they differ in
-nothing else. Noise is seeded: what comes out is for studies. The updates are those of `apportion.optim`; a test
+nothing else. Noise is seeded: what comes out is for studies. The updates are those of `apportion.training`; a test
 compares the two.
 """
 

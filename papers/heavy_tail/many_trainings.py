@@ -2,7 +2,7 @@
 
 Runs differ in optimizer and settings, and share start, samples and noise. A row's gradient is formed by torch.func,
 clipped as a whole and added up; Poisson samples and noise come from a seeded torch generator, so what comes out is for
-studies. Clipping and updates are those of `apportion.optim`; a test compares the two.
+studies. Clipping and updates are those of `apportion.training`; a test compares the two.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from apportion.optim import DPSGD, DPAdam, DPAdamBC, FixedClip, PrivateTrainer, Watch
-from apportion.optim.per_unit import Loss
-from apportion.optim.units import Units
 from apportion.privacy import SeededNoise, accounting
+from apportion.training import DPSGD, DPAdam, DPAdamBC, FixedClip, PrivateTrainer, Watch
+from apportion.training.per_unit import Loss
+from apportion.training.units import Units
 from papers.heavy_tail.updates import OPTIMIZERS
 
 DELTA = 1e-5

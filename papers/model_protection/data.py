@@ -15,8 +15,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.protected.baselines import TaskLists, alone_l2
-from apportion.protected.baselines.rows import LossName
+from apportion.published.model_protection import TaskLists, alone_l2
+from apportion.published.model_protection.rows import LossName
 from benchmarks.claim import data_folder, need
 
 Floats = NDArray[np.float64]

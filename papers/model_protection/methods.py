@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.parties import ProtectedMultiTask
 from apportion.privacy import Budget, SeededNoise
-from apportion.protected import ProtectedMultiTask
-from apportion.protected import baselines as others
-from apportion.protected.baselines.together import Structure
+from apportion.published import model_protection as others
+from apportion.published.model_protection.together import Structure
 from papers.model_protection.data import Problem
 
 Floats = NDArray[np.float64]

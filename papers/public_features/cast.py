@@ -34,10 +34,10 @@ from apportion.data import IGNORE, Interactions, Vocabulary
 from apportion.data.features import FineFeaturesWarning, ItemFeatures
 from apportion.evaluation import popularity_slices, rmse
 from apportion.privacy import SeededNoise
-from apportion.recommend.features.encoders import TwoLayerEncoder
-from apportion.recommend.features.minimisation import EncoderMinimisation
-from apportion.recommend.features.ssp import EncoderStatistics
-from apportion.recommend.features.training import Training
+from apportion.published.public_features.encoders import TwoLayerEncoder
+from apportion.published.public_features.minimisation import EncoderMinimisation
+from apportion.published.public_features.ssp import EncoderStatistics
+from apportion.published.public_features.training import Training
 from benchmarks import movielens
 from benchmarks.claim import PARTIAL, data_folder, need, print_table
 from benchmarks.features_movielens import movies as movies_of_ml1m

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from apportion.recommend.features.encoders import TwoLayerEncoder
-from apportion.recommend.features.statistics import Surrogate
-from apportion.recommend.features.training import EncoderTrainer, Training
+from apportion.published.public_features.encoders import TwoLayerEncoder
+from apportion.published.public_features.statistics import Surrogate
+from apportion.published.public_features.training import EncoderTrainer, Training
 from papers.public_features.stand_ins import GROUPS, item_features
 
 Floats = NDArray[np.float64]

@@ -28,14 +28,14 @@ from apportion.data.features import ItemFeatures
 from apportion.data.sparse_rows import SparseRows
 from apportion.evaluation import MetricValue, popularity_slices, recall_at_k, recall_within_slices, rmse
 from apportion.privacy import SeededNoise
+from apportion.published.public_features.cmf import CollectiveFactorisation
+from apportion.published.public_features.encoders import TwoLayerEncoder
+from apportion.published.public_features.gradient import EncoderGradient
+from apportion.published.public_features.joint import JointGradient
+from apportion.published.public_features.minimisation import EncoderMinimisation
+from apportion.published.public_features.ssp import EncoderStatistics
+from apportion.published.public_features.training import CommonEncoder, Training
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
-from apportion.recommend.features.cmf import CollectiveFactorisation
-from apportion.recommend.features.encoders import TwoLayerEncoder
-from apportion.recommend.features.gradient import EncoderGradient
-from apportion.recommend.features.joint import JointGradient
-from apportion.recommend.features.minimisation import EncoderMinimisation
-from apportion.recommend.features.ssp import EncoderStatistics
-from apportion.recommend.features.training import CommonEncoder, Training
 
 DELTA = 1e-5
 RESAMPLES = (1, 4, 16)

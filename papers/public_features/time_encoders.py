@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from apportion.data.sparse_rows import SparseRows
-from apportion.recommend.features.user_gradients import parameter_count
+from apportion.published.public_features.user_gradients import parameter_count
 from papers.public_features import time_rows, timing
 from papers.public_features.movielens import Bench
 

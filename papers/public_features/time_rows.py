@@ -18,12 +18,12 @@ from torch import nn
 from apportion.data.sparse_rows import SparseRows
 from apportion.engines import LocalEngine
 from apportion.privacy import SeededNoise
-from apportion.recommend.features.encoders import TwoLayerEncoder
-from apportion.recommend.features.gradient import EncoderGradient
-from apportion.recommend.features.minimisation import EncoderMinimisation
-from apportion.recommend.features.ssp import EncoderStatistics
-from apportion.recommend.features.training import Training
-from apportion.recommend.features.user_gradients import DenseEncoder
+from apportion.published.public_features.encoders import TwoLayerEncoder
+from apportion.published.public_features.gradient import EncoderGradient
+from apportion.published.public_features.minimisation import EncoderMinimisation
+from apportion.published.public_features.ssp import EncoderStatistics
+from apportion.published.public_features.training import Training
+from apportion.published.public_features.user_gradients import DenseEncoder
 from papers.public_features import movielens as paper
 
 EPSILON = 5.0

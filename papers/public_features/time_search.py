@@ -17,11 +17,11 @@ import torch
 
 from apportion.engines import LocalEngine
 from apportion.privacy import SeededNoise
-from apportion.recommend.features.encoders import TwoLayerEncoder
-from apportion.recommend.features.gradient import EncoderGradient
-from apportion.recommend.features.minimisation import EncoderMinimisation, rows_of_tasks
-from apportion.recommend.features.ssp import EncoderStatistics
-from apportion.recommend.features.training import Training
+from apportion.published.public_features.encoders import TwoLayerEncoder
+from apportion.published.public_features.gradient import EncoderGradient
+from apportion.published.public_features.minimisation import EncoderMinimisation, rows_of_tasks
+from apportion.published.public_features.ssp import EncoderStatistics
+from apportion.published.public_features.training import Training
 from benchmarks import movielens
 from benchmarks.claim import print_table
 from benchmarks.features_movielens import ml1m_features

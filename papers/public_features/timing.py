@@ -20,8 +20,8 @@ from apportion.data.sparse_rows import SparseRows
 from apportion.engines import Engine
 from apportion.evaluation import rmse
 from apportion.privacy import Session
-from apportion.recommend.features.minimisation import EncoderMinimisation
-from apportion.recommend.updates import Round, Shares
+from apportion.published.public_features.minimisation import EncoderMinimisation
+from apportion.published.skew.updates import Round, Shares
 from papers.public_features.movielens import Bench
 
 Floats = NDArray[np.float64]

@@ -20,24 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion import linalg
-from apportion.allocation import (
-    Adaptive,
-    Allocation,
-    EqualSplit,
-    ExactJoint,
-    Joint,
-    Weights,
-    adaptive,
-    closed_form,
-    solve_joint,
-    solve_public_graph,
-)
+from apportion.allocation import Adaptive, Allocation, EqualSplit, Weights, adaptive, closed_form
 from apportion.data import Interactions
 from apportion.engines import LocalEngine
 from apportion.estimators.counts import allocated
 from apportion.privacy import Budget, Session
 from apportion.privacy.bounds import Labels, Rows
 from apportion.privacy.noise import SeededNoise
+from apportion.published.skew import ExactJoint, Joint, solve_joint, solve_public_graph
 
 Floats = NDArray[np.float64]
 

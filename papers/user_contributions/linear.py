@@ -28,13 +28,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation.label_weights import LabelWeights, least_squares_weights, optimal_label_weights
 from apportion.allocation.users import SampleLimit
 from apportion.data.grouping import Grouping, group_rows
 from apportion.errors import InputError
 from apportion.privacy import REPLACE_LABELS, BoundedSum, BoxedValues, Budget, SeededNoise, Session
 from apportion.privacy.contributions import label_total
 from apportion.regression.label_private import LabelPrivateRegression
+from apportion.regression.label_weights.optimal import LabelWeights, least_squares_weights, optimal_label_weights
 
 Floats = NDArray[np.float64]
 Groups = NDArray[np.integer[Any]] | NDArray[np.str_]

@@ -14,7 +14,8 @@ from apportion.data.synthetic import long_tailed_ratings
 from apportion.engines import LocalEngine
 from apportion.errors import InputError
 from apportion.privacy import Budget, SeededNoise, bounds
-from apportion.recommend import AlternatingMinimisation, PrivateClickRecommender, PrivateRatingRecommender
+from apportion.published.skew import AlternatingMinimisation
+from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
 from apportion.regression import MultiTaskRidge
 from planted.recommenders import unclipped_parts
 

@@ -20,9 +20,9 @@ from apportion.cli.protect import estimator_of, learn
 from apportion.cli.protect_options import ProtectOptions
 from apportion.cli.protect_outputs import write_results
 from apportion.data.task_files import read_task_folder
+from apportion.parties import ProtectedMultiTask
 from apportion.privacy import ADD_REMOVE_TASK, REPLACE_TASK, Budget, Ledger, SeededNoise
 from apportion.privacy.statement import NOT_FOR_RELEASE
-from apportion.protected import ProtectedMultiTask
 
 FEATURES = ("age", "income", "hours", "rooms")
 N_TASKS = 16

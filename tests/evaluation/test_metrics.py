@@ -20,7 +20,7 @@ from apportion.evaluation import (
     recall_at_k,
     rmse,
 )
-from apportion.evaluation.rankings import top_tasks
+from apportion.linalg.ranking import top_columns
 
 
 class Table:
@@ -157,7 +157,7 @@ def test_the_top_is_the_beginning_of_a_stable_sort(n_rows, n_columns, seed, draw
     depth = draw.draw(st.integers(1, n_columns))
     scores = np.random.default_rng(seed).integers(0, 3, (n_rows, n_columns)).astype(float)
     expected = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
-    assert top_tasks(scores, depth).tolist() == expected.tolist()
+    assert top_columns(scores, depth).tolist() == expected.tolist()
 
 
 @given(rankings(), st.integers(0, 2**32 - 1), st.integers(1, 3))

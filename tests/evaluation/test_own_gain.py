@@ -7,10 +7,10 @@ import pytest
 
 from apportion.data.own_units import OwnUnits
 from apportion.evaluation.own_gain import learned_again, own_gains
+from apportion.parties import ProtectedMultiTask
 from apportion.privacy import SeededNoise
-from apportion.protected import ProtectedMultiTask
 
-from protected_cases import low_rank_tasks
+from party_cases import low_rank_tasks
 
 SETTINGS = [
     {},

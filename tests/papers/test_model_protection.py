@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from apportion.protected.baselines import TaskLists
+from apportion.published.model_protection import TaskLists
 from benchmarks.claim import UnavailableError, data_folder
 from papers.model_protection import data, leakage, methods, studies, tradeoff
 from papers.model_protection.__main__ import main

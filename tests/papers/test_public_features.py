@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from apportion.recommend.features.training import Training
+from apportion.published.public_features.training import Training
 from papers.public_features import cost, movielens, scaling, timing
 from papers.public_features.stand_ins import feature_driven_clicks, feature_driven_ratings, item_features
 

@@ -15,10 +15,10 @@ from apportion.data import Interactions
 from apportion.engines import LocalEngine
 from apportion.privacy import ADD_REMOVE, Budget, Session, bounds
 from apportion.privacy.bounded_sum import _KEY
-from apportion.recommend.features import user_gradients as passes
-from apportion.recommend.features.gradient import EncoderGradient
-from apportion.recommend.features.statistics import release_statistics
-from apportion.recommend.updates import Round
+from apportion.published.public_features import user_gradients as passes
+from apportion.published.public_features.gradient import EncoderGradient
+from apportion.published.public_features.statistics import release_statistics
+from apportion.published.skew.updates import Round
 from planted.cases import Case, likelihood, patched, replayed, replayed_as_it_is
 from planted.recommenders import unclipped_parts
 from private_torch import audit_encoder, encoders, gradient, statistics

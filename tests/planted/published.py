@@ -26,7 +26,7 @@ from apportion.engines import LocalEngine
 from apportion.privacy import Budget, Labels, SeededNoise, gaussian
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.bounds import Rows
-from apportion.recommend.updates import solve_noisy
+from apportion.published.skew.updates import solve_noisy
 from planted.recommenders import forged
 
 DELTA = 1e-5

@@ -10,10 +10,11 @@ import numpy as np
 from apportion import allocation
 from apportion.allocation import Adaptive, TailSample, UniformSample, tasks
 from apportion.privacy import bounds
-from apportion.recommend import GradientDescent, SufficientStatistics, ratings_user_side
+from apportion.published.skew import GradientDescent, SufficientStatistics
+from apportion.published.skew import updates as updates_module
 from apportion.recommend import clicks as clicks_module
 from apportion.recommend import ratings as ratings_module
-from apportion.recommend import updates as updates_module
+from apportion.recommend import ratings_user_side
 from planted.cases import Case, patched, replayed, replayed_as_it_is
 
 import paper_errata

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from apportion.auditing.door import open_up
-from apportion.optim.private_gradients import PrivateGradients
-from apportion.optim.units import Units
 from apportion.privacy.clipped_gradients import units_taking_part
+from apportion.training.private_gradients import PrivateGradients
+from apportion.training.units import Units
 from planted.cases import Case, patched, replayed_as_it_is
 from private_torch import audit_trainer, trainer
 

@@ -9,21 +9,16 @@ import pytest
 
 from apportion.allocation import TailSample
 from apportion.errors import InputError
-from apportion.recommend import (
-    AlternatingMinimisation,
-    ClickRecommender,
-    GradientDescent,
-    PrivateClickRecommender,
-    PrivateRatingRecommender,
-    RatingRecommender,
-)
-from apportion.recommend.methods import METHODS, POLICIES, build
+from apportion.published.skew import AlternatingMinimisation, GradientDescent
+from apportion.published.skew.methods import POLICIES
+from apportion.recommend import ClickRecommender, PrivateClickRecommender, PrivateRatingRecommender, RatingRecommender
+from apportion.recommend.methods import build, methods
 
 from strategies import random_interactions
 
 
 @pytest.mark.parametrize("kind", ["ratings", "clicks"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", methods())
 def test_every_method_of_every_kind_can_be_built_and_fitted(method, kind):
     estimator = build({"method": method}, kind, epsilon=2.0, delta=1e-5)
     model = estimator.fit(random_interactions(0)).model_

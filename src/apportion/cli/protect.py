@@ -22,9 +22,9 @@ from apportion.cli.protect_outputs import (
 if TYPE_CHECKING:
     from apportion.data.own_units import OwnUnits
     from apportion.data.task_files import TaskFolder
+    from apportion.parties import ProtectedMultiTask
     from apportion.privacy import Session
-    from apportion.protected import ProtectedMultiTask
-    from apportion.report.protected import PartyResult, SharedResult
+    from apportion.report.parties import PartyResult, SharedResult
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -58,7 +58,7 @@ def learn(
     """Fit, and part what may be shared from what belongs to each party."""
     from apportion.data.own_units import OwnUnits
     from apportion.evaluation.own_gain import own_gains
-    from apportion.report.protected import INTERCEPT, PartyResult, SharedResult
+    from apportion.report.parties import INTERCEPT, PartyResult, SharedResult
 
     classes, deviations = asked.loss == "logistic", asked.units == "own"
     names = [*tasks.features, *([INTERCEPT] if classes else [])]
@@ -104,7 +104,7 @@ def estimator_of(asked: ProtectOptions, tasks: TaskFolder, names: list[str]) -> 
     """The estimator for these tasks, its features named."""
     import numpy as np
 
-    from apportion.protected import ProtectedMultiTask
+    from apportion.parties import ProtectedMultiTask
 
     lacking = np.pad(tasks.has, ((0, 0), (0, len(names) - len(tasks.features))), constant_values=True)
     return ProtectedMultiTask(

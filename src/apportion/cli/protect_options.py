@@ -95,8 +95,8 @@ class ProtectOptions:
 
     def session(self, n_files: int) -> Session | None:
         """The session that charges the account, if one was named; refuses a budget that makes no sense."""
+        from apportion.parties.estimator import default_delta
         from apportion.privacy import Budget
-        from apportion.protected.estimator import default_delta
 
         number = n_files if self.n_tasks is None else self.n_tasks
         delta = default_delta(number) if self.delta is None else self.delta

@@ -27,7 +27,7 @@ from apportion.cli.outputs import REPORT, _plain, _swap
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
-    from apportion.report.protected import PartyResult, SharedResult
+    from apportion.report.parties import PartyResult, SharedResult
 
 SHARED: Final = "shared"
 PARTIES: Final = "parties"
@@ -50,7 +50,7 @@ def refuse_unless_results(target: Path) -> None:
 
 def write_results(shared: SharedResult, parties: Iterable[PartyResult], target: Path) -> None:
     """Put all folders in place together; an older result at that place is replaced."""
-    from apportion.report.protected import party_pages
+    from apportion.report.parties import party_pages
 
     refuse_unless_results(target)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def write_shared(shared: SharedResult, folder: Path) -> None:
 
     from apportion.recommend.storage import CARD
     from apportion.report.card import STATEMENT_FILE, card_json, privacy_card
-    from apportion.report.protected import shared_page
+    from apportion.report.parties import shared_page
 
     folder.mkdir(mode=0o755)
     save_file(_tensors(shared), str(folder / "released.safetensors"))
@@ -123,7 +123,7 @@ def _batches(parties: Iterable[PartyResult]) -> Iterator[list[PartyResult]]:
 
 def _write_party(party: PartyResult, page: str, folder: Path) -> None:
     """Write what belongs to one party, readable by the owner of the files alone."""
-    from apportion.report.protected import FOR_THIS_PARTY
+    from apportion.report.parties import FOR_THIS_PARTY
 
     marked = {"for": FOR_THIS_PARTY, "releasable": False, "task": party.task}
     compared = asdict(party.gain) | {"gain": party.gain.gain, "loss": party.loss, "own_weight": party.own_weight}

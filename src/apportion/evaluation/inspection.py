@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
-from apportion.evaluation.rankings import top_tasks
 from apportion.evaluation.results import MetricValue, slice_means
 from apportion.evaluation.slices import PopularitySlices
 from apportion.evaluation.study import StudyResults
+from apportion.linalg.ranking import row_products, top_columns
 from apportion.recommend import load
 from apportion.recommend.model import ItemModel, Neighbour
 
@@ -158,9 +158,9 @@ def _directions(model: ItemModel) -> NDArray[np.float32]:
 
 
 def _nearest(directions: NDArray[np.float32], tasks: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    cosines = directions[tasks] @ directions.T
+    cosines = row_products(directions[tasks], directions)
     cosines[np.arange(len(tasks)), tasks] = -np.inf
-    return top_tasks(cosines, k)
+    return top_columns(cosines, k)
 
 
 def _shared(ours: NDArray[np.int64], theirs: NDArray[np.int64], n_tasks: int) -> NDArray[np.int64]:

@@ -24,6 +24,7 @@ from apportion.data.features import ItemFeatures
 from apportion.errors import InputError
 from apportion.evaluation.compare import compare_rankings, compare_ratings
 from apportion.evaluation.results import Comparison
+from apportion.linalg.ranking import row_products
 from apportion.recommend.model import ItemModel, RatingModel
 
 FROM_FEATURES: Final = "from features"
@@ -122,7 +123,7 @@ class _Ranker(_Extended):
     def score(self, history: Interactions, users: NDArray[np.int64]) -> NDArray[np.floating]:
         """Scores of the held-out items."""
         held_out = self.model.fold_in.features[self.n_known :]
-        return np.asarray(self.tastes[users] @ held_out.T + self.model.offset)
+        return np.asarray(row_products(self.tastes[users], held_out) + self.model.offset)
 
 
 class _Rater(_Extended):

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from apportion.data.own_units import OwnUnits
 from apportion.data.vocabulary import Vocabulary
-from apportion.protected import BayesParties, Parties, ProtectedMultiTask, ProximalParties, Sending
-from apportion.protected.posterior import Local, local_side
-from apportion.protected.tasks import TaskRows
+from apportion.parties import BayesParties, Parties, ProtectedMultiTask, ProximalParties, Sending
+from apportion.parties.posterior import Local, local_side
+from apportion.parties.tasks import TaskRows
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]

@@ -26,6 +26,7 @@ from apportion.data import Interactions
 from apportion.errors import InputError
 from apportion.evaluation.results import Evaluation, MetricValue, slice_means
 from apportion.evaluation.slices import PopularitySlices
+from apportion.linalg.ranking import top_columns
 
 RECALL_AT_BY_SLICE: Final = (100, 80, 60, 40, 20)
 """Cut-offs for five slices, rarest first: 20 for the most popular one and 20 more for each that is rarer."""
@@ -94,7 +95,7 @@ def evaluate_rankings(
     tallies = [Tally.empty(cut.n_slices) for _ in metrics]
     depth = min(max(metric.k for metric in metrics), targets.n_tasks)
     for users in user_blocks(targets):
-        block = _Block.of(users, top_tasks(scores_to_rank(model, history, users), depth), targets, cut)
+        block = _Block.of(users, top_columns(scores_to_rank(model, history, users), depth), targets, cut)
         for metric, tally in zip(metrics, tallies, strict=True):
             tally.add(metric.gain(block), metric.ideal(block.n_targets), metric.ideal_overall(block.n_targets))
     labels = slices.labels if slices is not None else ()
@@ -316,20 +317,3 @@ def scores_to_rank(model: RankingModel, history: Interactions, users: NDArray[np
     shown = history.select_users(users)
     scores[np.searchsorted(users, shown.users), shown.tasks] = -np.inf
     return scores
-
-
-def top_tasks(scores: NDArray[Any], depth: int) -> NDArray[np.int64]:
-    """The columns of the `depth` largest scores in each row, largest first, ties by column; -1 for -inf."""
-    n_rows, n_columns = scores.shape
-    threshold = np.partition(scores, n_columns - depth, axis=1)[:, n_columns - depth, None]
-    chosen = scores > threshold
-    at_threshold = scores == threshold
-    n_wanted = depth - chosen.sum(axis=1)
-    crowded = at_threshold.sum(axis=1) > n_wanted  # more ties than places: the lowest codes win
-    ties = at_threshold[crowded]
-    at_threshold[crowded] = ties & (np.cumsum(ties, axis=1) <= n_wanted[crowded, None])
-    columns = np.nonzero(chosen | at_threshold)[1].reshape(n_rows, depth)
-    best = np.take_along_axis(scores, columns, axis=1)
-    order = np.argsort(-best, axis=1, kind="stable")
-    ranked = np.take_along_axis(columns, order, axis=1)
-    return np.where(np.take_along_axis(best, order, axis=1) == -np.inf, -1, ranked)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from apportion.allocation.tasks import pair_keys, user_keys
 from apportion.data import Interactions
+from apportion.linalg.ranking import row_products
 from apportion.recommend.model import ClickModel, RatingModel
 
 KEPT_BACK: Final = 0.2  # of a user's rows, at least one
@@ -68,14 +69,14 @@ def closeness(model: RatingModel, data: Interactions) -> Floats:
 def found(model: ClickModel, data: Interactions) -> Floats:
     """2 r − 1 for each user's recall r of what was kept back, among the first tasks that were not shown."""
     history, targets = keep_back(data)
-    vectors = np.asarray(model.user_vectors(history), np.float64)
-    features = np.asarray(model.fold_in.features, np.float64)
+    vectors = model.user_vectors(history)
+    features = np.asarray(model.fold_in.features, np.float32)
     depth = min(DEPTH, data.n_tasks)
     is_hit = np.zeros(targets.n_observations)
     users = np.flatnonzero(data.by_user.counts)
     for start in range(0, len(users), _USERS_AT_A_TIME):
         block = users[start : start + _USERS_AT_A_TIME]
-        scores = (vectors[block] @ features.T).astype(np.float32)  # rounded, so that the order of sums does not show
+        scores = row_products(vectors[block], features)  # by one order of sums: who else is in a block does not show
         shown, sought = _rows_of(history, block), _rows_of(targets, block)
         scores[np.searchsorted(block, history.users[shown]), history.tasks[shown]] = -np.inf
         last = -np.partition(-scores, depth - 1, axis=1)[:, depth - 1]

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data import Interactions
-from apportion.evaluation.rankings import RankingModel, Tally, check_targets, scores_to_rank, top_tasks, user_blocks
+from apportion.evaluation.rankings import RankingModel, Tally, check_targets, scores_to_rank, user_blocks
 from apportion.evaluation.results import MetricValue
 from apportion.evaluation.slices import PopularitySlices
+from apportion.linalg.ranking import top_columns
 
 
 def recall_within_slices(
@@ -59,6 +60,6 @@ def _found(scores: NDArray[np.floating], wanted: NDArray[np.bool_], k: int) -> N
     """How many targets of each user are among the k largest scores; a history, scored -inf, holds none."""
     if scores.shape[1] == 0:
         return np.zeros(len(scores), np.int64)
-    top = top_tasks(scores, min(k, scores.shape[1]))
+    top = top_columns(scores, min(k, scores.shape[1]))
     counts: NDArray[np.int64] = (np.take_along_axis(wanted, np.maximum(top, 0), axis=1) & (top >= 0)).sum(axis=1)
     return counts

@@ -3,7 +3,7 @@
 The unit is one task, with all its rows. A party sends one part a round: a model w of norm at most K, whose outer
 product w wᵀ has Frobenius norm ||w||² ≤ K², or a positive semidefinite matrix S of Frobenius norm at most K². Adding or
 removing a task moves the sum by at most K². Replacing one moves it by A - B with both positive semidefinite, so that
-<A, B> = tr(AB) ≥ 0 and ||A - B||² = ||A||² + ||B||² - 2<A, B> ≤ 2K⁴: by √2 K², not 2K² (docs/proofs/protected.md).
+<A, B> = tr(AB) ≥ 0 and ||A - B||² = ||A||² + ||B||² - 2<A, B> ≤ 2K⁴: by √2 K², not 2K² (docs/proofs/parties.md).
 
 Matrices come as factors F, S = FᵀF: what has a factor is positive semidefinite, whatever the factor holds.
 """

@@ -2,11 +2,8 @@
 
     {method = "ours"}                      the recommender of this kind, with its own `settings`
     {method = "non-private"}               its limit without privacy
-    {method = "statistics", ...}           alternating minimisation by sufficient statistics
-    {method = "gradient", ...}             alternating minimisation by gradients
 
-The last two take `allocation = {policy = "adaptive", exponent = 0.25}`, `update = {ridge = 4.0}` and any argument of
-`AlternatingMinimisation`.
+Other packages register methods of theirs (`registry`); `apportion.published` registers "statistics" and "gradient".
 """
 
 from __future__ import annotations
@@ -16,31 +13,24 @@ from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
-from apportion import allocation
 from apportion.errors import InputError
 from apportion.privacy import NoiseSource
+from apportion.recommend import registry
 from apportion.recommend.als import ClickRecommender, RatingRecommender
-from apportion.recommend.alternating import AlternatingMinimisation
 from apportion.recommend.clicks import ClickSettings, PrivateClickRecommender
 from apportion.recommend.ratings import PrivateRatingRecommender, RatingSettings
-from apportion.recommend.updates import GradientDescent, SufficientStatistics
 
-POLICIES: Mapping[str, Callable[..., Any]] = {
-    "equal split": allocation.EqualSplit,
-    "adaptive": allocation.Adaptive,
-    "closed form": allocation.ClosedForm,
-    "joint": allocation.Joint,
-    "uniform sample": allocation.UniformSample,
-    "tail sample": allocation.TailSample,
-}
-UPDATES: Mapping[str, Callable[..., Any]] = {"statistics": SufficientStatistics, "gradient": GradientDescent}
-METHODS = ("ours", "non-private", *UPDATES)
 _TYPES = {
     bool: (bool, "true or false"),
     int: (Integral, "a whole number"),
     float: (Real, "a number"),
     str: (str, "text"),
 }
+
+
+def methods() -> tuple[str, ...]:
+    """The names of all methods: the library's own first, then registered ones."""
+    return ("ours", "non-private", *registry.registered(registry.METHODS))
 
 
 def build(
@@ -62,9 +52,8 @@ def build(
         noise: the noise source; None for the operating system's.
         value_range: the public scale of the values.
 
-    >>> build({"method": "gradient", "allocation": {"policy": "tail sample", "limit": 20}}, "clicks",
-    ...       epsilon=1.0, delta=1e-6).allocation
-    TailSample(limit=20, releases=1)
+    >>> build({"method": "ours", "dimension": 4}, "clicks", epsilon=1.0, delta=1e-6).dimension
+    4
     """
     if kind not in ("ratings", "clicks"):
         raise InputError(f"Expected a kind of 'ratings' or 'clicks', got {kind!r}.")
@@ -78,38 +67,27 @@ def build(
     if method == "non-private":
         twin = RatingRecommender if kind == "ratings" else ClickRecommender
         given = {"value_range": value_range, **settings} if kind == "ratings" else settings
-        return _made(f"method {method!r}", twin, given)
-    if method in UPDATES:
-        parts = {
-            "update": _made(f"update of {method!r}", UPDATES[method], settings.pop("update", {})),
-            "allocation": _policy(settings.pop("allocation", {})),
-        }
-        return _made(f"method {method!r}", AlternatingMinimisation, {**settings, **parts, **common, "kind": kind})
-    raise InputError(f"Expected a method among {', '.join(METHODS)}, got {method!r}.")
+        return made(f"method {method!r}", twin, given)
+    maker = registry.found(registry.METHODS, method)
+    if maker is None:
+        raise InputError(f"Expected a method among {', '.join(methods())}, got {method!r}.")
+    return maker(settings, kind, common)
 
 
 def _ours(kind: str, settings: dict[str, Any], common: dict[str, Any]) -> Any:
     given = settings.pop("settings", {})
     if kind == "ratings":
-        chosen = _made("settings", RatingSettings, given) if given else None
-        return _made("method 'ours'", PrivateRatingRecommender, {**settings, **common, "settings": chosen})
-    clicks = _made("settings", ClickSettings, given) if given else None
-    return _made("method 'ours'", PrivateClickRecommender, {**settings, **common, "settings": clicks})
+        chosen = made("settings", RatingSettings, given) if given else None
+        return made("method 'ours'", PrivateRatingRecommender, {**settings, **common, "settings": chosen})
+    clicks = made("settings", ClickSettings, given) if given else None
+    return made("method 'ours'", PrivateClickRecommender, {**settings, **common, "settings": clicks})
 
 
-def _policy(spec: Any) -> Any:
-    given = dict(_table("allocation", spec))
-    name = given.pop("policy", "adaptive")
-    if name not in POLICIES:
-        raise InputError(f"Expected an allocation policy among {', '.join(POLICIES)}, got {name!r}.")
-    return _made(f"policy {name!r}", POLICIES[name], given)
-
-
-def _made(what: str, make: Callable[..., Any], given: Any) -> Any:
+def made(what: str, make: Callable[..., Any], given: Any) -> Any:
     """Call with these arguments, or say which of them it does not have or what type it wants."""
     known = {name: each.annotation for name, each in inspect.signature(make, eval_str=True).parameters.items()}
     known.pop("releases", None)  # a property of the policy, not a setting
-    for name, value in _table(what, given).items():
+    for name, value in table(what, given).items():
         if name not in known:
             raise InputError(f"Expected for the {what} only {', '.join(known)}, got {name!r}.")
         _refuse_wrong_type(f"{name} of the {what}", value, known[name])
@@ -124,7 +102,8 @@ def _refuse_wrong_type(what: str, value: Any, declared: Any) -> None:
             raise InputError(f"Expected {what} to be {words}, got {value!r}.")
 
 
-def _table(what: str, given: Any) -> Mapping[str, Any]:
+def table(what: str, given: Any) -> Mapping[str, Any]:
+    """What was given, if it is a table."""
     if not isinstance(given, Mapping):
         raise InputError(f"Expected a table for the {what}, got {given!r}.")
     return given

@@ -11,7 +11,7 @@ and a user who was not in training is treated like any other.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self, final
 
@@ -22,6 +22,7 @@ from apportion.data import Interactions, Vocabulary
 from apportion.data.features import ItemFeatures
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
+from apportion.linalg.ranking import row_products, top_columns
 from apportion.privacy.statement import Statement
 from apportion.recommend.features.new_items import WITHOUT_FEATURES, NewItemMap, joined_ids
 
@@ -179,6 +180,15 @@ class ItemModel(ABC):
         """What the constructor of this kind of model takes beside the arguments that all have."""
         return {}
 
+    def about(self) -> dict[str, Any]:
+        """The same as plain values, for storage."""
+        return {}
+
+    @classmethod
+    def further_of(cls, about: Mapping[str, Any]) -> dict[str, Any]:
+        """What `further` was, from what `about` said."""
+        return {}
+
     def recommend(
         self, history: Interactions, k: int = 10, *, exclude_history: bool = True, new_items: Any = None
     ) -> Recommendations:
@@ -210,13 +220,14 @@ class ItemModel(ABC):
             raise InputError(f"Expected k from 1 to {self.n_tasks - 1}, got {k}.")
         code = self.task_ids.code_of(task)
         lengths = np.maximum(np.linalg.norm(self.vectors, axis=1), 1e-12)
-        cosines = self.vectors @ self.vectors[code] / (lengths * lengths[code])
-        cosines[code] = -np.inf
-        best, values = _best(cosines[None, :], k)
+        cosines = row_products(self.vectors[code : code + 1], self.vectors) / (lengths * lengths[code])
+        cosines[0, code] = -np.inf
+        best, values = _best(cosines, k)
         return [Neighbour(self.task_ids.id_of(int(c)), float(v)) for c, v in zip(best[0], values[0], strict=True)]
 
     def _scores(self, vectors: Floats) -> NDArray[np.float32]:
-        scores = vectors @ self.fold_in.features.T + self.offset
+        scores = row_products(vectors, self.fold_in.features)
+        scores += self.offset
         return scores.astype(np.float32, copy=False)
 
     def _check_tasks(self, history: Interactions) -> None:
@@ -275,11 +286,7 @@ def _mask_history(scores: NDArray[np.float32], history: Interactions, users: NDA
 
 def _best(scores: NDArray[np.floating[Any]], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Top k per row, best first; ties go to the lower code; masked entries become task -1."""
-    candidates = np.argpartition(-scores, min(k, scores.shape[1] - 1), axis=1)[:, :k]
-    candidates.sort(axis=1)
-    values = np.take_along_axis(scores, candidates, axis=1)
-    order = np.argsort(-values, axis=1, kind="stable")
-    tasks = np.take_along_axis(candidates, order, axis=1).astype(np.int32)
-    best = np.take_along_axis(values, order, axis=1).astype(np.float32)
-    tasks[np.isneginf(best)] = -1
+    tasks = top_columns(scores, k).astype(np.int32)
+    best = np.take_along_axis(scores, np.maximum(tasks, 0), axis=1).astype(np.float32)
+    best[tasks < 0] = -np.inf
     return tasks, best

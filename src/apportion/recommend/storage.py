@@ -18,9 +18,8 @@ from apportion.data import Vocabulary
 from apportion.data.features import FeatureSpace
 from apportion.errors import InputError
 from apportion.privacy.statement import Statement
-from apportion.recommend.convex_model import ConvexModel
-from apportion.recommend.features.losses import described, known_loss
-from apportion.recommend.features.new_items import EncoderMap, FeatureMap, NewItemMap
+from apportion.recommend import registry
+from apportion.recommend.features.new_items import FeatureMap, NewItemMap
 from apportion.recommend.model import ClickModel, FoldIn, ItemModel, RatingModel
 
 _FORMAT = 1
@@ -29,12 +28,7 @@ REPORT = "report.html"
 """Name of the page that the command line writes beside a model."""
 CARD = "privacy-card.json"
 """Name of the privacy card that it writes there too."""
-_MAP_TENSORS = {
-    FeatureMap: ("intercept", "coefficients", "log_popularity"),
-    EncoderMap: ("intercept", "columns", "log_popularity"),
-}
-_STATE = "encoder."
-_KINDS: dict[str, type[ItemModel]] = {kind.kind: kind for kind in (RatingModel, ClickModel, ConvexModel)}
+_MAP = "feature_map."
 
 
 def save(model: ItemModel, path: str | Path) -> None:
@@ -61,7 +55,7 @@ def refuse_unless_model(target: Path) -> None:
         return
     ours = {_TENSORS, _DESCRIPTION, _STATEMENT, REPORT, CARD}
     names = {file.name for file in target.iterdir()} if target.is_dir() else {target.name}
-    if _DESCRIPTION not in names or names - ours or _kind_of(target) not in _KINDS:
+    if _DESCRIPTION not in names or names - ours or _model_kind(_kind_of(target)) is None:
         raise InputError(f"Refusing to replace {str(target)!r}: it exists and is not a saved model.")
 
 
@@ -90,7 +84,7 @@ def load(path: str | Path, *, encoder: Any = None) -> ItemModel:
     except Exception as damage:  # whatever a damaged file makes its reader say
         raise InputError(f"The model at {str(folder)!r} is damaged: {type(damage).__name__}.") from damage
     if encoder is not None:
-        if not isinstance(model.feature_map, EncoderMap):
+        if model.feature_map is None:
             raise InputError(f"The model at {str(folder)!r} holds no encoder that a module is wanted for.")
         model.feature_map = model.feature_map.with_encoder(encoder)
     return model
@@ -100,7 +94,8 @@ def _loaded(folder: Path) -> ItemModel:
     from safetensors.numpy import load_file
 
     about: dict[str, Any] = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
-    if about.get("format") != _FORMAT or about.get("kind") not in _KINDS:
+    kind = _model_kind(about.get("kind"))
+    if about.get("format") != _FORMAT or kind is None:
         raise InputError(f"{str(folder)!r} holds a model of format {about.get('format')!r}, expected {_FORMAT}.")
     tensors = load_file(str(folder / _TENSORS))
     statement = folder / _STATEMENT
@@ -108,8 +103,7 @@ def _loaded(folder: Path) -> ItemModel:
         raise InputError(f"The privacy statement of the model at {str(folder)!r} is missing.")
     ids = tensors["task_ids"] if about["task_ids"] is None else np.array(about["task_ids"], dtype=object)
     fold_in = FoldIn(*(tensors[f"fold_in.{name}"] for name in FoldIn.__dataclass_fields__))
-    kind = _KINDS[about["kind"]]
-    further: dict[str, Any] = {"loss": known_loss(about["loss"])} if kind is ConvexModel else {}
+    further = kind.further_of(about)
     if "no_map" in about:
         further["no_map"] = about["no_map"]
     return kind(
@@ -127,30 +121,34 @@ def _loaded(folder: Path) -> ItemModel:
     )
 
 
+def _model_kind(name: object) -> type[ItemModel] | None:
+    own: dict[object, type[ItemModel]] = {kind.kind: kind for kind in (RatingModel, ClickModel)}
+    return own.get(name) or registry.found(registry.MODELS, name)
+
+
 def _feature_map(about: dict[str, Any], tensors: dict[str, Any]) -> NewItemMap | None:
     held = about.get("features")
     if held is None:
         return None
-    kind = EncoderMap if "encoder" in held else FeatureMap
-    arrays = {name: tensors[f"feature_map.{name}"] for name in _MAP_TENSORS[kind]}
-    known = {
+    name = held["kind"]
+    kind: type[NewItemMap] | None = (
+        FeatureMap if name == FeatureMap.kind else registry.found(registry.FEATURE_MAPS, name)
+    )
+    if kind is None:
+        raise InputError(f"The model's feature map is of kind {name!r}, which no installed package knows.")
+    shared = {
         "space": FeatureSpace.from_json(json.dumps(held["space"])),
         "observation_weight": held["observation_weight"],
     }
-    if kind is FeatureMap:
-        return FeatureMap(**known, **arrays, averaged=held.get("averaged", False))
-    state = {name.removeprefix(_STATE): value for name, value in tensors.items() if name.startswith(_STATE)}
-    return EncoderMap(**known, **arrays, name=held["encoder"], n_known=held["n_known"], state=state)
+    own = {name.removeprefix(_MAP): value for name, value in tensors.items() if name.startswith(_MAP)}
+    return kind.restored(shared, held, own)
 
 
 def _tensors(model: ItemModel) -> dict[str, Any]:
     tensors = {f"fold_in.{name}": getattr(model.fold_in, name) for name in FoldIn.__dataclass_fields__}
     tensors |= {"vectors": model.vectors, "popularity": model.popularity, "reliability": model.reliability}
-    known = model.feature_map
-    if known is not None:
-        tensors |= {f"feature_map.{name}": getattr(known, name) for name in _MAP_TENSORS[type(known)]}
-    if isinstance(known, EncoderMap):
-        tensors |= {_STATE + name: value for name, value in known.state.items()}
+    if model.feature_map is not None:
+        tensors |= {_MAP + name: values for name, values in model.feature_map.tensors().items()}
     if not model.task_ids.holds_text:
         tensors["task_ids"] = np.array(model.task_ids.ids)
     return {name: np.ascontiguousarray(values) for name, values in tensors.items()}
@@ -167,16 +165,14 @@ def _description(model: ItemModel) -> dict[str, Any]:
         "offset": model.offset,
         "value_range": list(model.value_range),
         "settings": model.settings,
-        **({"loss": described(model.loss)} if isinstance(model, ConvexModel) else {}),
+        **model.about(),
         **({"no_map": model.no_map} if model.feature_map is None else {"features": _map(model.feature_map)}),
     }
 
 
 def _map(known: NewItemMap) -> dict[str, Any]:
     about = {"space": json.loads(known.space.to_json()), "observation_weight": known.observation_weight}
-    if isinstance(known, EncoderMap):
-        return {**about, "encoder": known.name, "n_known": known.n_known}
-    return {**about, "averaged": isinstance(known, FeatureMap) and known.averaged}
+    return {"kind": known.kind, **about, **known.about()}
 
 
 def _replace(staging: Path, target: Path) -> None:

@@ -15,7 +15,6 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from apportion.allocation.label_weights import LabelWeights, least_squares_weights, optimal_label_weights
 from apportion.allocation.users import SampleLimit, Unbounded
 from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_column, finite_matrix
@@ -26,6 +25,7 @@ from apportion.postprocessing.intervals import half_widths
 from apportion.privacy import REPLACE_LABELS, BoxedValues, Budget, NoiseSource, Session, Share
 from apportion.privacy.contributions import label_total
 from apportion.privacy.statement import Statement
+from apportion.regression.label_weights.optimal import LabelWeights, least_squares_weights, optimal_label_weights
 
 Floats = NDArray[np.float64]
 Offsets = NDArray[np.int64]

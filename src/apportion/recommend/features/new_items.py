@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import Any, Final, final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,10 @@ class NewItemMap(ABC):
         observation_weight: how much an observation of such an item counts when a user folds in.
     """
 
+    kind: ClassVar[str]
+    arrays: ClassVar[tuple[str, ...]]
+    """Names of the attributes that are arrays, as storage keeps them."""
+
     space: FeatureSpace
     log_popularity: Floats
     observation_weight: float
@@ -67,6 +72,23 @@ class NewItemMap(ABC):
     def features(self, rows: SparseRows) -> NDArray[np.float32]:
         """Rows of the model's features."""
 
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """What storage keeps as tensors, by name."""
+        return {name: getattr(self, name) for name in self.arrays}
+
+    @abstractmethod
+    def about(self) -> dict[str, Any]:
+        """What storage keeps as plain values, beside the attributes that all maps have."""
+
+    @classmethod
+    @abstractmethod
+    def restored(cls, shared: Mapping[str, Any], about: Mapping[str, Any], tensors: Mapping[str, Any]) -> Self:
+        """The map that `about` and `tensors` were of; `shared` holds the plain attributes that all maps have."""
+
+    def with_encoder(self, encoder: Any) -> NewItemMap:
+        """The same map with a module to compute it; only maps of modules take one."""
+        raise InputError(f"The model holds no encoder that a module is wanted for, got {type(encoder).__name__}.")
+
 
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -79,55 +101,27 @@ class FeatureMap(NewItemMap):
         averaged: whether x has each group's entries divided by their sum, as `SparseRows.averaged` has them.
     """
 
+    kind = "linear"
+    arrays = ("intercept", "coefficients", "log_popularity")
+
     intercept: Floats
     coefficients: Floats
     averaged: bool = False
+
+    def about(self) -> dict[str, Any]:
+        """Whether entries are averaged by group."""
+        return {"averaged": self.averaged}
+
+    @classmethod
+    def restored(cls, shared: Mapping[str, Any], about: Mapping[str, Any], tensors: Mapping[str, Any]) -> Self:
+        """The map as it was stored."""
+        return cls(**shared, **{name: tensors[name] for name in cls.arrays}, averaged=about["averaged"])
 
     def features(self, rows: SparseRows) -> NDArray[np.float32]:
         """Rows of the model's features."""
         shown = rows.averaged() if self.averaged else rows
         found = self.intercept + shown.to_scipy() @ self.coefficients.astype(np.float64)
         return np.asarray(found, np.float32)
-
-
-@final
-@dataclass(frozen=True, eq=False, kw_only=True)
-class EncoderMap(NewItemMap):
-    """Rows intercept + columnsᵀ v, where v is what an encoder says of an item; for encoders that are not linear.
-
-    Attributes:
-        name: of the encoder's class.
-        state: its parameters and buffers, by name.
-        encoder: the module itself; None where only its state is at hand, as in a model that was loaded.
-        n_known: how many items were in training; new ones are numbered after them.
-        intercept: one number per column of the model's features.
-        columns: one row per output of the encoder.
-    """
-
-    name: str
-    state: dict[str, NDArray[Any]]
-    encoder: Any = None
-    n_known: int
-    intercept: Floats
-    columns: Floats
-
-    def features(self, rows: SparseRows) -> NDArray[np.float32]:
-        """Rows of the model's features."""
-        if self.encoder is None:
-            raise InputError(
-                f"The model's encoder, {self.name}, is a module of one's own, of which only the parameters are "
-                "stored; give load(path, encoder=) one of the same form to score new items."
-            )
-        from apportion.recommend.features.training import encode_new
-
-        found = self.intercept + encode_new(self.encoder, rows, self.n_known) @ self.columns.astype(np.float64)
-        return np.asarray(found, np.float32)
-
-    def with_encoder(self, encoder: Any) -> EncoderMap:
-        """The same map with a module to compute it, whose parameters are replaced by those of the map."""
-        from apportion.recommend.features.training import with_state
-
-        return replace(self, encoder=with_state(encoder, self.state))
 
 
 def joined_ids(known: Vocabulary, new: Vocabulary) -> Vocabulary:

@@ -1,0 +1,18 @@
+"""Multi-task learning across parties: no task's data or model leaks to the others beyond a stated bound."""
+
+from apportion.parties.curator import Curator, Released
+from apportion.parties.estimator import ProtectedMultiTask
+from apportion.parties.instance import InstanceGuarantee
+from apportion.parties.parties import BayesParties, Parties, Party, ProximalParties, Sending
+
+__all__ = [
+    "BayesParties",
+    "Curator",
+    "InstanceGuarantee",
+    "Parties",
+    "Party",
+    "ProtectedMultiTask",
+    "ProximalParties",
+    "Released",
+    "Sending",
+]

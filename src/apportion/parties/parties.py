@@ -1,0 +1,305 @@
+"""The parties' side: each keeps its rows and its model, sends one bounded part a round and receives one matrix.
+
+All parties are held together, since NumPy serves many at once; the same class with one task is one party by itself,
+and computes the same numbers. A party's model is never clipped: only what it sends is. With no norm to clip to,
+everybody sends its model scaled to length 1: what is shared is then about directions, and a party's own scale stays
+with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apportion.data.numbers import finite_column, finite_matrix
+from apportion.parties.choice import averaged, learned_alone, weight_of_own
+from apportion.parties.posterior import Local, Prior
+from apportion.parties.tasks import Block
+from apportion.privacy.task_sums import TaskMatrices, TaskModels
+
+Floats = NDArray[np.float64]
+Disturb = Callable[[Floats, float], Floats]
+"""Adds every party's own noise to what it is about to send, of a norm that is bounded by the second argument."""
+
+_LEVELS = (3e-3, 0.03, 0.1, 0.3, 1.0)  # tried for directions that do not stand out, relative to their level in Ω
+_ALONE = 1 / 11  # how likely learning alone is to be better, where directions stand out of what was released
+_EVEN = 1e-6  # eigenvalues that differ by less than this part of the largest count as one
+_FLAT = 1e-200  # curvature of a loss without rows
+
+
+class Parties(Protocol):
+    """What the loop needs of the parties."""
+
+    def send(self) -> TaskModels | TaskMatrices:
+        """One bounded part of every party."""
+
+    def receive(self, shared: Floats) -> None:
+        """Learn from what the curator sent."""
+
+    def models(self) -> Floats:
+        """Everybody's own model; it stays with its party."""
+
+    def alone(self) -> Floats:
+        """What everybody would have learned alone."""
+
+    def own_weight(self) -> Floats:
+        """How much of each party's model is what it learned alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Party:
+    """What one party has for itself after a fit; none of it may be shared.
+
+    Attributes:
+        task: its id.
+        model: what it learned with the others.
+        intercept: that goes with it.
+        alone: what it would have learned alone.
+        alone_intercept: that goes with that.
+        own_weight: how much of `model` is `alone`.
+    """
+
+    task: int | str
+    model: Floats
+    intercept: float
+    alone: Floats
+    alone_intercept: float
+    own_weight: float
+
+    def gain(self, X: ArrayLike, y: ArrayLike) -> float:  # noqa: N803
+        """By how much the mean squared error on rows of its own is lower than with what it learned alone."""
+        rows = finite_matrix(X, "X")
+        labels = finite_column(y, "y", len(rows))
+        apart = np.square(rows @ self.alone + self.alone_intercept - labels).mean()
+        together = np.square(rows @ self.model + self.intercept - labels).mean()
+        return float(apart - together)
+
+
+@dataclass(frozen=True)
+class Sending:
+    """How a model becomes what is sent.
+
+    Attributes:
+        clip_norm: K; None to scale every model to length 1.
+        disturb: each party's own noise for its single rows, if there is any.
+    """
+
+    clip_norm: float | None
+    disturb: Disturb | None = None
+
+    @property
+    def norm(self) -> float:
+        """The bound on what is sent."""
+        return 1.0 if self.clip_norm is None else self.clip_norm
+
+    def bounded(self, models: Floats) -> TaskModels:
+        """Models clipped, or scaled; after a party's own noise they are clipped again."""
+        make = TaskModels.scaled if self.clip_norm is None else TaskModels.clipped
+        if self.disturb is None:
+            return make(models, self.norm)
+        first = _shortened(models, self.norm, scale=self.clip_norm is None)
+        return make(np.nan_to_num(self.disturb(first, self.norm)), self.norm)
+
+
+class BayesParties:
+    """Private EM: a party's model is its posterior mean under w ~ N(0, r v Ω), averaged over a few priors.
+
+    They are Ω with less and less of what does not stand out: local models are noisier than true ones, so that its level
+    is too high. The party's own evidence weighs them. Their mean and what the party learns alone are averaged by how
+    well either foretells the later part of its rows. What is sent at first is the posterior mean under the identity.
+    """
+
+    def __init__(self, local: Local, sending: Sending, *, whole_posterior: bool = False) -> None:
+        self._local = local
+        self._sending = sending
+        self._whole = whole_posterior
+        self._isotropic = local.learn(None)
+        self._alone = learned_alone(local, self._isotropic)
+        self._sent = self._isotropic.mean
+        self._models = self._alone.mean
+        self._weight = np.ones(local.n_tasks)
+
+    def send(self) -> TaskModels | TaskMatrices:
+        """The posterior mean, scaled or clipped; or the posterior's second moment."""
+        if not self._whole:
+            return self._sending.bounded(self._sent)
+        factors = self._second_moments()
+        norm = self._sending.norm
+        scale = self._sending.clip_norm is None
+        return TaskMatrices.scaled(factors, norm) if scale else TaskMatrices.clipped(factors, norm)
+
+    def receive(self, shared: Floats) -> None:
+        """Average over priors; the identity means that there is nothing to learn from others."""
+        if np.array_equal(shared, np.eye(len(shared))):
+            self._sent = self._isotropic.mean
+            self._models, self._weight = self._alone.mean, np.ones(self._local.n_tasks)
+            return
+        joint = averaged([self._local.learn(prior) for prior in _priors(shared)])
+        self._weight = weight_of_own(self._alone, joint, _ALONE)
+        self._models = joint.mean + self._weight[:, None] * (self._alone.mean - joint.mean)
+        self._sent = self._models
+
+    def models(self) -> Floats:
+        """Averages of joint and own posterior means."""
+        return self._models
+
+    def alone(self) -> Floats:
+        """Posterior means under the party's own priors."""
+        return self._alone.mean
+
+    def own_weight(self) -> Floats:
+        """The weight of learning alone."""
+        return self._weight
+
+    def _second_moments(self) -> Floats:
+        """Factors of E[w wᵀ] = mean meanᵀ + covariance, of each party's likeliest ratio and under the identity."""
+        local = self._local
+        found = np.zeros((local.n_tasks, local.dimension + 1, local.dimension))
+        for block in local.blocks:
+            ratio = self._isotropic.ratio[block.tasks]
+            found[block.tasks, 1:] = _deviations(block, ratio) * block.units[:, None, None]
+        found[:, 0] = self._sent
+        return found
+
+
+class ProximalParties:
+    """Proximal steps: a party's model is multiplied by M, then goes a step down its own loss.
+
+    The loss of a party is divided by its own curvature, so that steps have length 1 for everybody. It starts at what it
+    learns under the identity and stays there while M is that: there is nothing to learn from others. With a sparse part
+    (Algorithm 4) the model is P + Q: P is multiplied by M, Q's entries are drawn towards 0, and Q starts at 0.
+
+    In the end a party averages the joint model and what it learned alone, by how well a prior with the last M as its
+    covariance foretells the later part of its rows.
+
+    Args:
+        local: everybody's rows.
+        sending: how a model is bounded.
+        accelerated: whether steps have momentum.
+        condition: κ of a strongly convex loss, for the momentum; None for (t - 1)/(t + 2).
+        sparse_penalty: how far entries of Q are drawn in, in units of the root mean square of a party's own model; None
+            without Q.
+    """
+
+    def __init__(
+        self,
+        local: Local,
+        sending: Sending,
+        *,
+        accelerated: bool,
+        condition: float | None,
+        sparse_penalty: float | None,
+    ) -> None:
+        self._local, self._sending = local, sending
+        self._accelerated, self._condition = accelerated, condition
+        isotropic = local.learn(None)
+        self._learned = learned_alone(local, isotropic)
+        self._curvatures = [np.maximum(local.curvature(block), _FLAT) for block in local.blocks]
+        self._alone = self._learned.mean
+        self._dense = self._before = isotropic.mean.copy()
+        self._extra = self._extra_before = np.zeros_like(self._alone)
+        self._draw = None if sparse_penalty is None else sparse_penalty * _root_mean_square(isotropic.mean)
+        self._round = 0
+        self._shared: Floats | None = None
+        self._hat = (self._dense, self._extra)
+
+    def send(self) -> TaskModels | TaskMatrices:
+        """The part of the model that is multiplied by M."""
+        return self._sending.bounded(self._dense)
+
+    def receive(self, shared: Floats) -> None:
+        """One proximal step and one step down the own loss."""
+        if np.array_equal(shared, np.eye(len(shared))):
+            return
+        self._round += 1
+        self._shared = shared
+        dense = _each(shared, self._dense)
+        extra = self._extra if self._draw is None else _drawn_in(self._extra, self._draw)
+        ahead = dense + self._momentum() * (dense - self._before)
+        further = extra + self._momentum() * (extra - self._extra_before)
+        down = np.zeros_like(ahead)
+        for block, curvature in zip(self._local.blocks, self._curvatures, strict=True):
+            inside = (ahead + further)[block.tasks] / block.units[:, None]
+            slope = self._local.gradient(block, inside) / curvature[:, None]
+            down[block.tasks] = slope * block.units[:, None]
+        self._before, self._extra_before = dense, extra
+        self._hat = (dense, extra)
+        if self._draw is None:
+            self._dense = np.nan_to_num(ahead - down)
+        else:  # two parts share one slope, so each goes half as far
+            self._dense, self._extra = np.nan_to_num(ahead - down / 2), np.nan_to_num(further - down / 2)
+
+    def models(self) -> Floats:
+        """The joint model and the own one, by the party's evidence."""
+        if self._shared is None:
+            return self._alone.copy()
+        joint = self._hat[0] + self._hat[1]
+        weight = self.own_weight()[:, None]
+        return np.asarray(joint + weight * (self._alone - joint))
+
+    def alone(self) -> Floats:
+        """Posterior means under the party's own priors."""
+        return self._alone
+
+    def own_weight(self) -> Floats:
+        """The weight of learning alone, against M as the covariance of a prior."""
+        if self._shared is None:
+            return np.ones(self._local.n_tasks)
+        values, vectors = np.linalg.eigh(self._shared)
+        directions = np.ascontiguousarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+        prior = Prior(directions, _EVEN * max(float(values[-1]), _FLAT))
+        return weight_of_own(self._learned, self._local.learn(prior), 0.5)
+
+    def _momentum(self) -> float:
+        if not self._accelerated:
+            return 0.0
+        if self._condition is None:
+            return (self._round - 1) / (self._round + 2)
+        root = math.sqrt(1 / self._condition)
+        return (1 - root) / (1 + root)
+
+
+def _priors(shared: Floats) -> list[Prior]:
+    """Ω with the level of what does not stand out, its least eigenvalue, multiplied by some numbers."""
+    values, vectors = np.linalg.eigh(shared)
+    level = max(float(values[0]), 0.0)
+    beyond = values - level
+    out = beyond > _EVEN * float(values[-1])
+    directions = np.ascontiguousarray(vectors[:, out] * np.sqrt(beyond[out]))
+    return [Prior(directions, part * level) for part in _LEVELS]
+
+
+def _deviations(block: Block, ratio: Floats) -> Floats:
+    """A factor of each party's posterior covariance under the identity: √(rv) (I - V diag(1 - (1 + rλ)^-½) Vᵀ)."""
+    left, spread, right = np.linalg.svd(block.rows, full_matrices=False)
+    inflated = 1 + ratio[:, None] * np.square(spread)
+    seen = (left.transpose(0, 2, 1) @ block.labels[:, :, None])[:, :, 0]
+    outside = np.maximum(np.square(block.labels).sum(1) - np.square(seen).sum(1), 0.0) + block.rest
+    variance = ((np.square(seen) / inflated).sum(1) + outside) / np.maximum(block.sizes, 1)
+    inner = right.transpose(0, 2, 1) @ ((1 - inflated**-0.5)[:, :, None] * right)
+    return np.asarray(np.sqrt(ratio * variance)[:, None, None] * (np.eye(block.rows.shape[2]) - inner))
+
+
+def _shortened(models: Floats, norm: float, *, scale: bool) -> Floats:
+    lengths = np.sqrt(np.square(models).sum(axis=1))
+    safe = np.maximum(lengths, 1e-300)
+    factors = norm / safe * (lengths > 0) if scale else np.minimum(1.0, norm / safe)
+    return np.asarray(models * factors[:, None])
+
+
+def _each(matrix: Floats, models: Floats) -> Floats:
+    """M w for every party, one product each."""
+    return np.asarray((matrix @ models[:, :, None])[:, :, 0])
+
+
+def _drawn_in(values: Floats, by: Floats) -> Floats:
+    return np.asarray(np.sign(values) * np.maximum(np.abs(values) - by[:, None], 0.0))
+
+
+def _root_mean_square(models: Floats) -> Floats:
+    return np.asarray(np.sqrt(np.square(models).mean(axis=1)))

@@ -1,0 +1,183 @@
+"""SSP-convex: an encoder trained on protected quadratic approximations of a convex loss, such as the logistic one.
+
+Around the items' vectors v⁰ of the last round, the loss of item i is about g · (v − v⁰) + ½ (v − v⁰)ᵀ H (v − v⁰) with
+
+    g_i = Σ_j w_ij ℓ'(s_ij, y_ij) u_j,        H_i = Σ_j w_ij ℓ''(s_ij, y_ij) u_j u_jᵀ,        s_ij = b_j + u_j · v⁰_i.
+
+Both are released every round, since they depend on v⁰, and the encoder is trained on the quadratic. Users solve their
+own regressions by Newton's method, alone. For the logistic loss the sampling noise of g has covariance w̄ H, so the
+noise-aware quadratic needs no residual variance of its own.
+
+Krichene et al., "Private Learning with Public Features" (2024), Algorithm 7; the paper did not run it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.allocation import Expected, Weights
+from apportion.data import Interactions
+from apportion.engines import Engine
+from apportion.errors import InputError
+from apportion.privacy import BoundedSum, Labels, Session, Statement
+from apportion.published.public_features.convex_model import ConvexModel
+from apportion.published.public_features.head import of_head, on_head
+from apportion.published.public_features.losses import ConvexLoss, LogisticLoss, newton
+from apportion.published.public_features.minimisation import EncoderMinimisation, _EncoderFit
+from apportion.published.public_features.ssp import EncoderStatistics
+from apportion.published.public_features.statistics import (
+    Released,
+    Surrogate,
+    noise_aware_surrogate,
+    plain_surrogate,
+    released_sum,
+)
+from apportion.published.public_features.training import EncoderTrainer
+from apportion.published.skew.updates import Round, Shares
+
+Floats = NDArray[np.float64]
+_LOGISTIC = LogisticLoss()
+
+
+@dataclass(frozen=True, repr=False)
+class ConvexRound(Round):
+    """A round whose labels are not residuals: users' own biases stand beside them.
+
+    Attributes:
+        offsets: what is added to u_j · v_i in every observation, from its user's own data; private.
+    """
+
+    offsets: Floats
+
+    def scores(self, items: Floats) -> Floats:
+        """b_j + u_j · v_i for every observation; private."""
+        return np.asarray(self.offsets + self.labels - self.residuals(items))
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderConvex(EncoderStatistics):
+    """Algorithm 7: released slopes and curvatures of a convex loss, one approximation a round.
+
+    Attributes:
+        loss: the loss; `LogisticLoss` or another that has two bounded derivatives.
+    """
+
+    loss: ConvexLoss = _LOGISTIC
+    residual_variance: float = 1.0
+
+    def __call__(self, about: Round, session: Session, engine: Engine, shares: Shares) -> Floats:
+        """Release slopes and curvatures at the current items, then train on the quadratic around them."""
+        if not isinstance(about, ConvexRound):
+            raise InputError("Expected a round of a ConvexMinimisation; use this update there.")
+        headed, kept = on_head(about, self.head)
+        assert isinstance(headed, ConvexRound)
+        released = self._released(headed, session, engine, shares).of(kept)
+        around = self._around(released, of_head(headed.expected, kept), about.items[kept])
+        surrogate = self._remembered(around.spread(kept), last=True)
+        trainer = EncoderTrainer(
+            self.encoder, self.known_rows, replace(self.training, seed=self.training.seed + about.number)
+        )
+        precision = np.full(about.items.shape[1], 1 / self.departure)
+        return self._train(trainer, surrogate, self.training.steps(len(self.known_rows)), precision)[0]
+
+    def shares(self, *, clicks: bool) -> dict[str, float]:
+        """Curvatures and slopes of all items, once a round."""
+        if self.resamples != 1:
+            raise InputError(f"Expected one release of the statistics a round, got {self.resamples} resamples.")
+        return super().shares(clicks=clicks)
+
+    def _around(self, released: Released, expected: Expected, items: Floats) -> Surrogate:
+        """The quadratic in v that the released one in v − v⁰ is, with v⁰ the items; a ridge, if any, is towards 0."""
+        ridge = 0.0 if self.noise_aware else self.ridge * released.matrix_stddev
+        if self.noise_aware:
+            square = float(np.square(items).mean())
+            around = noise_aware_surrogate(released, expected, self.residual_variance, square)
+        else:
+            around = plain_surrogate(released, 0.0)
+        slope = around.slope + np.einsum("mij,mj->mi", around.curvature, items)
+        return Surrogate(around.curvature + ridge * np.eye(slope.shape[1]), slope)
+
+    def _released(self, about: ConvexRound, session: Session, engine: Engine, shares: Shares) -> Released:
+        scores, rows, labels = about.scores(about.items), about.rows, np.asarray(about.labels, np.float64)
+        bends = np.clip(self.loss.curvature(scores, labels) / self.loss.most_curved, 0.0, 1.0)
+        slopes = Labels.clipped(np.nan_to_num(-self.loss.slope(scores, labels)), self.loss.steepest)
+
+        def matrices(weights: Weights) -> BoundedSum:
+            return engine.grams(about.data, weights.times(bends, 1.0), rows)
+
+        def vectors(weights: Weights) -> BoundedSum:
+            return engine.moments(about.data, weights, rows, slopes)
+
+        name, factor = f"round {about.number}", self.loss.most_curved
+        bent, bent_stddev = released_sum(
+            about, session, f"{name}: item curvatures", matrices, shares["step 1: matrices"]
+        )
+        sloped, slope_stddev = released_sum(about, session, f"{name}: item slopes", vectors, shares["step 1: vectors"])
+        return Released(factor * bent, factor * bent_stddev, sloped, slope_stddev)
+
+
+class ConvexMinimisation(EncoderMinimisation):
+    """Alternating minimisation of a convex loss; its arguments are those of `EncoderMinimisation`, for values.
+
+    `update` must be an `EncoderConvex`, whose loss is the users' too. `model_` is a `ConvexModel`; `scores` predicts.
+    """
+
+    @property
+    def _making(self) -> type[_EncoderFit]:
+        return _ConvexFit
+
+    def _check(self, data: Interactions) -> None:
+        super()._check(data)
+        if self.kind != "ratings" or not isinstance(self.update, EncoderConvex):
+            raise InputError("Expected values and an EncoderConvex as update for a ConvexMinimisation.")
+
+    def scores(self, history: Interactions, pairs: Interactions) -> Floats:
+        """Scores of pairs of users and tasks; every user's regression is solved from that user's own history."""
+        model: ConvexModel = self.model_  # type: ignore[assignment]
+        return model.predict(history, pairs)
+
+
+class _ConvexFit(_EncoderFit):
+    """One fit: users solve for a bias and a taste under the convex loss."""
+
+    def _overview(self, share: Any) -> tuple[float, float]:
+        """Labels are centred where the loss is one of residuals; where it is not, 0 has a meaning."""
+        n_users, centre = super()._overview(share)
+        return n_users, centre if getattr(self._loss, "of_residuals", False) else 0.0
+
+    @property
+    def _loss(self) -> ConvexLoss:
+        assert isinstance(self._update, EncoderConvex)
+        return self._update.loss
+
+    def _round(self, k: int, weights: Weights, expected: Expected, items: Floats) -> Round:
+        if k == 0:
+            items = self._first(items)
+        chosen = self._biased
+        labels = np.asarray(self._labels(), np.float64)
+        own = newton(self._fold_in(items), self._engine, self._data, labels, self._loss)
+        tastes = own[:, 2:]
+        tastes *= chosen.user_norm / np.maximum(np.linalg.norm(tastes, axis=1, keepdims=True), chosen.user_norm)
+        return ConvexRound(
+            data=self._data,
+            weights=weights,
+            expected=expected,
+            vectors=np.concatenate([np.full((len(own), 1), chosen.bias_scale), tastes], axis=1),
+            norm=float(np.hypot(chosen.bias_scale, chosen.user_norm)),
+            labels=labels,
+            items=items,
+            unobserved=0.0,
+            number=k + 1,
+            offsets=own[self._data.users, 0],
+        )
+
+    def model(self, items: Floats, statement: Statement) -> ConvexModel:  # type: ignore[override]
+        """The public model, with the loss that users fold in by."""
+        made = super().model(items, statement)
+        shared = ("fold_in", "vectors", "popularity", "reliability", "task_ids", "offset", "value_range", "settings")
+        given = {name: getattr(made, name) for name in (*shared, "feature_map", "no_map")}
+        return ConvexModel(loss=self._loss, statement=statement, **given)

@@ -1,0 +1,71 @@
+"""A model whose users fold in under a convex loss: what `ConvexMinimisation` fits. Needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data import Interactions
+from apportion.engines import LocalEngine
+from apportion.errors import InputError
+from apportion.published.public_features.losses import ConvexLoss, described, known_loss, newton
+from apportion.recommend.model import ItemModel, row_chunks
+
+
+@final
+class ConvexModel(ItemModel):
+    """Predicts a score: offset + f_i · u, where a user's u minimises a convex loss of its own history.
+
+    Args:
+        loss: what users minimise; or the name of a loss that was not stored, with which nothing can be predicted.
+        given: the arguments of `ItemModel`.
+    """
+
+    kind = "convex"
+
+    def __init__(self, *, loss: ConvexLoss | str, **given: Any) -> None:
+        super().__init__(**given)
+        self.loss = loss
+
+    @property
+    def further(self) -> dict[str, Any]:
+        """The loss."""
+        return {"loss": self.loss}
+
+    def about(self) -> dict[str, Any]:
+        """The loss, as plain values."""
+        return {"loss": described(self.loss)}
+
+    @classmethod
+    def further_of(cls, about: Mapping[str, Any]) -> dict[str, Any]:
+        """The loss as it was stored."""
+        return {"loss": known_loss(about["loss"])}
+
+    def labels(self, history: Interactions) -> NDArray[np.float64]:
+        """Values, brought into the public scale, after the offset."""
+        return np.asarray(np.clip(history.values, *self.value_range) - self.offset, np.float64)
+
+    def user_vectors(self, history: Interactions) -> NDArray[np.float32]:
+        """Fold in every user of the history, each from their own rows; costs no privacy."""
+        return self._solved(history).astype(np.float32)
+
+    def predict(self, history: Interactions, targets: Interactions) -> NDArray[np.float64]:
+        """Scores of the targets, in their order: log odds under a logistic loss, values under one of residuals."""
+        vectors = self._solved(history)
+        features = self.fold_in.features
+        found = np.empty(targets.n_observations)
+        for rows in row_chunks(targets.n_observations, 1 << 18):
+            users, tasks = targets.users[rows], targets.tasks[rows]
+            found[rows] = np.einsum("nd,nd->n", vectors[users], features[tasks])
+        return found + self.offset
+
+    def _solved(self, history: Interactions) -> NDArray[np.float64]:
+        self._check_tasks(history)
+        if isinstance(self.loss, str):
+            raise InputError(
+                f"The model was fitted with the loss {self.loss}, which is not stored with it; set model.loss to it."
+            )
+        return newton(self.fold_in, LocalEngine(np.float64), history, self.labels(history), self.loss)

@@ -1,0 +1,194 @@
+"""The item update by DP-SGD on an encoder: each user's own gradient clipped, added, noised.
+
+A gradient has as many numbers as the encoder has parameters, and noise is added to each of them, whether or not a
+feature occurs: what protected statistics avoid. Users are Poisson-sampled, and that is accounted; a batch of examples
+would amplify nothing for users.
+
+Krichene et al., "Private Learning with Public Features" (2024), Algorithm 6, with the clip per user.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from apportion.engines import Engine
+from apportion.engines.protocol import UserChunk
+from apportion.errors import InputError
+from apportion.privacy import BoundedSum, Session, Weights
+from apportion.published.public_features.encoders import FeatureBatch
+from apportion.published.public_features.head import check_head, on_head
+from apportion.published.public_features.ssp import EncoderUpdate
+from apportion.published.public_features.statistics import released_sum
+from apportion.published.public_features.training import settle
+from apportion.published.public_features.user_gradients import UserBatch, parameter_count, trained, user_gradients
+from apportion.published.skew.updates import Round, Shares, released_user_gram
+
+Floats = NDArray[np.float64]
+
+_LARGEST = 1e100  # of a gradient's entry: its square is finite
+_LARGEST_ROW = 1 << 22  # numbers of one user's gradient
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderGradient(EncoderUpdate):
+    """DP-SGD on the encoder: noisy sums of users' clipped gradients, then a step of Adam, which costs nothing.
+
+    Attributes:
+        steps: gradient steps a round.
+        clip: norm to which a user's whole gradient is clipped.
+        rate: learning rate of Adam.
+        decay: step t of a fit has the learning rate `rate` · t^−decay; 0 for the same in all steps.
+        sampling: probability with which a user takes part in a step; below 1 it is accounted as Poisson sampling.
+        own_step: size of the steps of each item's own vector, which is added to the encoder's; 0 for none. They are
+            the steps of `GradientDescent`, released beside the encoder's.
+        own_clip: norm to which a user's weighted residuals are clipped there.
+        users_share: fraction of a round's budget for Σ_j u uᵀ over all users, for clicks.
+        head: train on this fraction of the items alone, the most popular by what was released, with all of the
+            users' weight on them; the others follow the encoder.
+    """
+
+    steps: int = 10
+    clip: float = 0.5
+    rate: float = 0.02
+    sampling: float = 1.0
+    own_step: float = 0.0
+    own_clip: float = 0.5
+    users_share: float = 0.02
+    decay: float = 0.0
+    head: float = 1.0
+
+    def shares(self, *, clicks: bool) -> dict[str, float]:
+        """One gradient a step, another one for the items' own vectors, and the users' matrix for clicks."""
+        if self.steps < 1:
+            raise InputError(f"Expected at least 1 gradient step a round, got {self.steps}.")
+        if not 0 < self.sampling <= 1:
+            raise InputError(f"Expected a sampling probability in (0, 1], got {self.sampling}.")
+        if not self.rate > 0 or not self.decay >= 0:
+            raise InputError(f"Expected a learning rate > 0 and a decay >= 0, got {self.rate} and {self.decay}.")
+        check_head(self.head)
+        if parameter_count(self.encoder) > _LARGEST_ROW:
+            raise InputError(
+                f"Expected an encoder of at most {_LARGEST_ROW} parameters for gradients per user, got "
+                f"{parameter_count(self.encoder)}; EncoderStatistics has no such limit."
+            )
+        users = {"users": self.users_share} if clicks else {}
+        each = (1 - sum(users.values())) / self.steps / (2 if self.own_step else 1)
+        parts = {f"step {k + 1}": each for k in range(self.steps)}
+        own = {f"step {k + 1}, own": each for k in range(self.steps if self.own_step else 0)}
+        return {**parts, **own, **users}
+
+    def __call__(self, about: Round, session: Session, engine: Engine, shares: Shares) -> Floats:
+        """Take the steps; the encoder keeps what it learned."""
+        if session.exact:
+            raise InputError("Expected noise without exact arithmetic: gradients of an encoder have no exact form.")
+        about, kept = on_head(about, self.head)
+        shared = released_user_gram(about, session, engine, shares["users"]) if about.unobserved else None
+        optimiser = torch.optim.Adam(trained(self.encoder).values())
+        own = about.items - self.encoded() if self.own_step and about.number > 1 else np.zeros_like(about.items)
+        for k in range(self.steps):
+            settle(self.encoder, FeatureBatch.for_encoder(self.encoder, self.known_rows))
+            items = self.encoded() + own
+            name = f"round {about.number}: gradient {k + 1}"
+            residuals = about.residuals(items) if self.sampling == 1 else None
+            form = partial(self._gradient_sum, about, engine, items, residuals)
+            gradient, _ = released_sum(about, session, name, form, shares[f"step {k + 1}"])
+            optimiser.param_groups[0]["lr"] = self.rate * self._taken(about, k) ** -self.decay
+            self._step(optimiser, gradient, self._towards_zero(about, items, shared))
+            if self.own_step:
+                residuals = about.residuals(items) if residuals is None else residuals
+                share = shares[f"step {k + 1}, own"]
+                own += kept[:, None] * self._own_step(about, session, engine, share, items, residuals, shared, k)
+        return self.encoded() + own
+
+    def _gradient_sum(
+        self, about: Round, engine: Engine, items: Floats, residuals: Floats | None, weights: Weights
+    ) -> BoundedSum:
+        """Σ_j of clipped gradients over the users whose weights are not 0; residuals where all were wanted anyway."""
+        width = parameter_count(self.encoder)
+        part = partial(self._user_rows, about, items, residuals)
+        what = f"gradient of an encoder of {width} parameters; {weights.description}"
+        return engine.part_sums(about.data, weights, part, (1, width), (1.0, self.clip), what)[1]
+
+    def _user_rows(
+        self, about: Round, items: Floats, residuals: Floats | None, chunk: UserChunk
+    ) -> tuple[Floats, Floats]:
+        """A row of nothing per observation, and the gradient of each user who is taking part."""
+        weights = np.asarray(chunk.weights, np.float64)
+        taking_part = chunk.taking_part
+        if not taking_part.any():
+            return np.zeros((len(weights), 1)), np.zeros((0, parameter_count(self.encoder)))
+        kept = taking_part[chunk.owner]
+        place = np.cumsum(taking_part) - 1
+        vectors = about.vectors[chunk.users]
+        owner, tasks = chunk.owner[kept], chunk.tasks[kept]
+        if residuals is None:
+            errors = np.einsum("nd,nd->n", vectors[owner], items[tasks]) - about.labels[chunk.observations][kept]
+        else:
+            errors = -residuals[chunk.observations][kept]
+        batch = UserBatch(weights[kept] * errors, place[owner], tasks, vectors[taking_part], len(items))
+        rows = np.asarray(user_gradients(self.encoder, self.known_rows, batch), np.float64)
+        np.nan_to_num(rows, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+        return np.zeros((len(weights), 1)), np.clip(rows, -_LARGEST, _LARGEST, out=rows)
+
+    def _towards_zero(self, about: Round, items: Floats, shared: Floats | None) -> Floats | None:
+        """Slope of the unobserved pairs of clicks in every item's vector; from released values."""
+        if shared is None:
+            return None
+        return np.asarray(about.unobserved * about.expected.typical[:, None] * (items @ shared))
+
+    def _step(self, optimiser: Any, gradient: Floats, slope: Floats | None) -> None:
+        """One step of Adam on the released gradient, with that of the unobserved pairs beside it."""
+        optimiser.zero_grad()
+        if slope is not None:
+            vectors = self.encoder(FeatureBatch.for_encoder(self.encoder, self.known_rows))
+            (vectors * torch.as_tensor(slope, dtype=vectors.dtype, device=vectors.device)).sum().backward()
+        first = 0
+        for parameter in trained(self.encoder).values():
+            last = first + parameter.numel()
+            mine = gradient[first:last].reshape(parameter.shape)
+            own = torch.as_tensor(mine, dtype=parameter.dtype, device=parameter.device)
+            beside = parameter.grad
+            parameter.grad = own if beside is None else own + (beside.to_dense() if beside.is_sparse else beside)
+            first = last
+        optimiser.step()
+
+    def _own_step(
+        self,
+        about: Round,
+        session: Session,
+        engine: Engine,
+        share: Any,
+        items: Floats,
+        residuals: Floats,
+        shared: Floats | None,
+        k: int,
+    ) -> Floats:
+        """A step of every item's own vector: released residuals times user vectors, as `GradientDescent` takes it."""
+        rows = about.rows
+
+        def form(weights: Weights) -> BoundedSum:
+            return engine.moments(about.data, weights.times(residuals, self.own_clip), rows)
+
+        name = f"round {about.number}: own gradient {k + 1}"
+        released, stddev = released_sum(about, session, name, form, share)
+        direction = self.own_clip * released
+        slope = self._towards_zero(about, items, shared)
+        if slope is not None:
+            direction -= slope
+        total = np.maximum(about.expected.total, 1e-9)
+        if shared is not None:
+            steepest = float(np.linalg.eigvalsh(shared)[-1])
+            total = total + about.unobserved * about.expected.typical * steepest / about.norm**2
+        noise = items.shape[1] * np.square(self.own_clip * stddev)
+        size = self.own_step / np.sqrt(np.square(total) + noise) / np.sqrt(self._taken(about, k))
+        return np.asarray(size[:, None] * direction)
+
+    def _taken(self, about: Round, k: int) -> int:
+        """Which step of the fit this is, from 1."""
+        return (about.number - 1) * self.steps + k + 1

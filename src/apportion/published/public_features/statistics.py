@@ -1,0 +1,256 @@
+"""Protected statistics of the items, and the quadratic that an encoder is trained on afterwards.
+
+The gradient of a squared loss in an encoder's parameters is Σ_i J_iᵀ (A_i v_i − b_i), where the Jacobian J_i and the
+vector v_i of item i are public once the encoder is, and
+
+    A_i = Σ_j w_ij u_j u_jᵀ,        b_i = Σ_j w_ij y_ij u_j
+
+are all that depends on the users (Proposition 1). So these are released, with noise, and whatever is done with them
+afterwards is post-processing: this module turns them into a quadratic ½ vᵀ P_i v − h_i · v per item. The plain one has
+P = Â + ridge, h = b̂. The noise-aware one knows the noise: b̂ = A v + e with cov(e) = σ² I + s² w̄ A, so that
+P = A cov(e)⁻¹ A and h = A cov(e)⁻¹ b̂, with A shrunk towards the shape that all items share.
+
+Krichene et al., "Private Learning with Public Features" (2024), section 3, with the penalty after the release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion import linalg
+from apportion.allocation import Expected
+from apportion.allocation.tasks import sampling_keys
+from apportion.engines import Engine
+from apportion.linalg.shrinkage import intensities, squared_distances
+from apportion.privacy import BoundedSum, Labels, SampledShare, Session, Share, Weights
+from apportion.published.skew.updates import Round
+
+Floats = NDArray[np.float64]
+Form = Callable[[Weights], BoundedSum]
+
+_POOLED = 4096  # noisy numbers behind one shrinkage intensity
+_SMALLEST = 1e-12
+
+
+@dataclass(frozen=True)
+class Released:
+    """Statistics of all items as they were released.
+
+    Attributes:
+        matrices: packed Â_i, one row per item.
+        matrix_stddev: noise on the diagonal; 1/√2 of it off the diagonal.
+        vectors: b̂_i, one row per item.
+        vector_stddev: noise on every entry.
+    """
+
+    matrices: Floats
+    matrix_stddev: float
+    vectors: Floats
+    vector_stddev: float
+
+    def of(self, items: NDArray[np.bool_]) -> Released:
+        """The statistics of some items."""
+        return replace(self, matrices=self.matrices[items], vectors=self.vectors[items])
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """Σ_i ½ v_iᵀ P_i v_i − h_i · v_i, a quadratic in the items' vectors; all of it released.
+
+    Attributes:
+        curvature: P, items x d x d, positive semidefinite.
+        slope: h, items x d.
+    """
+
+    curvature: Floats
+    slope: Floats
+
+    def value(self, items: Floats) -> float:
+        """The quadratic at these item vectors."""
+        bent = np.einsum("mij,mi,mj->", self.curvature, items, items)
+        return float(0.5 * bent - (self.slope * items).sum())
+
+    def spread(self, items: NDArray[np.bool_]) -> Surrogate:
+        """The quadratic of some of very many items as one of all of them: 0 for the others."""
+        if items.all():
+            return self
+        curvature = np.zeros((len(items), *self.curvature.shape[1:]))
+        slope = np.zeros((len(items), self.slope.shape[1]))
+        curvature[items], slope[items] = self.curvature, self.slope
+        return Surrogate(curvature, slope)
+
+    def under(self, precision: Floats) -> Conditioned:
+        """This quadratic under a prior of this precision on every item's vector."""
+        return Conditioned(self, precision, np.asarray(np.linalg.inv(self.curvature + np.diag(precision)), np.float64))
+
+    def profiled(self, precision: Floats) -> Surrogate:
+        """See `Conditioned.profiled`."""
+        return self.under(precision).profiled()
+
+    def corrected(self, means: Floats, precision: Floats) -> tuple[Floats, Floats]:
+        """See `Conditioned.corrected`."""
+        return self.under(precision).corrected(means)
+
+
+@dataclass(frozen=True)
+class Conditioned:
+    """A quadratic in v and a prior N(m_i, diag(precision)⁻¹) on it, for any means m; its inverses are held.
+
+    Attributes:
+        quadratic: ½ vᵀPv − h·v.
+        precision: Λ, one number per coordinate.
+        inverse: (P + Λ)⁻¹, items x d x d.
+    """
+
+    quadratic: Surrogate
+    precision: Floats
+    inverse: Floats
+
+    def profiled(self) -> Surrogate:
+        """The quadratic in m that is left when v is solved for.
+
+        The minimum over v of ½ vᵀPv − h·v + ½ (v−m)ᵀΛ(v−m) is, up to a constant, the quadratic with Λ − Λ(P+Λ)⁻¹Λ and
+        Λ(P+Λ)⁻¹h.
+        """
+        precision = self.precision
+        left = np.diag(precision) - precision[:, None] * self.inverse * precision
+        slope = precision * _times(self.inverse, self.quadratic.slope)
+        return Surrogate((left + left.transpose(0, 2, 1)) / 2, slope)
+
+    def corrected(self, means: Floats) -> tuple[Floats, Floats]:
+        """Each item's own minimum, and the variance of every entry of it."""
+        solved = _times(self.inverse, self.quadratic.slope + self.precision * means)
+        return solved, np.ascontiguousarray(np.einsum("mii->mi", self.inverse))
+
+
+def release_statistics(
+    about: Round, session: Session, engine: Engine, shares: tuple[Any, Any], label_bound: float, name: str
+) -> Released:
+    """Release Â and b̂ of every item, over all users or over a Poisson sample of them.
+
+    Args:
+        about: the round: data, weights, and user vectors with their bound.
+        session: charges and draws.
+        engine: forms the sums.
+        shares: for matrices and for vectors; each a `Share`, or a `SampledShare` for sums over a sample of the users,
+            which are divided by its probability.
+        label_bound: labels are clipped to this.
+        name: of the release.
+
+    Privacy: add or remove one user; norm of one user's part at most Γ² for matrices and Γ · label_bound for vectors.
+    """
+    rows, labels = about.rows, Labels.clipped(about.labels, label_bound)
+
+    def matrices(weights: Weights) -> BoundedSum:
+        return engine.grams(about.data, weights, rows)
+
+    def vectors(weights: Weights) -> BoundedSum:
+        return engine.moments(about.data, weights, rows, labels)
+
+    draw = partial(released_sum, about, session)
+    first, first_stddev = draw(f"{name}: item matrices", matrices, shares[0])
+    second, second_stddev = draw(f"{name}: item vectors", vectors, shares[1])
+    return Released(first, first_stddev, second, second_stddev)
+
+
+def released_sum(
+    about: Round, session: Session, name: str, form: Form, share: Share | SampledShare
+) -> tuple[Any, float]:
+    """One release and the noise of its entries; a sum over a sample stands for all users by its public probability."""
+    bounds: list[float] = []
+
+    def formed(weights: Weights) -> BoundedSum:
+        made = form(weights)
+        bounds.append(made.l2_sensitivity)
+        return made
+
+    if isinstance(share, SampledShare):
+        keys = sampling_keys(about.data.user_ids)
+        drawn = session.release_sampled(name, about.weights, formed, share, keys) / share.probability
+        return np.asarray(drawn, np.float64), bounds[0] / share.mu / share.probability
+    drawn = session.release(name, formed(about.weights), share)
+    return np.asarray(drawn, np.float64), bounds[0] / share.mu
+
+
+def with_unobserved(matrices: Floats, shared: Floats | None, unobserved: float, typical: Floats) -> Floats:
+    """Packed matrices with the unobserved pairs of clicks: every user's part, weighed like the item's own."""
+    if shared is None:
+        return matrices
+    return np.asarray(matrices + unobserved * typical[:, None] * linalg.pack(shared))
+
+
+def plain_surrogate(released: Released, ridge: float, unobserved: Any = None) -> Surrogate:
+    """Â brought back to the positive semidefinite cone, plus a ridge in units of its noise; b̂ as it is.
+
+    Args:
+        released: the statistics.
+        ridge: penalty, in standard deviations of the noise of a matrix's diagonal.
+        unobserved: adds the unobserved pairs of clicks to packed matrices; None for ratings.
+    """
+    repaired = np.asarray(linalg.project_psd(released.matrices), np.float64)
+    full = linalg.unpack(repaired if unobserved is None else unobserved(repaired))
+    base = ridge * released.matrix_stddev * np.eye(full.shape[1])
+    return Surrogate(np.asarray(full + base, np.float64), released.vectors)
+
+
+def noise_aware_surrogate(
+    released: Released, expected: Expected, residual_variance: float, item_square: float, unobserved: Any = None
+) -> Surrogate:
+    """P = A cov⁻¹ A and h = A cov⁻¹ b̂, along the eigenvectors of the shrunk A.
+
+    Args:
+        released: the statistics.
+        expected: what is released or public of Σ_j w_ij and of the weight of one observation.
+        residual_variance: s², of a label around its prediction.
+        item_square: mean square of an entry of the items' vectors, for what the error of A does to A v.
+        unobserved: adds the unobserved pairs of clicks to packed matrices; None for ratings.
+    """
+    shrunk, left = _towards_common_shape(released, expected.total)
+    if unobserved is not None:
+        shrunk = unobserved(linalg.project_psd(shrunk))
+    values, vectors = np.linalg.eigh(np.asarray(linalg.unpack(shrunk), np.float64))
+    values = np.maximum(values, 0.0)
+    width = values.shape[1]
+    known = released.vector_stddev**2 + left * (width + 1) / 2 * item_square
+    noise = np.maximum(known[:, None] + residual_variance * expected.typical[:, None] * values, _SMALLEST)
+    transposed = vectors.transpose(0, 2, 1)
+    curvature = (vectors * (np.square(values) / noise)[:, None, :]) @ transposed
+    return Surrogate(curvature, _times(vectors, values / noise * _times(transposed, released.vectors)))
+
+
+def _times(matrices: Floats, vectors: Floats) -> Floats:
+    """Every item's matrix times its vector."""
+    return np.asarray((matrices @ vectors[:, :, None])[:, :, 0])
+
+
+def shrink(released: Released, exposure: Floats) -> tuple[Floats, Floats]:
+    """Matrices moved towards t_i C, C the common shape, and the variance of the noise that is left in them.
+
+    They are positive semidefinite.
+    """
+    moved, left = _towards_common_shape(released, exposure)
+    return np.asarray(linalg.project_psd(moved), np.float64), left
+
+
+def _towards_common_shape(released: Released, exposure: Floats) -> tuple[Floats, Floats]:
+    """What `shrink` says, before it is brought back to the cone.
+
+    t_i is proportional to the expected Σ_j w_ij; the factor, and C itself, come from the sum of all matrices, in which
+    the noise is small.
+    """
+    matrices = released.matrices
+    total = linalg.project_psd(matrices.sum(axis=0)[None])[0]
+    trace = float(total[linalg.diagonal_positions(linalg.packed_dim(total.size))].sum())
+    shape = total / max(trace, _SMALLEST)
+    scales = trace * np.maximum(exposure, 0.0) / max(float(np.maximum(exposure, 0.0).sum()), _SMALLEST)
+    variances = np.full(len(matrices), released.matrix_stddev**2)
+    distances = squared_distances(matrices, scales, shape)
+    intensity = intensities(distances, scales, variances, matrices.shape[1], _POOLED)
+    shrunk = matrices + intensity[:, None] * (scales[:, None] * shape - matrices)
+    return np.asarray(shrunk, np.float64), variances * (1 - intensity)

@@ -1,0 +1,298 @@
+"""Private alternating minimisation with parts to swap: the item update, and the allocation of each user's budget.
+
+The six methods of the paper's Table 2 are two updates times three allocations. Each round, every user solves its own
+ridge regression exactly, alone; its vector is clipped; then the items are updated from what is released. Unlike
+`PrivateRatingRecommender` and `PrivateClickRecommender` this has no biases and no empirical Bayes: it is what they are
+compared with, and a place to try updates and allocations.
+
+Krichene et al., "Multi-Task Differential Privacy Under Distribution Skew" (2023), Algorithm 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, is_dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.allocation import Adaptive, Allocation, Expected, TaskCounts, Weights
+from apportion.data import Interactions
+from apportion.engines import Engine, LocalEngine
+from apportion.errors import InputError
+from apportion.estimators.counts import allocated, release_number_of_users, release_overview
+from apportion.estimators.private import InteractionsEstimator, check_value_range
+from apportion.privacy import NoiseSource, Session, Share, Statement
+from apportion.published.skew.updates import ItemUpdate, Round, Shares, SufficientStatistics
+from apportion.recommend.als import Progress
+from apportion.recommend.model import ClickModel, FoldIn, RatingModel
+
+Floats = NDArray[np.floating[Any]]
+Kind = Literal["ratings", "clicks"]
+
+
+class AlternatingMinimisation(InteractionsEstimator):
+    """Matrix factorisation under user-level differential privacy, in the form of the paper's Algorithm 3.
+
+    Args:
+        epsilon: ε of the whole fit.
+        delta: δ of the whole fit.
+        kind: "ratings" to predict values, "clicks" to rank tasks.
+        update: how items are updated: `SufficientStatistics` or `GradientDescent`.
+        allocation: how each user's sensitivity is divided over its tasks; see `apportion.allocation`.
+        dimension: length of item and user vectors.
+        rounds: number of alternations.
+        growth: each round gets this many times the budget of the one before.
+        user_norm: user vectors are clipped to this.
+        user_ridge: ridge of the users' own regressions.
+        start_scale: size of the random initial item vectors.
+        unobserved: for clicks, the weight of every pair towards 0 relative to an observed one.
+        balanced: count every task alike, instead of every observation, in users' regressions: an observation weighs
+            the inverse of its task's released count.
+        overview_share: share of the budget for the number of users and the mean value.
+        counts_share: share for what the allocation releases.
+        n_users: a number of users that is declared public; None to release it.
+        value_range: the public scale of the values.
+        public: further sentences for the statement on what is assumed public.
+        window: the time span of the data, for the statement.
+        tuning: how settings were chosen, for the statement.
+        noise: "secure" (which None is, too), "exact" for exact arithmetic as well, or a source of one's own.
+        engine: where sums are formed; None for this machine's processors.
+        random_state: seed of the public initial item vectors.
+
+    Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
+    tasks and the value range are public.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        kind: Kind = "ratings",
+        update: ItemUpdate | None = None,
+        allocation: Allocation | None = None,
+        dimension: int = 8,
+        rounds: int = 3,
+        growth: float = 1.0,
+        user_norm: float = 1.0,
+        user_ridge: float = 1.0,
+        start_scale: float = 0.3,
+        unobserved: float = 0.1,
+        balanced: bool = False,
+        overview_share: float = 0.005,
+        counts_share: float = 0.1,
+        n_users: int | None = None,
+        value_range: tuple[float, float] = (1.0, 5.0),
+        public: Sequence[str] = (),
+        window: str = "not declared",
+        tuning: str | None = None,
+        noise: NoiseSource | str | None = None,
+        engine: Engine | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.kind = kind
+        self.update = update
+        self.allocation = allocation
+        self.dimension = dimension
+        self.rounds = rounds
+        self.growth = growth
+        self.user_norm = user_norm
+        self.user_ridge = user_ridge
+        self.start_scale = start_scale
+        self.unobserved = unobserved
+        self.balanced = balanced
+        self.overview_share = overview_share
+        self.counts_share = counts_share
+        self.n_users = n_users
+        self.value_range = value_range
+        self.public = public
+        self.window = window
+        self.tuning = tuning
+        self.noise = noise
+        self.engine = engine
+        self.random_state = random_state
+
+    def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
+        """Spend the budget on the data; afterwards `model_` may be released with its `statement_`.
+
+        A session that is given brings its own budget, noise and window; those of the estimator are then not used.
+        """
+        self._check(data)
+        session = self._declared(session, data, self._public_values())
+        fit = _Fit(self, data, session, self._engine_or(LocalEngine(), session))
+        items = fit.run(np.random.default_rng(self.random_state), progress)
+        self.statement_ = session.statement()
+        self.model_ = fit.model(items, self.statement_)
+        return self
+
+    def _check(self, data: Interactions) -> None:
+        if self.kind not in ("ratings", "clicks"):
+            raise InputError(f"Expected a kind of 'ratings' or 'clicks', got {self.kind!r}.")
+        for name in ("dimension", "rounds"):
+            if getattr(self, name) < 1:
+                raise InputError(f"Expected {name} of at least 1, got {getattr(self, name)}.")
+        for name in ("growth", "user_norm", "user_ridge", "start_scale"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"Expected {name} > 0, got {getattr(self, name)}.")
+        if self.kind == "clicks" and not self.unobserved > 0:
+            raise InputError(f"Expected unobserved > 0 for clicks, got {self.unobserved}.")
+        check_value_range(self.value_range)
+        if data.n_tasks < 2:
+            raise InputError(f"Expected a list of at least 2 tasks, got {data.n_tasks}.")
+
+    def _public_values(self) -> list[str]:
+        low, high = self.value_range
+        return [f"the scale of the values, {low:g} to {high:g}"] if self.kind == "ratings" else []
+
+
+class _Fit:
+    """One fit: private data on one side, released items on the other, the session between them."""
+
+    def __init__(self, chosen: AlternatingMinimisation, data: Interactions, session: Session, engine: Engine) -> None:
+        self._chosen = chosen
+        self._data = data
+        self._session = session
+        self._engine = engine
+        self._clicks = chosen.kind == "clicks"
+        self._update: ItemUpdate = chosen.update or SufficientStatistics()
+        if type(self) is _Fit and hasattr(self._update, "for_items"):
+            raise InputError("Expected an update without an encoder, which EncoderMinimisation is for.")
+        self._allocation: Allocation = chosen.allocation or Adaptive()
+        self._centre = 0.0
+        self._observation_weights = np.ones(data.n_tasks, np.float32)
+
+    def run(self, rng: np.random.Generator, progress: Progress | None) -> NDArray[np.float64]:
+        """Make every release, in order; return the item vectors."""
+        chosen = self._chosen
+        plan, rounds = self._plan()
+        n_users, self._centre = self._overview(plan["overview"])
+        given = allocated(self._data, self._allocation, self._session, self._engine, plan["counts"], n_users)
+        weights, expected, counts = given.weights, given.expected, given.counts
+        if chosen.balanced:
+            self._observation_weights = _inverse_counts(counts)
+        items = chosen.start_scale * rng.standard_normal((self._data.n_tasks, chosen.dimension))
+        items /= np.sqrt(chosen.dimension)
+        for k, shares in enumerate(rounds):
+            if progress:
+                progress("round", k, chosen.rounds)
+            items = self._update(self._round(k, weights, expected, items), self._session, self._engine, shares)
+        if progress:
+            progress("round", chosen.rounds, chosen.rounds)
+        self._popularity = counts[0].total if counts else expected.total
+        return items
+
+    def _plan(self) -> tuple[dict[str, Any], list[Shares]]:
+        chosen = self._chosen
+        needs_overview = chosen.n_users is None or not self._clicks
+        overview = chosen.overview_share if needs_overview else 0.0
+        n_counts = self._allocation.releases
+        counts = [chosen.counts_share / n_counts for _ in range(n_counts)]
+        growth = chosen.growth ** np.arange(chosen.rounds)
+        each = growth / growth.sum() * (1 - overview - sum(counts))
+        if not each.min() > 0:
+            raise InputError(f"Expected shares that leave something for the rounds, got {overview + sum(counts)}.")
+        parts = self._update.shares(clicks=self._clicks)
+        steps = [name for name in parts if self._update.sampling < 1 and name.startswith("step")]
+        names = [name for name in parts if name not in steps]
+        fractions: dict[str, Any] = {}
+        if names:
+            fractions["rounds"] = [float(share * parts[name]) for share in each for name in names]
+        if needs_overview:
+            fractions["overview"] = overview
+        if counts:
+            fractions["counts"] = counts
+        if steps:
+            n_steps = len(steps) * chosen.rounds
+            plan, sampled = self._session.plan_sampled(n_steps, self._update.sampling, **fractions)
+        else:
+            plan, sampled = self._session.plan(**fractions), None
+        shares = iter(plan.several("rounds") if names else ())
+        rounds = [{name: sampled if name in steps else next(shares) for name in parts} for _ in range(chosen.rounds)]
+        return {
+            "overview": plan.one("overview") if needs_overview else None,
+            "counts": plan.several("counts") if counts else (),
+        }, rounds
+
+    def _overview(self, share: Share | None) -> tuple[float, float]:
+        """The number of users, and for ratings their mean; what is not public is released."""
+        chosen, parts = self._chosen, (self._data, self._session, self._engine)
+        if share is None:
+            return float(chosen.n_users or 0), 0.0
+        if self._clicks:
+            return release_number_of_users(*parts, share), 0.0
+        return release_overview(*parts, share, chosen.value_range, chosen.n_users)
+
+    def _round(self, k: int, weights: Weights, expected: Expected, items: NDArray[np.float64]) -> Round:
+        chosen = self._chosen
+        labels = self._labels()
+        solved = self._fold_in(items).solve(self._engine, self._data, labels)
+        vectors = np.asarray(solved.cpu() if hasattr(solved, "cpu") else solved, np.float64)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors *= chosen.user_norm / np.maximum(lengths, chosen.user_norm)
+        return Round(
+            data=self._data,
+            weights=weights,
+            expected=expected,
+            vectors=vectors,
+            norm=chosen.user_norm,
+            labels=labels,
+            items=items,
+            unobserved=chosen.unobserved if self._clicks else 0.0,
+            number=k + 1,
+        )
+
+    def _labels(self) -> Floats:
+        if self._clicks:
+            return np.ones(self._data.n_observations, np.float32)
+        values = np.clip(self._data.values, *self._chosen.value_range)
+        return np.asarray(values - np.float32(self._centre), np.float32)
+
+    def _fold_in(self, items: Floats) -> FoldIn:
+        """A user's own regression on the items; for clicks every pair pulls towards 0."""
+        chosen = self._chosen
+        base = chosen.user_ridge * np.eye(items.shape[1])
+        if self._clicks:
+            base = base + chosen.unobserved * (items.T @ items)
+        features = items.astype(np.float32)
+        return FoldIn(features, self._observation_weights, base.astype(np.float32), np.zeros(len(base), np.float32))
+
+    def model(self, items: NDArray[np.float64], statement: Statement) -> RatingModel | ClickModel:
+        """The public model."""
+        kind = ClickModel if self._clicks else RatingModel
+        total = np.maximum(self._popularity, 0)
+        return kind(
+            fold_in=self._fold_in(items),
+            vectors=items.astype(np.float32),
+            popularity=total.astype(np.float32),
+            reliability=(total / (total + total.mean())).astype(np.float32),
+            task_ids=self._data.task_ids,
+            statement=statement,
+            offset=self._centre,
+            value_range=(0.0, 1.0) if self._clicks else self._chosen.value_range,
+            settings={name: _plain(value) for name, value in self._chosen.get_params().items() if name in _RECORDED},
+        )
+
+
+_RECORDED = (
+    "kind", "update", "allocation", "dimension", "rounds", "growth", "user_norm", "user_ridge", "start_scale",
+    "unobserved", "balanced", "overview_share", "counts_share",
+)  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """Settings as numbers and text, for storage."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"part": type(value).__name__, **{name: _plain(held) for name, held in asdict(value).items()}}
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _inverse_counts(counts: Sequence[TaskCounts]) -> NDArray[np.float32]:
+    """Weights 1/n̂_i that average 1 over observations."""
+    if not counts:
+        raise InputError("A balanced objective needs an allocation that releases counts, such as Adaptive.")
+    floored = counts[0].floored(0.05)
+    return np.asarray(floored.mean() / floored, np.float32)

@@ -1,0 +1,185 @@
+"""The joint allocation over users and tasks: weights w_ij = a_j ω_i, both sides chosen together.
+
+It minimises F(w) = Σ_i cost_i (n_i / s_i)², s_i = Σ_{j ∈ Ω_i} w_ij, subject to Σ_{i ∈ Ω^j} w_ij² ≤ 1 for every user j.
+With w_ij = ω_i that is eq. 9; here every user may have its own scale. The best weights are ω normalised per user,
+a_j = 1/‖ω_{Ω^j}‖, where ω solves
+
+    ω_i = (cost_i n_i² / t_i³)^(1/4),   t_i = Σ_{j ∈ Ω_i} 1/‖ω_{Ω^j}‖ = s_i / ω_i.
+
+The right-hand side is a contraction in log ω with factor 3/4, so repeating it finds the solution, with a bound on what
+is left to gain (docs/proofs/weights.md). s_i is a weighted count of sensitivity 1: where the graph is private, each
+repetition costs one release. From equal weights, t_i is the popularity that `equal_split` measures; where all users are
+alike it is proportional to n_i, and the first step is eq. 11, exponent (1 + γ)/4.
+
+Equation numbers are those of Krichene et al., "Multi-Task Differential Privacy Under Distribution Skew" (2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from apportion.allocation.policies import Allocated, Count, CountedPolicy, Expected, TaskCounts
+from apportion.data import Interactions
+from apportion.errors import InputError
+from apportion.privacy.bounds import Weights
+from apportion.published.skew.exact import (
+    PUBLIC_GRAPH,
+    CertifiedAllocation,
+    Floats,
+    PublicGraph,
+    PublicGraphPolicy,
+    nothing_to_count,
+    public_costs,
+    refuse_bad_tolerance,
+    summed,
+)
+
+
+def solve_joint(
+    indptr: ArrayLike, tasks: ArrayLike, cost: ArrayLike, tolerance: float = 1e-6, max_steps: int = 1_000
+) -> CertifiedAllocation:
+    """Minimise Σ_i cost_i (n_i / Σ_j w_ij)² subject to Σ_i w_ij² ≤ 1 for every user j, for a public graph.
+
+    Args:
+        indptr: where each user's tasks begin, starting with 0.
+        tasks: the tasks of all users, user after user.
+        cost: one positive number per task, n_i^(−γ) as in eq. 9; ignored for tasks that nobody has.
+        tolerance: the largest gap to the best, as a fraction of it.
+        max_steps: when to give up.
+
+    Returns:
+        ω, scaled to a largest value of 1; the weights are ω_i / ‖ω_{Ω^j}‖.
+
+    Raises:
+        ArithmeticError: if the gap is still above the tolerance after `max_steps`.
+
+    >>> found = solve_joint([0, 1, 3], [0, 0, 1], [1.0, 1.0])
+    >>> np.round(found.omega, 3), found.gap <= 1e-6
+    (array([0.646, 1.   ]), True)
+    """
+    refuse_bad_tolerance(tolerance)
+    graph = PublicGraph(indptr, tasks, np.size(cost))
+    scaled_costs = graph.costs(cost) * graph.users_per_task**2
+    omega = np.ones(len(scaled_costs))
+    objective = bound = 0.0
+    for step in range(max_steps):
+        norms = np.sqrt(graph.over_tasks(omega**2))
+        over_users = graph.over_users(1 / norms)
+        objective = float((scaled_costs / (omega * over_users) ** 2).sum())
+        if len(omega):
+            bound = float(np.cbrt(scaled_costs * omega**2).sum() ** 3 / norms.sum() ** 2)
+        if objective <= bound * (1 + tolerance):
+            scale = omega.max(initial=0.0) or 1.0
+            return CertifiedAllocation(graph.on_all_tasks(omega / scale), objective, bound, step)
+        omega = _next_omega(scaled_costs, over_users)
+    raise ArithmeticError(
+        f"The gap to the best allocation is {objective / bound - 1:.3g} after {max_steps} steps, not {tolerance:g}."
+    )
+
+
+def joint_weights(data: Interactions, gamma: float, tolerance: float = 1e-6) -> Weights:
+    """The jointly best weights over users and tasks, where the graph is public. See `ExactJoint`."""
+    return ExactJoint(gamma, tolerance).allocate(data, nothing_to_count, 0.0).weights
+
+
+@dataclass(frozen=True)
+class ExactJoint(PublicGraphPolicy):
+    """The joint allocation solved on a graph that is public. **Private only if it is**; `Joint` is for private ones.
+
+    Privacy: as with `exact_weights`, ω depends on everybody's task list. What is released with these weights is
+    private for values and features only, **not for who has which task**.
+    """
+
+    tolerance: float = 1e-6
+
+    def allocate(self, data: Interactions, count: Count, n_users: float) -> Allocated:
+        """Solve for this graph; nothing is released."""
+        costs = public_costs(data, self.gamma)
+        omega = solve_joint(data.by_user.indptr, data.tasks, costs, self.tolerance).omega
+        graph = PublicGraph(data.by_user.indptr, data.tasks, data.n_tasks)
+        present = omega[graph.present]
+        sums = present * graph.over_users(1 / np.sqrt(graph.over_tasks(present**2)))
+        weights = _normalised(data, omega, f"joint over users and tasks, gamma {self.gamma:g}, {PUBLIC_GRAPH}")
+        return Allocated(weights, summed(data, graph.on_all_tasks(sums)))
+
+
+@dataclass(frozen=True)
+class Joint(CountedPolicy):
+    """The joint allocation by released counts: a few steps of the fixed point, one release each.
+
+    Every round releases s_i = Σ_j w_ij for the weights of the round before (the first: the equal split) and takes one
+    step with t_i = s_i / ω_i. A user's weights depend on its own tasks and on released values.
+
+    Privacy: `rounds` releases of counts, each of sensitivity 1 to adding or removing one user.
+
+    Attributes:
+        gamma: 1 for strongly convex losses and ridge, 0 for convex ones.
+        rounds: how many steps; one from the equal split already is eq. 11 where users are alike.
+        floor: released sums are floored at this fraction of their mean.
+    """
+
+    gamma: float = 1.0
+    rounds: int = 2
+    floor: float = 0.05
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise InputError(f"Expected at least 1 round, got {self.rounds}.")
+        if not (np.isfinite(self.gamma) and self.floor >= 0):
+            raise InputError(f"Expected a finite gamma and a floor >= 0, got {self.gamma} and {self.floor}.")
+
+    @property
+    def releases(self) -> int:
+        """One for each round."""
+        return self.rounds
+
+    def weights(self, data: Interactions, count: Count) -> Weights:
+        """Release, step, and again."""
+        released: list[TaskCounts] = []
+        for _ in range(self.rounds):
+            omega = self._omegas(released, data.n_tasks)[-1]
+            released.append(count(_normalised(data, omega, self._description)))
+        return _normalised(data, self._omegas(released, data.n_tasks)[-1], self._description)
+
+    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
+        """From the last release, for its weights ω': Σ_j w_ij is about ω_i t_i / r, r² = Σ ω² t / Σ ω'² t."""
+        *_, before, omega = self._omegas(released, n_tasks)
+        over_users = np.maximum(released[-1].total, 1e-9) / before
+        ratio = np.sqrt((omega**2 * over_users).sum() / (before**2 * over_users).sum())
+        total = omega * over_users / ratio
+        return Expected(total, total / np.maximum(released[0].users_per_task, 1e-9))
+
+    def _omegas(self, released: Sequence[TaskCounts], n_tasks: int) -> list[Floats]:
+        """Equal weights, and what each release made of them, scaled to a largest value of 1."""
+        omegas = [np.ones(n_tasks)]
+        for counts in released:
+            users = released[0].floored(self.floor) * released[0].typical_root
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                omega = _next_omega(users ** (2 - self.gamma), counts.floored(self.floor) / omegas[-1])
+                omega = omega / omega.max()
+            if not np.isfinite(omega).all():  # for every task, whoever has it
+                raise InputError(f"Weights for gamma = {self.gamma:g} are not finite; use one nearer to 1, or a floor.")
+            omegas.append(np.maximum(omega, _LEAST_OMEGA))
+        return omegas
+
+    @property
+    def _description(self) -> str:
+        return f"joint over users and tasks, gamma {self.gamma:g}, by released counts, normalised"
+
+
+_LEAST_OMEGA = 1e-6  # of the largest: so that no square underflows, whoever has the task
+
+
+def _next_omega(scaled_costs: Floats, over_users: Floats) -> Floats:
+    """(cost_i n_i² / t_i³)^(1/4), where `over_users` is t."""
+    return np.asarray(np.sqrt(np.sqrt(scaled_costs / over_users**3)))
+
+
+def _normalised(data: Interactions, omega: Floats, description: str) -> Weights:
+    """ω at each user's tasks, scaled until the user's squares sum to 1."""
+    raw = omega.astype(data.values.dtype)[data.tasks]
+    return Weights.normalised(raw, data.by_user.indptr, description)

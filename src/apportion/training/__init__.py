@@ -1,0 +1,32 @@
+"""DP optimizers for PyTorch that know the noise in their gradients, and training for users or examples under a budget.
+
+Needs the extra `torch`; `apportion.training.for_opacus` needs the extra `opacus`.
+"""
+
+from apportion.training.adaptive import DPAdam, DPAdamBC
+from apportion.training.clipping import FixedClip, QuantileClip, SecondMomentScales
+from apportion.training.descent import DPSGD
+from apportion.training.known_noise import AddedNoise, KnownNoiseOptimizer
+from apportion.training.private_gradients import PlainGradients, PrivateGradients
+from apportion.training.trainer import PrivateTrainer
+from apportion.training.units import ExampleRows, ExampleSession, UserRows
+from apportion.training.watching import Seen, Watch
+
+__all__ = [
+    "DPSGD",
+    "AddedNoise",
+    "DPAdam",
+    "DPAdamBC",
+    "ExampleRows",
+    "ExampleSession",
+    "FixedClip",
+    "KnownNoiseOptimizer",
+    "PlainGradients",
+    "PrivateGradients",
+    "PrivateTrainer",
+    "QuantileClip",
+    "SecondMomentScales",
+    "Seen",
+    "UserRows",
+    "Watch",
+]

@@ -1,0 +1,97 @@
+"""Opacus and our optimizers: a drop-in for its PrivacyEngine, and how its optimizer's noise is read.
+
+Opacus clips, adds noise and scales, then calls the optimizer that it wraps. What it added is read at that moment from
+the numbers that it used itself: its noise multiplier (adapted or not), its clip norm, the expected batch size, the
+batches it accumulated, the processes it runs in. So noise schedulers, adaptive clipping, per-layer clipping, ghost
+clipping, virtual batches and data in several processes are followed. Each of Opacus' optimizers has its own way to add
+noise; one whose way is not known here is refused.
+"""
+
+from __future__ import annotations
+
+from types import MethodType
+from typing import Any
+
+from opacus import PrivacyEngine
+from opacus.optimizers import (
+    AdaClipDPOptimizer,
+    DistributedDPOptimizer,
+    DistributedDPOptimizerFastGradientClipping,
+    DPOptimizer,
+    DPOptimizerFastGradientClipping,
+)
+
+from apportion.errors import InputError
+from apportion.training.known_noise import AddedNoise, KnownNoiseOptimizer
+
+_FLAT = {DPOptimizer.add_noise, DistributedDPOptimizer.add_noise}
+_GHOST = {DPOptimizerFastGradientClipping.add_noise, DistributedDPOptimizerFastGradientClipping.add_noise}
+_ADAPTIVE = {AdaClipDPOptimizer.add_noise}
+_AVERAGED = {DistributedDPOptimizer.reduce_gradients, DistributedDPOptimizerFastGradientClipping.reduce_gradients}
+
+
+def added_by(optimizer: DPOptimizer) -> AddedNoise:
+    """The noise that is in the gradients of an Opacus optimizer when it hands them to the one inside.
+
+    Right between its scaling of the gradients and the step. In several processes one of them adds the noise, and all
+    of them divide by their number after that.
+    """
+    _require_known(type(optimizer))
+    divisor = 1.0
+    if optimizer.loss_reduction == "mean":
+        divisor = float(optimizer.expected_batch_size * optimizer.accumulated_iterations)
+        if hasattr(optimizer, "reduce_gradients"):
+            divisor *= optimizer.world_size
+    return AddedNoise(_multiplier(optimizer) * float(optimizer.max_grad_norm), divisor)
+
+
+def _multiplier(optimizer: DPOptimizer) -> float:
+    """The noise on gradients over the clip norm, as the optimizer's own `add_noise` has it."""
+    told = float(optimizer.noise_multiplier)
+    if type(optimizer).add_noise in _GHOST:
+        return float(getattr(optimizer, "_adjusted_noise_multiplier", told))
+    if type(optimizer).add_noise in _ADAPTIVE and told > 0:
+        # the count of unclipped rows takes its part of the guarantee (Andrew et al., 2021, theorem 1)
+        return float((told**-2 - (2 * optimizer.unclipped_num_std) ** -2) ** -0.5)
+    return told
+
+
+def follow(optimizer: DPOptimizer) -> DPOptimizer:
+    """Make an Opacus optimizer that wraps one of ours tell it the noise of every step; returns it.
+
+    >>> import torch
+    >>> from apportion.training import DPAdamBC
+    >>> inner = DPAdamBC([torch.nn.Parameter(torch.zeros(2))])
+    >>> outer = DPOptimizer(inner, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=10)
+    >>> follow(outer) is outer
+    True
+    """
+    inner = optimizer.original_optimizer
+    if not isinstance(inner, KnownNoiseOptimizer):
+        raise InputError(f"Expected an optimizer of apportion.training inside Opacus' own, got {type(inner).__name__}.")
+    _require_known(type(optimizer))
+    optimizer.scale_grad = MethodType(_scale_and_tell, optimizer)
+    return optimizer
+
+
+def _require_known(kind: type[DPOptimizer]) -> None:
+    """Refuse an optimizer that adds noise, scales or averages in a way of its own."""
+    known = kind.add_noise in _FLAT | _GHOST | _ADAPTIVE and kind.scale_grad is DPOptimizer.scale_grad
+    if not known or getattr(kind, "reduce_gradients", None) not in {None, *_AVERAGED}:
+        raise InputError(f"Expected an Opacus optimizer whose noise is known here, got {kind.__name__}.")
+
+
+def _scale_and_tell(optimizer: DPOptimizer) -> None:
+    type(optimizer).scale_grad(optimizer)
+    optimizer.original_optimizer.gradients_carry(added_by(optimizer))
+
+
+class KnownNoisePrivacyEngine(PrivacyEngine):  # type: ignore[misc]
+    """Opacus' PrivacyEngine for the optimizers of `apportion.training`: `make_private` and all else as there.
+
+    Privacy: Opacus' own: for adding or removing one row, by its accountants. Users with several rows are protected
+    less.
+    """
+
+    def _prepare_optimizer(self, **kwargs: Any) -> DPOptimizer:
+        return follow(super()._prepare_optimizer(**kwargs))

@@ -1,0 +1,273 @@
+"""The private step of training: units' gradients, clipped and added up in a hidden sum, released by a session.
+
+Everything is planned before the first step: how many there are, with which probability a unit takes part, and so the
+noise multiplier. The optimizer gets the released gradients together with the noise that is in them (`known_noise`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from apportion.errors import BudgetError, InputError
+from apportion.privacy import BoundedSum, SampledShare, Session, Share, Weights
+from apportion.privacy.clipped_gradients import GradientTotal, equal_weights, number_of_units, units_taking_part
+from apportion.training.clipping import Clip, ComingStep, FixedClip, SecondMomentScales, noise_of
+from apportion.training.filling import filled_up, places_apart
+from apportion.training.known_noise import NO_NOISE, AddedNoise, KnownNoiseOptimizer
+from apportion.training.layers import LayerFactors
+from apportion.training.module_state import unchanged
+from apportion.training.per_unit import GradientWay, Loss, gradient_way, means_of_units, trainable
+from apportion.training.units import Units
+
+
+class PrivateGradients:
+    """Fills the gradients of a module from releases, and tells the optimizer what noise they carry.
+
+    Args:
+        module: what is trained; parameters that need no gradient stay as they are.
+        loss: takes outputs and targets of some rows and returns one number for each row.
+        units: the training rows, as users or as examples.
+        session: pays for everything; its neighbours must be those of the units.
+        steps: how many gradients will be released.
+        sampling: probability with which a unit takes part in a step; 1 for full batches.
+        n_units: a number of units that is declared public; None to release it.
+        clip: the rule for the norm that a unit's whole gradient is clipped to.
+        scaling: released scales in whose metric gradients are clipped, if any.
+        mean_of_rows: whether a unit's gradient is the mean over its rows, instead of their sum.
+        rows_at_once: how many rows go through the module at a time; a batch may be larger. With 1 every unit goes
+            through alone, so that nothing about it can depend on others, not even by rounding.
+        units_share: share of the budget for the number of units, if it is not declared.
+        way: how units' gradients are formed; None for the cheapest that the module allows.
+
+    A module or a loss that is seen to mix rows, to draw random numbers or to train parameters below float32 is refused
+    on made-up rows. Labels and ids must be in the range that the module and the loss can take: one that is not raises,
+    which tells of it. What a pass writes into the module's buffers is undone.
+
+    Privacy: each fill is one Gaussian release of the sum of clipped gradients, on all units or on a fresh Poisson
+    sample, for adding or removing one unit. Batches may be empty: then the release is noise alone.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: Loss,
+        units: Units,
+        session: Session,
+        *,
+        steps: int,
+        sampling: float = 1.0,
+        n_units: int | None = None,
+        clip: Clip = FixedClip(),  # noqa: B008 - frozen
+        scaling: SecondMomentScales | None = None,
+        mean_of_rows: bool = False,
+        rows_at_once: int = 256,
+        units_share: float = 0.003,
+        way: GradientWay | None = None,
+    ) -> None:
+        if session.neighbours != units.neighbours:
+            raise InputError(
+                f"Expected a session whose neighbours differ thus: {units.neighbours.relation}; got one for: "
+                f"{session.neighbours.relation}."
+            )
+        if steps < 1 or rows_at_once < 1 or not 0 < sampling <= 1:
+            raise InputError(
+                "Expected steps and rows_at_once of at least 1 and sampling in (0, 1], got "
+                f"{steps}, {rows_at_once} and {sampling}."
+            )
+        if n_units is not None and n_units < 1:
+            raise InputError(f"Expected a declared number of {units.name} of at least 1, got {n_units}.")
+        self._parameters = list(trainable(module).values())
+        if not self._parameters:
+            raise InputError("Expected a module with parameters to train, got one without any.")
+        coarse = {p.dtype for p in self._parameters} - {torch.float32, torch.float64}
+        if coarse:
+            raise InputError(f"Expected parameters of float32 or float64 to train, got {coarse.pop()}.")
+        self._module = module
+        self._loss = loss
+        self._given = way
+        self._units = units
+        self._modes = _modes(module)
+        self._rows_at_once = rows_at_once
+        self._apart = 0
+        self._way = self._checked_way()
+        self._session = session
+        self._clip = clip
+        self._scaling = None if scaling is None else scaling.begin()
+        self._mean_of_rows = mean_of_rows
+        self._sampling = sampling
+        self._made = 0
+        self.clip_norm = clip.start
+        self._shares = self._plan(steps, n_units, units_share)
+        session.assume_public(clip.sentence)
+
+    @property
+    def steps_left(self) -> int:
+        """How many of the planned releases were not made yet."""
+        return len(self._shares) - self._made
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Noise over sensitivity, the same at every step."""
+        return 1 / self._shares[0].mu
+
+    @property
+    def coming_step(self) -> ComingStep:
+        """How the next release treats units, by the clip norm and the relative scales that it will be made with."""
+        widened = self.clip_norm / math.sqrt(1 - self._clip.counted)
+        scales = None if self._scaling is None else self._scaling.scales()
+        noise = noise_of(widened * self.noise_multiplier, self._expected, self._parameters, scales)
+        return ComingStep(self.clip_norm, noise, self._mean_of_rows)
+
+    def fill(self, optimizer: torch.optim.Optimizer | None = None) -> AddedNoise:
+        """Release one gradient, put it into the parameters' `grad`, and tell the optimizer what noise it carries.
+
+        Returns:
+            The noise in the gradients, as the optimizer is told.
+        """
+        if not self.steps_left:
+            raise BudgetError(f"All {len(self._shares)} planned steps were made.")
+        self._check_module()
+        share = self._shares[self._made]
+        self._made += 1
+        scales = None if self._scaling is None else self._scaling.scales()
+        formed: list[BoundedSum] = []
+
+        def form(weights: Weights) -> BoundedSum:
+            formed.append(self._sum(units_taking_part(weights), scales))
+            return formed[-1]
+
+        released = self._released(f"step {self._made}: gradients", form, share)
+        noise = noise_of(formed[0].l2_sensitivity / share.mu, self._expected, self._parameters, scales)
+        self._forget_other_gradients(optimizer)
+        self._place(released, noise)
+        if isinstance(optimizer, KnownNoiseOptimizer):
+            optimizer.gradients_carry(noise)
+        return noise
+
+    def _checked_way(self) -> GradientWay:
+        """The way that was given, or the cheapest; refuse a module that mixes rows in either case."""
+        found = gradient_way(self._module, self._loss, *self._units.like)
+        if isinstance(self._given, LayerFactors) and not isinstance(found, LayerFactors):
+            raise InputError("Expected a module whose layers have one row for each row of data, as LayerFactors needs.")
+        way = self._given or found
+        if self._rows_at_once > 1:
+            self._apart = places_apart(way, self._module, self._loss, *self._units.like)
+        return way
+
+    def _check_module(self) -> None:
+        """Refuse other trained parameters than at the start; look at the module again where its modes changed."""
+        now = list(trainable(self._module).values())
+        if list(map(id, now)) != list(map(id, self._parameters)):
+            raise InputError("Expected the same parameters to be trained at every step, got others than at the start.")
+        if self._modes != _modes(self._module):
+            self._way = self._checked_way()
+            self._modes = _modes(self._module)
+
+    def _forget_other_gradients(self, optimizer: torch.optim.Optimizer | None) -> None:
+        """No gradient but released ones may be left for the optimizer."""
+        groups = [] if optimizer is None else [group["params"] for group in optimizer.param_groups]
+        for parameters in (self._module.parameters(), *groups):
+            for parameter in parameters:
+                parameter.grad = None
+
+    def _plan(self, steps: int, n_units: int | None, units_share: float) -> list[Share] | list[SampledShare]:
+        """Fix what every step costs; release the number of units first if it is not declared."""
+        session, kept = self._session, 1.0 if n_units is not None else 1 - units_share
+        others = {} if n_units is not None else {"units": units_share}
+        shares: list[Share] | list[SampledShare]
+        if self._sampling == 1:
+            plan = session.plan(**others, steps=[kept / steps] * steps)
+            shares = list(plan.several("steps"))
+        else:
+            plan, sampled = session.plan_sampled(steps, self._sampling, **others)
+            shares = [sampled] * steps
+        if n_units is None:
+            counted = number_of_units(len(self._units), self._units.neighbours)
+            known = max(1.0, float(session.release(f"number of {self._units.name}", counted, plan.one("units"))[0]))
+        else:
+            session.assume_public(f"the number of {self._units.name}, declared as {n_units}")
+            known = float(n_units)
+        self._expected = known * self._sampling
+        return shares
+
+    def _released(self, name: str, form: Callable[[Weights], BoundedSum], share: Share | SampledShare) -> NDArray[Any]:
+        weights = equal_weights(len(self._units))
+        if isinstance(share, SampledShare):
+            released = self._session.release_sampled(name, weights, form, share, self._units.keys)
+        else:
+            released = self._session.release(name, form(weights), share)
+        return np.asarray(released, np.float64)
+
+    def _sum(self, units: NDArray[np.int64], scales: list[Tensor] | None) -> BoundedSum:
+        """The hidden sum of these units' clipped gradients."""
+        shapes = [tuple(p.shape) for p in self._parameters]
+        placed = None if scales is None else [s.to(p.device) for s, p in zip(scales, self._parameters, strict=True)]
+        total = GradientTotal(
+            self.clip_norm, shapes, scales=placed, counted=self._clip.counted, neighbours=self._units.neighbours
+        )
+        for inputs, targets, offsets in self._units.batches(units, self._rows_at_once):
+            filled = filled_up(offsets, self._apart)
+            rows, bounds = filled.rows.to(inputs.device), filled.offsets
+            with unchanged(self._module):
+                blocks = self._way.blocks(inputs[rows], targets[rows.to(targets.device)], bounds)
+            total.add(means_of_units(blocks, bounds) if self._mean_of_rows else blocks, filled.real)
+        return total.sealed()
+
+    def _place(self, released: NDArray[np.float64], noise: AddedNoise) -> None:
+        """The mean gradient into `grad`, its square into the scaling, the count into the clip rule."""
+        first = 0
+        mean: list[Tensor] = []
+        for parameter in self._parameters:
+            part = torch.from_numpy(released[first : first + parameter.numel()] / self._expected)
+            mean.append(part.reshape(parameter.shape))
+            parameter.grad = mean[-1].to(parameter.device, parameter.dtype)
+            first += parameter.numel()
+        if self._scaling is not None:
+            variances = [noise.variance_of(p) for p in self._parameters]
+            self._scaling.observe(mean, [v.double().cpu() if isinstance(v, Tensor) else v for v in variances])
+        if self._clip.counted:
+            within = float(released[-1]) / self._expected + 0.5
+            self.clip_norm = self._clip.following(self.clip_norm, within)
+
+
+def _modes(module: nn.Module) -> list[tuple[int, bool]]:
+    """Which parts the module has, and which are in training mode."""
+    return [(id(part), part.training) for part in module.modules()]
+
+
+class PlainGradients:
+    """Gradients without clipping or noise, of full batches: what a private run is compared with. Not private.
+
+    Args:
+        module: what is trained.
+        loss: as for `PrivateGradients`.
+        units: the training rows.
+        rows_at_once: how many rows go through the module at a time.
+    """
+
+    def __init__(self, module: nn.Module, loss: Loss, units: Units, rows_at_once: int = 256) -> None:
+        self._module = module
+        self._loss = loss
+        self._units = units
+        self._rows_at_once = rows_at_once
+
+    def fill(self, optimizer: torch.optim.Optimizer | None = None) -> AddedNoise:
+        """Put the mean gradient into `grad`."""
+        parameters = list(trainable(self._module).values())
+        totals = [torch.zeros_like(p) for p in parameters]
+        for inputs, targets, _ in self._units.batches(np.arange(len(self._units)), self._rows_at_once):
+            losses = self._loss(self._module(inputs), targets).sum()
+            for total, gradient in zip(totals, torch.autograd.grad(losses, parameters), strict=True):
+                total += gradient
+        for parameter, total in zip(parameters, totals, strict=True):
+            parameter.grad = total / max(1, len(self._units))
+        if isinstance(optimizer, KnownNoiseOptimizer):
+            optimizer.gradients_carry(NO_NOISE)
+        return NO_NOISE

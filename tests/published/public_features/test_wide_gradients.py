@@ -1,0 +1,60 @@
+"""Gradients per user in little memory: some users at a time, long histories in pieces, nothing for those left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_gradient import N_ITEMS, make, opaque
+
+from apportion import allocation
+from apportion.auditing.door import peek
+from apportion.engines import LocalEngine, local
+from apportion.privacy import SeededNoise
+from apportion.published.public_features import user_gradients as routes
+from apportion.published.public_features.gradient import EncoderGradient
+
+from encoder_cases import estimator, feature_driven_ratings, features_of, two_layers
+from strategies import random_interactions
+
+
+@pytest.mark.parametrize("sampling", [1.0, 0.7])
+@pytest.mark.parametrize("encoder", [two_layers, opaque], ids=["two layers", "through Opacus"])
+def test_the_sum_is_the_same_however_few_users_are_worked_on_at_once(encoder, sampling, monkeypatch):
+    data = random_interactions(3, n_users=60, n_tasks=N_ITEMS)
+    found = []
+    for at_once in (1 << 23, 300):  # the encoder has some ninety parameters, a history times features more
+        monkeypatch.setattr(local, "_NUMBERS_AT_ONCE", at_once)
+        monkeypatch.setattr(routes, "_NUMBERS_AT_ONCE", at_once)
+        monkeypatch.setattr(routes, "_ITEMS_OF_A_SAMPLE", 64 if at_once > 300 else 3)
+        made = make(encoder, sampling=sampling, own_step=1.0)(
+            features=features_of(N_ITEMS), noise=SeededNoise(0), engine=LocalEngine()
+        )
+        found.append(made.fit(data).model_.fold_in.features)
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+
+
+def test_rows_of_users_who_do_not_take_part_are_never_made_and_others_some_at_a_time(monkeypatch):
+    monkeypatch.setattr(local, "_NUMBERS_AT_ONCE", 1_000_000)
+    seen = []
+
+    def part(chunk):
+        rows = np.ones((int(chunk.taking_part.sum()), 100_000))
+        seen.append(len(rows))
+        return np.zeros((len(chunk.tasks), 1)), rows
+
+    data = random_interactions(0, n_users=300)
+    chosen = np.arange(300) % 10 == 0
+    weights = allocation.equal_split(data).of_users(chosen)
+    found = LocalEngine().part_sums(data, weights, part, (1, 100_000), (1.0, 1000.0), "ones")[1]
+    assert sum(seen) == 30
+    np.testing.assert_allclose(peek(found), 30, rtol=1e-4)
+    assert max(seen) == 10
+
+
+def test_a_head_moves_every_users_weight_and_the_tail_keeps_to_the_encoder():
+    data, rows = feature_driven_ratings(300, 60)
+    update = EncoderGradient(two_layers(3), steps=2, own_step=0.5, head=0.25)
+    fitted = estimator(update, features=rows, epsilon=50.0, noise=SeededNoise(0), engine=LocalEngine()).fit(data)
+    apart = np.abs(fitted.model_.vectors - EncoderGradient(fitted.encoder_, rows=rows).encoded()[:, 1:]).max(axis=1)
+    assert (apart > 1e-6).sum() == 15
+    assert fitted.model_.popularity[apart > 1e-6].min() >= np.sort(fitted.model_.popularity)[45] - 1e-6
