@@ -167,7 +167,7 @@ class MultiTaskERM(MultiTaskRegression):
         plan = self._plan(session, {"gradients": 1.0})
         start = self._start(observations, session, engine, plan)
         share = plan.one("gradients")
-        problem = self._problem(start, observations.dimension, share.mu)
+        problem = self._problem(start, observations.dimension, share.mu / start.weights.moved(1.0))
         n_steps = self.steps or number_of_steps(self.rule, problem, self.max_steps)
         shares = share.split(**{f"{step}": 1 / n_steps for step in range(1, n_steps + 1)})
         theta = np.zeros((observations.data.n_tasks, observations.dimension))

@@ -141,9 +141,9 @@ class MultiTaskRidge(MultiTaskRegression):
         moments = session.release("moments", engine.moments(data, weights, rows, labels), plan.one("moments"))
         released = Statistics(
             grams,
-            self.feature_norm**2 / plan.one("grams").mu,
+            weights.moved_gram(self.feature_norm**2) / plan.one("grams").mu,
             moments,
-            self.feature_norm * self.label_bound / plan.one("moments").mu,
+            weights.moved(self.feature_norm * self.label_bound) / plan.one("moments").mu,
             start.exposure,
             start.exposure_stddev,
         )
