@@ -30,6 +30,7 @@ from apportion.recommend.updates import ItemUpdate, Round, Shares, SufficientSta
 
 Floats = NDArray[np.floating[Any]]
 Kind = Literal["ratings", "clicks"]
+_LARGEST = 1e15  # of a coordinate of an item, whatever was released: users' regressions on it stay finite
 
 
 class AlternatingMinimisation(InteractionsEstimator):
@@ -180,6 +181,7 @@ class _Fit:
             if progress:
                 progress("round", k, chosen.rounds)
             items = self._update(self._round(k, weights, expected, items), self._session, self._engine, shares)
+            items = np.clip(np.nan_to_num(items), -_LARGEST, _LARGEST)
         if progress:
             progress("round", chosen.rounds, chosen.rounds)
         self._popularity = counts[0].total if counts else expected.total
