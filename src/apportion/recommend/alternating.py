@@ -63,7 +63,7 @@ class AlternatingMinimisation(InteractionsEstimator):
         random_state: seed of the public initial item vectors.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
-    tasks and the value range are public.
+    tasks and the value range are public. With an allocation for a public graph it is for replacing one user's values.
     """
 
     def __init__(

@@ -68,7 +68,8 @@ class MultiTaskERM(MultiTaskRegression):
         statement_: the privacy statement.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for `coef_` and `n_steps_`. The list of tasks,
-    if given, and the bounds are public.
+    if given, and the bounds are public. With an allocation for a public graph it is for replacing one user's values
+    and features.
     """
 
     n_steps_: int
