@@ -9,7 +9,7 @@ import numpy as np
 
 from apportion import allocation
 from apportion.allocation import Adaptive, TailSample, UniformSample, tasks
-from apportion.privacy import bounds
+from apportion.privacy import ADD_REMOVE, bounds
 from apportion.published.skew import GradientDescent, SufficientStatistics
 from apportion.published.skew import updates as updates_module
 from apportion.recommend import clicks as clicks_module
@@ -46,8 +46,14 @@ def unclipped_labels(_right):
     return lambda values, bound: forged(bounds.Labels, _values=np.asarray(values, np.float64), _bound=1.0)
 
 
+def forged_weights(values, indptr):
+    """Weights that say that they are bounded."""
+    about = {"_description": "x", "_neighbours": ADD_REMOVE, "_signed": True, "_rearranged": None}
+    return forged(bounds.Weights, _values=values, _indptr=indptr, **about)
+
+
 def weights_of(data, values):
-    return forged(bounds.Weights, _values=values, _indptr=data.by_user.indptr, _description="x", _rearranged=None)
+    return forged_weights(values, data.by_user.indptr)
 
 
 def unnormalised_weights(_right):
@@ -71,7 +77,7 @@ def clipped_after_weighting(_right):
     def wrong(self, factors, clip):
         products = np.asarray(self._values, np.float64) * np.asarray(factors, np.float64)
         clipped = np.clip(products, -clip, clip) / clip
-        return forged(bounds.Weights, _values=clipped, _indptr=self._indptr, _description="x", _rearranged=None)
+        return forged_weights(clipped, self._indptr)
 
     return wrong
 

@@ -23,6 +23,7 @@ from apportion.linalg.rounded_laplace import add_rounded_laplace
 from apportion.linalg.rounded_normals import add_rounded_normals
 from apportion.linalg.segments import segment_gram, segment_moment, segment_solve, solve_packed
 from apportion.linalg.shrinkage import shrink_towards
+from apportion.linalg.stacks import inverse_or_zero, solve_or_zero
 
 __all__ = [
     "FACTOR_BITS",
@@ -34,6 +35,7 @@ __all__ = [
     "fill_normals",
     "frobenius_weights",
     "instruction_sets",
+    "inverse_or_zero",
     "lattice_gram",
     "lattice_moment",
     "pack",
@@ -44,6 +46,7 @@ __all__ = [
     "segment_moment",
     "segment_solve",
     "shrink_towards",
+    "solve_or_zero",
     "solve_packed",
     "step_below",
     "thread_count",
