@@ -20,12 +20,13 @@ from apportion.privacy.sampling import poisson_sample
 from statistics_helpers import assert_scale
 from strategies import random_interactions
 
+SECRET = bytes(range(32))
 KEYS = np.stack([np.arange(200_000, dtype=np.uint64), np.zeros(200_000, np.uint64)], axis=1)
 
 
 @pytest.mark.parametrize("probability", [0.01, 0.3, 0.9])
 def test_a_sample_takes_each_user_with_its_probability_independently(probability):
-    samples = [poisson_sample(KEYS, (seed, 7 * seed), probability) for seed in (1, 2)]
+    samples = [poisson_sample(KEYS, bytes([seed]) * 32, probability) for seed in (1, 2)]
     spread = np.sqrt(probability * (1 - probability) / len(KEYS))
     for mask in samples:  # three looks at 5 standard deviations: a false alarm in 600,000 runs
         assert abs(mask.mean() - probability) < 5 * spread
@@ -37,9 +38,9 @@ def test_a_sample_takes_each_user_with_its_probability_independently(probability
 
 def test_a_sample_of_a_user_does_not_depend_on_who_else_is_there():
     data = random_interactions(0)
-    everybody = poisson_sample(sampling_keys(data.user_ids), (3, 4), 0.5)
+    everybody = poisson_sample(sampling_keys(data.user_ids), SECRET, 0.5)
     rest = np.arange(data.n_users) != 5
-    np.testing.assert_array_equal(poisson_sample(sampling_keys(data.user_ids)[rest], (3, 4), 0.5), everybody[rest])
+    np.testing.assert_array_equal(poisson_sample(sampling_keys(data.user_ids)[rest], SECRET, 0.5), everybody[rest])
 
 
 def total_of(data, seen=None):
