@@ -118,7 +118,8 @@ def sampling_keys(user_ids: Vocabulary) -> NDArray[np.uint64]:
     from whole numbers.
     """
     if user_ids.holds_text:
-        return np.frombuffer(b"".join(_key_of_text(str(name)) for name in user_ids), "<u8").reshape(-1, 2).astype(np.uint64)
+        keys = np.frombuffer(b"".join(_key_of_text(str(name)) for name in user_ids), "<u8")
+        return keys.reshape(-1, 2).astype(np.uint64)
     ids = np.asarray(user_ids.ids).astype(np.uint64)
     return np.stack([ids, np.zeros_like(ids)], axis=1)
 

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.encoding import EncodedIds, TextCodes, distinct_integers, finite_float32, refuse_where, whole_seconds
+from apportion.data.encoding import (
+    EncodedIds,
+    TextCodes,
+    distinct_integers,
+    finite_float32,
+    refuse_where,
+    whole_seconds,
+)
 from apportion.data.vocabulary import Vocabulary, bad_cell, refuse_inexact
 from apportion.errors import InputError
 

@@ -54,9 +54,9 @@ def encode_ids(ids: ArrayLike, column: str, *, name: str) -> EncodedIds:
 
 
 class TextCodes:
-    """Gives every distinct text a code when it first comes: two texts are one id if and only if Python calls them equal.
+    """Gives each distinct text a code when it first comes. Two texts are one id if and only if Python calls them equal.
 
-    The loop over texts is Python's own dictionary and `map`, not one of bytecode.
+    The loop over texts is in C: that of `map` over a dictionary's lookup.
     """
 
     def __init__(self) -> None:

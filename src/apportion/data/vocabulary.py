@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.errors import InputError
 
 TEXT: Final = np.dtypes.StringDType(coerce=False)
-"""NumPy's variable-width text, without a Python object per id. It keeps every character but compares only up to the first
-NUL (and long text wrongly), so ids are compared, sorted and looked up as Python strings."""
+"""NumPy's variable-width text, without a Python object per id. It keeps every character, but compares only up to the
+first NUL (and long text wrongly), so ids are compared, sorted and looked up as Python strings."""
 
 Ids = NDArray[Any]
 """One-dimensional ids: int64 or `TEXT`."""
@@ -230,8 +230,8 @@ def checked_ids(ids: ArrayLike, name: str) -> NDArray[Any]:
 def as_array(ids: ArrayLike) -> NDArray[Any]:
     """Ids as an array that holds exactly what was given.
 
-    NumPy drops NULs at the end of text, rounds integers that stand beside floats and takes True for 1. So a list becomes
-    an array of numbers only if all its elements have one numeric type, and an array of Python objects otherwise.
+    NumPy drops NULs at the end of text, rounds integers that stand beside floats and takes True for 1. So a list
+    becomes an array of numbers only if all its elements have one numeric type, and of Python objects otherwise.
     """
     if not _is_list(ids):
         array = np.asarray(ids)
@@ -276,7 +276,7 @@ def bad_cell(column: str, value: object, row: int, expected: str) -> InputError:
 
 def largest_exact(bits: int) -> int:
     """Up to which size floats of so many bits hold every integer; beyond it, two ids may have become one."""
-    return 2 ** {16: 11, 32: 24}.get(bits, 53)
+    return 1 << {16: 11, 32: 24}.get(bits, 53)
 
 
 def refuse_inexact(array: NDArray[np.floating[Any]], name: str, *, first_row: int = 1) -> None:
@@ -293,11 +293,15 @@ def refuse_inexact(array: NDArray[np.floating[Any]], name: str, *, first_row: in
     raise bad_cell(name, float(array[position]), first_row + position, expected)
 
 
-def _is_list(ids: ArrayLike) -> bool:
-    """Whether NumPy would go through the elements one by one."""
-    if isinstance(ids, str | bytes | Mapping) or hasattr(ids, "__array__") or hasattr(ids, "__array_interface__"):
+def _is_list(ids: Any) -> bool:
+    """Whether the elements are to be taken one by one: those of a list, and text of another library's column."""
+    if isinstance(ids, np.ndarray | str | bytes | Mapping):
         return False
-    return hasattr(ids, "__len__") and hasattr(ids, "__getitem__")
+    if not (hasattr(ids, "__len__") and hasattr(ids, "__iter__")):
+        return False
+    if hasattr(ids, "__array__") or hasattr(ids, "__array_interface__"):
+        return getattr(ids, "ndim", 1) == 1 and isinstance(next(iter(ids), None), str)
+    return hasattr(ids, "__getitem__")
 
 
 def _narrowed_integers(array: NDArray[Any], name: str) -> Ids:

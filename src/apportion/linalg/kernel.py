@@ -225,9 +225,7 @@ def fill_normals(out: FloatArray, key: bytes, counter: int = 0, *, threads: int 
     call(_level.get(), thread_count(threads), key, counter, out.size, _address(out))
 
 
-def keyed_words(
-    key: bytes, points: NDArray[np.uint64], out: NDArray[np.uint64], *, threads: int | None = None
-) -> None:
+def keyed_words(key: bytes, points: NDArray[np.uint64], out: NDArray[np.uint64], *, threads: int | None = None) -> None:
     """Fills `out`; see `apportion.linalg.keyed_words`."""
     _loaded().kernel_keyed_words(
         _level.get(), thread_count(threads), key, len(points), _address(points), _address(out)
