@@ -36,6 +36,20 @@ def test_a_sample_takes_each_user_with_its_probability_independently(probability
     assert abs(neighbours - probability**2) < 5 * np.sqrt(probability**2 / len(KEYS))
 
 
+@pytest.mark.parametrize("bit", [0, 77, 255])
+def test_a_secret_that_differs_in_one_bit_draws_an_independent_sample(bit):
+    other = (int.from_bytes(SECRET, "little") ^ 1 << bit).to_bytes(32, "little")
+    one, two = (poisson_sample(KEYS, secret, 0.5) for secret in (SECRET, other))
+    assert abs((one == two).mean() - 0.5) < 5 * 0.5 / np.sqrt(len(KEYS))
+
+
+def test_the_secret_of_a_sample_is_a_fresh_key_of_the_noise_source():
+    session = Session(Budget(1.0, 1e-6), noise=SeededNoise(4))
+    source = SeededNoise(4)
+    assert [session._secret("a"), session._secret("b")] == [source.key(), source.key()]
+    assert Session(Budget(1.0, 1e-6))._secret("a") != Session(Budget(1.0, 1e-6))._secret("a")
+
+
 def test_a_sample_of_a_user_does_not_depend_on_who_else_is_there():
     data = random_interactions(0)
     everybody = poisson_sample(sampling_keys(data.user_ids), SECRET, 0.5)
