@@ -68,7 +68,7 @@ def measure(quick: bool) -> Outcome:
             "seed": 0,
             "lists": n_lists,
             "in files": f"one in {FILES_EVERY}",
-            "seconds": time.monotonic() - start,
+            "seconds": round(time.monotonic() - start),
         },
     )
 
