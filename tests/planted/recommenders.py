@@ -92,7 +92,7 @@ def exact_counts_for_the_tail(right):
 
 def keys_by_position(_right):
     """A user's sample depends on how many users come before it."""
-    return lambda user_ids: np.arange(len(user_ids), dtype=np.uint64) * np.uint64(0xD1342543DE82EF95)
+    return lambda user_ids, _seed: np.arange(len(user_ids), dtype=np.uint64) * np.uint64(0xD1342543DE82EF95)
 
 
 def exact_number_of_users(right):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from apportion.linalg.backend import active_backend, compiled_available, use_backend
 from apportion.linalg.kernel import instruction_sets, thread_count, use_instruction_set
+from apportion.linalg.keyed_words import keyed_words
 from apportion.linalg.lattice import FACTOR_BITS, lattice_gram, lattice_moment, step_below, whole_steps
 from apportion.linalg.normals import fill_normals
 from apportion.linalg.packed import (
@@ -36,6 +37,7 @@ __all__ = [
     "frobenius_weights",
     "instruction_sets",
     "inverse_or_zero",
+    "keyed_words",
     "lattice_gram",
     "lattice_moment",
     "pack",

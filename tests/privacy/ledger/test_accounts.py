@@ -39,6 +39,9 @@ class Untouchable(SeededNoise):
     def uniform(self, size):
         raise AssertionError("noise was drawn")
 
+    def key(self):
+        raise AssertionError("a secret was drawn")
+
 
 def a_sum(size=3):
     return BoundedSum.user_total(np.zeros(size), Rows.clipped(np.zeros((1, size)), 1.0))
