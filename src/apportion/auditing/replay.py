@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation.tasks import sampling_keys
 from apportion.auditing.door import Raw, distance, open_up
 from apportion.data import Interactions
+from apportion.data.user_keys import sampling_keys
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.ranks import RankScores
-from apportion.privacy.sampling import Keys
+from apportion.privacy.sampling import Sample
 from apportion.privacy.session import Session
 from apportion.privacy.statement import Release
 
@@ -79,12 +79,11 @@ class RecordingSession(Session):
         super().__init__(*args, **kwargs)
         self.records: list[Record] = []
         self.secrets: dict[str, bytes] = {}
-        self.sampled: dict[str, set[tuple[int, int]]] = {}
+        self.samples: dict[str, Sample] = {}
 
-    def _sample(self, name: str, keys: Keys, probability: float) -> NDArray[np.bool_]:
-        chosen = super()._sample(name, keys, probability)
-        self.sampled[name] = {(int(one), int(two)) for one, two in keys[chosen]}
-        return chosen
+    def _sample(self, name: str, probability: float) -> Sample:
+        self.samples[name] = super()._sample(name, probability)
+        return self.samples[name]
 
     def _secret(self, name: str) -> bytes:
         self.secrets[name] = super()._secret(name)
@@ -191,9 +190,9 @@ def _replayed(
 
 def _require_samples(first: RecordingSession, removed: ReplayingSession, data: Interactions, user: int) -> None:
     """A release on a sample must not move at all when a user leaves who was not in it."""
-    one, two = sampling_keys(data.user_ids)[user]
+    keys = sampling_keys(data.user_ids)[user : user + 1]
     for record, ratio in zip(first.records, removed.ratios, strict=True):
-        outside = record.name in first.sampled and (int(one), int(two)) not in first.sampled[record.name]
+        outside = record.name in first.samples and not first.samples[record.name].members(keys)[0]
         if outside and ratio > 1e-12:
             raise AuditError(f"{record.name!r} moved when a user left who was not in its sample.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from apportion.data.encoding import encode_ids, refuse_single_user
 from apportion.data.ordering import stable_order
+from apportion.data.users import Users
 from apportion.data.vocabulary import as_array
 from apportion.errors import InputError
 
@@ -30,6 +32,11 @@ class Grouping:
     def sizes(self) -> NDArray[np.int64]:
         """How many rows each user has."""
         return np.diff(self.indptr)
+
+    def users(self, user_columns: Mapping[str, NDArray[Any]] | None = None, **columns: NDArray[Any]) -> Users:
+        """Users with these columns of rows, which are given as the rows were."""
+        arranged = {name: self.arranged(np.asarray(column)) for name, column in columns.items()}
+        return Users(self.indptr, arranged, user_columns=user_columns)
 
     def arranged(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Rows in user-major order; rows of one user keep theirs."""

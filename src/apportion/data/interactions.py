@@ -27,6 +27,8 @@ from apportion.data.encoding import (
 )
 from apportion.data.ordering import refuse_repeated_pairs, user_major_order
 from apportion.data.segments import Segments, protected, segments_by_task, segments_by_user
+from apportion.data.user_keys import sampling_keys
+from apportion.data.users import Users
 from apportion.data.vocabulary import Vocabulary, as_array
 from apportion.errors import InputError
 
@@ -71,6 +73,13 @@ class Interactions:
         for name in ("users", "tasks", "values", "timestamps"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, protected(getattr(self, name)))
+
+    @cached_property
+    def as_users(self) -> Users:
+        """The same rows as a run of users, which engines add up; arrays are shared."""
+        columns = {"tasks": self.tasks, "values": self.values}
+        keys = partial(sampling_keys, self.user_ids)
+        return Users(self.by_user.indptr, columns, n_tasks=self.n_tasks, keys=keys)
 
     # -- ways in --
 

@@ -16,12 +16,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation.tasks import sampling_keys
 from apportion.data import Interactions
-from apportion.engines import LocalEngine
+from apportion.data.user_keys import sampling_keys
+from apportion.data.users import Users
+from apportion.engines import LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.evaluation.validation_scores import SCORES
 from apportion.privacy import ADD_REMOVE, Account, Budget, NoiseSource, Rows, Session, Statement, SystemNoise
+from apportion.privacy.contributions import Kernels, UserTotal
 from apportion.privacy.ledger import Receipt, SelectionRun
 from apportion.privacy.sampling import poisson_sample
 from apportion.privacy.selection import SelectionCost, Tries, calibrate
@@ -164,6 +166,16 @@ def divide(data: Interactions, validation: float) -> Parts:
     return Parts(data.select_users(~held), data.select_users(held))
 
 
+@dataclass(frozen=True)
+class _Scores:
+    """The score of every user, and that it has one; clipped."""
+
+    norm: float
+
+    def __call__(self, users: Users, kernels: Kernels) -> Rows:
+        return Rows.clipped(users.of_user("scores"), self.norm)
+
+
 def _one_try(
     parts: Parts, make: Make, settings: dict[str, Any], budget: Budget, noise: NoiseSource, window: str
 ) -> _Try:
@@ -177,7 +189,8 @@ def _one_try(
     each = score.of_users(model, parts.validation)
     scored = np.isfinite(each)
     rows = np.stack([np.where(scored, each, 0.0), _COUNT_SCALE * scored], axis=1)
-    statistic = LocalEngine().user_total(parts.validation, Rows.clipped(rows, math.hypot(1.0, _COUNT_SCALE)))
+    users = parts.validation.as_users.with_user_columns(scores=rows)
+    statistic = add_up_one(LocalEngine(), users, UserTotal(_Scores(math.hypot(1.0, _COUNT_SCALE))))
     share = checking.plan(score=1.0).one("score")
     released: NDArray[np.float64] = checking.release(SCORE_RELEASE, statistic, share)
     stddev = statistic.l2_sensitivity / share.mu

@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation.tasks import pair_keys
 from apportion.data import Interactions
-from apportion.linalg.ranking import row_products
+from apportion.data.user_keys import pair_keys
+from apportion.linalg.fixed_order import row_products
 from apportion.recommend.model import ClickModel, RatingModel
 
 KEPT_BACK: Final = 0.2  # of a user's rows, at least one
@@ -46,7 +46,7 @@ class Score:
 
 def keep_back(data: Interactions) -> tuple[Interactions, Interactions]:
     """Divide every user's own rows into what is shown and what is to be found; users with one row show it."""
-    keys = pair_keys(data, _SEED)
+    keys = pair_keys(data.as_users.keys, data.users, data.tasks, _SEED)
     order = np.lexsort((data.tasks, keys, data.users))
     rank = np.empty(data.n_observations, np.int64)
     rank[order] = np.arange(data.n_observations) - data.by_user.indptr[data.users]

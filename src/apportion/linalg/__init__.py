@@ -20,6 +20,8 @@ from apportion.linalg.packed import (
     unpack,
 )
 from apportion.linalg.psd import project_psd
+from apportion.linalg.rating_round import rating_round
+from apportion.linalg.rating_settings import RatingRound, TaskWeights
 from apportion.linalg.rounded_laplace import add_rounded_laplace
 from apportion.linalg.rounded_normals import add_rounded_normals
 from apportion.linalg.segments import segment_gram, segment_moment, segment_solve, solve_packed
@@ -28,6 +30,8 @@ from apportion.linalg.stacks import inverse_or_zero, solve_or_zero
 
 __all__ = [
     "FACTOR_BITS",
+    "RatingRound",
+    "TaskWeights",
     "active_backend",
     "add_rounded_laplace",
     "add_rounded_normals",
@@ -44,6 +48,7 @@ __all__ = [
     "packed_dim",
     "packed_size",
     "project_psd",
+    "rating_round",
     "segment_gram",
     "segment_moment",
     "segment_solve",

@@ -73,13 +73,18 @@ class Exposure:
     squares: NDArray[np.float64]
 
 
-def exposure(popularity: Popularity, weights: Floats, n_users: float) -> Exposure:
-    """Estimate exposure under task weights ω that were normalised per user."""
-    mean = popularity.mean
-    typical = np.sqrt((np.square(weights) * mean).sum() / mean.sum())
-    total = weights * mean / typical
-    squares = total * weights
-    return Exposure(total, np.square(weights / typical) * popularity.variance, squares * (n_users / squares.sum()))
+def exposure(popularity: Popularity, total: Floats, typical: Floats, n_users: float) -> Exposure:
+    """Estimate exposure, given what weights add up to and what one of them is, for every task.
+
+    Args:
+        popularity: what is known of popularity under the equal split.
+        total: about Σ_j w_ij.
+        typical: about the weight of one observation, up to a factor that all tasks share.
+        n_users: the number of users, whose squares sum to 1 each.
+    """
+    squares = total * typical
+    variance = np.square(total / popularity.mean) * popularity.variance
+    return Exposure(np.asarray(total, np.float64), variance, squares * (n_users / squares.sum()))
 
 
 def log_popularity(popularity: Popularity) -> NDArray[np.float64]:

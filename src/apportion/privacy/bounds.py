@@ -179,6 +179,11 @@ class Weights(Hidden):
         """The relation that sums formed with them are bounded for."""
         return self._neighbours
 
+    @property
+    def signed(self) -> bool:
+        """Whether a weight may be negative."""
+        return self._signed
+
     def moved(self, reach: float) -> float:
         """How far one user moves a sum that weighs rows of at most this norm."""
         return reach * moved_by_user(self._neighbours)
@@ -211,9 +216,14 @@ class Weights(Hidden):
         described = self._description
         return Weights(self._values, self._indptr, described, REPLACE_VALUES_PUBLIC_GRAPH, signed=self._signed)
 
-    def moved_to(self, raw: FloatArray, where: str) -> Weights:
-        """Other weights of the same users, clipped, that follow from these and from public or released values."""
-        return self._like(_fitted(raw, self._indptr, 1.0), f"{self.description}, {where}")
+    def on_rows(self, chosen: NDArray[np.bool_], description: str) -> Weights:
+        """Weights of 0 outside some rows, and larger ones within: a user's squares add up to what they did before."""
+        before = np.asarray(self._values, np.float64)
+        raw = np.where(chosen, before, 0.0)
+        whole, left = _sum_of_squares(before, self._indptr), _sum_of_squares(raw, self._indptr)
+        factors = np.sqrt(np.divide(whole, left, out=np.zeros_like(whole), where=left > 1e-200))
+        scaled = raw * np.repeat(factors, np.diff(self._indptr))
+        return self._like(_fitted(scaled, self._indptr, 1.0), description)
 
     def times(self, factors: FloatArray, clip: float) -> Weights:
         """Each weight times a number of its own observation, over `clip`, each user's clipped to a norm of 1.

@@ -7,7 +7,7 @@ other users: the runs on two neighbouring data sets can be coupled, as the proof
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,23 @@ class SampledShare:
     def mu(self) -> float:
         """The Gaussian-DP parameter of one release for a user who does take part."""
         return 1 / self.noise_multiplier
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A Poisson sample of the users, as a value: who is in it follows from each user's own key.
+
+    Attributes:
+        secret: 32 bytes, fresh for each sample; never stored.
+        probability: with which a user is in it.
+    """
+
+    secret: bytes = field(repr=False)
+    probability: float
+
+    def members(self, keys: Keys) -> NDArray[np.bool_]:
+        """Which of the users with these keys are in it."""
+        return poisson_sample(keys, self.secret, self.probability)
 
 
 def poisson_sample(keys: Keys, secret: bytes, probability: float) -> NDArray[np.bool_]:

@@ -20,20 +20,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from apportion.errors import BudgetError
 from apportion.privacy import gaussian, mechanisms
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
-from apportion.privacy.bounds import Weights
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
 from apportion.privacy.fixed_schedule import FixedSchedule, cost_of_all, noise_beside, wishart_beside
 from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, Receipt, SampledRun
 from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_EXAMPLE, Neighbours
 from apportion.privacy.noise import NoiseSource, noise_source
 from apportion.privacy.ranks import Base, RankScores
-from apportion.privacy.sampling import LEAST_PROBABILITY, Keys, SampledShare, poisson_sample
+from apportion.privacy.sampling import LEAST_PROBABILITY, Sample, SampledShare
 from apportion.privacy.statement import EXACT_ARITHMETIC, REAL_ARITHMETIC, LedgerReference, Release, Statement
 from apportion.privacy.wishart import OuterSum, WishartShare, add_wishart
 
@@ -206,21 +202,17 @@ class Session:
         record = self._charge(name, "Gaussian", statistic, statistic.l2_sensitivity, share, stddev)
         return self._gaussian(record, statistic)
 
-    def release_sampled(
-        self, name: str, weights: Weights, form: Callable[[Weights], BoundedSum], share: SampledShare, keys: Keys
-    ) -> Any:
+    def release_sampled(self, name: str, form: Callable[[Sample], BoundedSum], share: SampledShare) -> Any:
         """Draw a fresh Poisson sample of the users, charge, then return the sum over the sample with Gaussian noise.
 
         Args:
             name: of the release.
-            weights: of all users; those outside the sample get zero before `form` sees them.
-            form: makes the sum from the weights it is given, and from no others.
+            form: makes the sum over the users who are in the sample it is given, and over no others.
             share: as planned by `plan_sampled`.
-            keys: two numbers for each user, from its id alone.
 
         Privacy: add or remove one user; all releases of the session are composed numerically (`accounting`).
         """
-        statistic = form(weights.of_users(self._sample(name, keys, share.probability)))
+        statistic = form(self._sample(name, share.probability))
         stddev = statistic.l2_sensitivity * share.noise_multiplier
         mechanism = f"Gaussian on a Poisson sample of users (probability {share.probability:g})"
         record = Release(
@@ -417,9 +409,9 @@ class Session:
         mus = tuple(r.mu for r in self._releases if r.mechanism == "Gaussian")
         return cost_of_all(mus, share, len(self._releases) - len(mus), self.budget)
 
-    def _sample(self, name: str, keys: Keys, probability: float) -> NDArray[np.bool_]:
-        """Who takes part; the auditor records it."""
-        return poisson_sample(keys, self._secret(name), probability)
+    def _sample(self, name: str, probability: float) -> Sample:
+        """A fresh sample; the auditor records it."""
+        return Sample(self._secret(name), probability)
 
     def _secret(self, name: str) -> bytes:
         """A fresh secret for a sample; the auditor's replay overrides this to feed recorded ones."""

@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 
 from apportion.data import Interactions, Vocabulary
 from apportion.data.features import ItemFeatures
-from apportion.engines import Engine, LocalEngine
+from apportion.data.users import Users
+from apportion.engines import Processors
 from apportion.errors import InputError
-from apportion.linalg.ranking import row_products, top_columns
+from apportion.linalg.fixed_order import row_products, top_columns
+from apportion.privacy.contributions import Kernels
 from apportion.privacy.statement import Statement
 from apportion.recommend.features.new_items import WITHOUT_FEATURES, NewItemMap, joined_ids
 
@@ -40,10 +42,10 @@ class FoldIn:
     base: Floats
     base_rhs: Floats
 
-    def solve(self, engine: Engine, history: Interactions, labels: Floats) -> Any:
-        """Return every user's solution, from that user's history alone."""
-        weights = self.observation_weights[history.tasks]
-        return engine.solve_users(history, self.features, labels, self.base, self.base_rhs, weights)
+    def solve(self, kernels: Kernels, users: Users, labels: Floats) -> Any:
+        """Return every user's solution, from that user's own rows alone."""
+        weights = self.observation_weights[users.column("tasks")]
+        return kernels.solve_users(users, self.features, labels, self.base, self.base_rhs, weights)
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class ItemModel(ABC):
         self.settings = dict(settings or {})
         self.feature_map = feature_map
         self.no_map = no_map
-        self._engine: Engine = LocalEngine(np.float32)
+        self._kernels: Kernels = Processors(np.float32)
 
     @abstractmethod
     def labels(self, history: Interactions) -> Floats:
@@ -130,7 +132,7 @@ class ItemModel(ABC):
     def user_vectors(self, history: Interactions) -> NDArray[np.float32]:
         """Fold in every user of the history, each from their own rows; costs no privacy."""
         self._check_tasks(history)
-        solved: NDArray[np.float32] = self.fold_in.solve(self._engine, history, self.labels(history))
+        solved: NDArray[np.float32] = self.fold_in.solve(self._kernels, history.as_users, self.labels(history))
         return solved
 
     def score(self, history: Interactions, users: NDArray[np.integer[Any]]) -> NDArray[np.float32]:

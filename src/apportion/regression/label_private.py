@@ -18,12 +18,15 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.allocation.users import SampleLimit, Unbounded
 from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_column, finite_matrix
+from apportion.data.users import Users
+from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.contributions import Noisy, release_noisy
 from apportion.estimators.private import PrivateEstimator, check_value_range
+from apportion.linalg.fixed_order import dot_rows
 from apportion.postprocessing.intervals import half_widths
 from apportion.privacy import REPLACE_LABELS, BoxedValues, Budget, NoiseSource, Session, Share
-from apportion.privacy.contributions import label_total
+from apportion.privacy.contributions import BoxedColumns, LabelTotal, LabelVectors, Values
 from apportion.privacy.statement import Statement
 from apportion.regression.label_weights.optimal import LabelWeights, least_squares_weights, optimal_label_weights
 
@@ -111,6 +114,7 @@ class LabelPrivateRegression(PrivateEstimator):
         window: str = "not declared",
         tuning: str | None = None,
         noise: NoiseSource | str | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -126,6 +130,7 @@ class LabelPrivateRegression(PrivateEstimator):
         self.window = window
         self.tuning = tuning
         self.noise = noise
+        self.engine = engine
 
     def fit(
         self,
@@ -152,13 +157,12 @@ class LabelPrivateRegression(PrivateEstimator):
         if self.fit_intercept:
             features = np.column_stack([features, np.ones(len(features))])
         opened = self._open(session, Budget(self.epsilon, self.delta), REPLACE_LABELS, self._assumed_public())
-        low, high = map(float, self.label_range)
         rows = _Rows(grouping.arranged(features), grouping.indptr, self.target == "predictions")
-        boxed = BoxedValues.clipped(grouping.arranged(labels)[:, None], low, high)
+        users = grouping.users(labels=labels).with_columns(features=rows.features)
         plan = opened.plan(**self._fractions())
-        spread = self._spread(rows, boxed, grouping.arranged(labels), opened, plan.get("variance"), progress)
+        spread = self._spread(rows, users, opened, plan.get("variance"), progress)
         made = self._weights(rows, spread.likely, opened, plan.one("coefficients"), self.tolerance, progress)
-        released = self._released("coefficients", rows, made.rows, boxed, opened, plan.one("coefficients"))
+        released = self._released("coefficients", users, made.rows, opened, plan.one("coefficients"))
         self._publish(rows, made, released, spread)
         self.statement_ = opened.statement()
         return self
@@ -256,8 +260,7 @@ class LabelPrivateRegression(PrivateEstimator):
     def _spread(
         self,
         rows: _Rows,
-        boxed: BoxedValues,
-        labels: Floats,
+        users: Users,
         session: Session,
         share: Share | tuple[Share, ...] | None,
         progress: Progress | None,
@@ -269,15 +272,10 @@ class LabelPrivateRegression(PrivateEstimator):
             return _Spread(scaled, scaled)
         parts = share.split(rough=0.5, residuals=0.5)
         made = self._weights(rows, _LARGEST_VARIANCE, session, parts["rough"], _ROUGH, progress)
-        rough = self._released("rough coefficients", rows, made.rows, boxed, session, parts["rough"])
-        clipped = np.clip(labels, *self.label_range)
-        residuals = np.clip((clipped - rows.features @ rough.values) / self._width, -1.0, 1.0)
-        squares = BoxedValues.clipped(np.square(residuals)[:, None], 0.0, 1.0)
-        sizes = np.diff(rows.indptr)
-        each = np.repeat(1 / np.maximum(sizes, 1) / (sizes > 0).sum(), sizes)
-        noisy = release_noisy(
-            session, "residuals", label_total(squares, each[:, None], rows.indptr), parts["residuals"]
-        )
+        rough = self._released("rough coefficients", users, made.rows, session, parts["rough"])
+        squares = _SquaredResiduals((float(self.label_range[0]), float(self.label_range[1])), rough.values)
+        each = np.repeat(1 / np.maximum(users.sizes, 1) / users.present.sum(), users.sizes)
+        noisy = self._noisy("residuals", users, squares, each[:, None], session, parts["residuals"])
         of_rough = float(each @ np.square(rows.features).sum(axis=1)) * rough.variance / self._width**2
         sampling = float(np.square(each).sum()) / 4  # a number within [0, 1] has variance at most 1/4
         error = math.sqrt(noisy.variance + sampling + of_rough**2)
@@ -287,11 +285,18 @@ class LabelPrivateRegression(PrivateEstimator):
         careful = likely + _CAREFUL * error
         return _Spread(likely, min(careful, _LARGEST_VARIANCE))
 
-    def _released(
-        self, name: str, rows: _Rows, weights: Floats, boxed: BoxedValues, session: Session, share: Share
-    ) -> Noisy:
+    def _noisy(self, name: str, users: Users, labels: Values, vectors: Floats, session: Session, share: Share) -> Noisy:
+        """Labels times public vectors, added up and released."""
+        contribution = LabelTotal(labels, LabelVectors.from_rows(vectors, users.indptr))
+        engine = LocalEngine(np.float64) if self.engine is None else self.engine
+        return release_noisy(
+            session, name, add_up_one(engine, users.with_columns(vectors=vectors), contribution), share
+        )
+
+    def _released(self, name: str, users: Users, weights: Floats, session: Session, share: Share) -> Noisy:
         """Coefficients in the units of labels, for the features as the weights see them."""
-        noisy = release_noisy(session, name, label_total(boxed, weights, rows.indptr), share)
+        boxed = BoxedColumns(float(self.label_range[0]), float(self.label_range[1]), column="labels")
+        noisy = self._noisy(name, users, boxed, weights, session, share)
         middle = (float(self.label_range[0]) + float(self.label_range[1])) / 2
         values = self._width * noisy.values + middle * weights.sum(axis=0)
         return Noisy(values, self._width * noisy.stddev, self._width * noisy.scale)
@@ -313,6 +318,21 @@ class LabelPrivateRegression(PrivateEstimator):
         self.total_variance_ = of_labels + made.rows.shape[1] * released.variance
         self.gap_ = made.gap
         self.label_weights_ = made
+
+
+@dataclass(frozen=True, eq=False)
+class _SquaredResiduals:
+    """Squared distances of labels from a released line, over the squared range, at most 1."""
+
+    label_range: tuple[float, float]
+    coefficients: Floats
+
+    def __call__(self, users: Users) -> BoxedValues:
+        low, high = self.label_range
+        features = users.column("features")
+        fitted = dot_rows(features, np.broadcast_to(self.coefficients, features.shape))
+        residuals = np.clip((np.clip(users.column("labels"), low, high) - fitted) / (high - low), -1.0, 1.0)
+        return BoxedValues.clipped(np.square(residuals)[:, None], 0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)

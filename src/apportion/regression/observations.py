@@ -11,6 +11,7 @@ from apportion.data import Interactions, Vocabulary
 from apportion.data.encoding import encode_ids, match_public_list, refuse_single_user
 from apportion.data.numbers import finite_column, finite_matrix
 from apportion.data.ordering import user_major_order
+from apportion.data.users import Users
 from apportion.data.vocabulary import as_array
 from apportion.errors import InputError
 
@@ -72,6 +73,11 @@ class Observations:
         )
         order = user_major_order(users.codes, encoded.codes, data.n_tasks)
         return cls(data, x, y) if order is None else cls(data, x[order], y[order])
+
+    @property
+    def users(self) -> Users:
+        """The users with their rows, which engines add up."""
+        return self.data.as_users.with_columns(features=self.features, labels=self.labels)
 
     @property
     def dimension(self) -> int:

@@ -20,10 +20,12 @@ from apportion.allocation import Adaptive
 from apportion.allocation.policies import Allocation
 from apportion.engines import Engine
 from apportion.errors import InputError
-from apportion.privacy import Labels, NoiseSource, ObservationRows, Session
+from apportion.privacy import NoiseSource, Session
+from apportion.privacy.contributions import TaskGrams, TaskMoments
 from apportion.regression.multi_task import MultiTaskRegression, into_ball, not_negative, positive
 from apportion.regression.observations import Observations
 from apportion.regression.solves import Statistics, solve_psd, solve_shrunk
+from apportion.regression.user_sides import ClippedFeatures, ClippedLabels
 
 Floats = NDArray[np.float64]
 
@@ -135,11 +137,11 @@ class MultiTaskRidge(MultiTaskRegression):
         gram_share = self.gram_share or default_gram_share(self.solve, observations.dimension)
         plan = self._plan(session, {"grams": gram_share, "moments": 1 - gram_share})
         start = self._start(observations, session, engine, plan)
-        data, weights = observations.data, start.weights
-        rows = ObservationRows.clipped(observations.features, self.feature_norm)
-        labels = Labels.clipped(observations.labels, self.label_bound)
-        grams = session.release("Gram matrices", engine.grams(data, weights, rows), plan.one("grams"))
-        moments = session.release("moments", engine.moments(data, weights, rows, labels), plan.one("moments"))
+        weights, rows, labels = start.weights, ClippedFeatures(self.feature_norm), ClippedLabels(self.label_bound)
+        contributions = [TaskGrams(weights, rows), TaskMoments(weights, rows, labels)]
+        gram_sums, moment_sums = engine.add_up(observations.users, contributions)
+        grams = session.release("Gram matrices", gram_sums, plan.one("grams"))
+        moments = session.release("moments", moment_sums, plan.one("moments"))
         released = Statistics(
             grams,
             weights.moved_gram(self.feature_norm**2) / plan.one("grams").mu,

@@ -23,23 +23,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation.users import ContributionPolicy, Smooth
-from apportion.data.grouping import Grouping, group_rows
+from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_column, finite_matrix
+from apportion.data.users import Users
+from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.contributions import Bounded, ContributionsEstimator, Sizes
 from apportion.postprocessing.intervals import student_half_width
-from apportion.privacy import BoxedValues, Labels, NoiseSource, ObservationRows, PublicRowWeights, Session, Share
+from apportion.privacy import BoxedValues, NoiseSource, PublicRowWeights, Session, Share
 from apportion.privacy.budget import Plan
-from apportion.privacy.contributions import gradient_total, weighted_total
+from apportion.privacy.contributions import GradientTotal, RowTotal
 from apportion.privacy.statement import Statement
 from apportion.regression.losses import Loss, loss_of
 from apportion.regression.multi_task import into_ball, not_negative, positive
+from apportion.regression.user_sides import Design, Directions, Slopes
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -50,7 +53,6 @@ _NOISE_REACH = 0.5  # of the domain's radius
 _SQUARED_GRADIENT = 1 / 8  # of a typical row, in units of L²
 _TOTAL_SHARE = 0.02  # for the total weight, where sizes are private
 _PARTS_SEED = 0  # public
-_ROWS_AT_A_TIME = 1 << 18
 
 
 class UserERM(ContributionsEstimator):
@@ -140,6 +142,7 @@ class UserERM(ContributionsEstimator):
         window: str = "not declared",
         tuning: str | None = None,
         noise: NoiseSource | str | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.loss = loss
         self.epsilon = epsilon
@@ -163,6 +166,7 @@ class UserERM(ContributionsEstimator):
         self.window = window
         self.tuning = tuning
         self.noise = noise
+        self.engine = engine
 
     def fit(
         self,
@@ -191,9 +195,10 @@ class UserERM(ContributionsEstimator):
         if opened.budget.pure:
             raise InputError(f"Expected a delta above 0, as noise on many gradients needs, got {opened.budget.delta}.")
         plan = self._plan(opened)
-        rows = _UserSide(grouping, features, labels, loss_of(self.loss), self.feature_norm, self._constant, parts)
-        risk = self._risk(rows, grouping, parts, opened, plan)
-        self._publish(self._descended(rows, risk, opened, plan.one("gradients"), progress))
+        users = grouping.users(None if parts is None else {"part": parts}, features=features, labels=labels)
+        dimension = features.shape[1] + bool(self._constant)
+        risk = self._risk(users, dimension, parts, opened, plan)
+        self._publish(self._descended(dimension, risk, opened, plan.one("gradients"), progress))
         self.threshold_ = risk.bounded.threshold
         self.statement_ = opened.statement()
         return self
@@ -293,39 +298,43 @@ class UserERM(ContributionsEstimator):
             raise InputError(f"Expected sizes_share below {1 - _TOTAL_SHARE:g}, got {self.sizes_share}.")
         return session.plan(**first, gradients=rest)
 
-    def _risk(self, rows: _UserSide, grouping: Grouping, parts: Integers | None, session: Session, plan: Plan) -> _Risk:
+    def _risk(self, users: Users, dimension: int, parts: Integers | None, session: Session, plan: Plan) -> _Risk:
         """Weights of all rows, and the total weight of each part: public, or released."""
         share = plan.one("gradients")
-        trade_off = self.trade_off or self._default_trade_off(rows.dimension, share.mu)
-        found = self._bounded(grouping.indptr, trade_off, session, plan.one("sizes") if "sizes" in plan else None)
+        trade_off = self.trade_off or self._default_trade_off(dimension, share.mu)
+        found = self._bounded(users, trade_off, session, plan.one("sizes") if "sizes" in plan else None)
         weights = found.weights
         if isinstance(weights, PublicRowWeights):
-            totals = np.ones(1) if parts is None else self._part_totals(grouping, parts, trade_off)
+            totals = np.ones(1) if parts is None else self._part_totals(users, parts, trade_off)
         else:
-            halves = BoxedValues(np.full((int(grouping.indptr[-1]), 1), 0.5))
-            released = session.release("total weight", weighted_total(halves, weights), plan.one("total"))
+            total = add_up_one(self._adder, users, RowTotal(_halves, 1, weights))
+            released = session.release("total weight", total, plan.one("total"))
             totals = np.maximum(2 * np.asarray(released, np.float64), found.threshold)
         noise = weights.moved(self._clip_norm()) / share.mu / float(totals.min())
         return _Risk(found, parts, totals, noise)
 
-    def _part_totals(self, grouping: Grouping, parts: Integers, trade_off: float) -> Floats:
-        rows = self.bounding.row_weights(grouping.indptr, trade_off).rows
-        return np.asarray(np.bincount(np.repeat(parts, grouping.sizes), rows), np.float64)
+    def _part_totals(self, users: Users, parts: Integers, trade_off: float) -> Floats:
+        rows = self.bounding.row_weights(users.indptr, trade_off).rows
+        return np.asarray(np.bincount(np.repeat(parts, users.sizes), rows), np.float64)
 
     def _default_trade_off(self, dimension: int, mu: float) -> float:
         moved = 1.0 if self._sizes_are_private else 4.0 * max(self.interval_groups, 1)
         return _SQUARED_GRADIENT * mu**2 / (dimension * moved)
 
     def _descended(
-        self, rows: _UserSide, risk: _Risk, session: Session, share: Share, progress: Progress | None
+        self, dimension: int, risk: _Risk, session: Session, share: Share, progress: Progress | None
     ) -> Floats:
         """One θ for each part, by accelerated descent on noisy gradients."""
-        n_steps, size = self._schedule(risk.noise, rows.dimension)
+        n_steps, size = self._schedule(risk.noise, dimension)
+        design = Design(self.feature_norm, loss_of(self.loss), self._constant)
+        directions, weights = Directions(design), risk.bounded.weights
+        n_parts = 0 if risk.parts is None else len(risk.totals)
         shares = share.split(**{f"{step}": 1 / n_steps for step in range(1, n_steps + 1)})
-        theta = ahead = mean = np.zeros((len(risk.totals), rows.dimension))
+        theta = ahead = mean = np.zeros((len(risk.totals), dimension))
         for step in range(1, n_steps + 1):
-            slopes = Labels.clipped(rows.slopes(ahead), self._clip_norm())
-            sums = gradient_total(rows.directions, slopes, risk.bounded.weights, risk.parts)
+            slopes = Slopes(design, ahead, self._clip_norm(), by_task=False)
+            gradients = GradientTotal(directions, slopes, weights, dimension, n_parts)
+            sums = add_up_one(self._adder, risk.bounded.users, gradients)
             released = session.release(f"step {step}: gradient", sums, shares[f"{step}"])
             gradient = np.reshape(released, theta.shape) / risk.totals[:, None] + 2 * self.ridge * ahead
             before, theta = theta, into_ball(ahead - size * gradient, self.domain_radius)
@@ -375,42 +384,6 @@ class _Risk:
     noise: float
 
 
-class _UserSide:
-    """What users compute from their own rows and released parameters: each row's gradient, a direction and a length."""
-
-    def __init__(
-        self,
-        grouping: Grouping,
-        features: Floats,
-        labels: Floats,
-        loss: Loss,
-        feature_norm: float,
-        constant: float,
-        parts: Integers | None,
-    ) -> None:
-        x = grouping.arranged(features)
-        with np.errstate(over="ignore"):  # a row of infinite length becomes zero
-            x = x * (feature_norm / np.maximum(np.linalg.norm(x, axis=1), feature_norm))[:, None]
-        y: Floats = grouping.arranged(labels)
-        coded: Any = getattr(loss, "coded", None)
-        self._loss = loss
-        self._labels = y if coded is None else coded(y)
-        self._features = np.column_stack([x, np.full(len(x), constant)]) if constant else x
-        self._lengths = np.linalg.norm(self._features, axis=1)
-        self._owners = None if parts is None else np.repeat(parts, grouping.sizes)
-        self.directions = ObservationRows.scaled(self._features, 1.0)
-        self.dimension = int(self._features.shape[1])
-
-    def slopes(self, theta: Floats) -> Floats:
-        """ℓ'(θ · x, y) ‖x‖, θ that of the row's part: the gradient's signed length along x / ‖x‖."""
-        slopes: Floats = self._loss.derivative(self._scores(theta), self._labels) * self._lengths
-        return np.nan_to_num(slopes)  # clipped afterwards; a refusal would tell of one row
-
-    def _scores(self, theta: Floats) -> Floats:
-        if self._owners is None:
-            return np.asarray(np.einsum("nd,d->n", self._features, theta[0]))
-        scores = np.empty(len(self._labels))
-        for first in range(0, len(scores), _ROWS_AT_A_TIME):
-            part = slice(first, first + _ROWS_AT_A_TIME)
-            scores[part] = np.einsum("nd,nd->n", self._features[part], theta[self._owners[part]])
-        return scores
+def _halves(users: Users) -> BoxedValues:
+    """1/2 in every row, so that the sum is half the total weight."""
+    return BoxedValues(np.full((users.n_rows, 1), 0.5))

@@ -21,10 +21,11 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.allocation.users import ContributionPolicy, Smooth
 from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_rows
+from apportion.engines import Engine
 from apportion.errors import InputError
 from apportion.estimators.contributions import ContributionsEstimator, Sizes
 from apportion.privacy import Base, NoiseSource, PublicRowWeights, RankedRows, Session, UniformBase
-from apportion.privacy.contributions import RowWeights
+from apportion.privacy.contributions import RowWeighting
 from apportion.privacy.statement import Statement
 
 Floats = NDArray[np.float64]
@@ -85,6 +86,7 @@ class UserQuantile(ContributionsEstimator):
         window: str = "not declared",
         tuning: str | None = None,
         noise: NoiseSource | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.quantiles = quantiles
         self.epsilon = epsilon
@@ -100,6 +102,7 @@ class UserQuantile(ContributionsEstimator):
         self.window = window
         self.tuning = tuning
         self.noise = noise
+        self.engine = engine
 
     def fit(self, X: ArrayLike, y: object = None, *, groups: ArrayLike, session: Session | None = None) -> Self:  # noqa: N803
         """Spend the budget on the data; afterwards everything that ends in _ may be released.
@@ -125,8 +128,9 @@ class UserQuantile(ContributionsEstimator):
         plan = opened.plan(**first, halvings=[rest / halvings] * halvings)
         shares = plan.several("halvings")
         trade_off = _trade_off(sought, shares[0].pure_epsilon)
-        found = self._bounded(grouping.indptr, trade_off, opened, plan.one("sizes") if first else None)
-        rows = RankedRows(grouping.arranged(values)[:, 0], found.weights, base)
+        users = grouping.users(values=values[:, 0])
+        found = self._bounded(users, trade_off, opened, plan.one("sizes") if first else None)
+        rows = RankedRows(found.users, found.weights, base)
         search, scales = _Search(tuple(sought)), []
         for number, share in enumerate(shares):
             scores = rows.scores(*search.cells())
@@ -160,7 +164,7 @@ class UserQuantile(ContributionsEstimator):
         low, high = self.value_range
         return UniformBase(float(low), float(high)), f"the range of values, {low:.12g} to {high:.12g}"
 
-    def _rank_errors(self, weights: RowWeights, scales: Sequence[float]) -> Floats | None:
+    def _rank_errors(self, weights: RowWeighting, scales: Sequence[float]) -> Floats | None:
         """Claims 5 and 6 of the paper, with a normal quantile in place of Hoeffding's bound; halvings add up."""
         if not isinstance(weights, PublicRowWeights):
             return None

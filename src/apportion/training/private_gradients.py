@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from apportion.errors import BudgetError, InputError
-from apportion.privacy import BoundedSum, SampledShare, Session, Share, Weights
-from apportion.privacy.clipped_gradients import GradientTotal, equal_weights, number_of_units, units_taking_part
+from apportion.privacy import BoundedSum, SampledShare, Session, Share
+from apportion.privacy.clipped_gradients import GradientTotal, number_of_units
+from apportion.privacy.sampling import Sample
 from apportion.training.clipping import Clip, ComingStep, FixedClip, SecondMomentScales, noise_of
 from apportion.training.filling import filled_up, places_apart
 from apportion.training.known_noise import NO_NOISE, AddedNoise, KnownNoiseOptimizer
@@ -139,8 +140,8 @@ class PrivateGradients:
         scales = None if self._scaling is None else self._scaling.scales()
         formed: list[BoundedSum] = []
 
-        def form(weights: Weights) -> BoundedSum:
-            formed.append(self._sum(units_taking_part(weights), scales))
+        def form(sample: Sample | None) -> BoundedSum:
+            formed.append(self._sum(self._taking_part(sample), scales))
             return formed[-1]
 
         released = self._released(f"step {self._made}: gradients", form, share)
@@ -197,13 +198,16 @@ class PrivateGradients:
         self._expected = known * self._sampling
         return shares
 
-    def _released(self, name: str, form: Callable[[Weights], BoundedSum], share: Share | SampledShare) -> NDArray[Any]:
-        weights = equal_weights(len(self._units))
+    def _released(
+        self, name: str, form: Callable[[Sample | None], BoundedSum], share: Share | SampledShare
+    ) -> NDArray[Any]:
         if isinstance(share, SampledShare):
-            released = self._session.release_sampled(name, weights, form, share, self._units.keys)
-        else:
-            released = self._session.release(name, form(weights), share)
-        return np.asarray(released, np.float64)
+            return np.asarray(self._session.release_sampled(name, form, share), np.float64)
+        return np.asarray(self._session.release(name, form(None), share), np.float64)
+
+    def _taking_part(self, sample: Sample | None) -> NDArray[np.int64]:
+        """Which units are in the sample; all of them without one."""
+        return np.arange(len(self._units)) if sample is None else np.flatnonzero(sample.members(self._units.keys))
 
     def _sum(self, units: NDArray[np.int64], scales: list[Tensor] | None) -> BoundedSum:
         """The hidden sum of these units' clipped gradients."""

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from apportion.allocation.tasks import sampling_keys
 from apportion.data.encoding import encode_ids
+from apportion.data.user_keys import sampling_keys
 from apportion.data.vocabulary import Vocabulary, as_array
 from apportion.errors import InputError
 from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_EXAMPLE, Neighbours

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data import Interactions
-from apportion.engines import LocalEngine
+from apportion.engines import Processors
 from apportion.errors import InputError
 from apportion.published.public_features.losses import ConvexLoss, described, known_loss, newton
 from apportion.recommend.model import ItemModel, row_chunks
@@ -68,4 +68,4 @@ class ConvexModel(ItemModel):
             raise InputError(
                 f"The model was fitted with the loss {self.loss}, which is not stored with it; set model.loss to it."
             )
-        return newton(self.fold_in, LocalEngine(np.float64), history, self.labels(history), self.loss)
+        return newton(self.fold_in, Processors(np.float64), history.as_users, self.labels(history), self.loss)

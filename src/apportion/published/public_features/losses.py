@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data import Interactions
+from apportion.data.users import Users
 from apportion.errors import InputError
+from apportion.linalg.fixed_order import dot_rows, row_products
 
 if TYPE_CHECKING:
-    from apportion.engines import Engine
+    from apportion.privacy.contributions import Kernels
     from apportion.recommend.model import FoldIn
 
 Floats = NDArray[np.float64]
@@ -157,7 +158,7 @@ def majorised(loss: ConvexLoss, scores: Floats, labels: Floats) -> Floats:
 
 
 def newton(
-    fold_in: FoldIn, engine: Engine, history: Interactions, labels: Floats, loss: ConvexLoss, steps: int = _STEPS
+    fold_in: FoldIn, kernels: Kernels, users: Users, labels: Floats, loss: ConvexLoss, steps: int = _STEPS
 ) -> Floats:
     """Every user's own penalised regression under the loss, from the prior; private to the user.
 
@@ -166,8 +167,8 @@ def newton(
     """
     base = fold_in.base.astype(np.float64)
     prior: Floats = np.linalg.solve(base, fold_in.base_rhs.astype(np.float64)).astype(np.float64)
-    own = _OwnLosses(fold_in, history, labels, loss, base, prior)
-    solved = np.tile(prior, (history.n_users, 1))
+    own = _OwnLosses(fold_in, users, labels, loss, base, prior)
+    solved = np.tile(prior, (users.n_users, 1))
     scores = own.scores(solved)
     values = own.values(solved, scores)
     for _ in range(steps):
@@ -176,13 +177,13 @@ def newton(
         before = scores
         for curvatures in (bends, majorised(loss, before, labels)):
             targets = before - slopes / curvatures
-            found = engine.solve_users(history, fold_in.features, targets, fold_in.base, fold_in.base_rhs, curvatures)
+            found = kernels.solve_users(users, fold_in.features, targets, fold_in.base, fold_in.base_rhs, curvatures)
             moved = np.asarray(found.cpu() if hasattr(found, "cpu") else found, np.float64)
             there = own.scores(moved)
             reached = own.values(moved, there)
             better = reached < values  # never where it is not a number
             solved = np.where(better[:, None], moved, solved)
-            scores = np.where(better[history.users], there, scores)
+            scores = np.where(better[users.owner], there, scores)
             values = np.where(better, reached, values)
     return solved
 
@@ -192,7 +193,7 @@ class _OwnLosses:
     """What every user minimises, at given solutions; private."""
 
     fold_in: FoldIn
-    history: Interactions
+    users: Users
     labels: Floats
     loss: ConvexLoss
     base: Floats
@@ -200,11 +201,11 @@ class _OwnLosses:
 
     def scores(self, solved: Floats) -> Floats:
         """The scores u · f of every observation."""
-        return np.asarray(np.einsum("nd,nd->n", solved[self.history.users], self.fold_in.features[self.history.tasks]))
+        return np.asarray(dot_rows(solved[self.users.owner], self.fold_in.features[self.users.column("tasks")]))
 
     def values(self, solved: Floats, scores: Floats) -> Floats:
         """Losses of a user's rows and its penalty."""
         losses = self.loss.value(scores, self.labels)
         apart = solved - self.prior
-        penalties = 0.5 * np.einsum("ni,ni->n", apart @ self.base, apart)
-        return np.asarray(np.bincount(self.history.users, losses, minlength=len(solved)) + penalties)
+        penalties = 0.5 * dot_rows(row_products(apart, self.base.T), apart)
+        return np.asarray(np.bincount(self.users.owner, losses, minlength=len(solved)) + penalties)

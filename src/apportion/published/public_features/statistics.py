@@ -25,14 +25,15 @@ from numpy.typing import NDArray
 
 from apportion import linalg
 from apportion.allocation import Expected
-from apportion.allocation.tasks import sampling_keys
-from apportion.engines import Engine
+from apportion.allocation.weightings import OnSample
+from apportion.engines import Engine, add_up_one
 from apportion.linalg.shrinkage import intensities, squared_distances
-from apportion.privacy import BoundedSum, Labels, SampledShare, Session, Share, Weights
-from apportion.published.skew.updates import Round
+from apportion.privacy import BoundedSum, SampledShare, Session, Share
+from apportion.privacy.contributions import Contribution, TaskGrams, TaskMoments, Weighting
+from apportion.published.skew.updates import ClippedRawLabels, Round
 
 Floats = NDArray[np.float64]
-Form = Callable[[Weights], BoundedSum]
+Form = Callable[[Weighting], Contribution]
 
 _POOLED = 4096  # noisy numbers behind one shrinkage intensity
 _SMALLEST = 1e-12
@@ -146,34 +147,34 @@ def release_statistics(
 
     Privacy: add or remove one user; norm of one user's part at most Γ² for matrices and Γ · label_bound for vectors.
     """
-    rows, labels = about.rows, Labels.clipped(about.labels, label_bound)
+    labels = ClippedRawLabels(about.labels, label_bound)
 
-    def matrices(weights: Weights) -> BoundedSum:
-        return engine.grams(about.data, weights, rows)
+    def matrices(weights: Weighting) -> Contribution:
+        return TaskGrams(weights, about.rows)
 
-    def vectors(weights: Weights) -> BoundedSum:
-        return engine.moments(about.data, weights, rows, labels)
+    def vectors(weights: Weighting) -> Contribution:
+        return TaskMoments(weights, about.rows, labels)
 
-    draw = partial(released_sum, about, session)
+    draw = partial(released_sum, about, session, engine)
     first, first_stddev = draw(f"{name}: item matrices", matrices, shares[0])
     second, second_stddev = draw(f"{name}: item vectors", vectors, shares[1])
     return Released(first, first_stddev, second, second_stddev)
 
 
 def released_sum(
-    about: Round, session: Session, name: str, form: Form, share: Share | SampledShare
+    about: Round, session: Session, engine: Engine, name: str, form: Form, share: Share | SampledShare
 ) -> tuple[Any, float]:
     """One release and the noise of its entries; a sum over a sample stands for all users by its public probability."""
     bounds: list[float] = []
 
-    def formed(weights: Weights) -> BoundedSum:
-        made = form(weights)
+    def formed(weights: Weighting) -> BoundedSum:
+        made = add_up_one(engine, about.users, form(weights))
         bounds.append(made.l2_sensitivity)
         return made
 
     if isinstance(share, SampledShare):
-        keys = sampling_keys(about.data.user_ids)
-        drawn = session.release_sampled(name, about.weights, formed, share, keys) / share.probability
+        drawn = session.release_sampled(name, lambda sample: formed(OnSample(about.weights, sample)), share)
+        drawn = drawn / share.probability
         return np.asarray(drawn, np.float64), bounds[0] / share.mu / share.probability
     drawn = session.release(name, formed(about.weights), share)
     return np.asarray(drawn, np.float64), bounds[0] / share.mu

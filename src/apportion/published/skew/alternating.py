@@ -17,14 +17,15 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation import Adaptive, Allocation, Expected, TaskCounts, Weights
+from apportion.allocation import Adaptive, Allocation, Expected, ReleasedCounts
 from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
 from apportion.estimators.counts import allocated, release_number_of_users, release_overview
 from apportion.estimators.private import InteractionsEstimator, check_value_range
 from apportion.privacy import NoiseSource, Session, Share, Statement
-from apportion.published.skew.updates import ItemUpdate, Round, Shares, SufficientStatistics
+from apportion.privacy.contributions import Weighting
+from apportion.published.skew.updates import ItemUpdate, RawLabels, Round, Shares, SufficientStatistics, UserVectors
 from apportion.recommend.als import Progress
 from apportion.recommend.model import ClickModel, FoldIn, RatingModel
 
@@ -156,6 +157,7 @@ class _Fit:
     def __init__(self, chosen: AlternatingMinimisation, data: Interactions, session: Session, engine: Engine) -> None:
         self._chosen = chosen
         self._data = data
+        self._users = data.as_users
         self._session = session
         self._engine = engine
         self._clicks = chosen.kind == "clicks"
@@ -171,7 +173,7 @@ class _Fit:
         chosen = self._chosen
         plan, rounds = self._plan()
         n_users, self._centre = self._overview(plan["overview"])
-        given = allocated(self._data, self._allocation, self._session, self._engine, plan["counts"], n_users)
+        given = allocated(self._users, self._allocation, self._session, self._engine, plan["counts"], n_users)
         weights, expected, counts = given.weights, given.expected, given.counts
         if chosen.balanced:
             self._observation_weights = _inverse_counts(counts)
@@ -221,37 +223,29 @@ class _Fit:
 
     def _overview(self, share: Share | None) -> tuple[float, float]:
         """The number of users, and for ratings their mean; what is not public is released."""
-        chosen, parts = self._chosen, (self._data, self._session, self._engine)
+        chosen, parts = self._chosen, (self._users, self._session, self._engine)
         if share is None:
             return float(chosen.n_users or 0), 0.0
         if self._clicks:
             return release_number_of_users(*parts, share), 0.0
         return release_overview(*parts, share, chosen.value_range, chosen.n_users)
 
-    def _round(self, k: int, weights: Weights, expected: Expected, items: NDArray[np.float64]) -> Round:
-        chosen = self._chosen
-        labels = self._labels()
-        solved = self._fold_in(items).solve(self._engine, self._data, labels)
-        vectors = np.asarray(solved.cpu() if hasattr(solved, "cpu") else solved, np.float64)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        vectors *= chosen.user_norm / np.maximum(lengths, chosen.user_norm)
+    def _round(self, k: int, weights: Weighting, expected: Expected, items: NDArray[np.float64]) -> Round:
+        chosen, labels = self._chosen, self._labels()
         return Round(
-            data=self._data,
+            users=self._users,
             weights=weights,
             expected=expected,
-            vectors=vectors,
-            norm=chosen.user_norm,
+            rows=UserVectors(self._fold_in(items), labels, chosen.user_norm),
             labels=labels,
             items=items,
             unobserved=chosen.unobserved if self._clicks else 0.0,
             number=k + 1,
+            kernels=self._engine.kernels,
         )
 
-    def _labels(self) -> Floats:
-        if self._clicks:
-            return np.ones(self._data.n_observations, np.float32)
-        values = np.clip(self._data.values, *self._chosen.value_range)
-        return np.asarray(values - np.float32(self._centre), np.float32)
+    def _labels(self) -> RawLabels:
+        return RawLabels() if self._clicks else RawLabels(self._centre, self._chosen.value_range)
 
     def _fold_in(self, items: Floats) -> FoldIn:
         """A user's own regression on the items; for clicks every pair pulls towards 0."""
@@ -292,7 +286,7 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def _inverse_counts(counts: Sequence[TaskCounts]) -> NDArray[np.float32]:
+def _inverse_counts(counts: Sequence[ReleasedCounts]) -> NDArray[np.float32]:
     """Weights 1/n̂_i that average 1 over observations."""
     if not counts:
         raise InputError("A balanced objective needs an allocation that releases counts, such as Adaptive.")

@@ -1,4 +1,4 @@
-"""Scores, and the largest of each row, the same on every processor: ties are in the order of the columns.
+"""Products and rankings that come out the same on every processor: one order of additions, ties by column.
 
 `np.argpartition` would be shorter, but which of several equal scores it keeps depends on the width of the vector unit.
 """
@@ -59,3 +59,15 @@ def row_products(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
 
 def _runs(length: int, most: int) -> Iterator[slice]:
     return (slice(first, min(first + most, length)) for first in range(0, length, most))
+
+
+def dot_rows(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+    """Σ_k left[n, k] right[n, k] for every n, added up in the order of the columns.
+
+    >>> dot_rows(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
+    array([11.])
+    """
+    sums = np.zeros(len(left), np.result_type(left, right))
+    for column in range(left.shape[1]):
+        sums += left[:, column] * right[:, column]
+    return sums
