@@ -16,13 +16,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from apportion.allocation.tasks import sampling_keys
 from apportion.auditing import RecordingSession, audit_neighbour
 from apportion.data import Interactions, Vocabulary
 from apportion.data.encoding import encode_ids
 from apportion.data.features import ItemFeatures
 from apportion.data.grouping import group_rows
 from apportion.data.tables import read_table
+from apportion.data.user_keys import sampling_keys
 from apportion.errors import InputError
 from apportion.privacy import Budget, SeededNoise
 from apportion.privacy.neighbours import REPLACE_VALUES
