@@ -20,8 +20,8 @@ from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.contributions import TaskCounts, TaskGrams
 from apportion.regression import LabelPrivateRegression, UserERM
 from apportion.statistics import UserMean, UserQuantile
-
 from contribution_cases import OwnRows
+
 from statistics_helpers import assert_distribution, assert_scale
 
 STEP = linalg.step_below(1.0)

@@ -14,7 +14,6 @@ from apportion.auditing.door import distance, open_up
 from apportion.data.users import Users
 from apportion.errors import InputError
 from apportion.privacy import PublicRowWeights, RankedRows, UniformBase
-
 from weighted_rows import layout, private, public, replaced, without
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -18,8 +18,8 @@ from apportion.errors import BudgetError
 from apportion.privacy import Budget, SeededNoise, Session
 from apportion.privacy.contributions import TaskCounts, TaskMoments
 from apportion.privacy.sampling import poisson_sample
-
 from contribution_cases import OwnRows
+
 from statistics_helpers import assert_scale
 from strategies import random_interactions
 

@@ -14,8 +14,8 @@ from apportion.engines import LocalEngine, TorchEngine, add_up_one
 from apportion.errors import InputError
 from apportion.privacy.contributions import ClippedParts, Output
 from apportion.privacy.sampling import Sample
-
 from contribution_cases import CONTRIBUTIONS, users_of
+
 from strategies import random_interactions
 
 

@@ -32,7 +32,6 @@ from apportion.privacy.contributions import (
     RowTotal,
     SizeHistogram,
 )
-
 from weighted_rows import layout, private, public, replaced, without
 
 SEEDS = st.integers(0, 2**32 - 1)

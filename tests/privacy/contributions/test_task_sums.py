@@ -19,8 +19,8 @@ from apportion.privacy import Labels, ObservationRows, Rows, Weights
 from apportion.privacy.contributions import TaskCounts, TaskGrams, TaskMoments, UserGram, UserTotal, Weighting
 from apportion.privacy.neighbours import REPLACE_VALUES_PUBLIC_GRAPH
 from apportion.regression.user_sides import ClippedFeatures, ClippedLabels
-
 from contribution_cases import CONTRIBUTIONS, WIDTH, OwnRows, RowsOfPairs, users_of
+
 from strategies import interactions, random_interactions
 
 
