@@ -18,6 +18,11 @@ def peek(statistic: BoundedSum) -> NDArray[Any]:
     return np.asarray(statistic._reveal(_KEY), dtype=np.float64)
 
 
+def peek_steps(statistic: BoundedSum) -> NDArray[Any]:
+    """Return a copy of a hidden sum as it is held: in whole numbers of its step, where it has one."""
+    return np.array(statistic._reveal_steps(_KEY))
+
+
 def open_up(statistic: BoundedSum | RankScores) -> Raw:
     """Return a copy of what is hidden: a sum, or the step functions of scores."""
     if isinstance(statistic, RankScores):
