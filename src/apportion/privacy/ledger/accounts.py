@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,7 @@ class Account:
         self._guards = guards
         self._prefix = CheckedPrefix(definition, guards.key)
         self._digest: str | None = None
+        self._warn = _warn_of_other_data
         self.run = run
 
     @property
@@ -120,10 +121,16 @@ class Account:
         self._note_data()
         return Receipt(self.name, self.run, row.number, row.hash)
 
-    def about(self, data: str | os.PathLike[str]) -> Account:
-        """Say which file or folder this handle charges for; where fingerprints are kept, other data are warned of."""
+    def about(self, data: str | os.PathLike[str], warn: Callable[[str], None] | None = None) -> Account:
+        """Say which file or folder this handle charges for; where fingerprints are kept, other data are warned of.
+
+        Args:
+            data: read now, if fingerprints are kept.
+            warn: takes the sentence; by default it is an `OtherDataWarning`.
+        """
         if self._guards.fingerprints is not None:
             self._digest = digest_of(data)
+        self._warn = warn or _warn_of_other_data
         return self
 
     def session(
@@ -210,7 +217,6 @@ class Account:
             kept: a hash of an entry that was kept elsewhere, as statements and cards carry it. The chain must still
                 hold it.
         """
-        self._refuse_other_definition(self._store.account(self.name))
         self._standing()
         standing, found = self._definition.start, kept in (None, self._definition.hash)
         for entry in self._checked():
@@ -279,6 +285,7 @@ class Account:
 
     def _standing(self) -> Standing:
         """Where the chain stands, all of it checked, and compared with the head."""
+        self._refuse_other_definition(self._store.account(self.name))
         return self._compared(self._expected_head(), lambda: self._store.rows(self.name))
 
     def _compared(self, expected: Head | None, rows: Rows) -> Standing:
@@ -333,12 +340,7 @@ class Account:
             return
         digest, self._digest = self._digest, None  # once for each handle
         if not self._guards.fingerprints.note(self._definition.hash, digest):
-            warnings.warn(
-                f"Account {self.name!r} was charged for other data before: check that its budget is that of these "
-                "data.",
-                OtherDataWarning,
-                stacklevel=3,
-            )
+            self._warn(f"Account {self.name!r} was charged for other data before: is it the account of these data?")
 
     def _refuse_unguarded(self) -> None:
         """Refuse to charge without the key or the head that the account was opened with."""
@@ -369,3 +371,7 @@ class Account:
         whole = root_below(self._filter.gaussian_left(self._filter.nothing))
         worth = f"worth epsilon {epsilon:.6g} at delta {self.budget.delta:g} to a session of its own"
         return f"mu {mu:.6g} of {whole:.6g} is left, {worth}"
+
+
+def _warn_of_other_data(sentence: str) -> None:
+    warnings.warn(sentence, OtherDataWarning, stacklevel=4)

@@ -144,7 +144,6 @@ class Ledger:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-
     def _find(self, name: str) -> Stored | None:
         """What the store has of an account; one that is missing although there is a head of it is refused."""
         kept = self._guards(name).head
@@ -152,8 +151,8 @@ class Ledger:
         stored = self._store.account(name)
         if stored is None and kept is not None and head is not None:
             raise LedgerError(
-                f"Account {name!r} is not in the ledger at {self._store.place}, and its head at {kept.place} knows "
-                f"{head.entries} entries: it was removed, or renamed, or this is another ledger."
+                f"Account {name!r} is not in the ledger at {self._store.place}, and its head at {kept.place} is at "
+                f"entry {head.entries}: it was removed, or renamed, or this is another ledger."
             )
         return stored
 

@@ -137,8 +137,8 @@ class KeptHead:
         """
         if entries < expected.entries:
             raise LedgerError(
-                f"Account {self._account!r} was cut off or rolled back: its head at {self.place} knows "
-                f"{expected.entries} entries, the ledger has {entries}."
+                f"Account {self._account!r} was cut off or rolled back: its head at {self.place} is at entry "
+                f"{expected.entries}, and the ledger ends at entry {entries}."
             )
         if hash_there != expected.hash:
             raise LedgerError(

@@ -1,4 +1,4 @@
-"""The key of a ledger: 32 random bytes in a file outside it, under which every row, head and fingerprint is authenticated.
+"""The key of a ledger: 32 random bytes in a file outside it, which authenticate every row, head and fingerprint.
 
 Every use has a label of its own, so that a code made for one thing never passes for another:
 
