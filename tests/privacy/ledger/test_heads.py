@@ -49,6 +49,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.asked.append((self.command, self.path, self.headers.get("Authorization")))
         time.sleep(self.server.delay)
         self.send_response(self.server.status or status)
+        self.send_header("Location", "/heads/visits.json")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
@@ -200,6 +201,17 @@ def test_a_missing_head_is_refused_until_a_first_one_is_written(url, tmp_path):
         ledger.account("visits").write_first_head()
 
 
+def test_the_first_head_of_a_keyed_account_is_written_under_its_key_only(url, tmp_path, key):
+    with Ledger.open(url, key=key) as ledger:
+        ledger.create_account("visits", BUDGET)
+    with Ledger.open(url, head=tmp_path / "new") as ledger, pytest.raises(LedgerError, match="give the ledger's key"):
+        ledger.account("visits").write_first_head()
+    assert not (tmp_path / "new").exists()
+    with Ledger.open(url, head=tmp_path / "new", key=key) as ledger:
+        ledger.account("visits").write_first_head()
+        assert ledger.account("visits").charge("x", SMALL).number == 1
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -254,9 +266,13 @@ def test_a_web_server_that_fails_is_one_sentence_without_the_password(web, monke
     assert "cret" not in str(refused.value)
     with pytest.raises(LedgerError, match="cannot be read: 500"):
         named.read("visits")
+    for status in (302, 404):
+        web.status = status
+        with pytest.raises(LedgerError, match=f"cannot be written: {status}"):
+            named.write(Head("visits", 2, "y"))
     web.status = 302
-    with pytest.raises(LedgerError, match="cannot be written: 302"):
-        named.write(Head("visits", 2, "y"))
+    with pytest.raises(LedgerError, match="cannot be read: 302"):
+        named.read("visits")
     web.status, web.delay = None, 1.0
     monkeypatch.setattr(http_heads, "TIMEOUT_SECONDS", 0.1)
     with pytest.raises(LedgerError, match="cannot be read: timed out"):

@@ -11,7 +11,7 @@ import pytest
 
 from apportion.errors import InputError
 from apportion.privacy import Budget, Ledger, LedgerError
-from apportion.privacy.ledger import GaussianRelease, LedgerKey
+from apportion.privacy.ledger import GaussianRelease, LedgerKey, PureRelease
 from benchmarks.ledger_attacks import ATTACKS, Held, redefined, tamper
 
 BUDGET = Budget(2.0, 1e-6)
@@ -173,6 +173,22 @@ def test_a_renamed_account_is_refused_under_either_name(guarded):
         for name in ("as it was", "renamed"):
             with pytest.raises(LedgerError, match=f"'{name}'"):
                 ledger.account(name).charge("more", GaussianRelease(0.01))
+
+
+def test_a_budget_raised_before_the_first_charge_is_refused_with_a_key_or_a_head(guarded):
+    with guarded.open() as ledger:
+        ledger.create_account("visits", Budget(1.0, 0.0))
+
+    def change(held):
+        return replace(held, stored=redefined(held.stored, epsilon=8.0, totals=["8"]))
+
+    tamper(guarded.url, "visits", change)
+    with guarded.open() as ledger:
+        if not guarded.where:
+            assert ledger.account("visits").verify().epsilon == 8.0  # nothing in the ledger itself can tell
+            return
+        with pytest.raises(LedgerError, match=r"'visits' was (altered|rewritten)"):
+            ledger.account("visits").charge("x", PureRelease(0.1))
 
 
 def test_an_account_that_was_removed_is_missed_by_its_head(make, unguarded):

@@ -67,7 +67,7 @@ class Account:
         self._guards = guards
         self._prefix = CheckedPrefix(definition, guards.key)
         self._digest: str | None = None
-        self._warn = _warn_of_other_data
+        self._warn: Callable[[str], None] = _warn_of_other_data
         self.run = run
 
     @property
@@ -245,9 +245,12 @@ class Account:
         head = self._guards.head
         if head is None:
             raise LedgerError(f"No place was given to keep the head of account {self.name!r}.")
-        if head.found() is not None:
-            raise LedgerError(f"There is a head of account {self.name!r} at {head.place} already; charges renew it.")
+        self._refuse_unguarded()
         with self._store.transaction(self.name) as held:
+            if head.found() is not None:
+                raise LedgerError(
+                    f"There is a head of account {self.name!r} at {head.place} already; charges renew it."
+                )
             self._refuse_other_definition(held.account())
             standing, _ = self._prefix.follow(held.rows)
             head.write(standing.number, standing.hash)

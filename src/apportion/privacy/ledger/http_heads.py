@@ -36,35 +36,43 @@ class HttpHeads(HeadPlace):
 
     def read(self, account: str) -> Head | None:
         """GET; None where the server says 404."""
-        try:
-            text = self._ask(account, "GET", None)
-        except urllib.error.HTTPError as error:
-            if error.code == _MISSING:
-                return None
-            raise self._failed(account, "read", f"{error.code} {error.reason}") from error
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            raise self._failed(account, "read", _reason(error)) from error
+        text = self._ask(account, "GET", "read", None)
+        if text is None:
+            return None
         return head_of(account, parsed_records(text, f"head of account {account!r} at {self.place}"), self.place)
 
     def write(self, head: Head) -> None:
         """PUT; anything but success is a failure."""
-        try:
-            self._ask(head.account, "PUT", document({head.account: asdict(head)}).encode("utf-8"))
-        except urllib.error.HTTPError as error:
-            raise self._failed(head.account, "written", f"{error.code} {error.reason}") from error
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            raise self._failed(head.account, "written", _reason(error)) from error
+        content = document({head.account: asdict(head)}).encode("utf-8")
+        if self._ask(head.account, "PUT", "written", content) is None:
+            raise self._failed(head.account, "written", "404 Not Found")
 
-    def _ask(self, account: str, method: str, content: bytes | None) -> str:
+    def _ask(self, account: str, method: str, action: str, content: bytes | None) -> str | None:
+        """What the server answers; None for 404. `action` is for messages."""
         headers = self._headers | ({} if content is None else {"Content-Type": "application/json"})
         url = f"{self._base}/{quote(account, safe='')}.json"
         request = urllib.request.Request(url, data=content, headers=headers, method=method)
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
-            text: str = answer.read(_LONGEST).decode("utf-8")
-            return text
+        try:
+            with urllib.request.build_opener(_NoRedirects).open(request, timeout=TIMEOUT_SECONDS) as answer:
+                text: str = answer.read(_LONGEST).decode("utf-8")
+                return text
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == _MISSING:
+                    return None
+                raise self._failed(account, action, f"{error.code} {error.reason}") from error
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise self._failed(account, action, _reason(error)) from error
 
     def _failed(self, account: str, action: str, reason: str) -> LedgerError:
         return LedgerError(f"The head of account {account!r} at {self.place} cannot be {action}: {reason}.")
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Another server is never asked: it would be told the password."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
 
 
 def _reason(error: Exception) -> str:
