@@ -15,6 +15,7 @@ from apportion.privacy import Budget, Ledger, LedgerError
 from apportion.privacy.ledger import GaussianRelease, LedgerKey, heads, http_heads
 from apportion.privacy.ledger.heads import FileHeads, Head, open_heads
 from apportion.privacy.ledger.http_heads import HttpHeads
+from benchmarks.ledger_attacks import ATTACKS, tamper
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 BUDGET = Budget(2.0, 1e-6)
@@ -135,30 +136,58 @@ def test_a_head_never_goes_back_when_a_slower_process_writes_later(url, head, mo
         slow.charge("x", SMALL)
         ended = slow._keep_head
 
-        def overtaken(row):
+        def overtaken(*given):
             ledger.account("visits").charge("by another", SMALL)
-            ended(row)
+            ended(*given)
 
         monkeypatch.setattr(slow, "_keep_head", overtaken)
         assert slow.charge("mine", SMALL).number == 2
         assert open_heads(head).read("visits").entries == 3
 
 
-def test_an_entry_replaced_before_its_head_is_written_is_not_drawn_on(url, head, monkeypatch, unguarded):
+@pytest.mark.parametrize("remembers", [True, False])
+def test_an_entry_replaced_before_its_head_is_written_is_not_drawn_on(url, head, monkeypatch, unguarded, remembers):
     with Ledger.open(url, head=head) as ledger:
         slow = ledger.create_account("visits", BUDGET)
         slow.charge("x", SMALL)
+        if not remembers:  # as if another thread had read the account before this one could remember its entry
+            monkeypatch.setattr(slow._prefix, "extend", lambda *_: None)
         ended = slow._keep_head
 
-        def attacked(row):
+        def attacked(*given):
             unguarded("DELETE FROM apportion_entries WHERE number = 2")
             for _ in range(2):
                 ledger.account("visits").charge("by another", SMALL)
-            ended(row)
+            ended(*given)
 
         monkeypatch.setattr(slow, "_keep_head", attacked)
-        with pytest.raises(LedgerError, match=r"Entry 2 was charged, and nothing may be drawn on it: .*not those that"):
+        with pytest.raises(
+            LedgerError, match=r"Entry 2 was charged, and nothing may be drawn on it: .*(not those that|another entry)"
+        ):
             slow.charge("mine", SMALL)
+
+
+def test_an_entry_rewritten_while_a_charge_waits_is_not_covered_up_by_its_head(url, head, monkeypatch):
+    """The waiting process read the head before another entry was drawn on; its own head must not replace that one."""
+    with Ledger.open(url, head=head) as ledger:
+        slow = ledger.create_account("visits", BUDGET)
+        for _ in range(3):
+            slow.charge("x", SMALL)
+        read = slow._expected_head
+
+        def stale():
+            found = read()
+            monkeypatch.setattr(slow, "_expected_head", read)
+            ledger.account("visits").charge("drawn on", GaussianRelease(0.1))
+            tamper(url, "visits", ATTACKS["last entry made cheaper"].change)
+            return found
+
+        monkeypatch.setattr(slow, "_expected_head", stale)
+        with pytest.raises(LedgerError, match=r"Entry 5 was charged, and nothing may be drawn on it: .* was rewritten"):
+            slow.charge("mine", SMALL)
+        assert open_heads(head).read("visits").entries == 4
+        with pytest.raises(LedgerError, match="'visits' was rewritten"):
+            ledger.account("visits").charge("x", SMALL)
 
 
 def charge_some(url, head, name, count, passed):

@@ -111,13 +111,13 @@ class Account:
         if self._prefix.is_empty:
             self._standing()  # nobody should wait while many entries are checked for the first time
         try:
-            row = self._add(name, event, cost)
+            row, compared = self._add(name, event, cost)
         except _BeyondTotal as refused:  # said only now, when nobody waits for the transaction any more
             raise BudgetError(
                 f"Release {name!r} asks for {events.in_words(event)} of account {self.name!r}, which cannot bear it: "
                 f"{self._left_in_words(refused.before)}."
             ) from None
-        self._keep_head(row)
+        self._keep_head(row, compared)
         self._note_data()
         return Receipt(self.name, self.run, row.number, row.hash)
 
@@ -301,14 +301,14 @@ class Account:
         """Read before the chain: a head is never ahead of a chain that is read later."""
         return None if self._guards.head is None else self._guards.head.expected()
 
-    def _add(self, name: str, event: Event, cost: Amounts) -> Row:
-        """Check, refuse or write, in one transaction."""
+    def _add(self, name: str, event: Event, cost: Amounts) -> tuple[Row, Head | None]:
+        """Check, refuse or write, in one transaction; returns the entry, and the head that was compared."""
         expected = self._expected_head()
         with self._store.transaction(self.name) as held:
             row, standing = self._following(held, expected, name, event, cost)
             held.add(row)
         self._prefix.extend(row, standing)
-        return row
+        return row, expected
 
     def _following(
         self, held: Transaction, expected: Head | None, name: str, event: Event, cost: Amounts
@@ -323,20 +323,29 @@ class Account:
         row = chain.written_entry(self.name, entry, self._guards.key)
         return row, Standing(row.number, row.hash, spent)
 
-    def _keep_head(self, row: Row) -> None:
-        """Write the head of an entry, unless a later one is there; processes take turns by the store's lock."""
+    def _keep_head(self, row: Row, compared: Head | None) -> None:
+        """Write the head of an entry, unless a later one is there; processes take turns by the store's lock.
+
+        A head that others wrote meanwhile is compared before it is replaced: entries that they drew on must be there.
+        """
         head = self._guards.head
         if head is None:
             return
         try:
             with self._store.transaction(self.name) as held:
                 found = head.expected()
+                if found != compared:
+                    self._compared(found, held.rows)
+                    self._refuse_unless_held(row, held.rows)
                 if found.entries < row.number:
                     head.write(row.number, row.hash)
-                else:
-                    self._compared(found, held.rows)
         except LedgerError as error:
             raise LedgerError(f"Entry {row.number} was charged, and nothing may be drawn on it: {error}") from error
+
+    def _refuse_unless_held(self, row: Row, rows: Rows) -> None:
+        _, hash_there = self._prefix.follow(rows, row.number)
+        if hash_there != row.hash:
+            raise LedgerError(f"Account {self.name!r} was rewritten: another entry has its number.")
 
     def _note_data(self) -> None:
         if self._digest is None or self._guards.fingerprints is None:
