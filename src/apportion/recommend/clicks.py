@@ -116,6 +116,13 @@ class PrivateClickRecommender(FeaturesEstimator):
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
     tasks and the features are public.
+
+    Example:
+        >>> from apportion.data.synthetic import long_tailed_clicks
+        >>> data, _ = long_tailed_clicks(300, 40, 4000, rank=2, rng=np.random.default_rng(0))
+        >>> model = PrivateClickRecommender(epsilon=5.0, dimension=2, rounds=2).fit(data).model_
+        >>> model.n_tasks, model.statement.epsilon
+        (40, 5.0)
     """
 
     def __init__(

@@ -120,6 +120,15 @@ class PrivateRatingRecommender(FeaturesEstimator):
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
     tasks, the value range and the features are public.
+
+    Example:
+        >>> from apportion.data.synthetic import long_tailed_ratings
+        >>> data, _ = long_tailed_ratings(300, 40, 4000, rank=2, rng=np.random.default_rng(0))
+        >>> model = PrivateRatingRecommender(epsilon=5.0, dimension=2, rounds=2).fit(data).model_
+        >>> model.vectors.shape  # items; what a user likes is solved from the user's own ratings
+        (40, 2)
+        >>> model.statement.epsilon
+        5.0
     """
 
     def __init__(
