@@ -15,9 +15,9 @@ from sklearn.base import clone
 from apportion.allocation.users import SampleLimit, Smooth, Unbounded, optimal_threshold
 from apportion.auditing import RecordingSession, audit_neighbour
 from apportion.errors import BudgetError, InputError
+from apportion.losses import loss_of
 from apportion.postprocessing.intervals import student_half_width
 from apportion.privacy import ADD_REMOVE, REPLACE_VALUES, Budget, SeededNoise, Session
-from apportion.regression.losses import loss_of
 from apportion.regression.user_erm import UserERM
 
 from statistics_helpers import assert_scale

@@ -102,8 +102,8 @@ def rows_as_text(path: Path) -> list[list[str]]:
 
 
 def table_endings() -> tuple[str, ...]:
-    """The endings of all known formats."""
-    return tuple(ending for each in table_formats() for ending in each.endings)
+    """The endings of all known formats, in alphabetical order."""
+    return tuple(sorted(ending for each in table_formats() for ending in each.endings))
 
 
 def name_without_ending(file_name: str) -> str | None:

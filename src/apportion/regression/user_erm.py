@@ -33,12 +33,12 @@ from apportion.data.grouping import Grouping, group_rows, one_of
 from apportion.data.numbers import finite_column, finite_matrix
 from apportion.errors import InputError
 from apportion.estimators.contributions import Bounded, ContributionsEstimator, Sizes
+from apportion.losses import Loss, loss_of
 from apportion.postprocessing.intervals import student_half_width
 from apportion.privacy import BoxedValues, Labels, NoiseSource, ObservationRows, PublicRowWeights, Session, Share
 from apportion.privacy.budget import Plan
 from apportion.privacy.contributions import gradient_total, weighted_total
 from apportion.privacy.statement import Statement
-from apportion.regression.losses import Loss, loss_of
 from apportion.regression.multi_task import into_ball, not_negative, positive
 
 Floats = NDArray[np.float64]
@@ -61,7 +61,7 @@ class UserERM(ContributionsEstimator):
 
     Args:
         loss: "logistic", "squared", "huber", "smoothed-hinge", or an object with `value` and `derivative` (see
-            `losses.Loss`).
+            `apportion.losses.Loss`).
         epsilon: ε of the whole fit.
         delta: δ of the whole fit, above 0; keep it far below one over the number of users.
         feature_norm: the norm that rows of X are clipped to; public.

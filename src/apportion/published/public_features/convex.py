@@ -13,6 +13,7 @@ Krichene et al., "Private Learning with Public Features" (2024), Algorithm 7; th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,10 +24,10 @@ from apportion.allocation import Expected, Weights
 from apportion.data import Interactions
 from apportion.engines import Engine
 from apportion.errors import InputError
+from apportion.losses import ConvexLoss, Logistic
 from apportion.privacy import BoundedSum, Labels, Session, Statement
 from apportion.published.public_features.convex_model import ConvexModel
 from apportion.published.public_features.head import of_head, on_head
-from apportion.published.public_features.losses import ConvexLoss, LogisticLoss, newton
 from apportion.published.public_features.minimisation import EncoderMinimisation, _EncoderFit
 from apportion.published.public_features.ssp import EncoderStatistics
 from apportion.published.public_features.statistics import (
@@ -37,10 +38,11 @@ from apportion.published.public_features.statistics import (
     released_sum,
 )
 from apportion.published.public_features.training import EncoderTrainer
+from apportion.published.public_features.user_regressions import largest_curvature, newton
 from apportion.published.skew.updates import Round, Shares
 
 Floats = NDArray[np.float64]
-_LOGISTIC = LogisticLoss()
+_LOGISTIC = Logistic()
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +65,7 @@ class EncoderConvex(EncoderStatistics):
     """Algorithm 7: released slopes and curvatures of a convex loss, one approximation a round.
 
     Attributes:
-        loss: the loss; `LogisticLoss` or another that has two bounded derivatives.
+        loss: `Logistic()`, `PseudoHuber()` or another loss that has two bounded derivatives.
     """
 
     loss: ConvexLoss = _LOGISTIC
@@ -103,8 +105,9 @@ class EncoderConvex(EncoderStatistics):
 
     def _released(self, about: ConvexRound, session: Session, engine: Engine, shares: Shares) -> Released:
         scores, rows, labels = about.scores(about.items), about.rows, np.asarray(about.labels, np.float64)
-        bends = np.clip(self.loss.curvature(scores, labels) / self.loss.most_curved, 0.0, 1.0)
-        slopes = Labels.clipped(np.nan_to_num(-self.loss.slope(scores, labels)), self.loss.steepest)
+        factor = largest_curvature(self.loss)
+        bends = np.clip(self.loss.second_derivative(scores, labels) / factor, 0.0, 1.0)
+        slopes = Labels.clipped(np.nan_to_num(-self.loss.derivative(scores, labels)), self.loss.steepest(math.inf))
 
         def matrices(weights: Weights) -> BoundedSum:
             return engine.grams(about.data, weights.times(bends, 1.0), rows)
@@ -112,7 +115,7 @@ class EncoderConvex(EncoderStatistics):
         def vectors(weights: Weights) -> BoundedSum:
             return engine.moments(about.data, weights, rows, slopes)
 
-        name, factor = f"round {about.number}", self.loss.most_curved
+        name = f"round {about.number}"
         bent, bent_stddev = released_sum(
             about, session, f"{name}: item curvatures", matrices, shares["step 1: matrices"]
         )
