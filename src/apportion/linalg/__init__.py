@@ -22,13 +22,14 @@ from apportion.linalg.psd import project_psd
 from apportion.linalg.rounded_laplace import add_rounded_laplace
 from apportion.linalg.rounded_normals import add_rounded_normals
 from apportion.linalg.segments import segment_gram, segment_moment, segment_solve, solve_packed
-from apportion.linalg.shrinkage import shrink_towards
+from apportion.linalg.shrinkage import common_shape, shrink_towards
 
 __all__ = [
     "FACTOR_BITS",
     "active_backend",
     "add_rounded_laplace",
     "add_rounded_normals",
+    "common_shape",
     "compiled_available",
     "diagonal_positions",
     "fill_normals",

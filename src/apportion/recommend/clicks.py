@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion import allocation
+from apportion.allocation.rounds import Power
 from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
 from apportion.engines import Engine, LocalEngine
@@ -208,9 +209,8 @@ class _Fit:
         fixed = {"counts": chosen.counts_share}
         if self._declared_users is None:
             fixed["users"] = chosen.users_share
-        growth = np.arange(1, chosen.rounds + 1) ** chosen.ramp
-        shares = growth / growth.sum() * (1 - sum(fixed.values()))
-        plan = self._session.plan(**fixed, rounds=shares.tolist())
+        left = 1 - sum(fixed.values())
+        plan = self._session.plan(**fixed, rounds=[left * s for s in Power(chosen.ramp / 2).shares(chosen.rounds)])
         n_users = float(
             self._declared_users or release_number_of_users(self._data, self._session, self._engine, plan.one("users"))
         )

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion import allocation
+from apportion.allocation.rounds import Geometric
 from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
 from apportion.engines import Engine, LocalEngine
@@ -230,9 +231,9 @@ class _Fit:
         chosen = self._settings
         fixed = {"overview": chosen.overview_share, "counts": chosen.counts_share}
         n_rounds = chosen.rounds + 1
-        growth = chosen.growth ** np.arange(n_rounds)
-        shares = growth / growth.sum() * (1 - chosen.moments_share - sum(fixed.values()))
-        plan = self._session.plan(**fixed, moments=[chosen.moments_share / n_rounds] * n_rounds, rounds=shares.tolist())
+        left = 1 - chosen.moments_share - sum(fixed.values())
+        rounds = [left * share for share in Geometric.growing(chosen.growth).shares(n_rounds)]
+        plan = self._session.plan(**fixed, moments=[chosen.moments_share / n_rounds] * n_rounds, rounds=rounds)
         start, weights = self._start(plan.one("overview"), plan.one("counts"))
         state = None
         for k, shares in enumerate(zip(plan.several("rounds"), plan.several("moments"), strict=True)):
