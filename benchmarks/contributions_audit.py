@@ -103,7 +103,7 @@ def _mean(budget: Budget, columns: int = 1, bounding: Any = Smooth()) -> Case:  
 
     def fit(values: Floats, session: Session) -> Mapping[str, Any]:
         estimator = UserMean(value_range=(0, 1), variance=0.0, bounding=bounding)
-        return {"mean": estimator.fit(values, groups=_GROUPS, session=session).mean_}
+        return {"mean": estimator.fit(values, users=_GROUPS, session=session).mean_}
 
     one, other = np.full((2, len(_GROUPS), columns), 0.5)
     one[_GROUPS == 0], other[_GROUPS == 0] = 0.0, 1.0
@@ -115,7 +115,7 @@ def _mean_of_private_sizes() -> Case:
 
     def fit(rows: tuple[Floats, Any], session: Session) -> Mapping[str, Any]:
         estimator = UserMean(value_range=(0, 1), variance=0.05, sizes="private", max_size=8)
-        return {"mean": estimator.fit(rows[0], groups=rows[1], session=session).mean_}
+        return {"mean": estimator.fit(rows[0], users=rows[1], session=session).mean_}
 
     sizes = [16, *[1] * 30]
     groups = np.repeat(np.arange(31), sizes)
@@ -129,7 +129,7 @@ def _median() -> Case:
     groups = np.arange(11)
 
     def fit(values: Floats, session: Session) -> Mapping[str, Any]:
-        return {"median": UserQuantile(value_range=(0, 1)).fit(values, groups=groups, session=session).quantiles_}
+        return {"median": UserQuantile(value_range=(0, 1)).fit(values, users=groups, session=session).quantiles_}
 
     others = [0.0] * 4 + [0.05] * 2 + [1.0] * 4
     one, other = (np.array([end, *others]) for end in (0.0, 1.0))
@@ -141,7 +141,7 @@ def _median_of_private_sizes() -> Case:
 
     def fit(rows: tuple[Floats, Any], session: Session) -> Mapping[str, Any]:
         estimator = UserQuantile(value_range=(0, 1), sizes="private", bounding=Smooth(1.0))
-        return {"median": estimator.fit(rows[0], groups=rows[1], session=session).quantiles_}
+        return {"median": estimator.fit(rows[0], users=rows[1], session=session).quantiles_}
 
     values = np.array([0.0, *[0.0] * 4, *[0.15] * 2, *[1.0] * 5])
     groups = np.arange(len(values))
@@ -154,11 +154,11 @@ def _regression(budget: Budget) -> Case:
     estimator = LabelPrivateRegression(
         budget.epsilon, budget.delta, label_range=(0, 1), noise_variance=0.0, fit_intercept=False
     )
-    weights = estimator.fit(features, np.zeros(4), groups=groups).label_weights_
+    weights = estimator.fit(features, np.zeros(4), users=groups).label_weights_
     estimator.set_params(bounding=weights)
 
     def fit(labels: Floats, session: Session) -> Mapping[str, Any]:
-        return {"coefficients": estimator.fit(features, labels, groups=groups, session=session).coef_}
+        return {"coefficients": estimator.fit(features, labels, users=groups, session=session).coef_}
 
     one, other = (np.array([end, end, 0.5, 0.5]) for end in (0.0, 1.0))
     return Case(budget, REPLACE_LABELS, fit, one, other)
@@ -170,7 +170,7 @@ def _descent() -> Case:
 
     def fit(rows: tuple[Floats, Floats], session: Session) -> Mapping[str, Any]:
         estimator = UserERM("logistic", gradient_bound=0.05, domain_radius=1.0, steps=5, fit_intercept=False)
-        return {"coefficients": estimator.fit(rows[0], rows[1], groups=groups, session=session).coef_}
+        return {"coefficients": estimator.fit(rows[0], rows[1], users=groups, session=session).coef_}
 
     features = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
     one, other = ((features, np.array([label, label, 1.0, 0.0, 1.0])) for label in (0.0, 1.0))

@@ -106,7 +106,7 @@ def _mean(columns: int | None = None, **settings: Any) -> Run:
     def one(rng: np.random.Generator, run: int) -> list[bool]:
         values = rng.beta(2, 5, len(groups) if columns is None else (len(groups), columns))
         found = UserMean(1.0, value_range=(0, 1), noise=SeededNoise(run), **{"delta": 0.0, **settings})
-        ends = np.atleast_2d(found.fit(values, groups=groups).interval_)
+        ends = np.atleast_2d(found.fit(values, users=groups).interval_)
         return [bool(low <= 2 / 7 <= high) for low, high in ends]
 
     return one
@@ -119,12 +119,12 @@ def _coefficients(**settings: Any) -> Run:
     features = rng.uniform(-1, 1, (len(groups), 3))
     truth = np.array([1.0, -0.5, 0.25, 2.0])
     estimator = LabelPrivateRegression(1.0, label_range=(-2.5, 6.5), **{"delta": 0.0, **settings})
-    weights = estimator.fit(features, np.zeros(len(groups)), groups=groups).label_weights_
+    weights = estimator.fit(features, np.zeros(len(groups)), users=groups).label_weights_
     estimator.set_params(bounding=weights)
 
     def one(rng: np.random.Generator, run: int) -> list[bool]:
         labels = features @ truth[:3] + truth[3] + 0.5 * rng.normal(size=len(groups))
-        estimator.set_params(noise=SeededNoise(run)).fit(features, labels, groups=groups)
+        estimator.set_params(noise=SeededNoise(run)).fit(features, labels, users=groups)
         ends = np.vstack([estimator.coef_intervals_, estimator.intercept_interval_])
         return [bool(low <= value <= high) for value, (low, high) in zip(truth, ends, strict=True)]
 
@@ -138,7 +138,7 @@ def _quantile_errors(runs: int) -> dict[str, float]:
     errors, own, bounds = np.empty(runs), np.empty(runs), np.empty(runs)
     for run in range(runs):
         found = UserQuantile(QUANTILE, 1.0, value_range=(0, 1), noise=SeededNoise(run))
-        found.fit(rng.random(len(groups)), groups=groups)
+        found.fit(rng.random(len(groups)), users=groups)
         errors[run], own[run] = abs(found.quantiles_ - QUANTILE), found.rank_error_
         bounds[run] = _theorem_9(np.bincount(groups), found.threshold_)
     return {

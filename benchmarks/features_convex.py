@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from apportion.data import Interactions
 from apportion.data.sparse_rows import SparseRows
+from apportion.losses import Logistic
 from apportion.privacy import SeededNoise
 from apportion.published.public_features.convex import ConvexMinimisation, EncoderConvex
 from apportion.published.public_features.encoders import TwoLayerEncoder
-from apportion.published.public_features.losses import LogisticLoss, probability
 from apportion.published.public_features.minimisation import EncoderMinimisation, rows_of_tasks
 from apportion.published.public_features.ssp import EncoderStatistics
 from benchmarks import movielens
@@ -108,9 +108,9 @@ def fitted(method: str, train: Interactions, test: Interactions, rows: SparseRow
     encoder = TwoLayerEncoder(rows.groups, COMMON["dimension"] + 1)
     given: dict[str, Any] = {**COMMON, "features": rows, "noise": SeededNoise(seed)}
     if method == "convex":
-        update = EncoderConvex(encoder, loss=LogisticLoss())
+        update = EncoderConvex(encoder, loss=Logistic())
         convex = ConvexMinimisation(epsilon, movielens.DELTA, update=update, **{**given, **LOGISTIC}).fit(train)
-        return probability(convex.scores(train, test))
+        return Logistic().probability(convex.scores(train, test))
     statistics = EncoderStatistics(encoder, label_bound=0.7)
     quadratic = EncoderMinimisation(epsilon, movielens.DELTA, update=statistics, **{**given, **QUADRATIC}).fit(train)
     model = quadratic.model_

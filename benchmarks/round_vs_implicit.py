@@ -82,7 +82,7 @@ def gram_round_seconds(data: Interactions, dimension: int, *, exact: bool = Fals
     moments = session.release("moments", engine.moments(data, weights, rows), shares.one("moments"))
     variance = np.square(1 / shares.one("grams").mu)
     common = (grams.mean(axis=0) / symmetric_scales(grams.shape[1])) * symmetric_scales(grams.shape[1])
-    shrunk = linalg.shrink_towards(grams, popularity / popularity.mean(), common, variance)
+    shrunk, _ = linalg.shrink_towards(grams, popularity / popularity.mean(), common, variance)
     ridge = np.eye(dimension, dtype=np.float32) * np.float32(np.sqrt(variance))
     _, failed = linalg.solve_packed(shrunk, moments, ridge)
     if failed.any():

@@ -33,7 +33,17 @@ _LONGEST_NAME = 200
 
 
 class Ledger:
-    """A durable record of what was spent of which data set's budget; `Ledger.open` opens one."""
+    """A durable record of what was spent of which data set's budget; `Ledger.open` opens one.
+
+    Example:
+        >>> import tempfile
+        >>> ledger = Ledger.open(tempfile.mkdtemp() + "/visits.db")
+        >>> account = ledger.create_account("visits", Budget(2.0, 1e-6), window="2025")
+        >>> session = account.session(0.5)  # half of what is left, charged release by release
+        >>> ledger.accounts()
+        ['visits']
+        >>> ledger.close()
+    """
 
     def __init__(
         self,
