@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from apportion.data.encoding import encode_ids, refuse_single_user
 from apportion.data.ordering import stable_order
+from apportion.data.vocabulary import as_array
 from apportion.errors import InputError
 
 
@@ -43,9 +44,10 @@ def group_rows(groups: ArrayLike, n_rows: int, *, single_user: bool = False) -> 
         n_rows: how many there must be.
         single_user: whether one user may have all rows; where who takes part is private, a refusal would tell.
     """
-    if np.shape(groups) != (n_rows,):
-        raise InputError(f"Expected groups to have {n_rows} rows, one per row of data, got {np.shape(groups)}.")
-    users = encode_ids(groups, "groups", name="user")
+    given = as_array(groups)
+    if given.shape != (n_rows,):
+        raise InputError(f"Expected groups to have {n_rows} rows, one per row of data, got {given.shape}.")
+    users = encode_ids(given, "groups", name="user")
     if not single_user:
         refuse_single_user(users)
     n_users = len(users.vocabulary)

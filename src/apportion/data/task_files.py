@@ -20,7 +20,7 @@ from apportion.data.arrow_columns import _as_floats, _decoded, is_text
 from apportion.data.columns import _listed
 from apportion.data.readers import _PARQUET_BATCH_ROWS, _is_parquet
 from apportion.data.text_files import CellKind, TextColumns, is_number, see_layout
-from apportion.data.vocabulary import bad_cell
+from apportion.data.vocabulary import ENCODABLE, bad_cell, encodable
 from apportion.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -63,6 +63,8 @@ def task_files(folder: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
     for file in sorted(folder.iterdir()):
         if file.name.startswith(".") or not file.is_file():
             continue
+        if not encodable(file.name):  # bytes that are no UTF-8; pages and statements could not hold it
+            raise InputError(f"The name of the file {file.name!r} is not in UTF-8; expected {ENCODABLE}.")
         name = _task_of(file.name)
         if name is None:
             ignored.append(file.name)

@@ -19,7 +19,7 @@ from apportion.data.encoding import encode_ids
 from apportion.data.grouping import Grouping
 from apportion.data.numbers import finite_column, finite_matrix
 from apportion.data.ordering import stable_order
-from apportion.data.vocabulary import Vocabulary
+from apportion.data.vocabulary import Vocabulary, as_array
 from apportion.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -106,9 +106,10 @@ def rows_by_group(X: ArrayLike, y: ArrayLike, groups: ArrayLike) -> TaskRows:  #
     """Tasks from a column that says whose row it is."""
     features = finite_matrix(X, "X")
     labels = finite_column(y, "y", len(features))
-    if np.shape(groups) != (len(features),):
-        raise InputError(f"Expected groups to have {len(features)} rows, one per row of X, got {np.shape(groups)}.")
-    coded = encode_ids(groups, "groups", name="task")
+    given = as_array(groups)
+    if given.shape != (len(features),):
+        raise InputError(f"Expected groups to have {len(features)} rows, one per row of X, got {given.shape}.")
+    coded = encode_ids(given, "groups", name="task")
     n_tasks = len(coded.vocabulary)
     counts = np.bincount(coded.codes, minlength=n_tasks)
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -11,6 +11,7 @@ from apportion.data import Interactions, Vocabulary
 from apportion.data.encoding import encode_ids, match_public_list, refuse_single_user
 from apportion.data.numbers import finite_column, finite_matrix
 from apportion.data.ordering import user_major_order
+from apportion.data.vocabulary import as_array
 from apportion.errors import InputError
 
 
@@ -59,12 +60,13 @@ class Observations:
         """
         x = finite_matrix(features, "X")
         y = finite_column(labels, "y", len(x))
-        for name, column in (("tasks", tasks), ("groups", groups)):
-            if np.shape(column) != (len(x),):
-                raise InputError(f"Expected {name} to have {len(x)} rows, one per row of X, got {np.shape(column)}.")
-        users = encode_ids(groups, "groups", name="user")
+        given = {"tasks": as_array(tasks), "groups": as_array(groups)}
+        for name, column in given.items():
+            if column.shape != (len(x),):
+                raise InputError(f"Expected {name} to have {len(x)} rows, one per row of X, got {column.shape}.")
+        users = encode_ids(given["groups"], "groups", name="user")
         refuse_single_user(users)
-        encoded = match_public_list(encode_ids(tasks, "tasks", name="task"), task_ids)
+        encoded = match_public_list(encode_ids(given["tasks"], "tasks", name="task"), task_ids)
         data = Interactions.from_codes(
             users.codes, encoded.codes, user_ids=users.vocabulary, task_ids=encoded.vocabulary
         )

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from apportion.allocation.tasks import sampling_keys
 from apportion.data.encoding import encode_ids
-from apportion.data.vocabulary import Vocabulary
+from apportion.data.vocabulary import Vocabulary, as_array
 from apportion.errors import InputError
 from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_EXAMPLE, Neighbours
 from apportion.privacy.sampling import Keys
@@ -82,11 +82,10 @@ class UserRows(Units):
 
     def __init__(self, inputs: Any, targets: Any, groups: ArrayLike) -> None:
         inputs, targets = _matching(inputs, targets)
-        if np.shape(groups) != (len(inputs),):
-            raise InputError(
-                f"Expected groups to have {len(inputs)} rows, one per row of data, got {np.shape(groups)}."
-            )
-        users = encode_ids(groups, "groups", name="user")
+        given = as_array(groups)
+        if given.shape != (len(inputs),):
+            raise InputError(f"Expected groups to have {len(inputs)} rows, one per row of data, got {given.shape}.")
+        users = encode_ids(given, "groups", name="user")
         order = np.argsort(users.codes, kind="stable")
         counts = np.bincount(users.codes, minlength=len(users.vocabulary))
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
