@@ -24,6 +24,7 @@ REHEARSED = {
         "gwa-scale",
         "contributions-threshold",
     ),
+    "an example of each extension": ("house",),
     "more draws or more data": (
         "audit-tight",
         "contributions-audit",
