@@ -58,6 +58,7 @@ CLAIMS = (
     "optim-unbiased",
     "optim-accounting",
     "optim-speed",
+    "house",
 )
 
 

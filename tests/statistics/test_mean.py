@@ -121,6 +121,7 @@ def test_the_audit_sees_sizes_that_are_used_without_being_paid_for():
         audit_neighbour(fit, (values, GROUPS), (values[kept], GROUPS[kept]), arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 def test_the_best_attacker_learns_about_epsilon_and_no_more(delta):
     groups = np.repeat([0, 1, 2], [3, 1, 1])
@@ -138,6 +139,7 @@ def test_the_best_attacker_learns_about_epsilon_and_no_more(delta):
     assert 0.5 * 4.0 <= found.lower_bound <= 4.0  # above 4 only with probability 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

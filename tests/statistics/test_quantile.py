@@ -81,6 +81,7 @@ def test_with_private_sizes_a_whole_user_may_come_or_go(threshold, user):
     assert max(ratios.values()) <= 1 + 1e-9
 
 
+@pytest.mark.slow
 def test_the_best_attacker_learns_about_epsilon_and_no_more():
     groups = np.arange(11)
 

@@ -1,6 +1,7 @@
 """Loads the compiled kernel (`_kernel.cpp`) and calls it; arguments have been checked before.
 
-The library is optional. `library()` is None where it was not built, and everything runs on NumPy.
+The library is optional. `library()` is None where it was not built, and everything runs on NumPy. The environment
+variable APPORTION_INSTRUCTIONS (baseline, avx2 or avx512) limits the instructions that it uses.
 """
 
 from __future__ import annotations
@@ -26,7 +27,17 @@ INSTRUCTION_SETS = ("baseline", "avx2", "avx512")
 BLOCKS_AT_A_TIME = 16
 _SUCCESS = -1
 _OUT_OF_MEMORY = -2
-_level: ContextVar[int] = ContextVar("apportion_linalg_level", default=len(INSTRUCTION_SETS) - 1)
+
+
+def _widest() -> int:
+    name = os.environ.get("APPORTION_INSTRUCTIONS") or INSTRUCTION_SETS[-1]
+    if name not in INSTRUCTION_SETS:
+        raise InputError(f"Expected APPORTION_INSTRUCTIONS to be one of {INSTRUCTION_SETS}, got {name!r}.")
+    return INSTRUCTION_SETS.index(name)
+
+
+_WIDEST = _widest()
+_level: ContextVar[int] = ContextVar("apportion_linalg_level", default=_WIDEST)
 
 
 @lru_cache(maxsize=1)
@@ -105,9 +116,9 @@ def _loaded() -> ctypes.CDLL:
 
 
 def instruction_sets() -> tuple[str, ...]:
-    """The instruction sets that this processor has, slowest first; empty if the kernel was not built."""
+    """The instruction sets that this processor has and may use, slowest first; empty if the kernel was not built."""
     found = library()
-    return () if found is None else INSTRUCTION_SETS[: found.kernel_best_level() + 1]
+    return () if found is None else INSTRUCTION_SETS[: min(found.kernel_best_level(), _WIDEST) + 1]
 
 
 @contextmanager
