@@ -1,7 +1,7 @@
 # Each target sets up what it needs, in .venv/ (ignored by git), from nothing but Debian and Python 3.11.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := $(shell find src -type f \( -name '*.py' -o -name '*.cpp' -o -name '*.html' -o -name '*.css' \)) pyproject.toml setup.py
+SOURCES := $(shell find src -type f \( -name '*.py' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.js' -o -name '*.html' -o -name '*.css' \)) pyproject.toml setup.py
 
 .PHONY: demo test test-narrow lint bench claim claims table docs clean wheel
 .DELETE_ON_ERROR:

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from apportion.linalg import ranking
 from apportion.linalg.fixed_order import row_products, top_columns
 
 FEW_VALUES = st.sampled_from([-np.inf, -1.5, 0.0, -0.0, 0.25, 3.0])  # few, so that there are many ties
