@@ -19,6 +19,8 @@ from apportion.linalg.packed import (
     unpack,
 )
 from apportion.linalg.psd import project_psd
+from apportion.linalg.rating_round import rating_round
+from apportion.linalg.rating_settings import RatingRound, TaskWeights
 from apportion.linalg.rounded_laplace import add_rounded_laplace
 from apportion.linalg.rounded_normals import add_rounded_normals
 from apportion.linalg.segments import segment_gram, segment_moment, segment_solve, solve_packed
@@ -26,6 +28,8 @@ from apportion.linalg.shrinkage import shrink_towards
 
 __all__ = [
     "FACTOR_BITS",
+    "RatingRound",
+    "TaskWeights",
     "active_backend",
     "add_rounded_laplace",
     "add_rounded_normals",
@@ -40,6 +44,7 @@ __all__ = [
     "packed_dim",
     "packed_size",
     "project_psd",
+    "rating_round",
     "segment_gram",
     "segment_moment",
     "segment_solve",

@@ -68,6 +68,8 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     rounded.argtypes += [pointer, size, pointer, pointer]
     loaded.kernel_chacha20.restype = None
     loaded.kernel_chacha20.argtypes = [number, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64, pointer]
+    loaded.users_rating_round.restype = size
+    loaded.users_rating_round.argtypes = [number, number, pointer]
     loaded.kernel_best_level.restype = number
     loaded.kernel_best_level.argtypes = []
     return loaded
@@ -185,6 +187,14 @@ def lattice(
     )  # fmt: skip
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
+
+
+def rating_round(arguments: ctypes.Structure, *, threads: int | None = None) -> int | None:
+    """Adds up a round on ratings; returns the first user whose tasks are out of order, or None. See `rating_round`."""
+    failed: int = _loaded().users_rating_round(_level.get(), thread_count(threads), ctypes.byref(arguments))
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+    return None if failed == _SUCCESS else failed
 
 
 def rounded_normals(
