@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from apportion.linalg import fixed_order
 from apportion.linalg.fixed_order import row_products, top_columns
 
 FEW_VALUES = st.sampled_from([-np.inf, -1.5, 0.0, -0.0, 0.25, 3.0])  # few, so that there are many ties
@@ -112,8 +113,8 @@ def test_equal_items_get_equal_scores_in_every_block():
 def test_the_size_of_a_block_does_not_show(monkeypatch, rows, columns):
     left, right = matrices(70, 230, 24, np.float32)
     wanted = row_products(left, right)
-    monkeypatch.setattr(ranking, "_ROWS_AT_A_TIME", rows)
-    monkeypatch.setattr(ranking, "_COLUMNS_AT_A_TIME", columns)
+    monkeypatch.setattr(fixed_order, "_ROWS_AT_A_TIME", rows)
+    monkeypatch.setattr(fixed_order, "_COLUMNS_AT_A_TIME", columns)
     np.testing.assert_array_equal(row_products(left, right), wanted)
 
 

@@ -83,6 +83,8 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.kernel_chacha20.argtypes = [number, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64, pointer]
     loaded.users_rating_round.restype = size
     loaded.users_rating_round.argtypes = [number, number, pointer]
+    loaded.users_ranking.restype = size
+    loaded.users_ranking.argtypes = [number, number, number, pointer]
     loaded.kernel_best_level.restype = number
     loaded.kernel_best_level.argtypes = []
     return loaded
@@ -208,6 +210,13 @@ def rating_round(arguments: ctypes.Structure, *, threads: int | None = None) -> 
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
     return None if failed == _SUCCESS else failed
+
+
+def ranking(arguments: ctypes.Structure, *, doubles: bool, threads: int | None = None) -> None:
+    """Fills products of rows with rows, all or the largest; see `apportion.linalg.fixed_order`."""
+    failed: int = _loaded().users_ranking(_level.get(), thread_count(threads), doubles, ctypes.byref(arguments))
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
 
 
 def rounded_normals(
