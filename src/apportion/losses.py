@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
+from apportion.linalg.fixed_exp import fixed_logistic
 
 Floats = NDArray[np.float64]
 
@@ -89,7 +90,7 @@ class Logistic:
     def derivative(self, scores: Floats, labels: Floats) -> Floats:
         """−y / (1 + exp(y s))."""
         signs = np.where(labels > 0, 1.0, -1.0)
-        return np.asarray(-signs * np.exp(-np.logaddexp(0.0, signs * scores)))
+        return np.asarray(-signs * fixed_logistic(-signs * scores))
 
     def second_derivative(self, scores: Floats, labels: Floats) -> Floats:
         """The probability of "yes" times that of "no"."""
@@ -115,7 +116,7 @@ class Logistic:
 
     def probability(self, scores: Floats) -> Floats:
         """1 / (1 + exp(−s)), without overflow."""
-        return np.asarray(np.exp(-np.logaddexp(0.0, -np.asarray(scores, np.float64))))
+        return fixed_logistic(scores)
 
 
 @dataclass(frozen=True)
