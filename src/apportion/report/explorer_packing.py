@@ -26,7 +26,7 @@ from apportion.recommend.model import FoldIn, ItemModel
 
 Array = NDArray[Any]
 
-_TOLERANCE: Final = 1e-5  # standard deviation of the error of a score, on a scale of 1
+_TOLERANCE: Final = 4e-6  # standard deviation of the error of a score, on a scale of 1
 _MOST_BYTES: Final = 3_400_000  # of the features when deflated; a page of 20,000 items stays below 5 MB
 N_HISTORIES: Final = 20
 """How many made-up histories the loss by rounding is measured on."""
