@@ -57,6 +57,7 @@ CLAIMS = (
     "optim-unbiased",
     "optim-accounting",
     "optim-speed",
+    "explorer-browser",
 )
 
 

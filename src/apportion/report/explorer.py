@@ -141,7 +141,7 @@ def _block(
         "twinWidth": None if inside is None else inside.n_near,
     }
     fold_in = model.fold_in
-    arrays = {
+    arrays: dict[str, NDArray[Any]] = {
         "planes": rounded.planes(),
         "places": item_map(model.vectors)[order],
         "popularity": np.asarray(model.popularity, np.float32)[order],
@@ -176,7 +176,13 @@ def _flow(row: ReleaseRow) -> dict[str, Any]:
 def _budget(statement: Statement) -> dict[str, Any]:
     form = _form(statement)
     mu = gaussian.mu_of(statement.epsilon, statement.delta) if form == "gaussian" else None
-    return {"epsilon": statement.epsilon, "delta": statement.delta, "deltaWords": exact(statement.delta), "form": form, "mu": mu}
+    return {
+        "epsilon": statement.epsilon,
+        "delta": statement.delta,
+        "deltaWords": exact(statement.delta),
+        "form": form,
+        "mu": mu,
+    }
 
 
 def _form(statement: Statement) -> str:
@@ -187,7 +193,7 @@ def _form(statement: Statement) -> str:
 
 
 def _compared_by(model: ItemModel, order: NDArray[np.int64]) -> tuple[int | None, packing.RoundedFeatures | None]:
-    """Where in the features the vectors are that items are compared by; if they are not there, the vectors themselves."""
+    """The column where the vectors begin that items are compared by; where features lack them, the vectors."""
     start = model.fold_in.features.shape[1] - model.vectors.shape[1]
     if start >= 0 and _same_directions(model.fold_in.features[:, start:], model.vectors):
         return start, None

@@ -67,9 +67,7 @@ def internal_parts(inside: Inside) -> dict[str, Any]:
         "summary": summary(inside.comparison, inside.roles),
         "remarks": inside.remarks,
         "slices": private.slices,
-        "parts": [
-            metric_part(inside.comparison, inside.roles, metric, private.slices) for metric in private.metrics
-        ],
+        "parts": [metric_part(inside.comparison, inside.roles, metric, private.slices) for metric in private.metrics],
         "overlap": inside.shared,
         "n_near": inside.n_near,
     }

@@ -56,7 +56,8 @@ def item_map(vectors: NDArray[np.floating[Any]]) -> NDArray[np.uint16]:
 def _directions(vectors: NDArray[np.floating[Any]]) -> Points:
     exact = np.asarray(vectors, np.float64)
     lengths = np.sqrt(np.square(exact).sum(axis=1, keepdims=True))
-    return np.divide(exact, lengths, out=np.zeros_like(exact), where=lengths > 0)
+    units: Points = np.divide(exact, lengths, out=np.zeros_like(exact), where=lengths > 0)
+    return units
 
 
 def _leading(directions: Points) -> Points:
@@ -106,7 +107,7 @@ def _settled(start: Points, near: NDArray[np.int64]) -> Points:
         step = 0.25 * (1 - epoch / _EPOCHS)
         moves = _pull(places, one, other, strength)
         for _ in range(_PUSHES):
-            moves += _push(places, rng.integers(0, n_items, n_items))
+            moves += _push(places, rng.integers(0, n_items, size=(n_items,)))
         places = places + step * np.clip(moves, -_LONGEST_STEP, _LONGEST_STEP)
     return places
 
@@ -140,7 +141,7 @@ def _on_grid(places: Points) -> NDArray[np.uint16]:
     low, high = ordered[cut], ordered[len(places) - 1 - cut]
     size = max(float((high - low).max()), 1e-9)
     corner = (low + high) / 2 - size / 2
-    return np.clip(np.round((places - corner) / size * GRID), 0, GRID).astype(np.uint16)
+    return np.asarray(np.clip(np.round((places - corner) / size * GRID), 0, GRID), np.uint16)
 
 
 def _blocks(n_items: int) -> Iterator[slice]:

@@ -29,10 +29,6 @@ function factorBound(logarithm) {
   return value < 100 ? (Math.ceil(value / unit - 1e-9) * unit).toFixed(1) : whole(Math.ceil(value / unit) * unit);
 }
 
-function signed(value) {
-  return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
-}
-
 function oneIn(probability) {
   const n = 1 / probability;
   return n < 1.95 ? percentBound(probability) : `1 in ${n < 9.5 ? Math.floor(10 * n) / 10 : whole(Math.floor(n))}`;
