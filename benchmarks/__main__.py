@@ -60,6 +60,7 @@ CLAIMS = (
     "optim-accounting",
     "optim-speed",
     "house",
+    "explorer-browser",
 )
 
 

@@ -17,11 +17,11 @@ Floats = NDArray[np.float64]
 _HIGH_LN2: Final = float.fromhex("0x1.62e42fee00000p-1")  # log 2 to 32 bits, so that products with it are exact
 _LOW_LN2: Final = float.fromhex("0x1.a39ef35793c76p-33")  # what that leaves of it
 _COEFFICIENTS: Final = tuple(1 / math.factorial(k) for k in range(13, -1, -1))
-_FAR: Final = 700.0  # beyond it exp is 0 or overflows
+_FAR: Final = 700.0  # beyond it exp is next to 0, or overflows
 
 
 def fixed_exp(values: Any) -> Floats:
-    """exp(x), to about two units in the last place; x beyond ±700 counts as ±700.
+    """exp(x), to about two units in the last place; 0 for x below -700, and x above 700 counts as 700.
 
     >>> abs(float(fixed_exp(np.array([1.0]))[0]) - math.e) < 1e-15
     True
@@ -32,7 +32,7 @@ def fixed_exp(values: Any) -> Floats:
     sums = np.full_like(rest, _COEFFICIENTS[0])
     for coefficient in _COEFFICIENTS[1:]:
         sums = sums * rest + coefficient
-    return np.asarray(np.ldexp(sums, doublings.astype(np.int32)))
+    return np.where(np.asarray(values) < -_FAR, 0.0, np.ldexp(sums, doublings.astype(np.int32)))
 
 
 def fixed_logistic(values: Any) -> Floats:
