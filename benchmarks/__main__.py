@@ -15,6 +15,7 @@ CLAIMS = (
     "ml1m-clicks",
     "epoch-vs-peers",
     "round-vs-implicit",
+    "recommend-speed",
     "gpu-fit",
     "linear-growth",
     "memory",
@@ -58,6 +59,8 @@ CLAIMS = (
     "optim-unbiased",
     "optim-accounting",
     "optim-speed",
+    "house",
+    "explorer-browser",
 )
 
 

@@ -300,7 +300,7 @@ def _paid(problem: Problem, epsilon: float, runs: int) -> Score:
             noise=SeededNoise(run),
             target="coefficients",
         )
-        errors.append(problem.error(model.fit(problem.features, problem.labels, groups=problem.groups).coef_))
+        errors.append(problem.error(model.fit(problem.features, problem.labels, users=problem.groups).coef_))
         gaps.append(model.gap_)
     return Score(tuple(errors), math.nan, gap=max(gaps))
 

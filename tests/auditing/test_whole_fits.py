@@ -92,6 +92,6 @@ def test_a_statement_of_a_regression_is_checked_too(data):
     users, tasks = data.users, data.tasks
     features = np.random.default_rng(0).normal(size=(len(users), 2))
     found = fits.audit_statement(
-        "ridge", estimator.fit(features, data.values, groups=users, tasks=tasks).statement_
+        "ridge", estimator.fit(features, data.values, users=users, tasks=tasks).statement_
     )  # fmt: skip
     assert not found.violated

@@ -5,6 +5,9 @@ Skipped where the kernel was not built. Where it was built and is wrong, these f
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tracemalloc
 from functools import partial
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -47,6 +50,27 @@ def test_a_kernel_that_lies_beside_its_source_can_be_loaded():
     here = Path(kernel.__file__)
     built = any(here.with_name(f"_kernel{suffix}").exists() for suffix in EXTENSION_SUFFIXES)
     assert built == linalg.compiled_available()
+
+
+def in_an_environment(limit):
+    program = "from apportion.linalg import kernel; print(*kernel.instruction_sets(), kernel._level.get())"
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"APPORTION_INSTRUCTIONS": limit},
+    )
+
+
+@needs_kernel
+def test_a_variable_limits_the_instructions_and_is_refused_if_it_names_none():
+    for level, name in enumerate(linalg.instruction_sets()):
+        allowed = linalg.instruction_sets()[: level + 1]
+        assert in_an_environment(name).stdout.split() == [*allowed, str(level)]
+    refused = in_an_environment("mmx")
+    assert refused.returncode != 0
+    assert "Expected APPORTION_INSTRUCTIONS to be one of" in refused.stderr
+    assert "got 'mmx'" in refused.stderr
 
 
 @needs_kernel

@@ -18,7 +18,7 @@ def mean_of_private_sizes(rows, session, *, from_data):
     values, groups = rows
     largest = int(np.bincount(groups).max()) if from_data else 8
     estimator = UserMean(value_range=(0, 1), variance=0.05, sizes="private", max_size=largest)
-    return {"mean": estimator.fit(values, groups=groups, session=session).mean_}
+    return {"mean": estimator.fit(values, users=groups, session=session).mean_}
 
 
 # -- half the L1 sensitivity --

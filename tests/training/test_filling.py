@@ -98,6 +98,7 @@ def test_losses_that_cannot_take_zeros_are_not_given_any(count):
     session = ExampleSession(Budget(1.0, 1e-5), noise=SeededNoise(1))
     units = ExampleRows(inputs, inputs[:, 0].exp())
     PrivateGradients(module, log_normal, units, session, steps=1, n_units=30).fill()
+    assert all(torch.isfinite(parameter.grad).all() for parameter in module.parameters())
 
 
 def test_modules_that_cannot_take_huge_rows_are_not_refused():
@@ -106,4 +107,4 @@ def test_modules_that_cannot_take_huge_rows_are_not_refused():
         return -torch.distributions.Normal(outputs[:, 0], spread).log_prob(targets)
 
     module = nn.Linear(3, 2)
-    gradient_way(module, normal, torch.zeros((0, 3)), torch.zeros(0))
+    assert gradient_way(module, normal, torch.zeros((0, 3)), torch.zeros(0)) is not None

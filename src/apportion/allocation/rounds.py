@@ -1,4 +1,4 @@
-"""How a budget is divided over rounds: equally, as a power of the round, or geometrically.
+"""How a budget is divided over rounds: equally, as a power of the round, or geometrically. All estimators use these.
 
 Section 4.5 of the model-protection paper gives round t an ε_t ∝ t^α or ∝ Q^(-t). For Gaussian releases ε_t stands for
 μ_t = sensitivity / noise, and what adds up is μ_t²: a round's share is proportional to t^(2α) or Q^(-2t).
@@ -54,6 +54,17 @@ class Geometric:
     """μ_t ∝ Q^(-t): later rounds get more where Q is below 1."""
 
     ratio: float
+
+    @classmethod
+    def growing(cls, factor: float) -> Geometric:
+        """Each round gets `factor` times the share of the one before.
+
+        >>> Geometric.growing(2.0).shares(2)  # doctest: +ELLIPSIS
+        [0.333..., 0.666...]
+        """
+        if not (math.isfinite(factor) and factor > 0):
+            raise InputError(f"Expected each round's share as a factor > 0 of the one before, got {factor}.")
+        return cls(factor**-0.5)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.ratio) and self.ratio > 0):

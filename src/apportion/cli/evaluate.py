@@ -27,7 +27,7 @@ from apportion.errors import InputError
 
 if TYPE_CHECKING:
     from apportion.data import Interactions
-    from apportion.evaluation import Comparison
+    from apportion.evaluation import Comparison, PopularitySlices
     from apportion.recommend.model import ItemModel
     from apportion.report import NewItems, Roles
 
@@ -43,6 +43,8 @@ class Evaluated:
     comparison: Comparison
     roles: Roles
     model: ItemModel
+    twin: ItemModel
+    slices: PopularitySlices
     facts: dict[str, str]
     remarks: tuple[str, ...]
     new_items: NewItems | None = None
@@ -196,7 +198,7 @@ def _compare(
     else:
         comparison = compare_rankings(models, split.history, split.targets, slices=slices)
     roles = Roles(name, _TWIN, tuple(baselines), *others)
-    return Evaluated(comparison, roles, private[name], _facts(data, kind, split), ())
+    return Evaluated(comparison, roles, private[name], twin, slices, _facts(data, kind, split), ())
 
 
 def _kind(model: ItemModel) -> Kind:

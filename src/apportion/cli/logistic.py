@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @promise_options(delta="required")
 @click.option(
     "--intervals",
-    "groups",
+    "parts",
     type=click.IntRange(min=2),
     metavar="K",
     help="Intervals from K parts of the users; costs accuracy, about as the root of K.",
@@ -122,24 +122,24 @@ def _fit(
         fit_intercept=not options["no_intercept"],
         bounding=promise.bounding(),
         sizes=promise.sizes,
-        interval_groups=options["groups"] or 0,
+        interval_parts=options["parts"] or 0,
         public=features.public,
         **promise.settings(),
     )
     session = promise.session()
-    return estimator.fit(features.matrix, answers, groups=users, session=session, progress=reporter.of("descent"))
+    return estimator.fit(features.matrix, answers, users=users, session=session, progress=reporter.of("descent"))
 
 
 def _found(fitted: UserERM, features: Features, label: str) -> Estimates:
     from apportion.report.estimates import Estimates, coefficients
 
-    n_groups = fitted.interval_groups
+    n_parts = fitted.interval_parts
     ends = fitted.coef_intervals_, fitted.intercept_interval_
     intervals = None if ends[0] is None or ends[1] is None else [*ends[0].tolist(), ends[1].tolist()]
     about = (
-        f"Intervals are those of Student’s t over {n_groups} fits to {n_groups} parts of the users. That every fit "
+        f"Intervals are those of Student’s t over {n_parts} fits to {n_parts} parts of the users. That every fit "
         "stops early, at some distance from its goal, is not in them."
-        if n_groups
+        if n_parts
         else "There are no intervals: they were not asked for, and would have cost accuracy."
     )
     scaled = f"Rows of features were clipped to a length of {fitted.feature_norm:g}."

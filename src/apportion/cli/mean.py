@@ -94,7 +94,7 @@ def _fit(
         sizes=promise.sizes,
         **promise.settings(),
     )
-    return estimator.fit(matrix, groups=users, session=promise.session())
+    return estimator.fit(matrix, users=users, session=promise.session())
 
 
 def _per_column(values: tuple[str, ...], ranges: Ranges, option: str) -> tuple[Any, Any]:

@@ -80,7 +80,7 @@ def _fit(
     estimator = UserQuantile(
         list(at), value_range=ends, bounding=promise.bounding(), sizes=promise.sizes, **promise.settings()
     )
-    return estimator.fit(values, groups=users, session=promise.session())
+    return estimator.fit(values, users=users, session=promise.session())
 
 
 def _found(fitted: UserQuantile, column: str, ends: tuple[float, float]) -> Estimates:

@@ -84,7 +84,7 @@ def regress(
         fitted = estimator.fit(
             found.matrix,
             table.numbers[label],
-            groups=table.users.codes,
+            users=table.users.codes,
             session=promise.session(),
             progress=_in_turns(reporter),
         )

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from apportion.data.own_units import OwnUnits
 from apportion.data.vocabulary import Vocabulary
+from apportion.losses import Logistic
 from apportion.parties import BayesParties, Parties, ProtectedMultiTask, ProximalParties, Sending
 from apportion.parties.posterior import Local, local_side
 from apportion.parties.tasks import TaskRows
@@ -131,7 +132,7 @@ def _losses(
     for at, (x, y, k, w, start) in enumerate(zip(matrices, labels, kept, *found, strict=True)):
         scores = x[~k] @ w + start
         if loss == "logistic":
-            sums[at] = np.logaddexp(0.0, -np.where(y[~k] > 0, 1.0, -1.0) * scores).sum()
+            sums[at] = Logistic().value(scores, y[~k]).sum()
         else:
             sums[at] = np.square(scores - y[~k]).sum()
     return sums

@@ -25,7 +25,7 @@ from apportion.linalg.rating_settings import RatingRound, TaskWeights
 from apportion.linalg.rounded_laplace import add_rounded_laplace
 from apportion.linalg.rounded_normals import add_rounded_normals
 from apportion.linalg.segments import segment_gram, segment_moment, segment_solve, solve_packed
-from apportion.linalg.shrinkage import shrink_towards
+from apportion.linalg.shrinkage import common_shape, shrink_towards
 from apportion.linalg.stacks import inverse_or_zero, solve_or_zero
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "active_backend",
     "add_rounded_laplace",
     "add_rounded_normals",
+    "common_shape",
     "compiled_available",
     "diagonal_positions",
     "fill_normals",

@@ -11,6 +11,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "_threads.hpp"
 
@@ -46,6 +49,18 @@ struct RatingArguments {
     double summary_inner_norm, summary_per_step;
 };
 
+// The arguments of products of rows with rows; mirrored by apportion.linalg.ranking.
+struct RankingArguments {
+    Index n_left, n_right, dim, depth;  // a depth of 0 asks for all products
+    const void *left, *right;           // [n_left, dim], [n_right, dim]
+    const int64_t* indptr;              // row j leaves out columns excluded[indptr[j]] .. ; null to leave out none
+    const int32_t* excluded;            // ascending within a row
+    int32_t* columns;                   // [n_left, depth]
+    void* scores;                       // [n_left, depth], or [n_left, n_right]
+    double offset;
+};
+
+constexpr Index kRowsAtOnce = 96;                // of products, by one thread
 constexpr Index kMostCopies = Index(256) << 20;  // bytes of sums by task that threads may have for themselves
 constexpr Index kTurn = 4096;                    // observations handed to a thread at a time
 
@@ -86,6 +101,7 @@ namespace {
 namespace users_baseline {
 #include "_lanes.hpp"
 #include "_rating_round.hpp"
+#include "_ranking.hpp"
 }
 #undef KERNEL_VECTOR_BYTES
 
@@ -97,6 +113,7 @@ namespace users_baseline {
 namespace users_avx2 {
 #include "_lanes.hpp"
 #include "_rating_round.hpp"
+#include "_ranking.hpp"
 }
 #undef KERNEL_VECTOR_BYTES
 #pragma GCC pop_options
@@ -107,6 +124,7 @@ namespace users_avx2 {
 namespace users_avx512 {
 #include "_lanes.hpp"
 #include "_rating_round.hpp"
+#include "_ranking.hpp"
 }
 #undef KERNEL_VECTOR_BYTES
 #pragma GCC pop_options
@@ -134,6 +152,17 @@ Index users_rating_round(int level, int threads, const RatingArguments* task) {
         const Index failed = first_out_of_order(*task, threads, turns);
         if (failed != kSuccess) return failed;
         AT_LEVEL(level, rating_round(*task, threads, turns));
+        return kSuccess;
+    } catch (const std::bad_alloc&) {
+        return kOutOfMemory;
+    }
+}
+
+// Fills columns and scores with the largest products of each row, or scores with all of them.
+Index users_ranking(int level, int threads, int doubles, const RankingArguments* task) {
+    level = std::min(level, kernel_best_level());
+    try {
+        AT_LEVEL(level, ranking(*task, threads, doubles != 0));
         return kSuccess;
     } catch (const std::bad_alloc&) {
         return kOutOfMemory;

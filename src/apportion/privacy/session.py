@@ -63,6 +63,14 @@ class Session:
         window: the time span of the data, declared.
         ledger: a durable record that every charge is written to first: an account of a `Ledger`.
         neighbours: which two data sets are to be indistinguishable.
+
+    Example:
+        >>> from apportion.statistics import UserMean
+        >>> session = Session(Budget(epsilon=1.0, delta=1e-6))
+        >>> mean = UserMean(value_range=(0, 5), sizes="private")
+        >>> fitted = mean.fit([4, 3, 5, 4], users=["ann", "ann", "bob", "cem"], session=session)
+        >>> round(session.spent, 6)
+        1.0
     """
 
     def __init__(

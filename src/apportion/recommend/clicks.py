@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.allocation import Allocation, EqualSplit
+from apportion.allocation.rounds import Power
 from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
 from apportion.data.users import Users
@@ -119,6 +120,13 @@ class PrivateClickRecommender(FeaturesEstimator):
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
     tasks and the features are public.
+
+    Example:
+        >>> from apportion.data.synthetic import long_tailed_clicks
+        >>> data, _ = long_tailed_clicks(300, 40, 4000, rank=2, rng=np.random.default_rng(0))
+        >>> model = PrivateClickRecommender(epsilon=5.0, dimension=2, rounds=2).fit(data).model_
+        >>> model.n_tasks, model.statement.epsilon
+        (40, 5.0)
     """
 
     def __init__(
@@ -234,9 +242,8 @@ class _Fit:
         fixed = {"counts": chosen.counts_share}
         if self._declared_users is None:
             fixed["users"] = chosen.users_share
-        growth = np.arange(1, chosen.rounds + 1) ** chosen.ramp
-        shares = growth / growth.sum() * (1 - sum(fixed.values()))
-        plan = self._session.plan(**fixed, rounds=shares.tolist())
+        left = 1 - sum(fixed.values())
+        plan = self._session.plan(**fixed, rounds=[left * s for s in Power(chosen.ramp / 2).shares(chosen.rounds)])
         parts = self._users, self._session, self._engine
         n_users = float(self._declared_users or release_number_of_users(*parts, plan.one("users")))
         released = release_popularity(*parts, plan.one("counts"), n_users)

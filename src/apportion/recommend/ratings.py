@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.allocation import Adaptive, Allocation
+from apportion.allocation.rounds import Geometric
 from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
 from apportion.engines import Engine, LocalEngine
@@ -120,6 +121,15 @@ class PrivateRatingRecommender(FeaturesEstimator):
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
     tasks, the value range and the features are public.
+
+    Example:
+        >>> from apportion.data.synthetic import long_tailed_ratings
+        >>> data, _ = long_tailed_ratings(300, 40, 4000, rank=2, rng=np.random.default_rng(0))
+        >>> model = PrivateRatingRecommender(epsilon=5.0, dimension=2, rounds=2).fit(data).model_
+        >>> model.vectors.shape  # items; what a user likes is solved from the user's own ratings
+        (40, 2)
+        >>> model.statement.epsilon
+        5.0
     """
 
     def __init__(
@@ -227,9 +237,9 @@ class _Fit:
         chosen = self._settings
         fixed = {"overview": chosen.overview_share, "counts": chosen.counts_share}
         n_rounds = chosen.rounds + 1
-        growth = chosen.growth ** np.arange(n_rounds)
-        shares = growth / growth.sum() * (1 - chosen.moments_share - sum(fixed.values()))
-        plan = self._session.plan(**fixed, moments=[chosen.moments_share / n_rounds] * n_rounds, rounds=shares.tolist())
+        left = 1 - chosen.moments_share - sum(fixed.values())
+        rounds = [left * share for share in Geometric.growing(chosen.growth).shares(n_rounds)]
+        plan = self._session.plan(**fixed, moments=[chosen.moments_share / n_rounds] * n_rounds, rounds=rounds)
         start, weights = self._start(plan.one("overview"), plan.one("counts"))
         state = None
         for k, shares in enumerate(zip(plan.several("rounds"), plan.several("moments"), strict=True)):

@@ -32,7 +32,22 @@ _MAP = "feature_map."
 
 
 def save(model: ItemModel, path: str | Path) -> None:
-    """Write a model with its statement; an existing model at that path is replaced, nothing else is."""
+    """Write a model with its statement; an existing model at that path is replaced, nothing else is.
+
+    Args:
+        model: the `model_` of a recommender.
+        path: a directory, which is made.
+
+    Example:
+        >>> import tempfile
+        >>> from apportion.data.synthetic import long_tailed_ratings
+        >>> from apportion.recommend import PrivateRatingRecommender
+        >>> data, _ = long_tailed_ratings(200, 30, 2000, rank=2, rng=np.random.default_rng(0))
+        >>> folder = tempfile.mkdtemp() + "/model"
+        >>> save(PrivateRatingRecommender(epsilon=1.0, dimension=2, rounds=1).fit(data).model_, folder)
+        >>> load(folder).statement.epsilon
+        1.0
+    """
     from safetensors.numpy import save_file
 
     target = Path(path)
@@ -73,6 +88,16 @@ def load(path: str | Path, *, encoder: Any = None) -> ItemModel:
         path: where it was saved.
         encoder: for a model whose encoder was a module of one's own: a module of the same form, whose parameters are
             replaced by the stored ones, so that new items can be scored.
+
+    Example:
+        >>> import tempfile
+        >>> from apportion.data.synthetic import long_tailed_clicks
+        >>> from apportion.recommend import PrivateClickRecommender
+        >>> data, _ = long_tailed_clicks(200, 30, 2000, rank=2, rng=np.random.default_rng(0))
+        >>> folder = tempfile.mkdtemp() + "/model"
+        >>> save(PrivateClickRecommender(epsilon=1.0, dimension=2, rounds=1).fit(data).model_, folder)
+        >>> load(folder).vectors.shape
+        (30, 2)
     """
     folder = Path(path)
     if not (folder / _DESCRIPTION).is_file():

@@ -16,9 +16,9 @@ from apportion.allocation import Adaptive
 from apportion.allocation.policies import Allocation
 from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
+from apportion.losses import Loss, loss_of
 from apportion.privacy import NoiseSource, Session
 from apportion.privacy.contributions import TaskMoments
-from apportion.regression.losses import Loss, loss_of
 from apportion.regression.multi_task import MultiTaskRegression, Start, into_ball, not_negative, positive
 from apportion.regression.observations import Observations
 from apportion.regression.step_rules import Problem, check_rule, number_of_steps, step_sizes
@@ -35,7 +35,7 @@ class MultiTaskERM(MultiTaskRegression):
     Minimises Σ_i Σ_j ℓ(θ_i · x_ij, y_ij) + λ ‖θ_i‖² over ‖θ_i‖ ≤ r by full-batch steps.
 
     Args:
-        loss: "squared", "logistic", "huber", or an object with `value` and `derivative` (see `losses.Loss`).
+        loss: "squared", "logistic", "huber", or an object with `value` and `derivative` (see `apportion.losses.Loss`).
         epsilon: ε of the whole fit.
         delta: δ of the whole fit.
         feature_norm: the norm that rows of X are clipped to; public.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation.users import SampleLimit, Unbounded
-from apportion.data.grouping import group_rows
+from apportion.data.grouping import group_rows, one_of
 from apportion.data.numbers import finite_column, finite_matrix
 from apportion.data.users import Users
 from apportion.engines import Engine, LocalEngine, add_up_one
@@ -83,6 +83,14 @@ class LabelPrivateRegression(PrivateEstimator):
         statement_: the privacy statement.
 
     Privacy: replacing the labels of one user. Features, and which rows belong to one user, are public.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> users, x = rng.integers(0, 500, 2000), rng.uniform(-1, 1, (2000, 1))
+        >>> y = 0.5 * x[:, 0] + rng.uniform(-0.1, 0.1, 2000)
+        >>> model = LabelPrivateRegression(epsilon=5.0, label_range=(-1, 1)).fit(x, y, users=users)
+        >>> round(float(model.coef_[0]), 1)
+        0.5
     """
 
     coef_: Floats
@@ -137,7 +145,8 @@ class LabelPrivateRegression(PrivateEstimator):
         X: ArrayLike,  # noqa: N803
         y: ArrayLike,
         *,
-        groups: ArrayLike,
+        users: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
         session: Session | None = None,
         progress: Progress | None = None,
     ) -> Self:
@@ -146,23 +155,24 @@ class LabelPrivateRegression(PrivateEstimator):
         Args:
             X: features, one row per label; public, and together with a column of ones of full rank.
             y: labels.
-            groups: whose label it is, integers or text; public.
+            users: whose label it is, integers or text; public.
+            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
             progress: called with what is done, how far it is and how far it goes.
         """
         self._check()
         features = finite_matrix(X, "X")
         labels = finite_column(y, "y", len(features))
-        grouping = group_rows(groups, len(features))
+        grouping = group_rows(one_of(users, groups), len(features))
         if self.fit_intercept:
             features = np.column_stack([features, np.ones(len(features))])
         opened = self._open(session, Budget(self.epsilon, self.delta), REPLACE_LABELS, self._assumed_public())
         rows = _Rows(grouping.arranged(features), grouping.indptr, self.target == "predictions")
-        users = grouping.users(labels=labels).with_columns(features=rows.features)
+        owners = grouping.users(labels=labels).with_columns(features=rows.features)
         plan = opened.plan(**self._fractions())
-        spread = self._spread(rows, users, opened, plan.get("variance"), progress)
+        spread = self._spread(rows, owners, opened, plan.get("variance"), progress)
         made = self._weights(rows, spread.likely, opened, plan.one("coefficients"), self.tolerance, progress)
-        released = self._released("coefficients", users, made.rows, opened, plan.one("coefficients"))
+        released = self._released("coefficients", owners, made.rows, opened, plan.one("coefficients"))
         self._publish(rows, made, released, spread)
         self.statement_ = opened.statement()
         return self

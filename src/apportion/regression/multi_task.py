@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.allocation import EqualSplit, KnownCounts, TailSample, UniformSample
 from apportion.allocation.policies import Allocation
 from apportion.data import Vocabulary
+from apportion.data.grouping import one_of
 from apportion.data.numbers import finite_matrix
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
@@ -65,7 +66,8 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
         y: ArrayLike,
         *,
         tasks: ArrayLike,
-        groups: ArrayLike,
+        users: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
         task_ids: ArrayLike | Vocabulary | None = None,
         session: Session | None = None,
     ) -> Self:
@@ -75,11 +77,13 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
             X: features, one row per (user, task) pair; add a column of ones for an intercept.
             y: labels, one per row.
             tasks: which task a row belongs to, integers or text.
-            groups: whose row it is; a user has at most one row for a task.
+            users: whose row it is; a user has at most one row for a task.
+            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             task_ids: the public list of tasks; without it, which tasks occur is revealed.
             session: brings its own budget, noise and window; those of the estimator are then not used.
         """
-        return self.fit_observations(Observations.from_arrays(X, y, tasks, groups, task_ids), session=session)
+        observations = Observations.from_arrays(X, y, tasks, one_of(users, groups), task_ids)
+        return self.fit_observations(observations, session=session)
 
     def fit_observations(self, observations: Observations, *, session: Session | None = None) -> Self:
         """Fit to rows that were checked and sorted before; see `fit`."""

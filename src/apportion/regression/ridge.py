@@ -73,7 +73,7 @@ class MultiTaskRidge(MultiTaskRegression):
         >>> users, tasks = np.repeat(np.arange(2000), 2), np.tile([0, 1], 2000)
         >>> x = rng.uniform(-0.7, 0.7, (4000, 2))
         >>> y = x[:, 0] * np.where(tasks == 0, 0.5, -0.5)
-        >>> model = MultiTaskRidge(epsilon=5.0, label_bound=0.5).fit(x, y, tasks=tasks, groups=users, task_ids=[0, 1])
+        >>> model = MultiTaskRidge(epsilon=5.0, label_bound=0.5).fit(x, y, tasks=tasks, users=users, task_ids=[0, 1])
         >>> model.coef_.shape
         (2, 2)
     """

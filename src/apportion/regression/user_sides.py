@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from apportion.data.users import Users
 from apportion.linalg.fixed_order import dot_rows
+from apportion.losses import Loss
 from apportion.privacy import Labels, ObservationRows
-from apportion.regression.losses import Loss
 
 Floats = NDArray[np.float64]
 

@@ -84,8 +84,13 @@ def meaning_of(statement: Statement, *, seen: str = "this model") -> Meaning:
         log_odds = mu**2 / 2 - mu * NormalDist().inv_cdf(statement.delta)
     limit, words, verdict = next(grade for grade in _GRADES if best_guess <= grade[0])
     one = "any one" if limit < 0.9 else "a"  # "almost nothing about any one person", "something about a person"
-    secret = _SECRETS.get(statement.neighbours, _TOOK_PART).format(one=one)
-    return Meaning(words.format(seen=seen, secret=secret), verdict, best_guess, factor(log_odds))
+    headline = words.format(seen=seen, secret=secret_of(statement, one))
+    return Meaning(headline, verdict, best_guess, factor(log_odds))
+
+
+def secret_of(statement: Statement, one: str = "one") -> str:
+    """What an attacker wants to tell: whether a person took part, or what that person's rows or labels are."""
+    return _SECRETS.get(statement.neighbours, _TOOK_PART).format(one=one)
 
 
 def attack_on(statement: Statement) -> str:

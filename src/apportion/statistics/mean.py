@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation.users import ContributionPolicy, Smooth
-from apportion.data.grouping import group_rows
+from apportion.data.grouping import group_rows, one_of
 from apportion.data.numbers import finite_rows
 from apportion.data.users import Users
 from apportion.engines import Engine
@@ -75,6 +75,15 @@ class UserMean(ContributionsEstimator):
 
     Privacy: with public sizes, replacing the values of one user; with private ones, adding or removing one user. The
     range, the variance if given, and the correlation are public.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> users, hours = rng.integers(0, 2000, 10_000), rng.uniform(0, 8, 10_000)
+        >>> mean = UserMean(epsilon=1.0, value_range=(0, 24)).fit(hours, users=users)
+        >>> round(float(mean.mean_))
+        4
+        >>> mean.statement_.delta
+        0.0
     """
 
     mean_: Any
@@ -121,26 +130,35 @@ class UserMean(ContributionsEstimator):
         self.noise = noise
         self.engine = engine
 
-    def fit(self, X: ArrayLike, y: object = None, *, groups: ArrayLike, session: Session | None = None) -> Self:  # noqa: N803
+    def fit(
+        self,
+        X: ArrayLike,  # noqa: N803
+        y: object = None,
+        *,
+        users: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        session: Session | None = None,
+    ) -> Self:
         """Spend the budget on the data; afterwards everything that ends in _ may be released.
 
         Args:
             X: values, one per row, or a matrix with one column for each mean.
             y: ignored, for compatibility.
-            groups: whose row it is, integers or text.
+            users: whose row it is, integers or text.
+            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
         """
         values = finite_rows(X, "X")
         box = _Box.of(self.value_range, values.shape[1])
         given = self._given_variance(box)
-        grouping = group_rows(groups, len(values), single_user=self._sizes_are_private)
+        grouping = group_rows(one_of(users, groups), len(values), single_user=self._sizes_are_private)
         opened = self._session(session, self._assumed_public(given is not None))
-        users, width = grouping.users(values=values), values.shape[1]
+        owners, width = grouping.users(values=values), values.shape[1]
         plan = self._plan(opened, estimates_variance=given is None)
-        spread = _Spread(given, given) if given is not None else self._spread(users, box, opened, plan)
+        spread = _Spread(given, given) if given is not None else self._spread(owners, box, opened, plan)
         share = plan.one("mean")
         trade_off = float(spread.likely.mean()) / self._price(width, opened, share)
-        found = self._bounded(users, trade_off, opened, _maybe(plan, "sizes"), self.correlation)
+        found = self._bounded(owners, trade_off, opened, _maybe(plan, "sizes"), self.correlation)
         estimate = self._released("mean", BoxedColumns(box.low, box.high), width, found, opened, share)
         self._publish(estimate, spread, box, flat=np.ndim(X) == 1)
         self.threshold_ = found.threshold

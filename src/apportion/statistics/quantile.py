@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation.users import ContributionPolicy, Smooth
-from apportion.data.grouping import group_rows
+from apportion.data.grouping import group_rows, one_of
 from apportion.data.numbers import finite_rows
 from apportion.engines import Engine
 from apportion.errors import InputError
@@ -60,6 +60,13 @@ class UserQuantile(ContributionsEstimator):
 
     Privacy: with public sizes, replacing the values of one user; with private ones, adding or removing one user. The
     range or base is public.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> users, hours = rng.integers(0, 2000, 10_000), rng.uniform(0, 8, 10_000)
+        >>> median = UserQuantile(0.5, epsilon=1.0, value_range=(0, 24)).fit(hours, users=users)
+        >>> round(float(median.quantiles_))
+        4
     """
 
     quantiles_: Any
@@ -104,13 +111,22 @@ class UserQuantile(ContributionsEstimator):
         self.noise = noise
         self.engine = engine
 
-    def fit(self, X: ArrayLike, y: object = None, *, groups: ArrayLike, session: Session | None = None) -> Self:  # noqa: N803
+    def fit(
+        self,
+        X: ArrayLike,  # noqa: N803
+        y: object = None,
+        *,
+        users: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        session: Session | None = None,
+    ) -> Self:
         """Spend the budget on the data; afterwards everything that ends in _ may be released.
 
         Args:
             X: values, one per row.
             y: ignored, for compatibility.
-            groups: whose row it is, integers or text.
+            users: whose row it is, integers or text.
+            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
         """
         sought = self._sought()
@@ -118,7 +134,7 @@ class UserQuantile(ContributionsEstimator):
         values = finite_rows(X, "X")
         if values.shape[1] != 1:
             raise InputError(f"Expected one column of values, got {values.shape[1]}.")
-        grouping = group_rows(groups, len(values), single_user=self._sizes_are_private)
+        grouping = group_rows(one_of(users, groups), len(values), single_user=self._sizes_are_private)
         opened = self._session(session, [about])
         halvings = math.ceil(math.log2(len(sought) + 1))
         first = self._sizes_fractions()
@@ -128,8 +144,8 @@ class UserQuantile(ContributionsEstimator):
         plan = opened.plan(**first, halvings=[rest / halvings] * halvings)
         shares = plan.several("halvings")
         trade_off = _trade_off(sought, shares[0].pure_epsilon)
-        users = grouping.users(values=values[:, 0])
-        found = self._bounded(users, trade_off, opened, plan.one("sizes") if first else None)
+        owners = grouping.users(values=values[:, 0])
+        found = self._bounded(owners, trade_off, opened, plan.one("sizes") if first else None)
         rows = RankedRows(found.users, found.weights, base)
         search, scales = _Search(tuple(sought)), []
         for number, share in enumerate(shares):

@@ -83,6 +83,7 @@ def test_weight_decay_holds_dense_parameters_small():
     assert sizes[1] < 0.5 * sizes[0]
 
 
+@pytest.mark.slow
 def test_noise_of_statistics_of_a_sample_has_the_stated_scale():
     nobody = Interactions.from_arrays([0, 1], [0, 0], [3.0, 3.0], task_ids=np.arange(2000))
     about = some_round()

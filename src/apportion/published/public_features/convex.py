@@ -13,6 +13,7 @@ Krichene et al., "Private Learning with Public Features" (2024), Algorithm 7; th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -27,11 +28,11 @@ from apportion.data.users import Users
 from apportion.engines import Engine
 from apportion.errors import InputError
 from apportion.linalg.fixed_order import dot_rows
+from apportion.losses import ConvexLoss, Logistic
 from apportion.privacy import Labels, Session, Statement
 from apportion.privacy.contributions import Kernels, TaskGrams, TaskMoments, Weighting
 from apportion.published.public_features.convex_model import ConvexModel
 from apportion.published.public_features.head import of_head, on_head
-from apportion.published.public_features.losses import ConvexLoss, LogisticLoss, newton
 from apportion.published.public_features.minimisation import EncoderMinimisation, _EncoderFit
 from apportion.published.public_features.ssp import EncoderStatistics
 from apportion.published.public_features.statistics import (
@@ -42,11 +43,12 @@ from apportion.published.public_features.statistics import (
     released_sum,
 )
 from apportion.published.public_features.training import EncoderTrainer
+from apportion.published.public_features.user_regressions import largest_curvature, newton
 from apportion.published.public_features.user_side import BiasedVectors
 from apportion.published.skew.updates import OwnLabels, Round, Shares
 
 Floats = NDArray[np.float64]
-_LOGISTIC = LogisticLoss()
+_LOGISTIC = Logistic()
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +77,9 @@ class Bends:
     def __call__(self, users: Users) -> Floats:
         """The curvatures of these users' rows."""
         labels = np.asarray(self.labels.of(users), np.float64)
-        return np.clip(self.loss.curvature(self.scores.of(users), labels) / self.loss.most_curved, 0.0, 1.0)
+        return np.clip(
+            self.loss.second_derivative(self.scores.of(users), labels) / largest_curvature(self.loss), 0.0, 1.0
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +93,11 @@ class DownSlopes:
     @property
     def bound(self) -> float:
         """The steepest slope."""
-        return self.loss.steepest
+        return self.loss.steepest(math.inf)
 
     def __call__(self, users: Users, kernels: Kernels) -> Labels:
         """The slopes of these users' rows, sealed with their bound."""
-        slopes = -self.loss.slope(self.scores.of(users), np.asarray(self.labels.of(users), np.float64))
+        slopes = -self.loss.derivative(self.scores.of(users), np.asarray(self.labels.of(users), np.float64))
         return Labels.clipped(np.nan_to_num(slopes), self.bound)
 
 
@@ -107,7 +111,7 @@ class EncoderConvex(EncoderStatistics):
     """Algorithm 7: released slopes and curvatures of a convex loss, one approximation a round.
 
     Attributes:
-        loss: the loss; `LogisticLoss` or another that has two bounded derivatives.
+        loss: `Logistic()`, `PseudoHuber()` or another loss that has two bounded derivatives.
     """
 
     loss: ConvexLoss = _LOGISTIC
@@ -157,7 +161,7 @@ class EncoderConvex(EncoderStatistics):
             return TaskMoments(weights, about.rows, slopes)
 
         draw = partial(released_sum, about, session, engine)
-        name, factor = f"round {about.number}", self.loss.most_curved
+        name, factor = f"round {about.number}", largest_curvature(self.loss)
         bent, bent_stddev = draw(f"{name}: item curvatures", matrices, shares["step 1: matrices"])
         sloped, slope_stddev = draw(f"{name}: item slopes", vectors, shares["step 1: vectors"])
         return Released(factor * bent, factor * bent_stddev, sloped, slope_stddev)

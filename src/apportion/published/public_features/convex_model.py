@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, final
 
 import numpy as np
@@ -11,8 +12,26 @@ from numpy.typing import NDArray
 from apportion.data import Interactions
 from apportion.engines import Processors
 from apportion.errors import InputError
-from apportion.published.public_features.losses import ConvexLoss, described, known_loss, newton
+from apportion.losses import ConvexLoss, Logistic, PseudoHuber
+from apportion.published.public_features.user_regressions import newton
 from apportion.recommend.model import ItemModel, row_chunks
+
+_STORED: dict[str, type[Any]] = {"Logistic": Logistic, "PseudoHuber": PseudoHuber}
+
+
+def loss_settings(loss: ConvexLoss | str) -> dict[str, Any]:
+    """A loss as its name and settings, for storage; of one's own loss only the name."""
+    name = loss if isinstance(loss, str) else type(loss).__name__
+    own = isinstance(loss, str) or type(loss) not in _STORED.values()
+    return {"name": name, "settings": None if own else asdict(loss)}  # type: ignore[call-overload]
+
+
+def stored_loss(stored: Mapping[str, Any]) -> ConvexLoss | str:
+    """The loss of stored settings; the name of a loss that has none."""
+    if stored["settings"] is None:
+        return str(stored["name"])
+    loss: ConvexLoss = _STORED[stored["name"]](**stored["settings"])
+    return loss
 
 
 @final
@@ -37,12 +56,12 @@ class ConvexModel(ItemModel):
 
     def about(self) -> dict[str, Any]:
         """The loss, as plain values."""
-        return {"loss": described(self.loss)}
+        return {"loss": loss_settings(self.loss)}
 
     @classmethod
     def further_of(cls, about: Mapping[str, Any]) -> dict[str, Any]:
         """The loss as it was stored."""
-        return {"loss": known_loss(about["loss"])}
+        return {"loss": stored_loss(about["loss"])}
 
     def labels(self, history: Interactions) -> NDArray[np.float64]:
         """Values, brought into the public scale, after the offset."""

@@ -27,7 +27,6 @@ from apportion import linalg
 from apportion.allocation import Expected
 from apportion.allocation.weightings import OnSample
 from apportion.engines import Engine, add_up_one
-from apportion.linalg.shrinkage import intensities, squared_distances
 from apportion.privacy import BoundedSum, SampledShare, Session, Share
 from apportion.privacy.contributions import Contribution, TaskGrams, TaskMoments, Weighting
 from apportion.published.skew.updates import ClippedRawLabels, Round
@@ -35,7 +34,6 @@ from apportion.published.skew.updates import ClippedRawLabels, Round
 Floats = NDArray[np.float64]
 Form = Callable[[Weighting], Contribution]
 
-_POOLED = 4096  # noisy numbers behind one shrinkage intensity
 _SMALLEST = 1e-12
 
 
@@ -246,13 +244,8 @@ def _towards_common_shape(released: Released, exposure: Floats) -> tuple[Floats,
     t_i is proportional to the expected Σ_j w_ij; the factor, and C itself, come from the sum of all matrices, in which
     the noise is small.
     """
-    matrices = released.matrices
-    total = linalg.project_psd(matrices.sum(axis=0)[None])[0]
-    trace = float(total[linalg.diagonal_positions(linalg.packed_dim(total.size))].sum())
-    shape = total / max(trace, _SMALLEST)
+    shape, trace = linalg.common_shape(released.matrices)
     scales = trace * np.maximum(exposure, 0.0) / max(float(np.maximum(exposure, 0.0).sum()), _SMALLEST)
-    variances = np.full(len(matrices), released.matrix_stddev**2)
-    distances = squared_distances(matrices, scales, shape)
-    intensity = intensities(distances, scales, variances, matrices.shape[1], _POOLED)
-    shrunk = matrices + intensity[:, None] * (scales[:, None] * shape - matrices)
-    return np.asarray(shrunk, np.float64), variances * (1 - intensity)
+    variance = released.matrix_stddev**2
+    shrunk, intensity = linalg.shrink_towards(released.matrices, scales, shape, variance)
+    return np.asarray(shrunk, np.float64), variance * (1 - intensity)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.allocation import Adaptive, Allocation, Expected, ReleasedCounts
+from apportion.allocation.rounds import Geometric
 from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
@@ -195,9 +196,9 @@ class _Fit:
         overview = chosen.overview_share if needs_overview else 0.0
         n_counts = self._allocation.releases
         counts = [chosen.counts_share / n_counts for _ in range(n_counts)]
-        growth = chosen.growth ** np.arange(chosen.rounds)
-        each = growth / growth.sum() * (1 - overview - sum(counts))
-        if not each.min() > 0:
+        left = 1 - overview - sum(counts)
+        each = [left * share for share in Geometric.growing(chosen.growth).shares(chosen.rounds)]
+        if not left > 0:
             raise InputError(f"Expected shares that leave something for the rounds, got {overview + sum(counts)}.")
         parts = self._update.shares(clicks=self._clicks)
         steps = [name for name in parts if self._update.sampling < 1 and name.startswith("step")]

@@ -8,8 +8,8 @@ a_j = 1/‖ω_{Ω^j}‖, where ω solves
 
 The right-hand side is a contraction in log ω with factor 3/4, so repeating it finds the solution, with a bound on what
 is left to gain (docs/proofs/weights.md). s_i is a weighted count of sensitivity 1: where the graph is private, each
-repetition costs one release. From equal weights, t_i is the popularity that `equal_split` measures; where all users are
-alike it is proportional to n_i, and the first step is eq. 11, exponent (1 + γ)/4.
+repetition costs one release. From equal weights, t_i is the popularity that `SplitEqually` measures; where all users
+are alike it is proportional to n_i, and the first step is eq. 11, exponent (1 + γ)/4.
 
 Equation numbers are those of Krichene et al., "Multi-Task Differential Privacy Under Distribution Skew" (2023).
 """

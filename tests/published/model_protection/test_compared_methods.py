@@ -28,7 +28,7 @@ from apportion.published.model_protection import (
 )
 from apportion.published.model_protection import private as private_methods
 from apportion.published.model_protection.proximal import shrink_features, shrink_singular_values, shrink_squared_trace
-from apportion.published.model_protection.rows import SmoothLoss
+from apportion.published.model_protection.rows import JointObjective
 
 from statistics_helpers import assert_distribution
 
@@ -116,9 +116,9 @@ def test_every_proximal_step_minimises_its_penalty_plus_half_the_squared_distanc
 def test_joint_learning_satisfies_the_conditions_of_the_trace_norm(loss):
     """At the minimum the gradient has spectral norm λ and opposes the singular vectors of the models."""
     rows = tasks()[0] if loss == "squared" else labelled()
-    penalty = 0.2 * np.linalg.norm(SmoothLoss(rows, loss).gradient(np.zeros((12, 6))), 2)
+    penalty = 0.2 * np.linalg.norm(JointObjective(rows, loss).gradient(np.zeros((12, 6))), 2)
     models = joint(rows, "trace norm", penalty, loss)
-    slope = SmoothLoss(rows, loss).gradient(models)
+    slope = JointObjective(rows, loss).gradient(models)
     assert np.linalg.norm(slope, 2) == pytest.approx(penalty, rel=1e-3)
     assert -(slope * models).sum() == pytest.approx(penalty * np.linalg.norm(models, "nuc"), rel=1e-3)
 
@@ -222,4 +222,4 @@ def test_input_that_makes_no_sense_is_refused_in_one_sentence():
     with pytest.raises(InputError, match="Expected a structure of"):
         joint(rows, "other", 1.0)
     with pytest.raises(InputError, match="Expected a loss of"):
-        SmoothLoss(rows, "hinge")
+        JointObjective(rows, "hinge")

@@ -101,3 +101,15 @@ def test_what_cannot_be_is_refused():
         recommended(accelerated=True, condition=1.0)
     with pytest.raises(InputError, match="epsilon > 0, got 0"):
         bounded_epsilons(Uniform(), 3, 0.0, 1e-5)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 1.15, 3.0])
+def test_a_growing_schedule_gives_each_round_a_factor_of_the_one_before(factor):
+    plain = factor ** np.arange(9)
+    np.testing.assert_allclose(Geometric.growing(factor).shares(9), plain / plain.sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, math.inf, math.nan])
+def test_a_factor_that_is_no_factor_is_refused(factor):
+    with pytest.raises(InputError, match="as a factor > 0"):
+        Geometric.growing(factor)

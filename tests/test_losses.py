@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apportion.errors import InputError
-from apportion.regression import Huber, Logistic, Squared
-from apportion.regression.losses import SmoothedHinge, loss_of
+from apportion.losses import Huber, Logistic, PseudoHuber, SmoothedHinge, Squared, loss_of
 
 LOSSES = {
     "squared": Squared(),
     "logistic": Logistic(),
     "huber": Huber(0.7),
+    "pseudo-Huber": PseudoHuber(0.7),
     "smoothed hinge": SmoothedHinge(0.6),
     "wide smoothed hinge": SmoothedHinge(4.0),
 }
@@ -127,3 +127,14 @@ def test_a_bad_huber_threshold_is_refused():
 def test_a_bad_width_is_refused(width):
     with pytest.raises(InputError, match="finite width > 0 of the smoothed hinge, got"):
         SmoothedHinge(width)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), PseudoHuber(0.5)], ids=["logistic", "pseudo-Huber"])
+def test_second_derivatives_are_those_of_the_loss_and_stay_within_their_bounds(loss):
+    scores, labels = np.linspace(-30, 30, 601), np.where(np.arange(601) % 2, 1.0, -1.0)
+    step = 1e-5
+    bend = (loss.derivative(scores + step, labels) - loss.derivative(scores - step, labels)) / (2 * step)
+    np.testing.assert_allclose(loss.second_derivative(scores, labels), bend, atol=1e-6)
+    assert np.abs(loss.derivative(scores, labels)).max() <= loss.steepest(np.inf)
+    assert loss.second_derivative(scores, labels).min() >= 0
+    assert loss.second_derivative(scores, labels).max() <= loss.curvature(np.inf)

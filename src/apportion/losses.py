@@ -1,17 +1,19 @@
 """Convex losses of a score θ·x and a label, with their derivatives in the score.
 
-A gradient in θ is then the derivative times x, so that a user's gradient for one task is clipped by one number.
+A gradient in θ is then the derivative times x, so that a user's gradient for one task is clipped by one number. Every
+estimator takes its losses from here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
+from apportion.linalg.fixed_exp import fixed_logistic
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +34,24 @@ class Loss(Protocol):
 
     def derivative(self, scores: Floats, labels: Floats) -> Floats:
         """Its derivative in the score."""
+
+
+class ConvexLoss(Loss, Protocol):
+    """A loss that is twice differentiable, with both derivatives bounded everywhere.
+
+    It may also have `majoriser(scores, labels)`: the curvatures of parabolas that touch the loss at these scores and
+    lie above it everywhere. And it may say with `of_residuals = True` that it depends on s − y alone, so that labels
+    may be centred.
+    """
+
+    def second_derivative(self, scores: Floats, labels: Floats) -> Floats:
+        """Its second derivative in the score."""
+
+    def steepest(self, reach: float) -> float:
+        """The largest absolute derivative where neither score nor label exceeds `reach`; finite at infinity."""
+
+    def curvature(self, reach: float) -> float:
+        """The largest second derivative there; finite at infinity."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +77,7 @@ class Squared:
 
 @dataclass(frozen=True)
 class Logistic:
-    """log(1 + exp(−y s)) with y = ±1; labels 0 and −1 both mean "no"."""
+    """log(1 + exp(−y s)) with y = ±1: a label above 0 means "yes", any other "no"."""
 
     def coded(self, labels: Floats) -> Floats:
         """Labels as −1 and 1."""
@@ -65,11 +85,22 @@ class Logistic:
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
         """log(1 + exp(−y s)), without overflow."""
-        return np.logaddexp(0.0, -labels * scores)
+        return np.logaddexp(0.0, -np.where(labels > 0, scores, -scores))
 
     def derivative(self, scores: Floats, labels: Floats) -> Floats:
         """−y / (1 + exp(y s))."""
-        return np.asarray(-labels * np.exp(-np.logaddexp(0.0, labels * scores)))
+        signs = np.where(labels > 0, 1.0, -1.0)
+        return np.asarray(-signs * fixed_logistic(-signs * scores))
+
+    def second_derivative(self, scores: Floats, labels: Floats) -> Floats:
+        """The probability of "yes" times that of "no"."""
+        likely = self.probability(scores)
+        return np.asarray(likely * (1 - likely))
+
+    def majoriser(self, scores: Floats, labels: Floats) -> Floats:
+        """tanh(s/2)/(2s), which is 1/4 at 0."""
+        sizes = np.maximum(np.abs(scores), 1e-6)
+        return np.asarray(np.tanh(sizes / 2) / (2 * sizes))
 
     def steepest(self, reach: float) -> float:
         """1, wherever it is."""
@@ -85,7 +116,7 @@ class Logistic:
 
     def probability(self, scores: Floats) -> Floats:
         """1 / (1 + exp(−s)), without overflow."""
-        return np.asarray(np.exp(-np.logaddexp(0.0, -scores)))
+        return fixed_logistic(scores)
 
 
 @dataclass(frozen=True)
@@ -115,6 +146,49 @@ class Huber:
     def curvature(self, reach: float) -> float:
         """2, near the label."""
         return 2.0
+
+
+@dataclass(frozen=True)
+class PseudoHuber:
+    """h² (√(1 + ((s − y)/h)²) − 1): squared error near the label, linear far from it.
+
+    Attributes:
+        threshold: h.
+    """
+
+    threshold: float = 1.0
+    of_residuals: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.threshold > 0:
+            raise InputError(f"Expected a threshold > 0, got {self.threshold}.")
+
+    def value(self, scores: Floats, labels: Floats) -> Floats:
+        """The loss."""
+        return np.asarray(self.threshold**2 * (self._root(scores, labels) - 1))
+
+    def derivative(self, scores: Floats, labels: Floats) -> Floats:
+        """(s − y)/√(1 + ((s − y)/h)²)."""
+        return np.asarray((scores - labels) / self._root(scores, labels))
+
+    def second_derivative(self, scores: Floats, labels: Floats) -> Floats:
+        """(1 + ((s − y)/h)²)^(−3/2)."""
+        return np.asarray(self._root(scores, labels) ** -3)
+
+    def majoriser(self, scores: Floats, labels: Floats) -> Floats:
+        """The derivative over s − y: (1 + ((s − y)/h)²)^(−1/2)."""
+        return np.asarray(1 / self._root(scores, labels))
+
+    def steepest(self, reach: float) -> float:
+        """h, far from the label; less where nothing is far apart."""
+        return self.threshold if np.isinf(reach) else 2 * reach / float(np.hypot(1.0, 2 * reach / self.threshold))
+
+    def curvature(self, reach: float) -> float:
+        """1, at the label."""
+        return 1.0
+
+    def _root(self, scores: Floats, labels: Floats) -> Floats:
+        return np.asarray(np.sqrt(1 + np.square((scores - labels) / self.threshold)))
 
 
 @dataclass(frozen=True)

@@ -10,38 +10,19 @@ from sklearn.linear_model import LogisticRegression
 from apportion.data import Interactions
 from apportion.engines import LocalEngine
 from apportion.errors import InputError
-from apportion.published.public_features.losses import (
-    LogisticLoss,
-    PseudoHuberLoss,
-    described,
-    known_loss,
-    majorised,
-    newton,
-)
+from apportion.losses import Logistic, PseudoHuber
+from apportion.published.public_features.convex_model import loss_settings, stored_loss
+from apportion.published.public_features.user_regressions import largest_curvature, majorised, newton
 from apportion.recommend.model import FoldIn
 
-LOSSES = {"logistic": LogisticLoss(), "pseudo-Huber": PseudoHuberLoss(0.5)}
+LOSSES = {"logistic": Logistic(), "pseudo-Huber": PseudoHuber(0.5)}
 BOTH = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
-
-
-@BOTH
-def test_derivatives_are_those_of_the_loss_and_stay_within_their_bounds(loss):
-    scores, labels = np.linspace(-30, 30, 601), np.where(np.arange(601) % 2, 1.0, -1.0)
-    step = 1e-5
-    slope = (loss.value(scores + step, labels) - loss.value(scores - step, labels)) / (2 * step)
-    np.testing.assert_allclose(loss.slope(scores, labels), slope, atol=1e-6)
-    bend = (loss.slope(scores + step, labels) - loss.slope(scores - step, labels)) / (2 * step)
-    np.testing.assert_allclose(loss.curvature(scores, labels), bend, atol=1e-6)
-    assert np.abs(loss.slope(scores, labels)).max() <= loss.steepest
-    assert loss.curvature(scores, labels).min() >= 0
-    assert loss.curvature(scores, labels).max() <= loss.most_curved
 
 
 class OnlyBounds:
     """The logistic loss without a parabola of its own."""
 
-    steepest, most_curved = 1.0, 0.25
-    value, slope, curvature = LogisticLoss.value, LogisticLoss.slope, LogisticLoss.curvature
+    value, derivative, curvature = Logistic.value, Logistic.derivative, Logistic.curvature
 
 
 @pytest.mark.parametrize("loss", [*LOSSES.values(), OnlyBounds()], ids=[*LOSSES, "by its bound"])
@@ -50,9 +31,9 @@ def test_parabolas_touch_the_loss_and_lie_above_it(loss):
     labels = np.where(np.arange(len(scores)) % 2, 1.0, -1.0)
     bends = majorised(loss, scores, labels)
     apart = there - scores
-    above = loss.value(scores, labels) + loss.slope(scores, labels) * apart + 0.5 * bends * np.square(apart)
+    above = loss.value(scores, labels) + loss.derivative(scores, labels) * apart + 0.5 * bends * np.square(apart)
     assert (above - loss.value(there, labels)).min() > -1e-9
-    assert bends.max() <= loss.most_curved + 1e-12
+    assert bends.max() <= largest_curvature(loss) + 1e-12
 
 
 def own_regression(labels, features, ridge=1.0):
@@ -69,7 +50,7 @@ def test_users_solve_their_own_logistic_regressions():
     rng = np.random.default_rng(0)
     features = np.concatenate([np.ones((200, 1)), rng.standard_normal((200, 2))], axis=1)
     data, fold_in = own_regression(np.where(rng.random(200) < 0.4, 1.0, -1.0), features, 2.0)
-    found = newton(fold_in, LocalEngine(np.float64), data, data.values.astype(float), LogisticLoss())
+    found = newton(fold_in, LocalEngine(np.float64), data, data.values.astype(float), Logistic())
     for user in range(2):
         peer = LogisticRegression(C=0.5, fit_intercept=False, tol=1e-10, max_iter=1000)
         peer.fit(features, data.values[data.users == user])
@@ -83,7 +64,7 @@ def test_users_whose_labels_lie_far_beyond_the_threshold_find_the_least_loss_too
     features = np.concatenate([np.ones((50, 1)), rng.standard_normal((50, 1))], axis=1)
     labels = level + features[:, 1] + 0.3 * rng.standard_normal(50)
     data, fold_in = own_regression(labels, features)
-    loss = PseudoHuberLoss(threshold)
+    loss = PseudoHuber(threshold)
     found = newton(fold_in, LocalEngine(np.float64), data, data.values.astype(float), loss)
     for user, sign in ((0, 1.0), (1, -1.0)):
 
@@ -116,9 +97,9 @@ def test_no_step_raises_anybodys_loss_and_nobody_changes_what_another_finds(loss
     )
 
 
-def test_losses_are_described_for_storage_and_come_back():
-    for loss in (LogisticLoss(0.5), PseudoHuberLoss(2.0)):
-        assert known_loss(described(loss)) == loss
-    assert known_loss(described(OnlyBounds())) == "OnlyBounds"
+def test_losses_are_stored_by_name_and_settings_and_come_back():
+    for loss in (Logistic(), PseudoHuber(2.0)):
+        assert stored_loss(loss_settings(loss)) == loss
+    assert stored_loss(loss_settings(OnlyBounds())) == "OnlyBounds"
     with pytest.raises(InputError, match="threshold > 0, got 0"):
-        PseudoHuberLoss(0.0)
+        PseudoHuber(0.0)
