@@ -31,6 +31,7 @@ CLAIMS = (
     "contributions-audit",
     "gwa-scale",
     "ledger-crash",
+    "ids-fuzz",
     "planted-bugs",
     "audit-tight",
     "audit-published",

@@ -53,6 +53,7 @@ class Unclipped(bounds.Weights):
         made = object.__new__(Unclipped)
         made._values = np.asarray(self._values, np.float64) * np.asarray(factors, np.float64) / clip
         made._indptr, made._description, made._rearranged = self._indptr, "not clipped", None
+        made._neighbours, made._signed = self._neighbours, True
         return made
 
 
@@ -62,7 +63,7 @@ class UnclippedGradients(Adaptive):
     def weights(self, data, count):
         right = super().weights(data, count)
         made = object.__new__(Unclipped)
-        for name in ("_values", "_indptr", "_description", "_rearranged"):
+        for name in bounds.Weights.__slots__:
             setattr(made, name, getattr(right, name))
         return made
 
@@ -78,8 +79,8 @@ class LabelsBeyondTheirBound(LocalEngine):
 class MeanWithTooLittleNoise(LocalEngine):
     """E6, second half: a tenth of the noise that the accounting states."""
 
-    def user_sum(self, data, part, width, clip_norm, what):
-        right = super().user_sum(data, part, width, clip_norm, what)
+    def user_sum(self, data, part, width, clip_norm, what, neighbours):
+        right = super().user_sum(data, part, width, clip_norm, what, neighbours)
         return resealed(right, right._reveal(_KEY), right.l2_sensitivity / 10)
 
 

@@ -7,6 +7,10 @@ w_ij = ω_i, and the test error of ridge regressions solved from sums released w
 App. C of the paper: features u_j and parameters θ_i in the unit ball of five dimensions, labels u_j · θ_i with a noise
 of standard deviation 0.001.
 
+Weights that need the graph, or counts taken from it, are for neighbours of one graph, which differ in the values and
+features of one user; all of them are compared under that relation. Policies that release the counts they need are for
+adding or removing a user, which is more: their errors are compared among themselves alone.
+
 `make claim NAME=skew-weights` runs it; the number of users is public here, the list of tasks too.
 """
 
@@ -24,7 +28,7 @@ from apportion.allocation import Adaptive, Allocation, EqualSplit, Weights, adap
 from apportion.data import Interactions
 from apportion.engines import LocalEngine
 from apportion.estimators.counts import allocated
-from apportion.privacy import Budget, Session
+from apportion.privacy import Budget, Neighbours, Session
 from apportion.privacy.bounds import Labels, Rows
 from apportion.privacy.noise import SeededNoise
 from apportion.published.skew import ExactJoint, Joint, solve_joint, solve_public_graph
@@ -116,8 +120,8 @@ def objective(data: Interactions, sums: Floats, gamma: float) -> float:
 
 
 def sums_of(data: Interactions, weights: Weights) -> Floats:
-    """Σ_j w_ij, by a release whose noise (2e-5) does not matter: the data are synthetic."""
-    session = Session(Budget(1e9, DELTA), noise=SeededNoise(0))
+    """Σ_j w_ij, by a release whose noise (4e-5) does not matter: the data are synthetic."""
+    session = Session(Budget(1e9, DELTA), noise=SeededNoise(0), neighbours=weights.neighbours)
     share = session.plan(all=1.0).one("all")
     sums: Floats = session.release("sums", LocalEngine(threads=1).counts(data, weights), share)
     return sums
@@ -127,14 +131,14 @@ def sums_of(data: Interactions, weights: Weights) -> Floats:
 
 
 def public_weights(data: Interactions, gamma: float, n_users: int) -> dict[str, Weights]:
-    """Weights that need public counts (the closed forms) or a public graph (exact and joint)."""
+    """Weights that need public counts (the closed forms) or the graph (exact and joint), all for a public graph."""
     counts = np.maximum(np.bincount(data.tasks, minlength=data.n_tasks), 1.0)
     exponent, indptr = (1 + gamma) / 4, data.by_user.indptr
     omega = counts**-exponent
     largest = float(np.add.reduceat(np.square(omega)[data.tasks], indptr[:-1][np.diff(indptr) > 0]).max())
     exact = solve_public_graph(indptr, data.tasks, counts**-gamma).omega
     known = np.where(exact > 0, exact, exact.max())  # a task that nobody has needs some number
-    return {
+    made = {
         EQUAL: EqualSplit().weights(data, _no_counts),
         SCALED: _same_for_all_users(data, omega / np.sqrt(largest)),
         CLIPPED: closed_form(data, counts, exponent, n_users),
@@ -143,6 +147,7 @@ def public_weights(data: Interactions, gamma: float, n_users: int) -> dict[str, 
         EXACT_NORMALISED: adaptive(data, known, -1.0),
         JOINT: ExactJoint(gamma).allocate(data, _no_counts, n_users).weights,
     }
+    return {name: weights.for_public_graph() for name, weights in made.items()}
 
 
 def private_policies(gamma: float) -> dict[str, Allocation]:
@@ -188,7 +193,7 @@ class PrivateRidge:
         shares = session.plan(grams=left / 2, moments=left / 2)
         grams = session.release("grams", sums[0], shares.one("grams"))
         moments = session.release("moments", sums[1], shares.one("moments"))
-        base = RIDGE / shares.one("grams").mu * np.eye(DIMENSION)
+        base = RIDGE * sums[0].l2_sensitivity / shares.one("grams").mu * np.eye(DIMENSION)
         solved, _ = linalg.solve_packed(linalg.project_psd(grams), moments, base, threads=1)
         test = self._problem.test
         predicted = np.einsum("nd,nd->n", self._problem.features[test.users], solved[test.tasks])
@@ -205,17 +210,16 @@ class Row:
     Attributes:
         skew: of the graph.
         method: how weights were chosen.
+        public_graph: whether neighbours are of one graph, which is public; else they add or remove a user.
         objective: F for γ = 1, the mean over seeds where counts are released; one for each ε.
-        predicted: F times the variance of the sums' noise, as a multiple of that of the whole budget: what the error
-            should follow.
         rmse: mean over seeds of the test error, for each ε.
         standard_error: of that mean.
     """
 
     skew: Skew
     method: str
+    public_graph: bool
     objective: dict[float, float]
-    predicted: dict[float, float]
     rmse: dict[float, float]
     standard_error: dict[float, float]
 
@@ -227,11 +231,13 @@ def measure_skew(skew: Skew, size: Size, epsilons: tuple[float, ...], seed: int)
     rows = []
     for method, weights in public_weights(problem.train, 1.0, size.n_users).items():
         value, sums = objective(problem.train, sums_of(problem.train, weights), 1.0), ridge.sums(weights)
-        runs = {e: [(value, ridge.error(sums, session)) for session in _sessions(e, size)] for e in epsilons}
-        rows.append(_row(skew, method, runs, 1.0))
+        relation = weights.neighbours
+        runs = {e: [(value, ridge.error(sums, session)) for session in _sessions(e, size, relation)] for e in epsilons}
+        rows.append(_row(skew, method, runs, public_graph=True))
     for method, policy in private_policies(1.0).items():
-        runs = {e: [_fit(problem, ridge, policy, session) for session in _sessions(e, size)] for e in epsilons}
-        rows.append(_row(skew, method, runs, 1 - COUNT_SHARE))
+        relation = policy.neighbours
+        runs = {e: [_fit(problem, ridge, policy, each) for each in _sessions(e, size, relation)] for e in epsilons}
+        rows.append(_row(skew, method, runs, public_graph=False))
     return rows
 
 
@@ -242,17 +248,17 @@ def _fit(problem: Problem, ridge: PrivateRidge, policy: Allocation, session: Ses
     return value, ridge.error(ridge.sums(weights), session)
 
 
-def _sessions(epsilon: float, size: Size) -> Iterator[Session]:
+def _sessions(epsilon: float, size: Size, neighbours: Neighbours) -> Iterator[Session]:
     for seed in range(size.seeds):
-        yield Session(Budget(epsilon, DELTA), noise=SeededNoise(seed))
+        yield Session(Budget(epsilon, DELTA), noise=SeededNoise(seed), neighbours=neighbours)
 
 
-def _row(skew: Skew, method: str, runs: dict[float, list[tuple[float, float]]], share: float) -> Row:
+def _row(skew: Skew, method: str, runs: dict[float, list[tuple[float, float]]], *, public_graph: bool) -> Row:
     values = {e: float(np.mean([value for value, _ in each])) for e, each in runs.items()}
     errors = {e: np.array([error for _, error in each]) for e, each in runs.items()}
     spread = {e: float(each.std(ddof=1) / np.sqrt(len(each))) for e, each in errors.items()}
     means = {e: float(each.mean()) for e, each in errors.items()}
-    return Row(skew, method, values, {e: value / share for e, value in values.items()}, means, spread)
+    return Row(skew, method, public_graph, values, means, spread)
 
 
 @dataclass(frozen=True)
@@ -289,15 +295,19 @@ def rank_correlation(first: Floats, second: Floats) -> float:
 
 
 def agreement(rows: list[Row], epsilon: float) -> tuple[float, int]:
-    """Of the pairs of methods on one graph whose errors differ by 3 standard errors: how many are ordered rightly."""
+    """Of the pairs of methods on one graph whose errors differ by 3 standard errors: how many are ordered rightly.
+
+    Both methods of a pair have the same neighbours.
+    """
     right = total = 0
     for k, one in enumerate(rows):
         for other in rows[k + 1 :]:
             apart = one.rmse[epsilon] - other.rmse[epsilon]
             noise = np.hypot(one.standard_error[epsilon], other.standard_error[epsilon])
-            if one.skew == other.skew and abs(apart) > 3 * noise:
+            alike = one.skew == other.skew and one.public_graph == other.public_graph
+            if alike and abs(apart) > 3 * noise:
                 total += 1
-                right += (one.predicted[epsilon] - other.predicted[epsilon]) * apart > 0
+                right += (one.objective[epsilon] - other.objective[epsilon]) * apart > 0
     return right / max(total, 1), total
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from apportion import allocation
 from apportion.allocation import Adaptive, TailSample, UniformSample, tasks
-from apportion.privacy import bounds
+from apportion.privacy import ADD_REMOVE, bounds
 from apportion.published.skew import GradientDescent, SufficientStatistics
 from apportion.published.skew import updates as updates_module
 from apportion.recommend import clicks as clicks_module
@@ -46,8 +46,14 @@ def unclipped_labels(_right):
     return lambda values, bound: forged(bounds.Labels, _values=np.asarray(values, np.float64), _bound=1.0)
 
 
+def forged_weights(values, indptr):
+    """Weights that say that they are bounded."""
+    about = {"_description": "x", "_neighbours": ADD_REMOVE, "_signed": True, "_rearranged": None}
+    return forged(bounds.Weights, _values=values, _indptr=indptr, **about)
+
+
 def weights_of(data, values):
-    return forged(bounds.Weights, _values=values, _indptr=data.by_user.indptr, _description="x", _rearranged=None)
+    return forged_weights(values, data.by_user.indptr)
 
 
 def unnormalised_weights(_right):
@@ -71,7 +77,7 @@ def clipped_after_weighting(_right):
     def wrong(self, factors, clip):
         products = np.asarray(self._values, np.float64) * np.asarray(factors, np.float64)
         clipped = np.clip(products, -clip, clip) / clip
-        return forged(bounds.Weights, _values=clipped, _indptr=self._indptr, _description="x", _rearranged=None)
+        return forged_weights(clipped, self._indptr)
 
     return wrong
 
@@ -86,7 +92,7 @@ def exact_counts_for_the_tail(right):
 
 def keys_by_position(_right):
     """A user's sample depends on how many users come before it."""
-    return lambda user_ids: np.arange(len(user_ids), dtype=np.uint64) * np.uint64(0xD1342543DE82EF95)
+    return lambda user_ids, _seed: np.arange(len(user_ids), dtype=np.uint64) * np.uint64(0xD1342543DE82EF95)
 
 
 def exact_number_of_users(right):

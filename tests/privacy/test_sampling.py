@@ -20,12 +20,13 @@ from apportion.privacy.sampling import poisson_sample
 from statistics_helpers import assert_scale
 from strategies import random_interactions
 
+SECRET = bytes(range(32))
 KEYS = np.stack([np.arange(200_000, dtype=np.uint64), np.zeros(200_000, np.uint64)], axis=1)
 
 
 @pytest.mark.parametrize("probability", [0.01, 0.3, 0.9])
 def test_a_sample_takes_each_user_with_its_probability_independently(probability):
-    samples = [poisson_sample(KEYS, (seed, 7 * seed), probability) for seed in (1, 2)]
+    samples = [poisson_sample(KEYS, bytes([seed]) * 32, probability) for seed in (1, 2)]
     spread = np.sqrt(probability * (1 - probability) / len(KEYS))
     for mask in samples:  # three looks at 5 standard deviations: a false alarm in 600,000 runs
         assert abs(mask.mean() - probability) < 5 * spread
@@ -35,11 +36,25 @@ def test_a_sample_takes_each_user_with_its_probability_independently(probability
     assert abs(neighbours - probability**2) < 5 * np.sqrt(probability**2 / len(KEYS))
 
 
+@pytest.mark.parametrize("bit", [0, 77, 255])
+def test_a_secret_that_differs_in_one_bit_draws_an_independent_sample(bit):
+    other = (int.from_bytes(SECRET, "little") ^ 1 << bit).to_bytes(32, "little")
+    one, two = (poisson_sample(KEYS, secret, 0.5) for secret in (SECRET, other))
+    assert abs((one == two).mean() - 0.5) < 5 * 0.5 / np.sqrt(len(KEYS))
+
+
+def test_the_secret_of_a_sample_is_a_fresh_key_of_the_noise_source():
+    session = Session(Budget(1.0, 1e-6), noise=SeededNoise(4))
+    source = SeededNoise(4)
+    assert [session._secret("a"), session._secret("b")] == [source.key(), source.key()]
+    assert Session(Budget(1.0, 1e-6))._secret("a") != Session(Budget(1.0, 1e-6))._secret("a")
+
+
 def test_a_sample_of_a_user_does_not_depend_on_who_else_is_there():
     data = random_interactions(0)
-    everybody = poisson_sample(sampling_keys(data.user_ids), (3, 4), 0.5)
+    everybody = poisson_sample(sampling_keys(data.user_ids), SECRET, 0.5)
     rest = np.arange(data.n_users) != 5
-    np.testing.assert_array_equal(poisson_sample(sampling_keys(data.user_ids)[rest], (3, 4), 0.5), everybody[rest])
+    np.testing.assert_array_equal(poisson_sample(sampling_keys(data.user_ids)[rest], SECRET, 0.5), everybody[rest])
 
 
 def total_of(data, seen=None):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from apportion.allocation import tasks
 from apportion.data import Interactions
 from apportion.errors import InputError
 from apportion.privacy.bounds import Weights
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,18 @@ class Allocation(Protocol):
     def releases(self) -> int:
         """How many times it asks for counts."""
 
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation that sums formed with its weights are bounded for; add or remove a user if it says nothing."""
+
     def allocate(self, data: Interactions, count: Count, n_users: float) -> Allocated:
         """The weights; `count` releases Σ_j w_ij for weights of its choice, and `n_users` is released or public."""
 
 
 class CountedPolicy(ABC):
     """A policy whose weights follow from released counts, if from anything."""
+
+    neighbours: ClassVar[Neighbours] = ADD_REMOVE
 
     @abstractmethod
     def weights(self, data: Interactions, count: Count) -> Weights:

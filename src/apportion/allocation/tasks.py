@@ -8,7 +8,6 @@ Equation numbers are those of Krichene et al., "Multi-Task Differential Privacy 
 
 from __future__ import annotations
 
-import sys
 from hashlib import blake2b
 
 import numpy as np
@@ -16,8 +15,8 @@ from numpy.typing import NDArray
 
 from apportion.data import Interactions, Vocabulary
 from apportion.errors import InputError
+from apportion.linalg import keyed_words
 from apportion.privacy.bounds import MARGIN, FloatArray, Weights
-from apportion.privacy.sampling import mixed_bits
 
 
 def equal_split(data: Interactions) -> Weights:
@@ -68,8 +67,7 @@ def closed_form_of_tasks(counts: FloatArray, exponent: float, n_users: float) ->
 
 def uniform_sample(data: Interactions, limit: int, seed: int) -> Weights:
     """Keep at most `limit` tasks of each user, chosen uniformly, with weight 1/√limit each."""
-    keys = pair_keys(user_keys(data.user_ids)[data.users], data.tasks, seed)
-    return _kept(data, keys, limit, f"uniform sample of {limit} tasks a user")
+    return _kept(data, pair_keys(data, seed), limit, f"uniform sample of {limit} tasks a user")
 
 
 def tail_sample(data: Interactions, popularity: FloatArray, limit: int) -> Weights:
@@ -107,19 +105,21 @@ def _powers(popularity: FloatArray, exponent: float) -> NDArray[np.float64]:
     return powers
 
 
-def user_keys(user_ids: Vocabulary) -> NDArray[np.uint64]:
-    """A number for each user from its id alone: codes would shift when another user leaves the data."""
-    return sampling_keys(user_ids)[:, 0] * np.uint64(0xD1342543DE82EF95)
+def user_keys(user_ids: Vocabulary, seed: int) -> NDArray[np.uint64]:
+    """A number for each user from its id and a public seed: codes would shift when another user leaves the data."""
+    return keyed_words((seed % 2**256).to_bytes(32, "little"), sampling_keys(user_ids))
 
 
 def sampling_keys(user_ids: Vocabulary) -> NDArray[np.uint64]:
     """Two numbers for each user from its id alone, [n_users, 2], for Poisson samples.
 
     Whole numbers are their own keys, also where they are kept as text since somebody else's id is text. Other text is
-    hashed to 128 bits, so that nobody can choose two ids that are always sampled together.
+    hashed to 127 bits, so that nobody can choose two ids that are always sampled together; the last bit keeps it apart
+    from whole numbers.
     """
     if user_ids.holds_text:
-        return np.frombuffer(b"".join(_key_of_text(str(name)) for name in user_ids), np.uint64).reshape(-1, 2)
+        keys = np.frombuffer(b"".join(_key_of_text(str(name)) for name in user_ids), "<u8")
+        return keys.reshape(-1, 2).astype(np.uint64)
     ids = np.asarray(user_ids.ids).astype(np.uint64)
     return np.stack([ids, np.zeros_like(ids)], axis=1)
 
@@ -128,11 +128,19 @@ def _key_of_text(name: str) -> bytes:
     """16 bytes; those of a whole number if the text is one, written plainly."""
     plain = name.isascii() and name.removeprefix("-").isdigit() and len(name) <= 20 and str(int(name)) == name
     if plain and -(2**63) <= int(name) < 2**63:
-        return (int(name) % 2**64).to_bytes(8, sys.byteorder) + bytes(8)
-    return blake2b(name.encode(), digest_size=16).digest()
+        return (int(name) % 2**64).to_bytes(8, "little") + bytes(8)
+    digest = blake2b(name.encode(), digest_size=16).digest()
+    return digest[:15] + bytes([digest[15] | 0x80])
 
 
-def pair_keys(users: NDArray[np.uint64], tasks: NDArray[np.int32], seed: int) -> NDArray[np.uint64]:
-    """Hash (user, task, seed), so that one user's sample does not depend on who else is there."""
-    mixed = users ^ (tasks.astype(np.uint64) * np.uint64(0xA24BAED4963EE407))
-    return mixed_bits(mixed ^ np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64))
+def pair_keys(data: Interactions, seed: int) -> NDArray[np.uint64]:
+    """Hash (user, task, seed) of each observation, so that a user's sample of tasks does not depend on other users.
+
+    The sample needs no secrecy: whichever tasks are kept, the user's weights are within the bound. So the user's number
+    comes from ChaCha20, once, and its tasks from a mixer (the finaliser of SplitMix64).
+    """
+    users, tasks = user_keys(data.user_ids, seed)[data.users], data.tasks.astype(np.uint64)
+    mixed = (users ^ (tasks * np.uint64(0xA24BAED4963EE407))) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)))

@@ -78,7 +78,7 @@ class RecordingSession(Session):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.records: list[Record] = []
-        self.secrets: dict[str, tuple[int, int]] = {}
+        self.secrets: dict[str, bytes] = {}
         self.sampled: dict[str, set[tuple[int, int]]] = {}
 
     def _sample(self, name: str, keys: Keys, probability: float) -> NDArray[np.bool_]:
@@ -86,7 +86,7 @@ class RecordingSession(Session):
         self.sampled[name] = {(int(one), int(two)) for one, two in keys[chosen]}
         return chosen
 
-    def _secret(self, name: str) -> tuple[int, int]:
+    def _secret(self, name: str) -> bytes:
         self.secrets[name] = super()._secret(name)
         return self.secrets[name]
 
@@ -106,7 +106,7 @@ class ReplayingSession(Session):
         self.hidden: list[Raw] = []
         self.ratios: list[float] = []
 
-    def _secret(self, name: str) -> tuple[int, int]:
+    def _secret(self, name: str) -> bytes:
         if name not in self._secrets:
             raise AuditError(f"The neighbouring run draws a sample for {name!r} that the first did not.")
         return self._secrets[name]

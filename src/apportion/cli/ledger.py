@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ALTERED: Final = 1
 _RELATIONS: Final = (
     "add-remove", "replace-values", "replace-labels", "add-remove-task", "replace-task", "add-remove-example",
+    "replace-values-public-graph",
 )  # fmt: skip
 _WHERE: Final = click.argument("ledger", metavar="LEDGER")
 _ACCOUNT: Final = click.option("--account", metavar="NAME", help="The account; needed where there are several.")
@@ -55,7 +56,8 @@ def ledger() -> None:
     type=click.Choice(_RELATIONS),
     default="add-remove",
     show_default=True,
-    help="What is protected: all rows of a user, what they hold, or their labels; a party's whole task; one row.",
+    help="What is protected: all rows of a user, what they hold, their labels, or their values where it is public who "
+    "has which task; a party's whole task; one row.",
 )
 @click.option(
     "--kind",
@@ -82,7 +84,8 @@ def init(
 ) -> None:
     """Open an account in LEDGER, which is made if it is not there. An account never changes afterwards."""
     from apportion.privacy import Budget, Ledger
-    from apportion.privacy.ledger.chain import RELATIONS, make_filter
+    from apportion.privacy.ledger.chain import make_filter
+    from apportion.privacy.neighbours import RELATIONS
 
     budget = Budget(epsilon, delta)
     make_filter(budget, kind or ("pure" if budget.pure else "gaussian"), orders or None)  # before a file is made

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from apportion.data.encoding import EncodedIds, encode_ids, refuse_single_user
 from apportion.data.ordering import stable_order
-from apportion.data.vocabulary import Vocabulary
+from apportion.data.vocabulary import Vocabulary, as_array
 from apportion.errors import InputError
 
 
@@ -62,9 +62,10 @@ def group_rows(
 
 def encode_column(ids: ArrayLike, n_rows: int, column: str, *, name: str) -> EncodedIds:
     """Codes of a column of ids that must have so many rows."""
-    if np.shape(ids) != (n_rows,):
-        raise InputError(f"Expected {column} to have {n_rows} rows, one per row of data, got {np.shape(ids)}.")
-    return encode_ids(ids, column, name=name)
+    given = as_array(ids)
+    if given.shape != (n_rows,):
+        raise InputError(f"Expected {column} to have {n_rows} rows, one per row of data, got {given.shape}.")
+    return encode_ids(given, column, name=name)
 
 
 def one_of(users: ArrayLike | None, groups: ArrayLike | None, column: str = "users") -> ArrayLike:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from apportion.data.arrow_columns import _as_floats, _decoded
 from apportion.data.columns import _listed
 from apportion.data.sources import CellKind, OpenTable, name_without_ending, naming, open_table, table_endings
-from apportion.data.vocabulary import bad_cell
+from apportion.data.vocabulary import ENCODABLE, bad_cell, encodable
 from apportion.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -57,6 +57,8 @@ def task_files(folder: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
     for file in sorted(folder.iterdir()):
         if file.name.startswith(".") or not file.is_file():
             continue
+        if not encodable(file.name):  # bytes that are no UTF-8; pages and statements could not hold it
+            raise InputError(f"The name of the file {file.name!r} is not in UTF-8; expected {ENCODABLE}.")
         name = name_without_ending(file.name)
         if name is None:
             ignored.append(file.name)

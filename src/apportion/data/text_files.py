@@ -238,6 +238,8 @@ class _Replacing(io.RawIOBase):
         """At most `size` bytes; empty only at the end."""
         while True:
             fresh: bytes = self._stream.read(max(1, size - len(self._held)) if size >= 0 else None)
+            if _STAND_IN.encode() in fresh:
+                raise InputError(f"The file holds the character {_STAND_IN!r}, which stands for the separator.")
             *finished, rest = (self._held + fresh).split(self._separator)
             keep = _unfinished(rest, self._separator) if fresh else 0
             self._held = rest[len(rest) - keep :]

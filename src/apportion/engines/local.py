@@ -23,6 +23,7 @@ from apportion.errors import InputError
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Labels, Rows, Weights
 from apportion.privacy.clipped_total import ClippedTotal
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
 _WEIGHT_BITS = 32  # of a weight of 1, in steps
 _AT_A_TIME = 1 << 20  # weights whose steps add up to less than 2^53, so that doubles hold them exactly
@@ -133,21 +134,27 @@ class LocalEngine:
         whole = linalg.whole_steps(_present(data, rows), step).astype(np.int64)
         return BoundedSum.user_total(whole.sum(axis=0), rows, step)
 
-    def user_gram(self, data: Interactions, rows: Rows) -> BoundedSum:
+    def user_gram(self, data: Interactions, rows: Rows, neighbours: Neighbours = ADD_REMOVE) -> BoundedSum:
         """Σ_j x_j x_jᵀ over the users who have data, packed."""
         present = _present(data, rows)
         if not self.exact:
-            return BoundedSum.user_gram(linalg.pack(present.T @ present), rows)
+            return BoundedSum.user_gram(linalg.pack(present.T @ present), rows, neighbours=neighbours)
         step, everybody = _factor_step(rows), np.arange(len(present), dtype=np.int32)
         counts = linalg.lattice_gram([0, len(present)], everybody, present, step=step, threads=self.threads)
-        return BoundedSum.user_gram(counts[0], rows, step**2)
+        return BoundedSum.user_gram(counts[0], rows, step**2, neighbours)
 
     def user_sum(
-        self, data: Interactions, part: Callable[[UserChunk], Floats], width: int, clip_norm: float, what: str
+        self,
+        data: Interactions,
+        part: Callable[[UserChunk], Floats],
+        width: int,
+        clip_norm: float,
+        what: str,
+        neighbours: Neighbours = ADD_REMOVE,
     ) -> BoundedSum:
         """Add up per-user rows, each clipped to `clip_norm`; users without data contribute nothing."""
         self._require_kernel()
-        total = ClippedTotal(clip_norm, width, None, what)
+        total = ClippedTotal(clip_norm, width, None, what, neighbours)
         for chunk in user_chunks(data, self.chunk):
             total.add_users(part(chunk), np.diff(chunk.indptr) > 0)
         return total.sealed()
@@ -164,8 +171,8 @@ class LocalEngine:
         """Add up rows by task, and rows by user, from one pass over the users."""
         self._require_kernel()
         check_layout(data, weights)
-        by_task = ClippedTotal(clip_norms[0], widths[0], data.n_tasks, what)
-        over_users = ClippedTotal(clip_norms[1], widths[1], None, what)
+        by_task = ClippedTotal(clip_norms[0], widths[0], data.n_tasks, what, weights.neighbours)
+        over_users = ClippedTotal(clip_norms[1], widths[1], None, what, weights.neighbours)
         at_once = max(_NUMBERS_AT_ONCE // widths[1], 1)
         for chunk in user_chunks(data, self.chunk, weights._values, at_once):
             rows, summary = part(chunk)

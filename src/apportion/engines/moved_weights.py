@@ -26,4 +26,4 @@ def moved_weights(data: Interactions, weights: Weights, tasks: NDArray[np.bool_]
     users, count = data.users, data.n_users
     whole, left = (np.bincount(users, np.square(held), minlength=count).astype(np.float64) for held in (before, raw))
     factors = np.sqrt(np.divide(whole, left, out=np.zeros_like(whole), where=left > 1e-200))
-    return Weights.clipped(raw * factors[users], data.by_user.indptr, f"{weights.description}, on {where} alone")
+    return weights.moved_to(raw * factors[users], f"on {where} alone")

@@ -15,6 +15,7 @@ from apportion.engines.local import LocalEngine
 from apportion.engines.protocol import check_layout, refuse_observation_rows, rows_by_task
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Labels, ObservationRows, Rows, Weights
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
 
 class TorchEngine(LocalEngine):
@@ -54,10 +55,11 @@ class TorchEngine(LocalEngine):
         """Σ_j x_j over the users who have data."""
         return BoundedSum.user_total(self._present(data, rows).sum(0).cpu().numpy(), rows)
 
-    def user_gram(self, data: Interactions, rows: Rows) -> BoundedSum:
+    def user_gram(self, data: Interactions, rows: Rows, neighbours: Neighbours = ADD_REMOVE) -> BoundedSum:
         """Σ_j x_j x_jᵀ over the users who have data, packed."""
         present = self._present(data, rows)
-        return BoundedSum.user_gram(self._kernels.pack(present.T @ present).cpu().numpy(), rows)
+        packed = self._kernels.pack(present.T @ present).cpu().numpy()
+        return BoundedSum.user_gram(packed, rows, neighbours=neighbours)
 
     def total_of_users(self, data: Interactions, features: Any) -> Any:
         """Add up the features of every user's own tasks."""

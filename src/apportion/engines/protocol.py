@@ -18,6 +18,7 @@ from apportion.data import Interactions
 from apportion.errors import InputError
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Labels, ObservationRows, Rows, Weights
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,8 @@ def refuse_observation_rows(rows: Rows) -> None:
 class Engine(Protocol):
     """Sums over users; arrays are NumPy's or the engine's own device's.
 
+    A sum states its sensitivity for the neighbours of its weights, or for those that it is asked for.
+
     The features x of an observation are its user's row, or its own where `rows` are `ObservationRows`.
     """
 
@@ -136,11 +139,17 @@ class Engine(Protocol):
     def user_total(self, data: Interactions, rows: Rows) -> BoundedSum:
         """Σ_j x_j over the users who have data."""
 
-    def user_gram(self, data: Interactions, rows: Rows) -> BoundedSum:
+    def user_gram(self, data: Interactions, rows: Rows, neighbours: Neighbours = ADD_REMOVE) -> BoundedSum:
         """Σ_j x_j x_jᵀ over the users who have data, packed."""
 
     def user_sum(
-        self, data: Interactions, part: Callable[[UserChunk], Floats], width: int, clip_norm: float, what: str
+        self,
+        data: Interactions,
+        part: Callable[[UserChunk], Floats],
+        width: int,
+        clip_norm: float,
+        what: str,
+        neighbours: Neighbours = ADD_REMOVE,
     ) -> BoundedSum:
         """Σ_j of one row per user who has data, each clipped to `clip_norm`."""
 

@@ -25,7 +25,7 @@ def release_number_of_users(data: Interactions, session: Session, engine: Engine
     def part(chunk: UserChunk) -> NDArray[np.float64]:
         return np.ones((len(chunk.indptr) - 1, 1))
 
-    sums = engine.user_sum(data, part, 1, 1.0, "one for each user")
+    sums = engine.user_sum(data, part, 1, 1.0, "one for each user", session.neighbours)
     return max(float(session.release("number of users", sums, share)[0]), LEAST_USERS)
 
 
@@ -50,7 +50,8 @@ def release_overview(
         means = sums / np.maximum(np.diff(chunk.indptr), 1) / half
         return np.stack([np.ones_like(means), means], axis=1)
 
-    total = engine.user_sum(data, part, 2, float(np.sqrt(2)), "one, and the scaled mean of a user")
+    what = "one, and the scaled mean of a user"
+    total = engine.user_sum(data, part, 2, float(np.sqrt(2)), what, session.neighbours)
     released = session.release("overview", total, share)
     n_users = float(declared_users or max(float(released[0]), LEAST_USERS))
     return n_users, middle + half * float(np.clip(released[1] / n_users, -1, 1))
@@ -73,7 +74,7 @@ def allocated(
         number, share = left.pop(0)
         name = f"popularity {number + 1}" if number else "popularity"
         released = session.release(name, engine.counts(data, weights), share)
-        stddev = 1.0 / share.mu
+        stddev = weights.moved(1.0) / share.mu
         return TaskCounts(posterior_popularity(released, stddev, n_users).mean, stddev, n_users)
 
     for sentence in getattr(policy, "assumes", ()):

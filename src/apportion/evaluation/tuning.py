@@ -33,7 +33,7 @@ Make = Callable[[Settings, Budget], Any]
 """Makes an unfitted estimator from settings, for one try's budget."""
 
 SCORE_RELEASE: Final = "validation score"
-_SPLIT: Final = (0x7475_6E65_2D73_706C, 0x6974_2D75_7365_7273)  # public: who is in which part follows from the id alone
+_SPLIT: Final = b"apportion: tune divides users by"  # public: who is in which part follows from the id alone
 _COUNT_SCALE: Final = 0.1  # the number of users is only needed to show a mean, and gets little of the release
 _LEAST_USERS: Final = 10.0
 

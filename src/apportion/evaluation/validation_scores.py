@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation.tasks import pair_keys, user_keys
+from apportion.allocation.tasks import pair_keys
 from apportion.data import Interactions
 from apportion.linalg.ranking import row_products
 from apportion.recommend.model import ClickModel, RatingModel
@@ -46,7 +46,7 @@ class Score:
 
 def keep_back(data: Interactions) -> tuple[Interactions, Interactions]:
     """Divide every user's own rows into what is shown and what is to be found; users with one row show it."""
-    keys = pair_keys(user_keys(data.user_ids)[data.users], data.tasks, _SEED)
+    keys = pair_keys(data, _SEED)
     order = np.lexsort((data.tasks, keys, data.users))
     rank = np.empty(data.n_observations, np.int64)
     rank[order] = np.arange(data.n_observations) - data.by_user.indptr[data.users]

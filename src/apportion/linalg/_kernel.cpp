@@ -316,6 +316,17 @@ void kernel_chacha20(int level, const uint8_t* key, uint64_t counter, uint64_t n
     AT_LEVEL(std::min(level, best_level()), chacha20(key_words, counter, nonce, words));
 }
 
+// out[k] = the first 64 bits of the ChaCha20 block at points[k], a counter and a nonce.
+void kernel_keyed_words(int level, int threads, const uint8_t* key, Index n, const uint64_t* points, uint64_t* out) {
+    level = std::min(level, best_level());
+    uint32_t words[8];
+    std::memcpy(words, key, 32);
+    const Index batches = (n + kBlocks - 1) / kBlocks, share = 1024;
+    in_parallel(threads, (batches + share - 1) / share, [&](int, Index i) {
+        AT_LEVEL(level, fill_keyed(words, i * share, std::min((i + 1) * share, batches), n, points, out));
+    });
+}
+
 // setuptools expects this name; the library is meant for ctypes and refuses to be imported.
 extern void* PyExc_ImportError;
 void PyErr_SetString(void*, const char*);
@@ -920,24 +931,24 @@ void solve_packed(int threads, Index n, Index dim, const T* packed, const T* rhs
 template <typename V>
 INLINE V rotate(V x, int n) { return (x << n) | (x >> (32 - n)); }
 
-// words[i][b] = word i of block number counter + b (RFC 8439 section 2.3, with a 64-bit counter and nonce)
-inline void chacha20(const uint32_t* key, uint64_t counter, uint64_t nonce, uint32_t (*words)[kBlocks]) {
+// words[i][b] = word i of block number counters[b] of nonces[b] (RFC 8439 section 2.3, with a 64-bit counter and nonce)
+inline void chacha20_at(const uint32_t* key, const uint64_t* counters, const uint64_t* nonces,
+                        uint32_t (*words)[kBlocks]) {
     constexpr int lanes = KERNEL_VECTOR_BYTES / 4;
     using V = typename VectorOf<uint32_t, lanes>::type;
     for (int b = 0; b < kBlocks; b += lanes) {
         V start[16], x[16];
-        uint32_t low[lanes], high[lanes];
+        uint32_t ends[4][lanes];
         const uint32_t constants[4] = {0x61707865, 0x3320646e, 0x79622d32, 0x6b206574};
         UNROLL for (int i = 0; i < 4; ++i) start[i] = V{} + constants[i];
         UNROLL for (int i = 0; i < 8; ++i) start[4 + i] = V{} + key[i];
         for (int lane = 0; lane < lanes; ++lane) {
-            low[lane] = uint32_t(counter + b + lane);
-            high[lane] = uint32_t((counter + b + lane) >> 32);
+            ends[0][lane] = uint32_t(counters[b + lane]);
+            ends[1][lane] = uint32_t(counters[b + lane] >> 32);
+            ends[2][lane] = uint32_t(nonces[b + lane]);
+            ends[3][lane] = uint32_t(nonces[b + lane] >> 32);
         }
-        start[12] = load<V>(low);
-        start[13] = load<V>(high);
-        start[14] = V{} + uint32_t(nonce);
-        start[15] = V{} + uint32_t(nonce >> 32);
+        UNROLL for (int i = 0; i < 4; ++i) start[12 + i] = load<V>(ends[i]);
         UNROLL for (int i = 0; i < 16; ++i) x[i] = start[i];
         auto quarter = [&x](int i, int j, int k, int l) INLINE_LAMBDA {
             x[i] += x[j]; x[l] = rotate(x[l] ^ x[i], 16);
@@ -950,6 +961,25 @@ inline void chacha20(const uint32_t* key, uint64_t counter, uint64_t nonce, uint
             UNROLL for (int i = 0; i < 4; ++i) quarter(i, 4 + (i + 1) % 4, 8 + (i + 2) % 4, 12 + (i + 3) % 4);
         }
         UNROLL for (int i = 0; i < 16; ++i) store(&words[i][b], x[i] + start[i]);
+    }
+}
+
+// words[i][b] = word i of block number counter + b
+inline void chacha20(const uint32_t* key, uint64_t counter, uint64_t nonce, uint32_t (*words)[kBlocks]) {
+    uint64_t counters[kBlocks], nonces[kBlocks];
+    for (int b = 0; b < kBlocks; ++b) counters[b] = counter + b, nonces[b] = nonce;
+    chacha20_at(key, counters, nonces, words);
+}
+
+// out[k] = the first 64 bits of the block whose counter is points[2 k] and whose nonce is points[2 k + 1]
+inline void fill_keyed(const uint32_t* key, Index first, Index last, Index n, const uint64_t* points, uint64_t* out) {
+    uint32_t words[16][kBlocks];
+    uint64_t counters[kBlocks] = {}, nonces[kBlocks] = {};
+    for (Index i = first; i < last; ++i) {
+        const Index start = i * kBlocks, here = std::min(Index(kBlocks), n - start);
+        for (Index k = 0; k < here; ++k) counters[k] = points[2 * (start + k)], nonces[k] = points[2 * (start + k) + 1];
+        chacha20_at(key, counters, nonces, words);
+        for (Index k = 0; k < here; ++k) out[start + k] = uint64_t(words[1][k]) << 32 | words[0][k];
     }
 }
 

@@ -66,6 +66,8 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     rounded.restype = None
     rounded.argtypes = [number, number, ctypes.c_char_p, ctypes.c_uint64, size, pointer, number]
     rounded.argtypes += [pointer, size, pointer, pointer]
+    loaded.kernel_keyed_words.restype = None
+    loaded.kernel_keyed_words.argtypes = [number, number, ctypes.c_char_p, size, pointer, pointer]
     loaded.kernel_chacha20.restype = None
     loaded.kernel_chacha20.argtypes = [number, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64, pointer]
     loaded.kernel_best_level.restype = number
@@ -221,6 +223,13 @@ def fill_normals(out: FloatArray, key: bytes, counter: int = 0, *, threads: int 
     """Fills the contiguous array `out` from the stream of `key`, starting at block `counter`."""
     call = getattr(_loaded(), f"kernel_normals_{out.dtype.name}")
     call(_level.get(), thread_count(threads), key, counter, out.size, _address(out))
+
+
+def keyed_words(key: bytes, points: NDArray[np.uint64], out: NDArray[np.uint64], *, threads: int | None = None) -> None:
+    """Fills `out`; see `apportion.linalg.keyed_words`."""
+    _loaded().kernel_keyed_words(
+        _level.get(), thread_count(threads), key, len(points), _address(points), _address(out)
+    )  # fmt: skip
 
 
 def chacha20_words(key: bytes, counter: int, nonce: int = 0) -> NDArray[np.uint32]:

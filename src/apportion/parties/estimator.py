@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.allocation.rounds import RoundSchedule, Uniform, recommended
 from apportion.data.grouping import one_of
 from apportion.data.numbers import finite_matrix
-from apportion.data.vocabulary import Vocabulary
+from apportion.data.vocabulary import Vocabulary, as_array
 from apportion.errors import InputError
 from apportion.estimators.base import defaults_of
 from apportion.estimators.private import PrivateEstimator
@@ -237,9 +237,10 @@ class ProtectedMultiTask(PrivateEstimator):
                 raise InputError(f"Expected one matrix for each of {len(self.coef_)} tasks, got {len(X)}.")
             return [self._rows(x) @ w + c for x, w, c in zip(X, self.coef_, self.intercept_, strict=True)]
         rows = self._rows(X)
-        if np.shape(parties) != (len(rows),):
-            raise InputError(f"Expected parties to have {len(rows)} rows, one per row of X, got {np.shape(parties)}.")
-        at = self.task_ids_.codes_of(parties)
+        given = as_array(parties)
+        if given.shape != (len(rows),):
+            raise InputError(f"Expected parties to have {len(rows)} rows, one per row of X, got {given.shape}.")
+        at = self.task_ids_.codes_of(given)
         return np.einsum("nd,nd->n", rows, self.coef_[at]) + self.intercept_[at]
 
     def party(self, task: int | str) -> Party:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.linalg import solve_or_zero
 from apportion.postprocessing.empirical_bayes import Evidence, Prior, _chunks, _positive
 
 Floats = NDArray[np.floating[Any]]
@@ -183,7 +184,7 @@ def _see(evidence: Evidence, covariance: Floats) -> _Seen:
         signal = np.square(exposure) + evidence.exposure_variance[tasks]
         total = signal[:, None, None] * spread + evidence.sampling[tasks, None, None] * positive
         total += np.diag(evidence.noise_variance)
-        inner = np.linalg.solve(total, exposure[:, None, None] * design).swapaxes(1, 2)  # t Aᵀ V⁻¹
+        inner = solve_or_zero(total, exposure[:, None, None] * design).swapaxes(1, 2)  # t Aᵀ V⁻¹
         weights[tasks] = inner @ (exposure[:, None, None] * design)
         targets[tasks] = np.einsum("nij,nj->ni", inner, evidence.statistics[tasks])
         gains[tasks] = covariance @ inner

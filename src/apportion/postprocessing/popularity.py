@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 
 _GRID, _STEPS = 80, 60
+_LEAST = 1e-9  # of the least popularity on the grid: what is left of one that was released far below 0
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ def posterior_popularity(noisy: Floats, stddev: float, ceiling: float) -> Popula
         noisy: released counts.
         stddev: standard deviation of their noise.
         ceiling: no task is more popular than this (a released number of users).
+
+    Returns:
+        Means above 0, whatever was released.
     """
     smallest = min(0.02 * max(stddev, 1.0), 0.1)
     grid = np.concatenate([[0.0], np.geomspace(smallest, max(ceiling, 10 * smallest), _GRID)])
@@ -42,7 +46,7 @@ def posterior_popularity(noisy: Floats, stddev: float, ceiling: float) -> Popula
         prior = _responsibilities(likelihood, prior).mean(axis=0) + 1e-3 / len(grid)
         prior /= prior.sum()
     posterior = _responsibilities(likelihood, prior)
-    mean = posterior @ grid
+    mean = np.maximum(posterior @ grid, _LEAST * smallest)
     return Popularity(mean, np.maximum(posterior @ grid**2 - mean**2, 0.0))
 
 

@@ -1,8 +1,9 @@
 """A sum over users that nobody can read: the only thing a release accepts.
 
-Its sensitivity to adding or removing one user is derived, by the constructors below, from the bounds that the
-summed arrays carry (and by `ClippedTotal`, which clips as it adds); sums over rows whose owners are public state theirs
-for replacing what one user's rows hold (`contributions`). Noise may be anisotropic: coordinate k gets
+Its sensitivity is derived, by the constructors below, from the bounds that the summed arrays carry (and by
+`ClippedTotal`, which clips as it adds). It is for adding or removing one user, unless the weights say that the graph is
+public: then for replacing one user's values (docs/proofs/weights.md). Sums over rows whose owners are public state
+theirs for replacing what one user's rows hold (`contributions`). Noise may be anisotropic: coordinate k gets
 standard deviation σ·s_k and the sensitivity is the norm of the coordinate-wise quotient by s, which is the same
 guarantee. A packed symmetric matrix uses s = 1 on the diagonal and 1/√2 off it, so that its norm is the Frobenius
 norm (docs/proofs/releases.md).
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from apportion.privacy.bounds import FloatArray, Hidden, Labels, Rows, Weights
-from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, in_words, moved_by_user
 
 _ROUNDING = 1 + 2.0**-30  # by which norms and products in float64 may be below the true ones
 _KEY = object()  # held by this layer and by the auditor's door, apportion.auditing.door
@@ -100,7 +101,8 @@ class BoundedSum(Hidden):
     @classmethod
     def counts(cls, value: Any, weights: Weights, step: float | None = None) -> BoundedSum:
         """Σ_j w_ij for every task i: a user's part is the vector of its weights, of norm at most 1."""
-        return cls(_KEY, value, 1.0, f"{weights.description}: norm of one user's weights <= 1", step=step)
+        text = f"{weights.description}: norm of one user's weights <= 1{in_words(weights.neighbours)}"
+        return cls(_KEY, value, weights.moved(1.0), text, neighbours=weights.neighbours, step=step)
 
     @classmethod
     def moments(
@@ -109,13 +111,16 @@ class BoundedSum(Hidden):
         """Σ_j w_ij y_ij x_j for every task i: one user's part is at most the label bound times the norm of x."""
         label_bound = 1.0 if labels is None else labels.bound
         text = f"{weights.description}; row norm {rows.norm:g} x label bound {label_bound:g}"
-        return cls(_KEY, value, rows.norm * label_bound, text, step=step)
+        text += in_words(weights.neighbours)
+        return cls(_KEY, value, weights.moved(rows.norm * label_bound), text, neighbours=weights.neighbours, step=step)
 
     @classmethod
     def grams(cls, value: Any, weights: Weights, rows: Rows, step: float | None = None) -> BoundedSum:
         """Σ_j w_ij x_j x_jᵀ for every task i, packed: Frobenius norm of one user's part at most ||x||²."""
         text = f"{weights.description}; squared row norm {rows.norm:g}^2, Frobenius"
-        return cls(_KEY, value, rows.norm**2, text, symmetric_scales(value.shape[-1]), step=step)
+        text += in_words(weights.neighbours, semidefinite=not weights._signed)
+        bound, scales = weights.moved_gram(rows.norm**2), symmetric_scales(value.shape[-1])
+        return cls(_KEY, value, bound, text, scales, neighbours=weights.neighbours, step=step)
 
     @classmethod
     def user_total(cls, value: Any, rows: Rows, step: float | None = None) -> BoundedSum:
@@ -123,10 +128,13 @@ class BoundedSum(Hidden):
         return cls(_KEY, value, rows.norm, f"row norm {rows.norm:g}", step=step)
 
     @classmethod
-    def user_gram(cls, value: Any, rows: Rows, step: float | None = None) -> BoundedSum:
+    def user_gram(
+        cls, value: Any, rows: Rows, step: float | None = None, neighbours: Neighbours = ADD_REMOVE
+    ) -> BoundedSum:
         """Σ_j x_j x_jᵀ over users, packed: Frobenius norm of one user's part at most ||x||²."""
-        text = f"squared row norm {rows.norm:g}^2, Frobenius"
-        return cls(_KEY, value, rows.norm**2, text, symmetric_scales(value.shape[-1]), step=step)
+        text = f"squared row norm {rows.norm:g}^2, Frobenius{in_words(neighbours, semidefinite=True)}"
+        bound = rows.norm**2 * moved_by_user(neighbours, semidefinite=True)
+        return cls(_KEY, value, bound, text, symmetric_scales(value.shape[-1]), neighbours=neighbours, step=step)
 
     @property
     def size(self) -> int:

@@ -16,6 +16,7 @@ from apportion import linalg
 from apportion.errors import InputError
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.bounds import FloatArray, Hidden, Offsets, Parts
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, in_words, moved_by_user
 
 _BITS = 32  # of a clip norm, in steps
 _AT_A_TIME = 1 << 20  # rows whose steps add up to less than 2^53, so that doubles hold them exactly
@@ -29,12 +30,16 @@ class ClippedTotal(Hidden):
         width: number of coordinates of a row.
         n_tasks: number of tasks that rows are added up by, or None to add up all rows.
         what: what a part is, for the statement.
+        neighbours: the relation that the sensitivity is for.
     """
 
-    __slots__ = ("_clip_norm", "_n_tasks", "_step", "_total", "_what")
+    __slots__ = ("_clip_norm", "_n_tasks", "_neighbours", "_step", "_total", "_what")
 
-    def __init__(self, clip_norm: float, width: int, n_tasks: int | None, what: str) -> None:
+    def __init__(
+        self, clip_norm: float, width: int, n_tasks: int | None, what: str, neighbours: Neighbours = ADD_REMOVE
+    ) -> None:
         self._clip_norm = float(clip_norm)
+        self._neighbours = neighbours
         self._n_tasks = n_tasks
         self._what = what
         self._step = linalg.step_below(clip_norm, _BITS)
@@ -67,5 +72,6 @@ class ClippedTotal(Hidden):
     def sealed(self) -> BoundedSum:
         """The sum so far, hidden, with the sensitivity that its clipping gives it."""
         value: NDArray[Any] = self._total if self._n_tasks is None else np.ascontiguousarray(self._total.T)
-        text = f"{self._what}: each user's whole part clipped to norm {self._clip_norm:g}"
-        return BoundedSum(_KEY, value.copy(), self._clip_norm, text, step=self._step)
+        text = f"{self._what}: each user's whole part clipped to norm {self._clip_norm:g}{in_words(self._neighbours)}"
+        bound = self._clip_norm * moved_by_user(self._neighbours)
+        return BoundedSum(_KEY, value.copy(), bound, text, neighbours=self._neighbours, step=self._step)

@@ -429,10 +429,9 @@ class Session:
         """Who takes part; the auditor records it."""
         return poisson_sample(keys, self._secret(name), probability)
 
-    def _secret(self, name: str) -> tuple[int, int]:
-        """Two fresh secret numbers for a sample; the auditor's replay overrides this to feed recorded ones."""
-        first, second, third, fourth = (int(u * 2**32) for u in self.noise.uniform(4))
-        return first << 32 | second, third << 32 | fourth
+    def _secret(self, name: str) -> bytes:
+        """A fresh secret for a sample; the auditor's replay overrides this to feed recorded ones."""
+        return self.noise.key()
 
     def _refuse_beyond_budget(self, record: Release) -> None:
         if self._schedule is not None:

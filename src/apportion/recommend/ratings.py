@@ -356,7 +356,7 @@ class _Fit:
             fold_in=self._items.fold_in(self._fold_in(mean, variance, state.residual_variance), self._unit),
             vectors=self._items.vectors(mean),
             popularity=state.start.popularity.mean.astype(np.float32),
-            reliability=np.clip(1 - variance.sum(axis=1) / spread.sum(), 0, 1).astype(np.float32),
+            reliability=np.clip(1 - variance.sum(axis=1) / max(float(spread.sum()), 1e-9), 0, 1).astype(np.float32),
             task_ids=self._data.task_ids,
             statement=statement,
             offset=state.start.centre,

@@ -22,6 +22,7 @@ from apportion.recommend.model import FoldIn
 Floats = NDArray[np.floating[Any]]
 
 _MOST_LEVERAGE = 0.95
+_LARGEST = 1e50  # of a user's own numbers, so that all their products are finite; they are clipped later
 _WEIGHT_OF_A_FULL_VOTE = 10.0
 
 
@@ -90,15 +91,17 @@ def _leave_one_out(chunk: UserChunk, fold_in: FoldIn, labels: Floats) -> tuple[F
     directions = np.einsum("nij,nj->ni", inverse[chunk.owner], features)
     leverage = np.minimum(trust * np.einsum("nd,nd->n", features, directions), _MOST_LEVERAGE)
     own -= directions * (trust * residuals / (1 - leverage))[:, None]
-    return own, labels - np.einsum("nd,nd->n", features, own)
+    np.clip(own, -_LARGEST, _LARGEST, out=own)
+    residuals = labels - np.einsum("nd,nd->n", features, own)
+    return own, np.clip(residuals, -_LARGEST, _LARGEST)
 
 
 def _solve(chunk: UserChunk, fold_in: FoldIn, labels: Floats) -> tuple[Floats, Floats]:
-    """Inverse matrices and solutions of the users' regressions."""
+    """Inverse matrices and solutions of the users' regressions; zero for a user whose regression has none."""
     trust = fold_in.observation_weights[chunk.tasks]
     grams = linalg.unpack(linalg.segment_gram(chunk.indptr, chunk.tasks, fold_in.features, weights=trust))
     moments = linalg.segment_moment(chunk.indptr, chunk.tasks, fold_in.features, coefficients=trust * labels)
-    inverse = np.linalg.inv(grams + fold_in.base)
+    inverse = linalg.inverse_or_zero(grams + fold_in.base)
     return inverse, np.einsum("nij,nj->ni", inverse, moments + fold_in.base_rhs)
 
 

@@ -68,7 +68,8 @@ class MultiTaskERM(MultiTaskRegression):
         statement_: the privacy statement.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for `coef_` and `n_steps_`. The list of tasks,
-    if given, and the bounds are public.
+    if given, and the bounds are public. With an allocation for a public graph it is for replacing one user's values
+    and features.
     """
 
     n_steps_: int
@@ -167,7 +168,7 @@ class MultiTaskERM(MultiTaskRegression):
         plan = self._plan(session, {"gradients": 1.0})
         start = self._start(observations, session, engine, plan)
         share = plan.one("gradients")
-        problem = self._problem(start, observations.dimension, share.mu)
+        problem = self._problem(start, observations.dimension, share.mu / start.weights.moved(1.0))
         n_steps = self.steps or number_of_steps(self.rule, problem, self.max_steps)
         shares = share.split(**{f"{step}": 1 / n_steps for step in range(1, n_steps + 1)})
         theta = np.zeros((observations.data.n_tasks, observations.dimension))

@@ -159,7 +159,7 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
             return Start(weights, np.maximum(expected.total, 0.0), 0.0, expected.typical)
         share = plan.one("exposure")
         released = session.release("exposure", engine.counts(data, weights), share)
-        return Start(weights, np.maximum(released, 0.0), 1 / share.mu, expected.typical)
+        return Start(weights, np.maximum(released, 0.0), weights.moved(1.0) / share.mu, expected.typical)
 
 
 def positive(name: str, value: float) -> None:

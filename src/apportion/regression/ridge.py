@@ -63,7 +63,8 @@ class MultiTaskRidge(MultiTaskRegression):
         statement_: the privacy statement.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for `coef_`. The list of tasks, if given, and
-    the bounds are public. There is no `score`: it would be computed from raw data, which ε does not cover.
+    the bounds are public. With an allocation for a public graph it is for replacing one user's values and features.
+    There is no `score`: it would be computed from raw data, which ε does not cover.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -141,9 +142,9 @@ class MultiTaskRidge(MultiTaskRegression):
         moments = session.release("moments", engine.moments(data, weights, rows, labels), plan.one("moments"))
         released = Statistics(
             grams,
-            self.feature_norm**2 / plan.one("grams").mu,
+            weights.moved_gram(self.feature_norm**2) / plan.one("grams").mu,
             moments,
-            self.feature_norm * self.label_bound / plan.one("moments").mu,
+            weights.moved(self.feature_norm * self.label_bound) / plan.one("moments").mu,
             start.exposure,
             start.exposure_stddev,
         )

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from apportion.errors import InputError
+from apportion.privacy.neighbours import ADD_REMOVE
 from apportion.privacy.statement import NOT_FOR_RELEASE
 from apportion.recommend.model import ItemModel
 from apportion.report import public_charts as charts
 from apportion.report.bands import popularity_bands
 from apportion.report.releases import explain, families_of, popularity_noise, unspent
 from apportion.report.rendering import render
-from apportion.report.wording import meaning_of, number, whole
+from apportion.report.wording import alike_without, attack_on, meaning_of, number, whole
 
 Titles = Mapping[int | str, str]
 
@@ -71,6 +72,9 @@ def public_page(model: ItemModel, *, titles: Titles | None = None) -> str:
         "public.html",
         statement=statement,
         meaning=(meaning := meaning_of(statement)),
+        added=statement.neighbours == ADD_REMOVE.relation,
+        attack=attack_on(statement),
+        alike=alike_without(statement),
         not_releasable=NOT_FOR_RELEASE.partition(": ")[2].capitalize(),
         kind="values" if model.kind == "convex" else model.kind,
         n_tasks=model.n_tasks,

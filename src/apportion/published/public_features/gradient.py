@@ -25,7 +25,7 @@ from apportion.published.public_features.encoders import FeatureBatch
 from apportion.published.public_features.head import check_head, on_head
 from apportion.published.public_features.ssp import EncoderUpdate
 from apportion.published.public_features.statistics import released_sum
-from apportion.published.public_features.training import settle
+from apportion.published.public_features.training import finite, settle
 from apportion.published.public_features.user_gradients import UserBatch, parameter_count, trained, user_gradients
 from apportion.published.skew.updates import Round, Shares, released_user_gram
 
@@ -154,7 +154,8 @@ class EncoderGradient(EncoderUpdate):
             mine = gradient[first:last].reshape(parameter.shape)
             own = torch.as_tensor(mine, dtype=parameter.dtype, device=parameter.device)
             beside = parameter.grad
-            parameter.grad = own if beside is None else own + (beside.to_dense() if beside.is_sparse else beside)
+            whole = own if beside is None else own + (beside.to_dense() if beside.is_sparse else beside)
+            parameter.grad = finite(whole, 1e15)
             first = last
         optimiser.step()
 

@@ -60,7 +60,8 @@ class EncoderMinimisation(AlternatingMinimisation):
         random_state: seed of the first item vectors of an update without an encoder.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` and `encoder_` hold.
-    The list of tasks, their features and the value range are public.
+    The list of tasks, their features and the value range are public. With an allocation for a public graph it is for
+    replacing one user's values.
     """
 
     def __init__(

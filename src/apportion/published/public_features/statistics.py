@@ -85,7 +85,8 @@ class Surrogate:
 
     def under(self, precision: Floats) -> Conditioned:
         """This quadratic under a prior of this precision on every item's vector."""
-        return Conditioned(self, precision, np.asarray(np.linalg.inv(self.curvature + np.diag(precision)), np.float64))
+        inverse = linalg.inverse_or_zero(self.curvature + np.diag(precision))
+        return Conditioned(self, precision, np.asarray(inverse, np.float64))
 
     def profiled(self, precision: Floats) -> Surrogate:
         """See `Conditioned.profiled`."""

@@ -31,6 +31,7 @@ from apportion.recommend.model import ClickModel, FoldIn, RatingModel
 
 Floats = NDArray[np.floating[Any]]
 Kind = Literal["ratings", "clicks"]
+_LARGEST = 1e15  # of a coordinate of an item, whatever was released: users' regressions on it stay finite
 
 
 class AlternatingMinimisation(InteractionsEstimator):
@@ -63,7 +64,7 @@ class AlternatingMinimisation(InteractionsEstimator):
         random_state: seed of the public initial item vectors.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
-    tasks and the value range are public.
+    tasks and the value range are public. With an allocation for a public graph it is for replacing one user's values.
     """
 
     def __init__(
@@ -181,6 +182,7 @@ class _Fit:
             if progress:
                 progress("round", k, chosen.rounds)
             items = self._update(self._round(k, weights, expected, items), self._session, self._engine, shares)
+            items = np.clip(np.nan_to_num(items), -_LARGEST, _LARGEST)
         if progress:
             progress("round", chosen.rounds, chosen.rounds)
         self._popularity = counts[0].total if counts else expected.total

@@ -19,14 +19,11 @@ from apportion.allocation.policies import Allocated, Count, Expected, TaskCounts
 from apportion.data import Interactions
 from apportion.errors import InputError
 from apportion.privacy.bounds import Weights
+from apportion.privacy.neighbours import REPLACE_VALUES_PUBLIC_GRAPH, Neighbours
 
 Floats = NDArray[np.float64]
 
 PUBLIC_GRAPH = "which user has which task is public"
-FIXED_GRAPH = (
-    "with that graph fixed, the guarantee is for a user's values being there or counting as zero; for other values in "
-    "their place it is for twice the Gaussian-DP mu"
-)
 _CHECKED_EVERY = 10  # steps
 
 
@@ -160,8 +157,9 @@ def solve_public_graph(
 def exact_weights(data: Interactions, gamma: float, tolerance: float = 1e-3) -> Weights:
     """The weights w_ij = ω_i of eq. 9, exact up to the tolerance, where the graph is public.
 
-    Privacy: ω depends on everybody's task list. Weights, and whatever is released with them, are private for values
-    and features only, **not for who has which task**: use it where that is public, and say so in the statement.
+    Privacy: ω depends on everybody's task list. Sums formed with these weights state REPLACE_VALUES_PUBLIC_GRAPH: they
+    are private for values and features only, **not for who has which task**, and no session for adding or removing a
+    user releases them.
 
     Args:
         data: the interactions; their values are not looked at.
@@ -179,12 +177,14 @@ class PublicGraphPolicy:
         gamma: 1 for strongly convex losses and ridge, 0 for convex ones.
         tolerance: the largest gap to the best objective, as a fraction of it.
         assumes: what must be public for any guarantee to hold.
+        neighbours: of one graph, differing in the values of one user; what a session must promise.
     """
 
     gamma: float = 1.0
     tolerance: float = 1e-3
     releases: int = 0
-    assumes: ClassVar[tuple[str, ...]] = (PUBLIC_GRAPH, FIXED_GRAPH)
+    assumes: ClassVar[tuple[str, ...]] = (PUBLIC_GRAPH,)
+    neighbours: ClassVar[Neighbours] = REPLACE_VALUES_PUBLIC_GRAPH
 
 
 def summed(data: Interactions, total: Floats) -> Expected:
@@ -205,7 +205,8 @@ class Exact(PublicGraphPolicy):
         raw = omega.astype(data.values.dtype)[data.tasks]
         description = f"exact solution of eq. 9, gamma {self.gamma:g}, {PUBLIC_GRAPH}"
         total = omega * np.bincount(data.tasks, minlength=data.n_tasks)
-        return Allocated(Weights.clipped(raw, data.by_user.indptr, description), summed(data, total))
+        weights = Weights.clipped(raw, data.by_user.indptr, description, self.neighbours)
+        return Allocated(weights, summed(data, total))
 
 
 def nothing_to_count(weights: Weights) -> TaskCounts:

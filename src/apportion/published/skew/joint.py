@@ -26,6 +26,7 @@ from apportion.allocation.policies import Allocated, Count, CountedPolicy, Expec
 from apportion.data import Interactions
 from apportion.errors import InputError
 from apportion.privacy.bounds import Weights
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 from apportion.published.skew.exact import (
     PUBLIC_GRAPH,
     CertifiedAllocation,
@@ -91,7 +92,7 @@ class ExactJoint(PublicGraphPolicy):
     """The joint allocation solved on a graph that is public. **Private only if it is**; `Joint` is for private ones.
 
     Privacy: as with `exact_weights`, ω depends on everybody's task list. What is released with these weights is
-    private for values and features only, **not for who has which task**.
+    private for values and features only, **not for who has which task**, and states that relation.
     """
 
     tolerance: float = 1e-6
@@ -103,7 +104,8 @@ class ExactJoint(PublicGraphPolicy):
         graph = PublicGraph(data.by_user.indptr, data.tasks, data.n_tasks)
         present = omega[graph.present]
         sums = present * graph.over_users(1 / np.sqrt(graph.over_tasks(present**2)))
-        weights = _normalised(data, omega, f"joint over users and tasks, gamma {self.gamma:g}, {PUBLIC_GRAPH}")
+        description = f"joint over users and tasks, gamma {self.gamma:g}, {PUBLIC_GRAPH}"
+        weights = _normalised(data, omega, description, self.neighbours)
         return Allocated(weights, summed(data, graph.on_all_tasks(sums)))
 
 
@@ -179,7 +181,7 @@ def _next_omega(scaled_costs: Floats, over_users: Floats) -> Floats:
     return np.asarray(np.sqrt(np.sqrt(scaled_costs / over_users**3)))
 
 
-def _normalised(data: Interactions, omega: Floats, description: str) -> Weights:
+def _normalised(data: Interactions, omega: Floats, description: str, neighbours: Neighbours = ADD_REMOVE) -> Weights:
     """ω at each user's tasks, scaled until the user's squares sum to 1."""
     raw = omega.astype(data.values.dtype)[data.tasks]
-    return Weights.normalised(raw, data.by_user.indptr, description)
+    return Weights.normalised(raw, data.by_user.indptr, description, neighbours)

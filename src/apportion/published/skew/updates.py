@@ -188,7 +188,7 @@ class GradientDescent:
             direction -= self.ridge * total[:, None] * items
             if shared is not None:
                 direction -= about.unobserved * about.expected.typical[:, None] * (items @ shared)
-            noise = self.clip * about.norm / share.mu / self.sampling
+            noise = weighted.moved(self.clip * about.norm) / share.mu / self.sampling
             taken = (about.number - 1) * self.steps + k + 1
             squares = np.square(slope)
             if self.even:
@@ -204,7 +204,7 @@ def _moments(data: Interactions, engine: Engine, rows: Rows, weights: Weights) -
 
 def released_user_gram(about: Round, session: Session, engine: Engine, share: Share) -> NDArray[np.float64]:
     """Σ_j v vᵀ over all users, released: what the unobserved pairs contribute to every item."""
-    sums = engine.user_gram(about.data, about.rows)
+    sums = engine.user_gram(about.data, about.rows, about.weights.neighbours)
     released = np.asarray(session.release(f"round {about.number}: users' matrix", sums, share), np.float64)
     return np.asarray(linalg.unpack(linalg.project_psd(released[None, :]))[0], np.float64)
 
