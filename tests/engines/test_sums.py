@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apportion import allocation
-from apportion.auditing.door import distance, peek
+from apportion.auditing.hidden_values import distance, raw_value
 from apportion.data import Interactions
 from apportion.engines import LocalEngine, TorchEngine
 from apportion.errors import InputError
@@ -78,7 +78,7 @@ ENGINES = {"local": lambda: LocalEngine(np.float64, chunk=10), "torch": torch_en
 def test_removing_any_user_moves_the_sum_by_at_most_its_sensitivity(make_engine, form, data, user):
     engine = make_engine()
     full, rest = form(engine, data), form(engine, data.without(user))
-    assert distance(full, peek(rest), "Gaussian") <= full.l2_sensitivity * (1 + 1e-9)
+    assert distance(full, raw_value(rest), "Gaussian") <= full.l2_sensitivity * (1 + 1e-9)
     assert full.l2_sensitivity == rest.l2_sensitivity
 
 
@@ -106,7 +106,7 @@ def test_a_user_at_the_bound_reaches_it(name):
     }
     form = reaching.get(name, lambda d: SUMS[name](engine, d))
     full, rest = form(data), form(data.without(0))
-    assert distance(full, peek(rest), "Gaussian") >= 0.999 * full.l2_sensitivity
+    assert distance(full, raw_value(rest), "Gaussian") >= 0.999 * full.l2_sensitivity
 
 
 def test_sums_are_what_they_say():
@@ -120,8 +120,8 @@ def test_sums_are_what_they_say():
         moments[task] += w[k] * y[k] * x[user]
         grams[task] += w[k] * np.outer(x[user], x[user])
     lower = np.tril_indices(WIDTH)
-    np.testing.assert_allclose(peek(engine.moments(data, weights, rows, labels)), moments, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(peek(engine.grams(data, weights, rows)), grams[:, *lower], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(raw_value(engine.moments(data, weights, rows, labels)), moments, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(raw_value(engine.grams(data, weights, rows)), grams[:, *lower], rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("make_engine", ENGINES.values(), ids=ENGINES)
@@ -130,7 +130,7 @@ def test_rows_of_observations_are_summed_by_task_and_refused_in_sums_over_users(
     weights, rows = allocation.equal_split(data), rows_of_pairs(data)
     expected = np.zeros((data.n_tasks, WIDTH))
     np.add.at(expected, data.tasks, weights._values[:, None] * rows._values)
-    np.testing.assert_allclose(peek(engine.moments(data, weights, rows)), expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(raw_value(engine.moments(data, weights, rows)), expected, rtol=1e-6, atol=1e-9)
     for method in (engine.user_total, engine.user_gram):
         with pytest.raises(InputError, match="one row per user"):
             method(data, rows)
@@ -142,7 +142,7 @@ def test_rows_of_observations_are_summed_by_task_and_refused_in_sums_over_users(
 def test_engines_agree(name):
     data = random_interactions(7, n_users=80)
     here, there = SUMS[name](LocalEngine(np.float64), data), SUMS[name](torch_engine(), data)
-    np.testing.assert_allclose(peek(there), peek(here), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(raw_value(there), raw_value(here), rtol=1e-9, atol=1e-12)
     assert here.l2_sensitivity == pytest.approx(there.l2_sensitivity, rel=1e-8)
 
 
@@ -162,8 +162,8 @@ def test_user_solves_agree_between_engines_and_with_plain_algebra():
 
 def test_chunking_does_not_change_a_sum():
     data = random_interactions(2, n_users=60)
-    whole = peek(SUMS["task part"](LocalEngine(np.float64), data))
-    cut = peek(SUMS["task part"](LocalEngine(np.float64, chunk=7), data))
+    whole = raw_value(SUMS["task part"](LocalEngine(np.float64), data))
+    cut = raw_value(SUMS["task part"](LocalEngine(np.float64, chunk=7), data))
     np.testing.assert_allclose(cut, whole, rtol=1e-12)
 
 
@@ -172,7 +172,7 @@ def test_users_without_data_contribute_nothing():
     empty = data.where(np.zeros(data.n_observations, bool))
     engine = LocalEngine(np.float64)
     for name in ("user total", "user gram", "user sum", "user part"):
-        assert not peek(SUMS[name](engine, empty)).any()
+        assert not raw_value(SUMS[name](engine, empty)).any()
 
 
 def test_released_sums_are_exact_to_rounding_of_float64_whatever_the_engine_computes_in():
@@ -181,15 +181,15 @@ def test_released_sums_are_exact_to_rounding_of_float64_whatever_the_engine_comp
     for engine in (LocalEngine(np.float32), torch_engine(np.float32)):
         whole = engine.moments(data, allocation.equal_split(data), rows)
         rest = data.without(3)
-        assert peek(whole).dtype == np.float64
-        assert distance(whole, peek(engine.moments(rest, allocation.equal_split(rest), rows)), "Gaussian") <= 1.0
+        assert raw_value(whole).dtype == np.float64
+        assert distance(whole, raw_value(engine.moments(rest, allocation.equal_split(rest), rows)), "Gaussian") <= 1.0
         assert engine.grams(data, allocation.equal_split(data), rows)._reveal(bounded_sum._KEY).dtype == np.float64
 
 
 def test_sums_over_nobody_are_zeros_and_no_error():
     empty = random_interactions(4).where(np.zeros(random_interactions(4).n_observations, bool))
     for name, form in SUMS.items():
-        assert not peek(form(LocalEngine(np.float64), empty)).any(), name
+        assert not raw_value(form(LocalEngine(np.float64), empty)).any(), name
 
 
 def test_a_user_who_names_a_task_twice_is_refused():
@@ -197,7 +197,7 @@ def test_a_user_who_names_a_task_twice_is_refused():
     with pytest.raises(InputError, match="each once"):
         total.add_by_task(np.ones((2, 1)), np.array([0, 2]), np.array([1, 1], np.int32))
     total.add_by_task(np.ones((4, 1)), np.array([0, 2, 2, 4]), np.array([1, 2, 0, 2], np.int32))
-    assert peek(total.sealed()).ravel() == pytest.approx([0.7071, 0.7071, 1.4142], abs=1e-3)
+    assert raw_value(total.sealed()).ravel() == pytest.approx([0.7071, 0.7071, 1.4142], abs=1e-3)
 
 
 @pytest.mark.parametrize("make_engine", ENGINES.values(), ids=ENGINES)
@@ -218,4 +218,4 @@ def test_a_part_has_one_row_for_each_user_and_nobody_outside_a_sample_is_added(m
         make_engine().part_sums(data, weights, by_observation, (1, 1), (1.0, 1.0), "test")
     sample = weights.of_users(np.array([True, False]))
     found = make_engine().part_sums(data, sample, of_everybody, (1, 1), (1.0, 1.0), "test")[1]
-    assert peek(found) == pytest.approx([1.0], abs=1e-5)
+    assert raw_value(found) == pytest.approx([1.0], abs=1e-5)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.auditing.door import distance, open_up, peek
+from apportion.auditing.hidden_values import distance, raw_copy, raw_value
 from apportion.errors import InputError
 from apportion.privacy import (
     ADD_REMOVE,
@@ -58,7 +58,7 @@ def private(indptr, threshold=2.0):
 
 def both_norms(one, other):
     return [
-        distance(one, open_up(other), mechanism) / bound
+        distance(one, raw_copy(other), mechanism) / bound
         for mechanism, bound in (("Gaussian", one.l2_sensitivity), ("Laplace", one.l1_sensitivity))
     ]
 
@@ -140,7 +140,7 @@ def test_gradients_move_by_at_most_their_sensitivity_also_where_users_are_kept_a
         gradient_total(ObservationRows.scaled(rows, 1.0), Labels.clipped(g, 2.0), weights, parts)
         for rows, g in ((x, slopes), (x2, slopes2))
     )
-    assert distance(one, peek(two), "Gaussian") <= one.l2_sensitivity * (1 + 1e-9)
+    assert distance(one, raw_value(two), "Gaussian") <= one.l2_sensitivity * (1 + 1e-9)
     assert one.shape == ((3, 3) if apart else (3,))
 
 
@@ -150,15 +150,15 @@ def test_parts_add_up_to_the_whole():
     weights = public(rng, indptr)
     rows = ObservationRows.scaled(rng.normal(size=(indptr[-1], 3)), 1.0)
     slopes = Labels.clipped(rng.normal(size=indptr[-1]), 1.0)
-    whole = peek(gradient_total(rows, slopes, weights))
-    apart = peek(gradient_total(rows, slopes, weights, np.array([0, 1, 0, 1, 2, 2])))
+    whole = raw_value(gradient_total(rows, slopes, weights))
+    apart = raw_value(gradient_total(rows, slopes, weights, np.array([0, 1, 0, 1, 2, 2])))
     np.testing.assert_allclose(apart.sum(axis=0), whole, rtol=1e-12)
 
 
 def test_one_user_is_one_in_the_histogram_of_sizes():
     indptr = np.array([0, 1, 1, 4, 12])
     histogram = size_histogram(indptr, [1, 2, 4, 8])
-    assert peek(histogram).tolist() == [1, 1, 0, 1]  # the user without rows is nobody
+    assert raw_value(histogram).tolist() == [1, 1, 0, 1]  # the user without rows is nobody
     assert 1 <= histogram.l1_sensitivity == histogram.l2_sensitivity < 1 + 1e-8
 
 
@@ -177,7 +177,7 @@ def test_replacing_a_users_values_moves_the_scores_of_all_cells_together_by_at_m
     cuts = sorted(rng.random(rng.integers(0, 3)))
     quantiles = rng.uniform(0.05, 0.95, len(cuts) + 1)
     one, two = (ranked(v, weights).scores(cuts, quantiles) for v in (values, other))
-    assert distance(one, open_up(two), "exponential, on the line") <= one.total_sensitivity * (1 + 1e-9)
+    assert distance(one, raw_copy(two), "exponential, on the line") <= one.total_sensitivity * (1 + 1e-9)
 
 
 @given(SEEDS)
@@ -190,7 +190,7 @@ def test_taking_a_user_out_moves_the_scores_by_at_most_their_sensitivity(seed):
     cuts = sorted(rng.random(rng.integers(0, 3)))
     quantiles = rng.uniform(0.05, 0.95, len(cuts) + 1)
     one, two = (ranked(v, private(at)).scores(cuts, quantiles) for v, at in ((values, indptr), (kept, rest)))
-    assert distance(one, open_up(two), "exponential, on the line") <= one.total_sensitivity * (1 + 1e-9)
+    assert distance(one, raw_copy(two), "exponential, on the line") <= one.total_sensitivity * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("cuts", "quantiles"), [([], [0.3]), ([0.5], [0.5, 0.5]), ([0.5], [0.8, 0.1])])
@@ -199,7 +199,7 @@ def test_moving_the_heaviest_user_across_moves_the_scores_by_all_of_it(cuts, qua
     weights = PublicRowWeights(np.repeat([0.05, 0.1], [4, 8]), indptr, "fixed")
     others = np.repeat([0.005, 0.9], 4)
     one, two = (ranked(np.array([end] * 4 + others.tolist()), weights).scores(cuts, quantiles) for end in (0.49, 0.51))
-    moved = distance(one, open_up(two), "exponential, on the line")
+    moved = distance(one, raw_copy(two), "exponential, on the line")
     assert moved >= 0.85 * one.total_sensitivity
     assert moved <= one.total_sensitivity
 
@@ -207,7 +207,7 @@ def test_moving_the_heaviest_user_across_moves_the_scores_by_all_of_it(cuts, qua
 def test_scores_are_the_deviation_of_the_weighted_rank():
     indptr = np.array([0, 2, 3])
     weights = PublicRowWeights(np.array([0.25, 0.25, 0.5]), indptr, "fixed")
-    (cell,) = open_up(ranked(np.array([0.6, 0.2, 0.4]), weights).scores([], [0.5]))
+    (cell,) = raw_copy(ranked(np.array([0.6, 0.2, 0.4]), weights).scores([], [0.5]))
     np.testing.assert_allclose(cell.edges, [0, 0.2, 0.4, 0.6, 1])
     np.testing.assert_allclose(cell.deviations, [0.5, 0.25, 0.25, 0.5])
 
@@ -215,7 +215,7 @@ def test_scores_are_the_deviation_of_the_weighted_rank():
 def test_values_beyond_the_range_count_as_its_ends():
     indptr = np.array([0, 1, 2])
     weights = PublicRowWeights(np.array([0.5, 0.5]), indptr, "fixed")
-    (cell,) = open_up(ranked(np.array([-7.0, 9.0]), weights).scores([], [0.5]))
+    (cell,) = raw_copy(ranked(np.array([-7.0, 9.0]), weights).scores([], [0.5]))
     np.testing.assert_allclose(cell.edges, [0, 0, 1, 1])
     np.testing.assert_allclose(cell.deviations, [0.5, 0.0, 0.5])
 

@@ -58,7 +58,7 @@ def run_comparison(
     processes: int,
     fresh: bool,
     reporter: Reporter,
-    described: FeatureOptions | None = None,
+    feature_settings: FeatureOptions | None = None,
 ) -> StudyResults:
     """Read the study and its data, run what is missing, and write the table and the page.
 
@@ -69,7 +69,7 @@ def run_comparison(
     from apportion.evaluation.study import processors, read_study, run_study
 
     study = read_study(path)
-    features = _features(study, path, described or FeatureOptions(), reporter)
+    features = _features(study, path, feature_settings or FeatureOptions(), reporter)
     loaded = _load(study, path)
     for remark in loaded.remarks:
         reporter.say(remark)
@@ -119,12 +119,12 @@ def _load(study: Study, path: Path) -> Loaded:
     return replace(loaded, remarks=tuple(map(in_study_words, loaded.remarks)))
 
 
-def _features(study: Study, path: Path, described: FeatureOptions, reporter: Reporter) -> ItemFeatures | None:
+def _features(study: Study, path: Path, feature_settings: FeatureOptions, reporter: Reporter) -> ItemFeatures | None:
     """The features that the command names, or those in `[data]`."""
     from apportion.cli.feature_files import read_features
 
-    if described.features is not None or "features" not in study.reading:
-        return read_features(described, reporter)
+    if feature_settings.features is not None or "features" not in study.reading:
+        return read_features(feature_settings, reporter)
     said = study.reading
     options = FeatureOptions(
         features=_file(study, "features", path),
