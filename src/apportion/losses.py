@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from apportion.errors import InputError
 
+__all__ = ["ConvexLoss", "Huber", "Logistic", "Loss", "PseudoHuber", "SmoothedHinge", "Squared", "loss_of"]
+
 Floats = NDArray[np.float64]
 
 

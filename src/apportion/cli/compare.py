@@ -66,7 +66,8 @@ def run_comparison(
     """
     from apportion.cli.feature_files import match_features
     from apportion.cli.item_files import read_titles
-    from apportion.evaluation.study import processors, read_study, run_study
+    from apportion.evaluation.study import read_study, run_study
+    from apportion.evaluation.study.processes import processors
 
     study = read_study(path)
     features = _features(study, path, feature_settings or FeatureOptions(), reporter)
@@ -171,7 +172,7 @@ def _tasks_to_inspect(study: Study, data: Interactions, titles: dict[int | str, 
 
 def _inspected(results: StudyResults, data: Interactions, tasks: list[int | str]) -> StudyInspection | None:
     from apportion.evaluation.inspection import inspect_study
-    from apportion.evaluation.study import split_study, study_slices
+    from apportion.evaluation.study.parts import split_study, study_slices
 
     study = results.study
     kept = {cell.combination.method for cell in results.cells if cell.model is not None}
@@ -214,7 +215,7 @@ def write_results(
 
 
 def _print_result(results: StudyResults, target: Path, as_json: bool) -> None:
-    from apportion.evaluation.study import MARKING
+    from apportion.evaluation.study.units import MARKING
     from apportion.report.comparison import tables_to_print
 
     if as_json:
