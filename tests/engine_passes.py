@@ -14,15 +14,15 @@ from importlib.util import find_spec
 import numpy as np
 
 from apportion.allocation.users import SampleLimit
-from apportion.auditing.door import peek_steps
+from apportion.auditing.hidden_values import raw_steps
 from apportion.data.users import Users
 from apportion.engines import LocalEngine, TorchEngine
 from apportion.privacy import SeededNoise
 from apportion.privacy.contributions import Contribution
 from apportion.regression import LabelPrivateRegression, UserERM
 from apportion.statistics import UserMean, UserQuantile
-
 from contribution_cases import CONTRIBUTIONS, users_of
+
 from private_estimators import PRIVATE_ESTIMATORS, PRIVATE_REGRESSIONS, with_features
 from strategies import random_interactions
 
@@ -82,7 +82,7 @@ def differences(one, two):
     found = [name for name in facts if getattr(one, name) != getattr(two, name)]
     if not np.array_equal(np.asarray(one.scales, float), np.asarray(two.scales, float), equal_nan=True):
         found.append("scales")
-    here, there = peek_steps(one), peek_steps(two)
+    here, there = raw_steps(one), raw_steps(two)
     if here.dtype != np.int64 or there.dtype != np.int64:
         found.append("no whole numbers")
     if here.shape == there.shape and not np.array_equal(here, there):
@@ -119,10 +119,10 @@ def _fit_rows(make, engine):
 
 
 def _fit_encoder(make, engine):
-    from encoder_cases import features_of
+    from apportion.published.public_features.convex import ConvexMinimisation
     from private_torch import signed
 
-    from apportion.published.public_features.convex import ConvexMinimisation
+    from encoder_cases import features_of
 
     made = make(features=features_of(N_TASKS), engine=engine, noise=SeededNoise(3))
     data = _interactions()
