@@ -49,7 +49,7 @@ def browser() -> Iterator[Any]:
 
 
 def wait_until(page: Any, expression: str, seconds: float = 20.0) -> None:
-    """Wait until an expression is true in the page; Playwright's own way needs `eval`, which a strict policy forbids."""
+    """Wait until an expression is true in the page; Playwright's own way needs `eval`, which its policy forbids."""
     for _ in range(int(20 * seconds)):
         if page.evaluate(expression):
             return
