@@ -1,8 +1,8 @@
 """A user's part in a round on ratings: a contribution of a known shape, which the compiled kernel forms in one pass.
 
 The user solves a small regression of its own ratings on released item parameters. It contributes residuals times
-tastes, by task, and a vote on the moments that all tasks share (`linalg.rating_round`). The kernel clips both, cuts them off to
-whole steps, and adds whole numbers; the NumPy form gives the same numbers.
+tastes, by task, and a vote on the moments that all tasks share (`linalg.rating_round`). The kernel clips both, cuts
+them off to whole steps, and adds whole numbers; the NumPy form gives the same numbers.
 """
 
 from __future__ import annotations
