@@ -31,9 +31,9 @@ from apportion.linalg.checks import (
     checked_symmetric,
     first_non_finite,
 )
+from apportion.linalg.fixed_order import row_products
 from apportion.linalg.kernel import thread_count
 from apportion.linalg.packed import FloatArray, packed_dim, packed_size
-from apportion.linalg.ranking import row_products
 
 
 def segment_gram(

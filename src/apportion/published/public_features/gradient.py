@@ -123,7 +123,7 @@ class EncoderGradient(EncoderUpdate):
         place = np.cumsum(taking_part) - 1
         vectors = about.rows.vectors(users, about.kernels)
         owner, tasks = users.owner[kept], users.column("tasks")[kept]
-        errors = -residuals(users)[kept]
+        errors = -residuals(users, kept)
         weighted = np.asarray(weights, np.float64)[kept] * errors
         batch = UserBatch(weighted, place[owner], tasks, vectors[taking_part], len(about.items))
         rows = np.asarray(user_gradients(self.encoder, self.known_rows, batch), np.float64)
