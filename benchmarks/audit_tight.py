@@ -18,7 +18,7 @@ import numpy as np
 
 from apportion.allocation import Adaptive
 from apportion.auditing import audit_likelihood, audit_many_runs, audit_one_run
-from apportion.auditing.tester import test_outputs
+from apportion.auditing.tester import audit_outputs
 from apportion.data import Interactions
 from apportion.data.synthetic import long_tailed_ratings
 from apportion.engines import LocalEngine
@@ -96,7 +96,7 @@ def _releases(quick: bool) -> dict[str, float]:
     draws = _draws(quick)
     rng = np.random.default_rng(0)
     laplace = rng.laplace(size=(2, 40 * draws if quick else 8 * draws))
-    found = test_outputs(laplace[0] + 1, laplace[1], 1.0, confidence=CONFIDENCE)
+    found = audit_outputs(laplace[0] + 1, laplace[1], 1.0, confidence=CONFIDENCE)
     return {
         "Laplace, epsilon 1": _part(_laplace, Budget(1.0, 0.0), draws),
         "Laplace, epsilon 3": _part(_laplace, Budget(3.0, 0.0), draws),

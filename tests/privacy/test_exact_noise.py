@@ -9,15 +9,18 @@ import pytest
 from scipy.stats import laplace, norm
 
 from apportion import linalg
+from apportion.allocation import SplitEqually
 from apportion.auditing import RecordingSession
 from apportion.auditing.replay import ReplayingSession
 from apportion.data import Interactions
-from apportion.engines import LocalEngine
+from apportion.engines import LocalEngine, add_up_one
 from apportion.errors import BudgetError
-from apportion.privacy import ADD_REMOVE, Budget, Rows, SeededNoise, Session, Weights
+from apportion.privacy import ADD_REMOVE, Budget, Rows, SeededNoise, Session
 from apportion.privacy.bounded_sum import BoundedSum
+from apportion.privacy.contributions import TaskCounts, TaskGrams
 from apportion.regression import LabelPrivateRegression, UserERM
 from apportion.statistics import UserMean, UserQuantile
+from contribution_cases import OwnRows
 
 from statistics_helpers import assert_distribution, assert_scale
 
@@ -59,17 +62,16 @@ def test_what_is_released_lies_on_a_grid_that_no_data_moves():
 
 
 def test_sums_in_floating_point_are_refused_before_they_are_charged():
-    data = Interactions.from_arrays([0, 1], [0, 0], [1.0, 2.0])
-    weights = Weights.normalised(np.ones(2), data.by_user.indptr, "ones")
+    users = Interactions.from_arrays([0, 1], [0, 0], [1.0, 2.0]).as_users.with_user_columns(rows=np.ones((2, 2)) / 2)
     session = Session(Budget(3.0, 1e-5), noise="exact")
     share = session.plan(all=1.0).one("all")
-    grams = LocalEngine().grams(data, weights, Rows(np.ones((2, 2)) / 2, 1.0))
+    grams = add_up_one(LocalEngine(), users, TaskGrams(SplitEqually(), OwnRows(1.0)))
     with pytest.raises(BudgetError, match="not a sum on a lattice"):
         session.release("grams", grams, share)
     with pytest.raises(BudgetError, match="no form in exact arithmetic"):
         session.choose("it", numbers(1.0, 3), share)
     assert session.statement().releases == ()
-    session.release("counts", LocalEngine().counts(data, weights), share)
+    session.release("counts", add_up_one(LocalEngine(), users, TaskCounts(SplitEqually())), share)
 
 
 def test_exact_engines_want_the_compiled_kernel():

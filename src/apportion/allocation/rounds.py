@@ -19,6 +19,8 @@ from typing import Protocol
 
 from apportion.errors import InputError
 
+__all__ = ["Geometric", "Power", "RoundSchedule", "Uniform", "recommended"]
+
 _LARGEST_LOG = 600.0  # of the ratio of two shares, so that none of them vanishes
 
 

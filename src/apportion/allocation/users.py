@@ -30,6 +30,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from apportion.errors import InputError
 
+__all__ = ["ContributionPolicy", "SampleLimit", "Smooth", "Unbounded"]
+
 Floats = NDArray[np.float64]
 Offsets = NDArray[np.int64]
 

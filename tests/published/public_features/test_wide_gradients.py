@@ -7,7 +7,7 @@ import pytest
 from test_gradient import N_ITEMS, make, opaque
 
 from apportion import allocation
-from apportion.auditing.door import peek
+from apportion.auditing.hidden_values import raw_value
 from apportion.engines import LocalEngine, local
 from apportion.privacy import SeededNoise
 from apportion.published.public_features import user_gradients as routes
@@ -47,7 +47,7 @@ def test_rows_of_users_who_do_not_take_part_are_never_made_and_others_some_at_a_
     weights = allocation.equal_split(data).of_users(chosen)
     found = LocalEngine().part_sums(data, weights, part, (1, 100_000), (1.0, 1000.0), "ones")[1]
     assert sum(seen) == 30
-    np.testing.assert_allclose(peek(found), 30, rtol=1e-4)
+    np.testing.assert_allclose(raw_value(found), 30, rtol=1e-4)
     assert max(seen) == 10
 
 
