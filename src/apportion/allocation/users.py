@@ -243,11 +243,6 @@ def size_buckets(max_size: int) -> Offsets:
     return np.asarray(2 ** np.arange(int(max_size).bit_length()), np.int64)
 
 
-def bucket_of(sizes: ArrayLike, edges: ArrayLike) -> Offsets:
-    """The bucket of each size: the last that does not begin above it."""
-    return np.maximum(np.searchsorted(np.asarray(edges), np.asarray(sizes), side="right") - 1, 0)
-
-
 def sizes_from_histogram(noisy_counts: ArrayLike, edges: ArrayLike) -> tuple[Floats, Floats]:
     """A size that stands for each bucket, and how many users have it, from a released histogram.
 
