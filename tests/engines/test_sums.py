@@ -12,7 +12,7 @@ from apportion.auditing.door import distance, peek
 from apportion.data import Interactions
 from apportion.engines import LocalEngine, TorchEngine
 from apportion.errors import InputError
-from apportion.privacy import Labels, ObservationRows, Rows, bounded_sum
+from apportion.privacy import Gaussian, Labels, ObservationRows, Rows, bounded_sum
 from apportion.privacy.clipped_total import ClippedTotal
 
 from strategies import interactions, random_interactions
@@ -78,7 +78,7 @@ ENGINES = {"local": lambda: LocalEngine(np.float64, chunk=10), "torch": torch_en
 def test_removing_any_user_moves_the_sum_by_at_most_its_sensitivity(make_engine, form, data, user):
     engine = make_engine()
     full, rest = form(engine, data), form(engine, data.without(user))
-    assert distance(full, peek(rest), "Gaussian") <= full.l2_sensitivity * (1 + 1e-9)
+    assert distance(full, peek(rest), Gaussian()) <= full.l2_sensitivity * (1 + 1e-9)
     assert full.l2_sensitivity == rest.l2_sensitivity
 
 
@@ -106,7 +106,7 @@ def test_a_user_at_the_bound_reaches_it(name):
     }
     form = reaching.get(name, lambda d: SUMS[name](engine, d))
     full, rest = form(data), form(data.without(0))
-    assert distance(full, peek(rest), "Gaussian") >= 0.999 * full.l2_sensitivity
+    assert distance(full, peek(rest), Gaussian()) >= 0.999 * full.l2_sensitivity
 
 
 def test_sums_are_what_they_say():
@@ -182,7 +182,7 @@ def test_released_sums_are_exact_to_rounding_of_float64_whatever_the_engine_comp
         whole = engine.moments(data, allocation.equal_split(data), rows)
         rest = data.without(3)
         assert peek(whole).dtype == np.float64
-        assert distance(whole, peek(engine.moments(rest, allocation.equal_split(rest), rows)), "Gaussian") <= 1.0
+        assert distance(whole, peek(engine.moments(rest, allocation.equal_split(rest), rows)), Gaussian()) <= 1.0
         assert engine.grams(data, allocation.equal_split(data), rows)._reveal(bounded_sum._KEY).dtype == np.float64
 
 

@@ -17,7 +17,9 @@ from apportion.privacy import (
     REPLACE_LABELS,
     REPLACE_VALUES,
     BoxedValues,
+    Gaussian,
     Labels,
+    Laplace,
     ObservationRows,
     PrivateRowWeights,
     PublicRowWeights,
@@ -25,6 +27,7 @@ from apportion.privacy import (
     UniformBase,
 )
 from apportion.privacy.contributions import gradient_total, label_total, size_histogram, weighted_total
+from apportion.privacy.mechanisms import PointsOnLine
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -59,7 +62,7 @@ def private(indptr, threshold=2.0):
 def both_norms(one, other):
     return [
         distance(one, open_up(other), mechanism) / bound
-        for mechanism, bound in (("Gaussian", one.l2_sensitivity), ("Laplace", one.l1_sensitivity))
+        for mechanism, bound in ((Gaussian(), one.l2_sensitivity), (Laplace(), one.l1_sensitivity))
     ]
 
 
@@ -140,7 +143,7 @@ def test_gradients_move_by_at_most_their_sensitivity_also_where_users_are_kept_a
         gradient_total(ObservationRows.scaled(rows, 1.0), Labels.clipped(g, 2.0), weights, parts)
         for rows, g in ((x, slopes), (x2, slopes2))
     )
-    assert distance(one, peek(two), "Gaussian") <= one.l2_sensitivity * (1 + 1e-9)
+    assert distance(one, peek(two), Gaussian()) <= one.l2_sensitivity * (1 + 1e-9)
     assert one.shape == ((3, 3) if apart else (3,))
 
 
@@ -177,7 +180,7 @@ def test_replacing_a_users_values_moves_the_scores_of_all_cells_together_by_at_m
     cuts = sorted(rng.random(rng.integers(0, 3)))
     quantiles = rng.uniform(0.05, 0.95, len(cuts) + 1)
     one, two = (ranked(v, weights).scores(cuts, quantiles) for v in (values, other))
-    assert distance(one, open_up(two), "exponential, on the line") <= one.total_sensitivity * (1 + 1e-9)
+    assert distance(one, open_up(two), PointsOnLine(UniformBase(0.0, 1.0))) <= one.total_sensitivity * (1 + 1e-9)
 
 
 @given(SEEDS)
@@ -190,7 +193,7 @@ def test_taking_a_user_out_moves_the_scores_by_at_most_their_sensitivity(seed):
     cuts = sorted(rng.random(rng.integers(0, 3)))
     quantiles = rng.uniform(0.05, 0.95, len(cuts) + 1)
     one, two = (ranked(v, private(at)).scores(cuts, quantiles) for v, at in ((values, indptr), (kept, rest)))
-    assert distance(one, open_up(two), "exponential, on the line") <= one.total_sensitivity * (1 + 1e-9)
+    assert distance(one, open_up(two), PointsOnLine(UniformBase(0.0, 1.0))) <= one.total_sensitivity * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("cuts", "quantiles"), [([], [0.3]), ([0.5], [0.5, 0.5]), ([0.5], [0.8, 0.1])])
@@ -199,7 +202,7 @@ def test_moving_the_heaviest_user_across_moves_the_scores_by_all_of_it(cuts, qua
     weights = PublicRowWeights(np.repeat([0.05, 0.1], [4, 8]), indptr, "fixed")
     others = np.repeat([0.005, 0.9], 4)
     one, two = (ranked(np.array([end] * 4 + others.tolist()), weights).scores(cuts, quantiles) for end in (0.49, 0.51))
-    moved = distance(one, open_up(two), "exponential, on the line")
+    moved = distance(one, open_up(two), PointsOnLine(UniformBase(0.0, 1.0)))
     assert moved >= 0.85 * one.total_sensitivity
     assert moved <= one.total_sensitivity
 

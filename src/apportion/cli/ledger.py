@@ -82,7 +82,8 @@ def init(
 ) -> None:
     """Open an account in LEDGER, which is made if it is not there. An account never changes afterwards."""
     from apportion.privacy import Budget, Ledger
-    from apportion.privacy.ledger.chain import RELATIONS, make_filter
+    from apportion.privacy.ledger.chain import make_filter
+    from apportion.privacy.neighbours import RELATIONS
 
     budget = Budget(epsilon, delta)
     make_filter(budget, kind or ("pure" if budget.pure else "gaussian"), orders or None)  # before a file is made

@@ -32,10 +32,12 @@ from apportion.privacy import (
     Neighbours,
     PrivateRowWeights,
     PublicRowWeights,
+    Purpose,
     Session,
     Share,
 )
 from apportion.privacy.contributions import RowWeights, size_histogram
+from apportion.privacy.purposes import Name
 
 Floats = NDArray[np.float64]
 Offsets = NDArray[np.int64]
@@ -131,7 +133,7 @@ class ContributionsEstimator(PrivateEstimator):
         if threshold is None:
             assert share is not None
             edges = size_buckets(self.max_size)
-            released = release_noisy(session, "sizes", size_histogram(indptr, edges), share)
+            released = release_noisy(session, Purpose.SIZES, size_histogram(indptr, edges), share)
             sizes, counts = sizes_from_histogram(released.values, edges)
             best = optimal_threshold(effective_sizes(sizes, correlation), trade_off, counts)
             threshold = float(np.clip(best, 1.0, self.max_size))
@@ -146,7 +148,7 @@ def capped_weights(indptr: Offsets, threshold: float, correlation: float = 0.0) 
     )
 
 
-def release_noisy(session: Session, name: str, statistic: BoundedSum, share: Share) -> Noisy:
+def release_noisy(session: Session, name: Name, statistic: BoundedSum, share: Share) -> Noisy:
     """Release with the noise that the budget allows: Laplace if it is pure, else Gaussian."""
     if session.budget.pure:
         values: Any = session.release_laplace(name, statistic, share)

@@ -14,7 +14,7 @@ from apportion.engines import Engine
 from apportion.engines.protocol import UserChunk
 from apportion.errors import InputError
 from apportion.postprocessing.popularity import posterior_popularity
-from apportion.privacy import Session, Share
+from apportion.privacy import Purpose, Session, Share
 
 LEAST_USERS = 10.0  # a noisy number of users is not believed below this
 
@@ -26,7 +26,7 @@ def release_number_of_users(data: Interactions, session: Session, engine: Engine
         return np.ones((len(chunk.indptr) - 1, 1))
 
     sums = engine.user_sum(data, part, 1, 1.0, "one for each user")
-    return max(float(session.release("number of users", sums, share)[0]), LEAST_USERS)
+    return max(float(session.release(Purpose.NUMBER_OF_USERS, sums, share)[0]), LEAST_USERS)
 
 
 def release_overview(
@@ -51,7 +51,7 @@ def release_overview(
         return np.stack([np.ones_like(means), means], axis=1)
 
     total = engine.user_sum(data, part, 2, float(np.sqrt(2)), "one, and the scaled mean of a user")
-    released = session.release("overview", total, share)
+    released = session.release(Purpose.OVERVIEW, total, share)
     n_users = float(declared_users or max(float(released[0]), LEAST_USERS))
     return n_users, middle + half * float(np.clip(released[1] / n_users, -1, 1))
 
@@ -71,7 +71,7 @@ def allocated(
         if not left:
             raise InputError(f"The allocation asked for more than the {len(shares)} counts that it declares.")
         number, share = left.pop(0)
-        name = f"popularity {number + 1}" if number else "popularity"
+        name = Purpose.POPULARITY.at(step=number + 1 if number else None)
         released = session.release(name, engine.counts(data, weights), share)
         stddev = 1.0 / share.mu
         return TaskCounts(posterior_popularity(released, stddev, n_users).mean, stddev, n_users)

@@ -7,7 +7,6 @@ two neighbouring data sets can be coupled, as the proof and the auditor do.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,28 +15,6 @@ from numpy.typing import NDArray
 Keys = NDArray[np.uint64]
 """Two numbers for each user, of 128 bits together, from the user's id alone."""
 LEAST_PROBABILITY = 1e-6  # of a sample; a hash has 53 bits, and a rarer event would be rounded
-
-
-@dataclass(frozen=True)
-class SampledShare:
-    """What each of several sampled releases may cost; all of them were planned together.
-
-    Attributes:
-        fraction: an even part of what the plan's Gaussian releases left, for display: cost does not add up linearly.
-        probability: with which a user takes part in a release.
-        noise_multiplier: noise of a release over its sensitivity.
-        steps: how many such releases were planned.
-    """
-
-    fraction: float
-    probability: float
-    noise_multiplier: float
-    steps: int
-
-    @property
-    def mu(self) -> float:
-        """The Gaussian-DP parameter of one release for a user who does take part."""
-        return 1 / self.noise_multiplier
 
 
 def poisson_sample(keys: Keys, secret: tuple[int, int], probability: float) -> NDArray[np.bool_]:

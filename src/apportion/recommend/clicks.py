@@ -32,7 +32,7 @@ from apportion.errors import InputError
 from apportion.estimators.counts import release_number_of_users
 from apportion.postprocessing import feature_rows, popularity
 from apportion.postprocessing.low_rank import Denoised, denoise_rows
-from apportion.privacy import NoiseSource, Rows, Session, Share, Statement
+from apportion.privacy import NoiseSource, Purpose, Rows, Session, Share, Statement
 from apportion.recommend.als import Progress
 from apportion.recommend.features.new_items import FeatureMap
 from apportion.recommend.features.prior import (
@@ -208,7 +208,7 @@ class _Fit:
             self._declared_users or release_number_of_users(self._data, self._session, self._engine, plan.one("users"))
         )
         weights = allocation.equal_split(self._data)
-        counts = self._session.release("popularity", self._engine.counts(self._data, weights), plan.one("counts"))
+        counts = self._session.release(Purpose.POPULARITY, self._engine.counts(self._data, weights), plan.one("counts"))
         count_noise = 1 / plan.one("counts").mu
         found = popularity.posterior_popularity(counts, count_noise, n_users).mean
         dimension = chosen.dimension or default_dimension(self._session.budget.mu, n_users, self._data.n_tasks)
@@ -224,7 +224,7 @@ class _Fit:
     def _round(self, k: int, state: _State, weights: allocation.Weights, share: Share) -> _State:
         rows = self._user_rows(k, state)
         moments = self._engine.moments(self._data, weights, rows)
-        released = self._session.release(f"round {k + 1}: task vectors", moments, share)
+        released = self._session.release(Purpose.ITEM_VECTORS.at(round=k + 1), moments, share)
         vectors = np.asarray(released, np.float64)
         found = state.popularity
         vectors -= np.outer(found, found @ vectors) / (found @ found)

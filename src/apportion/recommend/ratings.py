@@ -30,7 +30,7 @@ from apportion.engines import Engine, LocalEngine
 from apportion.estimators.counts import release_overview
 from apportion.estimators.private import check_value_range
 from apportion.postprocessing import evidence, popularity
-from apportion.privacy import NoiseSource, Session, Share, Statement
+from apportion.privacy import NoiseSource, Purpose, Session, Share, Statement
 from apportion.recommend import ratings_user_side
 from apportion.recommend.als import Progress
 from apportion.recommend.features.prior import FeaturesEstimator
@@ -240,7 +240,7 @@ class _Fit:
             self._data, self._session, self._engine, overview, self._range, self._declared_users
         )
         split = allocation.equal_split(self._data)
-        released = self._session.release("popularity", self._engine.counts(self._data, split), counts)
+        released = self._session.release(Purpose.POPULARITY, self._engine.counts(self._data, split), counts)
         found = popularity.posterior_popularity(released, 1.0 / counts.mu, n_users)
         floored = np.maximum(found.mean, self._settings.popularity_floor * found.mean.mean())
         weights = allocation.adaptive(self._data, floored, self._settings.exponent)
@@ -266,9 +266,9 @@ class _Fit:
             (about.clip_norm, _SUMMARY_CLIP),
             f"round {k}",
         )
-        released = self._session.release(f"round {k}: task sums", task_sums, shares[0])
+        released = self._session.release(Purpose.ITEM_SUMS.at(round=k), task_sums, shares[0])
         moments = evidence.shared_moments(
-            self._session.release(f"round {k}: shared moments", user_sums, shares[1]),
+            self._session.release(Purpose.SHARED_MOMENTS.at(round=k), user_sums, shares[1]),
             _SUMMARY_CLIP / shares[1].mu,
         )
         return self._learn(k, start, before, about, moments, released, about.clip_norm / shares[0].mu)

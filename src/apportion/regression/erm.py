@@ -16,7 +16,7 @@ from apportion.allocation import Adaptive
 from apportion.allocation.policies import Allocation
 from apportion.engines import Engine
 from apportion.errors import InputError
-from apportion.privacy import Labels, NoiseSource, ObservationRows, Session
+from apportion.privacy import Labels, NoiseSource, ObservationRows, Purpose, Session
 from apportion.regression.losses import Loss, loss_of
 from apportion.regression.multi_task import MultiTaskRegression, Start, into_ball, not_negative, positive
 from apportion.regression.observations import Observations
@@ -175,7 +175,7 @@ class MultiTaskERM(MultiTaskRegression):
         for step in range(1, n_steps + 1):
             slopes = Labels.clipped(users.slopes(theta), problem.gradient_bound)
             sums = engine.moments(observations.data, start.weights, users.directions, slopes)
-            gradient = session.release(f"step {step}: gradients", sums, shares[f"{step}"])
+            gradient = session.release(Purpose.GRADIENT.at(step=step), sums, shares[f"{step}"])
             gradient = gradient + 2 * self.ridge * start.exposure[:, None] * theta
             sizes = self.step_size * step_sizes(self.rule, problem, step, n_steps)
             theta = into_ball(theta - sizes[:, None] * gradient, self.domain_radius)

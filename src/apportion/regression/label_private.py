@@ -22,7 +22,7 @@ from apportion.errors import InputError
 from apportion.estimators.contributions import Noisy, release_noisy
 from apportion.estimators.private import PrivateEstimator, check_value_range
 from apportion.postprocessing.intervals import half_widths
-from apportion.privacy import REPLACE_LABELS, BoxedValues, Budget, NoiseSource, Session, Share
+from apportion.privacy import REPLACE_LABELS, BoxedValues, Budget, NoiseSource, Purpose, Session, Share
 from apportion.privacy.contributions import label_total
 from apportion.privacy.statement import Statement
 from apportion.regression.label_weights.optimal import LabelWeights, least_squares_weights, optimal_label_weights
@@ -158,7 +158,7 @@ class LabelPrivateRegression(PrivateEstimator):
         plan = opened.plan(**self._fractions())
         spread = self._spread(rows, boxed, grouping.arranged(labels), opened, plan.get("variance"), progress)
         made = self._weights(rows, spread.likely, opened, plan.one("coefficients"), self.tolerance, progress)
-        released = self._released("coefficients", rows, made.rows, boxed, opened, plan.one("coefficients"))
+        released = self._released(Purpose.COEFFICIENTS, rows, made.rows, boxed, opened, plan.one("coefficients"))
         self._publish(rows, made, released, spread)
         self.statement_ = opened.statement()
         return self
@@ -269,14 +269,14 @@ class LabelPrivateRegression(PrivateEstimator):
             return _Spread(scaled, scaled)
         parts = share.split(rough=0.5, residuals=0.5)
         made = self._weights(rows, _LARGEST_VARIANCE, session, parts["rough"], _ROUGH, progress)
-        rough = self._released("rough coefficients", rows, made.rows, boxed, session, parts["rough"])
+        rough = self._released(Purpose.ROUGH_COEFFICIENTS, rows, made.rows, boxed, session, parts["rough"])
         clipped = np.clip(labels, *self.label_range)
         residuals = np.clip((clipped - rows.features @ rough.values) / self._width, -1.0, 1.0)
         squares = BoxedValues.clipped(np.square(residuals)[:, None], 0.0, 1.0)
         sizes = np.diff(rows.indptr)
         each = np.repeat(1 / np.maximum(sizes, 1) / (sizes > 0).sum(), sizes)
         noisy = release_noisy(
-            session, "residuals", label_total(squares, each[:, None], rows.indptr), parts["residuals"]
+            session, Purpose.RESIDUALS, label_total(squares, each[:, None], rows.indptr), parts["residuals"]
         )
         of_rough = float(each @ np.square(rows.features).sum(axis=1)) * rough.variance / self._width**2
         sampling = float(np.square(each).sum()) / 4  # a number within [0, 1] has variance at most 1/4
@@ -288,7 +288,7 @@ class LabelPrivateRegression(PrivateEstimator):
         return _Spread(likely, min(careful, _LARGEST_VARIANCE))
 
     def _released(
-        self, name: str, rows: _Rows, weights: Floats, boxed: BoxedValues, session: Session, share: Share
+        self, name: Purpose, rows: _Rows, weights: Floats, boxed: BoxedValues, session: Session, share: Share
     ) -> Noisy:
         """Coefficients in the units of labels, for the features as the weights see them."""
         noisy = release_noisy(session, name, label_total(boxed, weights, rows.indptr), share)

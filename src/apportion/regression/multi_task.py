@@ -18,7 +18,7 @@ from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
 from apportion.estimators.counts import allocated, release_number_of_users
 from apportion.estimators.private import InteractionsEstimator
-from apportion.privacy import Session
+from apportion.privacy import Purpose, Session
 from apportion.privacy.budget import Plan
 from apportion.privacy.statement import Statement
 from apportion.regression.observations import Observations
@@ -154,7 +154,7 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
         if self._exposure_share() == 0:
             return Start(weights, np.maximum(expected.total, 0.0), 0.0, expected.typical)
         share = plan.one("exposure")
-        released = session.release("exposure", engine.counts(data, weights), share)
+        released = session.release(Purpose.EXPOSURE, engine.counts(data, weights), share)
         return Start(weights, np.maximum(released, 0.0), 1 / share.mu, expected.typical)
 
 

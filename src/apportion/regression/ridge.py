@@ -20,7 +20,7 @@ from apportion.allocation import Adaptive
 from apportion.allocation.policies import Allocation
 from apportion.engines import Engine
 from apportion.errors import InputError
-from apportion.privacy import Labels, NoiseSource, ObservationRows, Session
+from apportion.privacy import Labels, NoiseSource, ObservationRows, Purpose, Session
 from apportion.regression.multi_task import MultiTaskRegression, into_ball, not_negative, positive
 from apportion.regression.observations import Observations
 from apportion.regression.solves import Statistics, solve_psd, solve_shrunk
@@ -137,8 +137,10 @@ class MultiTaskRidge(MultiTaskRegression):
         data, weights = observations.data, start.weights
         rows = ObservationRows.clipped(observations.features, self.feature_norm)
         labels = Labels.clipped(observations.labels, self.label_bound)
-        grams = session.release("Gram matrices", engine.grams(data, weights, rows), plan.one("grams"))
-        moments = session.release("moments", engine.moments(data, weights, rows, labels), plan.one("moments"))
+        grams = session.release(Purpose.TASK_MATRICES, engine.grams(data, weights, rows), plan.one("grams"))
+        moments = session.release(
+            Purpose.TASK_MOMENTS, engine.moments(data, weights, rows, labels), plan.one("moments")
+        )
         released = Statistics(
             grams,
             self.feature_norm**2 / plan.one("grams").mu,

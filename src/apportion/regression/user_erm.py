@@ -34,7 +34,16 @@ from apportion.data.numbers import finite_column, finite_matrix
 from apportion.errors import InputError
 from apportion.estimators.contributions import Bounded, ContributionsEstimator, Sizes
 from apportion.postprocessing.intervals import student_half_width
-from apportion.privacy import BoxedValues, Labels, NoiseSource, ObservationRows, PublicRowWeights, Session, Share
+from apportion.privacy import (
+    BoxedValues,
+    Labels,
+    NoiseSource,
+    ObservationRows,
+    PublicRowWeights,
+    Purpose,
+    Session,
+    Share,
+)
 from apportion.privacy.budget import Plan
 from apportion.privacy.contributions import gradient_total, weighted_total
 from apportion.privacy.statement import Statement
@@ -303,7 +312,7 @@ class UserERM(ContributionsEstimator):
             totals = np.ones(1) if parts is None else self._part_totals(grouping, parts, trade_off)
         else:
             halves = BoxedValues(np.full((int(grouping.indptr[-1]), 1), 0.5))
-            released = session.release("total weight", weighted_total(halves, weights), plan.one("total"))
+            released = session.release(Purpose.TOTAL_WEIGHT, weighted_total(halves, weights), plan.one("total"))
             totals = np.maximum(2 * np.asarray(released, np.float64), found.threshold)
         noise = weights.moved(self._clip_norm()) / share.mu / float(totals.min())
         return _Risk(found, parts, totals, noise)
@@ -326,7 +335,7 @@ class UserERM(ContributionsEstimator):
         for step in range(1, n_steps + 1):
             slopes = Labels.clipped(rows.slopes(ahead), self._clip_norm())
             sums = gradient_total(rows.directions, slopes, risk.bounded.weights, risk.parts)
-            released = session.release(f"step {step}: gradient", sums, shares[f"{step}"])
+            released = session.release(Purpose.GRADIENT.at(step=step), sums, shares[f"{step}"])
             gradient = np.reshape(released, theta.shape) / risk.totals[:, None] + 2 * self.ridge * ahead
             before, theta = theta, into_ball(ahead - size * gradient, self.domain_radius)
             ahead = into_ball(theta + (step - 1) / (step + 2) * (theta - before), self.domain_radius)

@@ -11,11 +11,11 @@ from functools import partial
 from typing import Final, Literal
 
 from apportion.privacy.neighbours import ADD_REMOVE, REPLACE_LABELS
-from apportion.privacy.statement import NOT_FOR_RELEASE, Statement
+from apportion.privacy.statement import SEEDED, Statement
 from apportion.report import estimates_chart as charts
-from apportion.report.estimates_releases import explained, groups_of
+from apportion.report.estimates_releases import groups_of
 from apportion.report.public_charts import guess_chart
-from apportion.report.releases import families_of, unspent
+from apportion.report.releases import explain, families_of, mechanisms_of, unspent
 from apportion.report.rendering import render
 from apportion.report.svg import Drawing
 from apportion.report.wording import meaning_of, number, precise, whole
@@ -95,7 +95,7 @@ _NONE: Final = "–"
 def estimates_page(found: Estimates) -> str:
     """Return the page that may be shared, as self-contained HTML."""
     statement = found.statement
-    rows = explained(statement)
+    rows = explain(statement)
     meaning = meaning_of(statement, seen="these numbers")
     columns = columns_of(found)
     return render(
@@ -111,13 +111,13 @@ def estimates_page(found: Estimates) -> str:
         mixed=any(charts.holds_zero(row.interval) for row in found.rows) and found.kind in ("regression", "logistic"),
         attack=_attack(statement),
         alike=_alike(statement),
-        not_releasable=NOT_FOR_RELEASE.partition(": ")[2].capitalize(),
-        unit=statement.unit.partition(":")[0].capitalize(),
+        not_releasable=SEEDED,
+        unit=statement.neighbours.one.capitalize(),
         one_in="" if statement.delta == 0 else f"one in {whole(1 / statement.delta)}",
         groups=groups_of(rows),
         families=families_of(rows),
         unspent=unspent(rows),
-        mechanisms=" and ".join(dict.fromkeys(row.release.mechanism for row in rows)),
+        mechanisms=mechanisms_of(rows),
         draw_guess=partial(guess_chart, meaning.best_guess),
         draw_budget=partial(charts.shares_chart, families_of(rows), unspent(rows)),
     )
@@ -256,12 +256,12 @@ def _drawing(found: Estimates) -> partial[Drawing]:
 
 def _attack(statement: Statement) -> str:
     """What the attacker knows and wants, by the neighbour relation."""
-    if statement.neighbours == ADD_REMOVE.relation:
+    if statement.neighbours == ADD_REMOVE:
         return (
             "knows everybody else’s data, sees all that was released, and wants to tell whether one particular person "
             "took part"
         )
-    what = "labels" if statement.neighbours == REPLACE_LABELS.relation else "rows"
+    what = "labels" if statement.neighbours == REPLACE_LABELS else "rows"
     return (
         "knows everybody else’s data and all that was assumed public, sees all that was released, and wants to tell "
         f"which of two guesses at one particular person’s {what} is right"
@@ -270,7 +270,7 @@ def _attack(statement: Statement) -> str:
 
 def _alike(statement: Statement) -> str:
     """What could have been different without the numbers coming out much different."""
-    if statement.neighbours == ADD_REMOVE.relation:
+    if statement.neighbours == ADD_REMOVE:
         return "had any one person’s rows, all of them, not been there"
-    what = "labels" if statement.neighbours == REPLACE_LABELS.relation else "rows, all of them,"
+    what = "labels" if statement.neighbours == REPLACE_LABELS else "rows, all of them,"
     return f"had any one person’s {what} held anything else"

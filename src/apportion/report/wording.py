@@ -59,8 +59,8 @@ _GRADES: Final = (
     ),
 )
 _SECRETS: Final = {
-    REPLACE_VALUES.relation: "what {one} person’s rows hold",
-    REPLACE_LABELS.relation: "what {one} person’s labels are",
+    REPLACE_VALUES: "what {one} person’s rows hold",
+    REPLACE_LABELS: "what {one} person’s labels are",
 }
 _TOOK_PART: Final = "whether {one} person’s data was used"
 

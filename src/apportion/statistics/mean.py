@@ -29,7 +29,7 @@ from apportion.estimators.contributions import (
 )
 from apportion.estimators.private import check_value_range
 from apportion.postprocessing.intervals import half_widths
-from apportion.privacy import BoxedValues, NoiseSource, PublicRowWeights, Session, Share
+from apportion.privacy import BoxedValues, NoiseSource, PublicRowWeights, Purpose, Session, Share
 from apportion.privacy.budget import Plan
 from apportion.privacy.contributions import RowWeights, weighted_total
 from apportion.privacy.statement import Statement
@@ -137,7 +137,7 @@ class UserMean(ContributionsEstimator):
         share = plan.one("mean")
         trade_off = float(spread.likely.mean()) / self._price(boxed.width, opened, share)
         found = self._bounded(grouping.indptr, trade_off, opened, _maybe(plan, "sizes"), self.correlation)
-        estimate = self._released("mean", boxed, found, opened, share)
+        estimate = self._released(Purpose.MEAN, boxed, found, opened, share)
         self._publish(estimate, spread, box, flat=np.ndim(X) == 1)
         self.threshold_ = found.threshold
         self.statement_ = opened.statement()
@@ -194,7 +194,7 @@ class UserMean(ContributionsEstimator):
             each = np.repeat(1 / np.maximum(sizes, 1) / (sizes > 0).sum(), sizes)
             equal = PublicRowWeights(each, indptr, "every user with the same total weight")
         share = plan.one("variance")
-        found = self._released("first moments", boxed.with_squares(), Bounded(equal, 1.0), session, share)
+        found = self._released(Purpose.FIRST_MOMENTS, boxed.with_squares(), Bounded(equal, 1.0), session, share)
         first, second = found.values[:width], (found.values[width:] + 0.5) / 4
         likely = np.clip(second - np.square(first), 0.0, _LARGEST_VARIANCE)
         of_first, of_second = found.noise_variance[0], found.noise_variance[width]
@@ -203,7 +203,7 @@ class UserMean(ContributionsEstimator):
         careful = likely + _CAREFUL * math.hypot(noise, sampling) + of_first
         return _Spread(likely, np.minimum(careful, _LARGEST_VARIANCE))
 
-    def _released(self, name: str, boxed: BoxedValues, found: Bounded, session: Session, share: Share) -> _Estimate:
+    def _released(self, name: Purpose, boxed: BoxedValues, found: Bounded, session: Session, share: Share) -> _Estimate:
         """Means of the columns, and what their errors are made of."""
         if isinstance(found.weights, PublicRowWeights):
             noisy = release_noisy(session, name, weighted_total(boxed, found.weights), share)

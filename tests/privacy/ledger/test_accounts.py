@@ -154,7 +154,9 @@ def test_a_session_for_other_neighbours_is_refused(ledger):
         renyi.charge("run", SampledRun((), 2.0, 0.1, 3))
 
 
-@pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE_VALUES, REPLACE_LABELS, Neighbours("task", "drop a task")])
+@pytest.mark.parametrize(
+    "relation", [ADD_REMOVE, REPLACE_VALUES, REPLACE_LABELS, Neighbours("drop-task", "task", "drop a task")]
+)
 def test_an_account_remembers_its_relation(ledger, relation):
     ledger.create_account("visits", BUDGET, neighbours=relation)
     assert ledger.account("visits").neighbours == relation

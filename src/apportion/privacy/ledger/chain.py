@@ -20,25 +20,9 @@ from apportion.privacy.ledger import events
 from apportion.privacy.ledger.events import Event
 from apportion.privacy.ledger.filters import Amounts, Filter, GaussianFilter, PureFilter, added, from_text, to_text
 from apportion.privacy.ledger.renyi import RenyiFilter
-from apportion.privacy.neighbours import (
-    ADD_REMOVE,
-    ADD_REMOVE_EXAMPLE,
-    ADD_REMOVE_TASK,
-    REPLACE_LABELS,
-    REPLACE_TASK,
-    REPLACE_VALUES,
-    Neighbours,
-)
+from apportion.privacy.neighbours import RELATIONS, Neighbours, relation_of
 
 FORMAT = 1
-RELATIONS = {
-    "add-remove": ADD_REMOVE,
-    "add-remove-example": ADD_REMOVE_EXAMPLE,
-    "add-remove-task": ADD_REMOVE_TASK,
-    "replace-values": REPLACE_VALUES,
-    "replace-labels": REPLACE_LABELS,
-    "replace-task": REPLACE_TASK,
-}
 KINDS = ("gaussian", "pure", "renyi")
 _SAME_COST = 1e-6  # relative: how far two versions of a numerical library may differ in the cost of a sampled run
 
@@ -124,8 +108,9 @@ def make_filter(budget: Budget, kind: str, orders: Iterable[int] | None = None) 
 
 def written_definition(definition: Definition) -> tuple[str, str]:
     """The canonical text of an account, and its hash."""
-    adds = definition.filter
-    key = next((key for key, known in RELATIONS.items() if known == definition.neighbours), "other")
+    adds, relation = definition.filter, definition.neighbours
+    if RELATIONS.get(relation.key, relation) != relation:
+        raise InputError(f"Expected a key of their own for other neighbours, got {relation.key!r}, which is taken.")
     body = _canonical(
         {
             "format": FORMAT,
@@ -135,7 +120,7 @@ def written_definition(definition: Definition) -> tuple[str, str]:
             "delta": adds.budget.delta,
             "orders": list(adds.orders) if isinstance(adds, RenyiFilter) else None,
             "totals": to_text(adds.totals),
-            "neighbours": [key, definition.neighbours.unit, definition.neighbours.relation],
+            "neighbours": [relation.key, relation.unit, relation.relation],
             "window": definition.window,
             "owner": definition.owner,
             "created": definition.created,
@@ -156,7 +141,7 @@ def read_definition(name: str, body: str, stored_hash: str) -> Definition:
         definition = Definition(
             fields["name"],
             adds,
-            RELATIONS.get(key, Neighbours(unit, relation)),
+            relation_of(key, unit, relation),
             fields["window"],
             fields["owner"],
             fields["created"],

@@ -23,7 +23,7 @@ from apportion.allocation import Expected, Weights
 from apportion.data import Interactions
 from apportion.engines import Engine
 from apportion.errors import InputError
-from apportion.privacy import BoundedSum, Labels, Session, Statement
+from apportion.privacy import BoundedSum, Labels, Purpose, Session, Statement
 from apportion.published.public_features.convex_model import ConvexModel
 from apportion.published.public_features.head import of_head, on_head
 from apportion.published.public_features.losses import ConvexLoss, LogisticLoss, newton
@@ -112,11 +112,12 @@ class EncoderConvex(EncoderStatistics):
         def vectors(weights: Weights) -> BoundedSum:
             return engine.moments(about.data, weights, rows, slopes)
 
-        name, factor = f"round {about.number}", self.loss.most_curved
+        number, factor = about.number, self.loss.most_curved
         bent, bent_stddev = released_sum(
-            about, session, f"{name}: item curvatures", matrices, shares["step 1: matrices"]
+            about, session, Purpose.ITEM_CURVATURES.at(round=number), matrices, shares["step 1: matrices"]
         )
-        sloped, slope_stddev = released_sum(about, session, f"{name}: item slopes", vectors, shares["step 1: vectors"])
+        name = Purpose.ITEM_SLOPES.at(round=number)
+        sloped, slope_stddev = released_sum(about, session, name, vectors, shares["step 1: vectors"])
         return Released(factor * bent, factor * bent_stddev, sloped, slope_stddev)
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from apportion.engines import Engine
 from apportion.engines.protocol import UserChunk
 from apportion.errors import InputError
-from apportion.privacy import BoundedSum, Session, Weights
+from apportion.privacy import BoundedSum, Purpose, Session, Weights
 from apportion.published.public_features.encoders import FeatureBatch
 from apportion.published.public_features.head import check_head, on_head
 from apportion.published.public_features.ssp import EncoderUpdate
@@ -94,7 +94,7 @@ class EncoderGradient(EncoderUpdate):
         for k in range(self.steps):
             settle(self.encoder, FeatureBatch.for_encoder(self.encoder, self.known_rows))
             items = self.encoded() + own
-            name = f"round {about.number}: gradient {k + 1}"
+            name = Purpose.GRADIENT.at(round=about.number, step=k + 1)
             residuals = about.residuals(items) if self.sampling == 1 else None
             form = partial(self._gradient_sum, about, engine, items, residuals)
             gradient, _ = released_sum(about, session, name, form, shares[f"step {k + 1}"])
@@ -175,7 +175,7 @@ class EncoderGradient(EncoderUpdate):
         def form(weights: Weights) -> BoundedSum:
             return engine.moments(about.data, weights.times(residuals, self.own_clip), rows)
 
-        name = f"round {about.number}: own gradient {k + 1}"
+        name = Purpose.ITEM_GRADIENTS.at(round=about.number, step=k + 1)
         released, stddev = released_sum(about, session, name, form, share)
         direction = self.own_clip * released
         slope = self._towards_zero(about, items, shared)

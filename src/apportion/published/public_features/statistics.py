@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,17 @@ from apportion.allocation import Expected
 from apportion.allocation.tasks import sampling_keys
 from apportion.engines import Engine
 from apportion.linalg.shrinkage import intensities, squared_distances
-from apportion.privacy import BoundedSum, Labels, SampledShare, Session, Share, Weights
+from apportion.privacy import (
+    BoundedSum,
+    Labels,
+    PlannedShare,
+    Purpose,
+    ReleaseName,
+    SampledGaussian,
+    Session,
+    Share,
+    Weights,
+)
 from apportion.published.skew.updates import Round
 
 Floats = NDArray[np.float64]
@@ -130,7 +139,7 @@ class Conditioned:
 
 
 def release_statistics(
-    about: Round, session: Session, engine: Engine, shares: tuple[Any, Any], label_bound: float, name: str
+    about: Round, session: Session, engine: Engine, shares: tuple[Any, Any], label_bound: float, draw: int | None = None
 ) -> Released:
     """Release Â and b̂ of every item, over all users or over a Poisson sample of them.
 
@@ -138,10 +147,10 @@ def release_statistics(
         about: the round: data, weights, and user vectors with their bound.
         session: charges and draws.
         engine: forms the sums.
-        shares: for matrices and for vectors; each a `Share`, or a `SampledShare` for sums over a sample of the users,
+        shares: for matrices and for vectors; each a `Share`, or a `PlannedShare` for sums over a sample of the users,
             which are divided by its probability.
         label_bound: labels are clipped to this.
-        name: of the release.
+        draw: which of several draws of this round it is, if there are several.
 
     Privacy: add or remove one user; norm of one user's part at most Γ² for matrices and Γ · label_bound for vectors.
     """
@@ -153,14 +162,14 @@ def release_statistics(
     def vectors(weights: Weights) -> BoundedSum:
         return engine.moments(about.data, weights, rows, labels)
 
-    draw = partial(released_sum, about, session)
-    first, first_stddev = draw(f"{name}: item matrices", matrices, shares[0])
-    second, second_stddev = draw(f"{name}: item vectors", vectors, shares[1])
+    names = [purpose.at(round=about.number, draw=draw) for purpose in (Purpose.ITEM_MATRICES, Purpose.ITEM_VECTORS)]
+    first, first_stddev = released_sum(about, session, names[0], matrices, shares[0])
+    second, second_stddev = released_sum(about, session, names[1], vectors, shares[1])
     return Released(first, first_stddev, second, second_stddev)
 
 
 def released_sum(
-    about: Round, session: Session, name: str, form: Form, share: Share | SampledShare
+    about: Round, session: Session, name: ReleaseName, form: Form, share: Share | PlannedShare[SampledGaussian]
 ) -> tuple[Any, float]:
     """One release and the noise of its entries; a sum over a sample stands for all users by its public probability."""
     bounds: list[float] = []
@@ -170,10 +179,10 @@ def released_sum(
         bounds.append(made.l2_sensitivity)
         return made
 
-    if isinstance(share, SampledShare):
+    if isinstance(share, PlannedShare):
         keys = sampling_keys(about.data.user_ids)
-        drawn = session.release_sampled(name, about.weights, formed, share, keys) / share.probability
-        return np.asarray(drawn, np.float64), bounds[0] / share.mu / share.probability
+        drawn = session.release_sampled(name, about.weights, formed, share, keys) / share.mechanism.probability
+        return np.asarray(drawn, np.float64), bounds[0] / share.mu / share.mechanism.probability
     drawn = session.release(name, formed(about.weights), share)
     return np.asarray(drawn, np.float64), bounds[0] / share.mu
 

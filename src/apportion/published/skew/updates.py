@@ -22,10 +22,10 @@ from apportion.allocation.tasks import sampling_keys
 from apportion.data import Interactions
 from apportion.engines import Engine
 from apportion.errors import InputError
-from apportion.privacy import BoundedSum, Labels, Rows, SampledShare, Session, Share, Weights
+from apportion.privacy import BoundedSum, Labels, PlannedShare, Purpose, Rows, Session, Share, Weights
 
 Floats = NDArray[np.floating[Any]]
-Shares = dict[str, Any]  # by name: a Share, or a SampledShare
+Shares = dict[str, Any]  # by name: a Share, or a PlannedShare
 _CHUNK = 1 << 18
 
 
@@ -114,13 +114,17 @@ class SufficientStatistics:
 
     def __call__(self, about: Round, session: Session, engine: Engine, shares: Shares) -> NDArray[np.float64]:
         """Release, regularise, solve."""
-        rows, name = about.rows, f"round {about.number}"
+        rows, number = about.rows, about.number
         grams = engine.grams(about.data, about.weights, rows)
         stddev = grams.l2_sensitivity / shares["grams"].mu
-        matrices = np.asarray(session.release(f"{name}: item matrices", grams, shares["grams"]), np.float64)
+        matrices = np.asarray(
+            session.release(Purpose.ITEM_MATRICES.at(round=number), grams, shares["grams"]), np.float64
+        )
         labels = Labels.clipped(about.labels, self.label_bound)
         moments = engine.moments(about.data, about.weights, rows, labels)
-        vectors = np.asarray(session.release(f"{name}: item vectors", moments, shares["moments"]), np.float64)
+        vectors = np.asarray(
+            session.release(Purpose.ITEM_VECTORS.at(round=number), moments, shares["moments"]), np.float64
+        )
         if about.unobserved:
             shared = released_user_gram(about, session, engine, shares["users"])
             matrices = matrices + about.unobserved * about.expected.typical[:, None] * linalg.pack(shared)
@@ -177,11 +181,11 @@ class GradientDescent:
         for k in range(self.steps):
             share = shares[f"step {k + 1}"]
             weighted = about.weights.times(about.residuals(items), self.clip)
-            name = f"round {about.number}: gradient {k + 1}"
-            if isinstance(share, SampledShare):
+            name = Purpose.ITEM_GRADIENTS.at(round=about.number, step=k + 1)
+            if isinstance(share, PlannedShare):
                 form = partial(_moments, about.data, engine, rows)
                 keys = sampling_keys(about.data.user_ids)
-                released = session.release_sampled(name, weighted, form, share, keys) / share.probability
+                released = session.release_sampled(name, weighted, form, share, keys) / share.mechanism.probability
             else:
                 released = session.release(name, engine.moments(about.data, weighted, rows), share)
             direction = self.clip * np.asarray(released, np.float64)
@@ -205,7 +209,7 @@ def _moments(data: Interactions, engine: Engine, rows: Rows, weights: Weights) -
 def released_user_gram(about: Round, session: Session, engine: Engine, share: Share) -> NDArray[np.float64]:
     """Σ_j v vᵀ over all users, released: what the unobserved pairs contribute to every item."""
     sums = engine.user_gram(about.data, about.rows)
-    released = np.asarray(session.release(f"round {about.number}: users' matrix", sums, share), np.float64)
+    released = np.asarray(session.release(Purpose.USERS_MATRIX.at(round=about.number), sums, share), np.float64)
     return np.asarray(linalg.unpack(linalg.project_psd(released[None, :]))[0], np.float64)
 
 
