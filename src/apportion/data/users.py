@@ -171,11 +171,17 @@ class Users:
         if self._whole is not None:
             whole, part = self._whole
             for known, result in whole._remembered:
-                if known is value and isinstance(result, np.ndarray) and len(result) == whole.n_users:
+                of_users = isinstance(result, np.ndarray) and len(result) == whole.n_users != whole.n_rows
+                if known is value and of_users:
                     return result[part]
         result = make(self)
         self._remembered = [*self._remembered[1 - _MOST_KEPT :], (value, result)]
         return result
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The rows alone: nothing of users outside the run, and nothing that was remembered."""
+        held = ("indptr", "_columns", "_user_columns", "n_tasks", "_keys")
+        return {**{name: self.__dict__[name] for name in held}, "_remembered": [], "_whole": None}
 
     def __repr__(self) -> str:
         return f"Users({', '.join(self._columns)}; values hidden)"
