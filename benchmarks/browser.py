@@ -48,6 +48,15 @@ def browser() -> Iterator[Any]:
             running.close()
 
 
+def wait_until(page: Any, expression: str, seconds: float = 20.0) -> None:
+    """Wait until an expression is true in the page; Playwright's own way needs `eval`, which its policy forbids."""
+    for _ in range(int(20 * seconds)):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"{expression} did not become true within {seconds:g} s.")
+
+
 class Watched:
     """A page, every request it made beside its own document, and everything it said on the console.
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from apportion.data import Interactions, Vocabulary
 from apportion.data.synthetic import long_tailed_ratings
 from apportion.privacy import SeededNoise
+from apportion.privacy.statement import rounded_up
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
 from apportion.recommend.model import ClickModel, FoldIn, ItemModel
 from apportion.report.explorer import explorer_page
@@ -56,7 +57,7 @@ def measure(quick: bool) -> Outcome:
         "failed": failed,
         "requests": requests,
         "console_messages": said,
-        "largest_difference": float(f"{max(row[1] for row in rows):.3g}"),
+        "largest_difference": rounded_up(max(row[1] for row in rows), 2),
         "other_items": sum(row[3] for row in rows),
         "seconds_to_first_use": round(seconds, 2),
         "megabytes": round(megabytes, 2),
@@ -71,7 +72,7 @@ def _headline(value: dict[str, Any], rows: list[list[Any]], n_items: int) -> str
     return (
         f"Explorer in Chromium: all {value['interactions']} interactions pass with {value['requests']} requests; for "
         f"{sum(row[4] for row in rows)} random histories on MovieLens 1M the page's scores are within "
-        f"{value['largest_difference']:.0e} of Python's and its first {N_BEST} items the same up to ties; "
+        f"{value['largest_difference']:g} of Python's and its first {N_BEST} items the same up to ties; "
         f"{n_items:,} items: {value['seconds_to_first_use']:.1f} s to first use, {value['megabytes']:.1f} MB"
     )
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from benchmarks.browser import wait_until
+
 Page = Any
 
 
@@ -81,7 +83,7 @@ def zooms_and_pans(page: Page) -> None:
     assert view()["y"] < start["y"]
     page.locator("#canvas").focus()
     page.mouse.wheel(0, -240)
-    page.wait_for_function("explorer.map.view.zoom > 1.01")
+    wait_until(page, "explorer.map.view.zoom > 1.01")
     before = view()
     page.keyboard.press("ArrowRight")
     assert view()["x"] > before["x"]

@@ -4,7 +4,8 @@ Lengths of function bodies (lines without the docstring), shares of annotated an
 file, how many names are public (those in `__all__` of the front door and of packages), in how many places the layers
 are written down, and how many files of the product a new engine, statistic, mechanism and file format touch. The last
 is counted from the examples in tests/extending: a folder for each thing that is added and a test beside it. An example
-touches a file of the product if it sets an attribute of that module or takes a private name out of it.
+touches a file of the product if it sets an attribute of that module or takes a private name out of it. Setting a
+package's `__path__` puts a new file into its folder, and changes none that is there.
 
 Anchors are measured from the projects' own files in the same way (November 2026). All of it is read from the source,
 nothing is run, so the quick form is the full one; only while an example is missing can it not decide the claim.
@@ -110,7 +111,7 @@ def product_files_touched(example: Path) -> set[str]:
             private = node.attr.startswith("_") and not node.attr.startswith("__") and isinstance(node.value, ast.Name)
             touched |= {owner} if written or private else set()
         elif isinstance(node, ast.Call) and _called(node) in ("setattr", "setitem", "delattr", "patch") and node.args:
-            touched |= {name for name in [_patched(node.args[0], imported)] if name}
+            touched |= {name for name in [_patched(node, imported)] if name}
     return {name for name in touched if name.split(".")[0] == "apportion"}
 
 
@@ -133,8 +134,11 @@ def _called(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else _root(node.func)
 
 
-def _patched(target: ast.expr, imported: dict[str, str]) -> str:
-    """What a patch is put on: a dotted name in a string, or something imported."""
+def _patched(patch: ast.Call, imported: dict[str, str]) -> str:
+    """What a patch is put on: a dotted name in a string, or something imported; a new file in a folder is none."""
+    target, *further = patch.args
+    if further and isinstance(further[0], ast.Constant) and further[0].value == "__path__":
+        return ""
     if isinstance(target, ast.Constant) and isinstance(target.value, str):
         return target.value.rpartition(".")[0]
     return imported.get(_root(target), "")

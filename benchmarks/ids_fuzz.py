@@ -2,7 +2,7 @@
 
 A list holds two to twelve ids made to be confused: they share their beginnings, and differ in a NUL, a normal form,
 case, whitespace, the last character of many, or by one in a large integer. Each list goes through one way into the
-library (lists and arrays of several kinds, frames, `groups=`, vocabularies, the keys of samples), some also through
+library (lists and arrays of several kinds, frames, `users=`, vocabularies, the keys of samples), some also through
 files. Two different ids with one code are a merge, two codes for one id a split; an id that comes back changed counts
 too. A list that must be refused (types mixed, floats that integers merge in, half a surrogate pair) and is taken counts
 as a merge. The same check on NumPy's own `unique`, which merges, shows that it can fail.
@@ -175,7 +175,7 @@ def _from_frame(form: Callable[[Ids], Any]) -> Callable[[Ids], Seen]:
     return way
 
 
-def _groups(ids: Ids) -> Seen:
+def _users(ids: Ids) -> Seen:
     grouping = group_rows(ids, len(ids), single_user=True)
     owners = np.empty(len(ids), np.int64)
     order = np.arange(len(ids)) if grouping.order is None else grouping.order
@@ -238,7 +238,7 @@ _WAYS: dict[str, Callable[[Ids], Seen]] = {
     "Interactions.from_arrays": _from_arrays,
     "Interactions.from_frame": _from_frame(_arrow),
     "frame with a dictionary": _from_frame(lambda ids: _arrow(ids).dictionary_encode()),
-    "groups=": _groups,
+    "users=": _users,
     "Vocabulary": _vocabulary,
     "keys of samples": _sampling_keys,
 }

@@ -9,14 +9,18 @@ shrinkage, positive-definite solves), which the target is asked of as well.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import numpy as np
 
-from apportion import allocation, linalg
+from apportion import linalg
+from apportion.allocation import SplitEqually, adaptive
 from apportion.data import Interactions
-from apportion.engines import LocalEngine
+from apportion.data.users import Users
+from apportion.engines import LocalEngine, add_up_one
 from apportion.privacy import Budget, Rows, Session
 from apportion.privacy.bounded_sum import symmetric_scales
+from apportion.privacy.contributions import Kernels, TaskCounts, TaskGrams, TaskMoments
 from apportion.recommend import ClickSettings, PrivateClickRecommender
 from benchmarks import peers, scale
 from benchmarks.claim import Outcome, Rehearsal, print_table
@@ -65,6 +69,17 @@ def round_seconds(data: Interactions, dimension: int) -> float:
     return marks[2] - marks[1]
 
 
+@dataclass(frozen=True, eq=False)
+class _SolvedRows:
+    """Rows that all users solved for at once."""
+
+    held: Rows
+    norm: float = 1.0
+
+    def __call__(self, users: Users, kernels: Kernels) -> Rows:
+        return self.held
+
+
 def gram_round_seconds(data: Interactions, dimension: int, *, exact: bool = False) -> float:
     """Seconds of one round of sufficient-statistics perturbation: users, weights, Grams, noise, shrinkage, solves."""
     engine = LocalEngine(exact=exact)
@@ -73,15 +88,16 @@ def gram_round_seconds(data: Interactions, dimension: int, *, exact: bool = Fals
     rng = np.random.default_rng(0)
     items = rng.standard_normal((data.n_tasks, dimension)).astype(np.float32)
     ones = np.ones(data.n_observations, np.float32)
-    popularity = session.release(
-        "counts", engine.counts(data, allocation.equal_split(data)), shares.one("counts")
-    ).clip(1.0)
+    users = data.as_users
+    counts = add_up_one(engine, users, TaskCounts(SplitEqually()))
+    popularity = session.release("counts", counts, shares.one("counts")).clip(1.0)
     start = time.perf_counter()
     base = np.eye(dimension, dtype=np.float32) + 0.1 * items.T @ items
-    rows = Rows.scaled(engine.solve_users(data, items, ones, base), 1.0)
-    weights = allocation.adaptive(data, popularity, 0.25)
-    grams = session.release("grams", engine.grams(data, weights, rows), shares.one("grams"))
-    moments = session.release("moments", engine.moments(data, weights, rows), shares.one("moments"))
+    rows = _SolvedRows(Rows.scaled(engine.kernels.solve_users(users, items, ones, base), 1.0))
+    weights = adaptive(popularity, 0.25)
+    summed = engine.add_up(users, [TaskGrams(weights, rows), TaskMoments(weights, rows)])
+    grams = session.release("grams", summed[0], shares.one("grams"))
+    moments = session.release("moments", summed[1], shares.one("moments"))
     variance = np.square(1 / shares.one("grams").mu)
     common = (grams.mean(axis=0) / symmetric_scales(grams.shape[1])) * symmetric_scales(grams.shape[1])
     shrunk, _ = linalg.shrink_towards(grams, popularity / popularity.mean(), common, variance)

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from apportion.allocation.users import SampleLimit
-from apportion.auditing.door import peek_steps
+from apportion.auditing.hidden_values import raw_steps
 from apportion.data.users import Users
 from apportion.engines import LocalEngine, TorchEngine
 from apportion.privacy import SeededNoise
@@ -95,7 +95,7 @@ def differences(one, two):
     found = [name for name in facts if getattr(one, name) != getattr(two, name)]
     if not np.array_equal(np.asarray(one.scales, float), np.asarray(two.scales, float), equal_nan=True):
         found.append("scales")
-    here, there = peek_steps(one), peek_steps(two)
+    here, there = raw_steps(one), raw_steps(two)
     if here.dtype != np.int64 or there.dtype != np.int64:
         found.append("no whole numbers")
     if here.shape == there.shape and not np.array_equal(here, there):

@@ -17,21 +17,23 @@ adding or removing a user, which is more: their errors are compared among themse
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion import linalg
-from apportion.allocation import Adaptive, Allocation, EqualSplit, Weights, adaptive, closed_form
+from apportion.allocation import Adaptive, Allocation, SplitEqually, TaskFactors, adaptive, closed_form
 from apportion.data import Interactions
-from apportion.engines import LocalEngine
+from apportion.data.users import Users
+from apportion.engines import LocalEngine, add_up_one
 from apportion.estimators.counts import allocated
-from apportion.privacy import Budget, Neighbours, Session
+from apportion.privacy import REPLACE_VALUES_PUBLIC_GRAPH, Budget, Neighbours, Session
 from apportion.privacy.bounds import Labels, Rows
+from apportion.privacy.contributions import Kernels, TaskCounts, TaskGrams, TaskMoments, Weighting
 from apportion.privacy.noise import SeededNoise
-from apportion.published.skew import ExactJoint, Joint, solve_joint, solve_public_graph
+from apportion.published.skew import Joint, joint_weights, solve_joint, solve_public_graph
 
 Floats = NDArray[np.float64]
 
@@ -119,18 +121,19 @@ def objective(data: Interactions, sums: Floats, gamma: float) -> float:
     return float((counts[present] ** (2.0 - gamma) / sums[present] ** 2).sum())
 
 
-def sums_of(data: Interactions, weights: Weights) -> Floats:
+def sums_of(data: Interactions, weights: Weighting) -> Floats:
     """Σ_j w_ij, by a release whose noise (4e-5) does not matter: the data are synthetic."""
     session = Session(Budget(1e9, DELTA), noise=SeededNoise(0), neighbours=weights.neighbours)
     share = session.plan(all=1.0).one("all")
-    sums: Floats = session.release("sums", LocalEngine(threads=1).counts(data, weights), share)
+    counts = add_up_one(LocalEngine(threads=1), data.as_users, TaskCounts(weights))
+    sums: Floats = session.release("sums", counts, share)
     return sums
 
 
 # -- ways to choose weights --
 
 
-def public_weights(data: Interactions, gamma: float, n_users: int) -> dict[str, Weights]:
+def public_weights(data: Interactions, gamma: float, n_users: int) -> dict[str, Weighting]:
     """Weights that need public counts (the closed forms) or the graph (exact and joint), all for a public graph."""
     counts = np.maximum(np.bincount(data.tasks, minlength=data.n_tasks), 1.0)
     exponent, indptr = (1 + gamma) / 4, data.by_user.indptr
@@ -139,15 +142,15 @@ def public_weights(data: Interactions, gamma: float, n_users: int) -> dict[str, 
     exact = solve_public_graph(indptr, data.tasks, counts**-gamma).omega
     known = np.where(exact > 0, exact, exact.max())  # a task that nobody has needs some number
     made = {
-        EQUAL: EqualSplit().weights(data, _no_counts),
-        SCALED: _same_for_all_users(data, omega / np.sqrt(largest)),
-        CLIPPED: closed_form(data, counts, exponent, n_users),
-        NORMALISED: adaptive(data, counts, exponent),
-        EXACT: _same_for_all_users(data, exact),
-        EXACT_NORMALISED: adaptive(data, known, -1.0),
-        JOINT: ExactJoint(gamma).allocate(data, _no_counts, n_users).weights,
+        SCALED: _same_for_all_users(omega / np.sqrt(largest)),
+        CLIPPED: closed_form(counts, exponent, n_users),
+        NORMALISED: adaptive(counts, exponent),
+        EXACT: _same_for_all_users(exact),
+        EXACT_NORMALISED: adaptive(known, -1.0),
+        JOINT: joint_weights(data, gamma),
     }
-    return {name: weights.for_public_graph() for name, weights in made.items()}
+    of_graph = {name: replace(weights, neighbours=REPLACE_VALUES_PUBLIC_GRAPH) for name, weights in made.items()}
+    return {EQUAL: SplitEqually(REPLACE_VALUES_PUBLIC_GRAPH), **of_graph}
 
 
 def private_policies(gamma: float) -> dict[str, Allocation]:
@@ -155,22 +158,39 @@ def private_policies(gamma: float) -> dict[str, Allocation]:
     return {PRIVATE_ADAPTIVE: Adaptive((1 + gamma) / 4), PRIVATE_JOINT: Joint(gamma)}
 
 
-def private_weights(data: Interactions, policy: Allocation, session: Session, n_users: int) -> Weights:
+def private_weights(data: Interactions, policy: Allocation, session: Session, n_users: int) -> Weighting:
     """A policy's weights; all its counts together cost `COUNT_SHARE` of the budget."""
     shares = session.plan(counts=[COUNT_SHARE / policy.releases] * policy.releases).several("counts")
-    return allocated(data, policy, session, LocalEngine(threads=1), shares, float(n_users)).weights
+    return allocated(data.as_users, policy, session, LocalEngine(threads=1), shares, float(n_users)).weights
 
 
-def _same_for_all_users(data: Interactions, omega: Floats) -> Weights:
-    raw = omega.astype(np.float32)[data.tasks]
-    return Weights.clipped(raw, data.by_user.indptr, "one weight per task, feasible for every user")
-
-
-def _no_counts(weights: Weights) -> Any:
-    raise AssertionError("these weights need no counts")
+def _same_for_all_users(omega: Floats) -> TaskFactors:
+    return TaskFactors(omega, "one weight per task, feasible for every user", normalised=False)
 
 
 # -- one private ridge --
+
+
+@dataclass(frozen=True, eq=False)
+class UserFeatures:
+    """The features of every user, who carry them as a column; all are in the unit ball."""
+
+    norm: float = 1.0
+
+    def __call__(self, users: Users, kernels: Kernels) -> Rows:
+        """Clipped, since the column is not known to be bounded."""
+        return Rows.clipped(users.of_user("features"), self.norm)
+
+
+@dataclass(frozen=True, eq=False)
+class UserLabels:
+    """The labels of every row."""
+
+    bound: float = 1.0
+
+    def __call__(self, users: Users, kernels: Kernels) -> Labels:
+        """Clipped to the bound."""
+        return Labels.clipped(users.column("values").astype(np.float64), self.bound)
 
 
 class PrivateRidge:
@@ -179,13 +199,15 @@ class PrivateRidge:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._engine = LocalEngine(threads=1)
-        self._rows = Rows.clipped(problem.features, 1.0)
-        self._labels = Labels.clipped(problem.train.values.astype(np.float64), 1.0)
+        self._users = problem.train.as_users.with_user_columns(features=problem.features)
 
-    def sums(self, weights: Weights) -> tuple[Any, Any]:
+    def sums(self, weights: Weighting) -> tuple[Any, Any]:
         """What is released, still sealed."""
-        grams = self._engine.grams(self._problem.train, weights, self._rows)
-        return grams, self._engine.moments(self._problem.train, weights, self._rows, self._labels)
+        rows, labels = UserFeatures(), UserLabels()
+        grams, moments = self._engine.add_up(
+            self._users, [TaskGrams(weights, rows), TaskMoments(weights, rows, labels)]
+        )
+        return grams, moments
 
     def error(self, sums: tuple[Any, Any], session: Session) -> float:
         """Release with what is left of the budget, half each; solve; root mean squared error on the test rows."""

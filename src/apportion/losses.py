@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from apportion.errors import InputError
 from apportion.linalg.fixed_exp import fixed_logistic
 
+__all__ = ["ConvexLoss", "Huber", "Logistic", "Loss", "PseudoHuber", "SmoothedHinge", "Squared", "loss_of"]
+
 Floats = NDArray[np.float64]
 
 

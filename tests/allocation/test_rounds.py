@@ -1,4 +1,4 @@
-"""Budgets over rounds: shares that sum to one, the optimum that theory has, the paper's composition bound."""
+"""Budgets over rounds: shares that sum to one, the optimum that theory has."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from apportion.allocation.rounds import (
     Geometric,
     Power,
     Uniform,
-    bounded_epsilons,
-    composition_bound,
     recommended,
 )
 from apportion.errors import InputError
@@ -75,21 +73,6 @@ def test_the_recommended_ratio_is_the_numerical_optimum_under_strong_convexity(a
     assert bound(best.ratio) <= min(bound(best.ratio * (1 + step)) for step in (-1e-3, 1e-3, -0.02, 0.02))
 
 
-def test_the_composition_bound_is_that_of_the_paper():
-    epsilons = [0.3, 0.2, 0.5]
-    drift = sum((math.exp(e) - 1) * e / (math.exp(e) + 1) for e in epsilons)
-    spread = math.sqrt(2 * sum(e**2 for e in epsilons) * math.log(1e5))
-    assert composition_bound(epsilons, 1e-5) == pytest.approx(min(sum(epsilons), drift + spread))
-    assert composition_bound([0.01] * 1000, 1e-5) < 0.01 * 1000 / 3
-    assert composition_bound(epsilons, 0.0) == pytest.approx(1.0)
-
-
-def test_rounds_by_the_bound_use_the_whole_epsilon_and_no_more():
-    epsilons = bounded_epsilons(Power(0.4), 30, 1.0, 1e-5)
-    assert 1 - 1e-9 <= composition_bound(epsilons, 1e-5) <= 1.0
-    assert epsilons[7] / epsilons[0] == pytest.approx(8**0.4)
-
-
 def test_what_cannot_be_is_refused():
     with pytest.raises(InputError, match="at least 1 round, got 0"):
         Uniform().shares(0)
@@ -99,8 +82,6 @@ def test_what_cannot_be_is_refused():
         Geometric(1e-30).shares(20)
     with pytest.raises(InputError, match="above 1, got 1"):
         recommended(accelerated=True, condition=1.0)
-    with pytest.raises(InputError, match="epsilon > 0, got 0"):
-        bounded_epsilons(Uniform(), 3, 0.0, 1e-5)
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, 1.15, 3.0])

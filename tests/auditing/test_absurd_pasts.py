@@ -16,11 +16,11 @@ from apportion import linalg
 from apportion.auditing.replay import RecordingSession, _replayed
 from apportion.data import Interactions, ItemFeatures
 from apportion.engines import LocalEngine
-from apportion.engines.protocol import user_chunks
+from apportion.linalg import rating_reference
+from apportion.linalg.fixed_sums import Runs
 from apportion.privacy import Budget, SeededNoise
+from apportion.privacy.contributions import step_of
 from apportion.recommend.clicks import ClickSettings
-from apportion.recommend.model import FoldIn
-from apportion.recommend.ratings_user_side import _leave_one_out, _solve
 
 from private_estimators import PRIVATE_ESTIMATORS, clicks, published, ratings
 from strategies import random_interactions
@@ -129,20 +129,37 @@ def test_no_past_stops_a_fit_with_an_encoder(name, size):
         followed(partial(encoder_fit, name), pattern, size)
 
 
+def backends():
+    return ("numpy", "compiled") if linalg.compiled_available() else ("numpy",)
+
+
 def test_a_user_whose_regression_has_no_solution_gets_zero_and_nobody_else_notices():
     """User 0 has one item of an absurd vector, whose square swallows the ridge; user 1 has none of it."""
     vectors = np.array([[2.0**50, 2.0**51, 2.0**52], [0.3, 0.1, -0.2], [0.1, -0.4, 0.2]])
-    fold_in = FoldIn(vectors, np.ones(3), np.eye(3), np.array([0.0, 1.0, 0.0]))
+    about = linalg.RatingRound(
+        vectors, np.ones(3), np.eye(3), np.array([0.0, 1.0, 0.0]), np.ones(2), (1.0, 5.0), 0.0, 1.0,
+        clip_norm=0.7, step=step_of(0.7), summary_clip=2.0, summary_step=step_of(2.0),
+    )  # fmt: skip
     both = Interactions.from_arrays([0, 1, 1], [0, 1, 2], [5.0, 4.0, 1.0], task_ids=np.arange(3))
     alone = Interactions.from_arrays([1, 1], [1, 2], [4.0, 1.0], task_ids=np.arange(3), single_user=True)
     found = {}
     for name, data in (("both", both), ("alone", alone)):
-        (chunk,) = user_chunks(data, 10)
-        found[name] = _solve(chunk, fold_in, chunk.values.astype(np.float64))
-        assert np.isfinite(_leave_one_out(chunk, fold_in, chunk.values.astype(np.float64))[1]).all()
-    for one, other in zip(found["both"], found["alone"], strict=True):  # inverses, then solutions
-        assert not one[0].any()
-        np.testing.assert_array_equal(one[1], other[0])
+        weights = np.full(data.n_observations, 0.5)
+        runs = Runs(data.by_user.indptr)
+        found[name] = rating_reference.rows_and_votes(runs, data.tasks, data.values, weights, about)
+        for backend in backends():
+            sums = np.zeros((3, 2), np.int64), np.zeros(about.summary_width, np.int64)
+            with linalg.use_backend(backend):
+                linalg.rating_round(data.by_user.indptr, data.tasks, data.values, weights, about, *sums)
+            found[name] += sums
+    rows, votes, *sums = found["both"]
+    assert not rows[0].any()
+    assert not votes[0].any()
+    np.testing.assert_array_equal(rows[1:], found["alone"][0])
+    np.testing.assert_array_equal(votes[1:], found["alone"][1])
+    assert np.abs(rows[1:]).min() > 0
+    for one, other in zip(sums, found["alone"][2:], strict=True):
+        np.testing.assert_array_equal(one, other)
     with pytest.raises(np.linalg.LinAlgError):  # what one user's items would have done to all
         np.linalg.inv(vectors[0, :, None] * vectors[0] + np.eye(3))
 

@@ -79,6 +79,11 @@ def test_an_example_that_patches_or_reaches_inside_is_seen(extending, text, modu
     assert extending("", text) == [module]
 
 
+def test_a_new_file_in_a_folder_of_the_product_changes_none_that_is_there(extending):
+    test = "from apportion import engines\n\n\ndef test_it(monkeypatch):\n"
+    assert extending("", test + "    monkeypatch.setattr(engines, '__path__', [])\n") == []
+
+
 def test_without_an_example_there_is_nothing_to_count(tmp_path, monkeypatch):
     monkeypatch.setattr(house, "EXTENDING", tmp_path)
     assert house.files_of_extension("engine") is None

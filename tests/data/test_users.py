@@ -211,39 +211,30 @@ def test_only_the_last_few_are_kept():
     assert len(calls) == 6
 
 
-@given(SIZES.filter(len), st.data())
-def test_a_run_takes_its_part_of_what_all_remember(sizes, data):
-    first = data.draw(st.integers(0, len(sizes) - 1))
-    last = data.draw(st.integers(first + 1, len(sizes)))
-    users, (make, _), value = users_of(sizes), counting(), object()
+def test_what_is_asked_for_again_stays():
+    users, (make, calls), values = users_of([2, 1, 1]), counting(), [object() for _ in range(7)]
+    for value in values[1:]:
+        users.remembered(values[0], make)
+        users.remembered(value, make)
+    users.remembered(values[0], make)
+    assert len(calls) == 7
+
+
+@given(SIZES, st.integers(1, 9), st.integers(1, 9))
+def test_a_run_takes_its_part_of_what_all_remember(sizes, number, pieces):
+    users, (make, calls), value = users_of(sizes), counting(), object()
+    for run in users.cut(number):
+        for piece in run.cut(pieces):
+            np.testing.assert_array_equal(piece.remembered_rows(value, make), piece.of_user("vectors") * 2)
+    assert calls == [len(sizes)]  # once, for all
+
+
+def test_a_run_remembers_for_itself_what_has_no_row_per_user():
+    users, (make, calls), value = users_of([0, 2, 1]), counting(), object()
     users.remembered(value, make)
-    found = users.run(first, last).remembered(value, make)
-    np.testing.assert_array_equal(found, users.of_user("vectors")[first:last] * 2)
-
-
-@given(SIZES.filter(len), st.data())
-def test_what_has_an_entry_per_row_is_never_taken_for_entries_of_users(sizes, data):
-    """Also where there are as many users as rows."""
-    first = data.draw(st.integers(0, len(sizes) - 1))
-    last = data.draw(st.integers(first + 1, len(sizes)))
-    users, value = users_of(sizes), object()
-
-    def per_row(some):
-        return some.column("values") + 1
-
-    users.remembered(value, per_row)
-    run = users.run(first, last)
-    np.testing.assert_array_equal(run.remembered(value, per_row), run.column("values") + 1)
-
-
-def test_entries_of_rows_and_of_users_are_told_apart_where_there_are_as_many():
-    users, value = users_of([0, 2, 1]), object()
-
-    def per_row(some):
-        return some.column("values") + 1
-
-    users.remembered(value, per_row)
-    assert users.run(1, 2).remembered(value, per_row).tolist() == [1.0, 2.0]
+    run = users.run(1, 2)
+    np.testing.assert_array_equal(run.remembered(value, make), run.of_user("vectors") * 2)
+    assert calls == [3, 1]
 
 
 # -- sent elsewhere --

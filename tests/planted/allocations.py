@@ -9,7 +9,8 @@ from unittest import mock
 import numpy as np
 
 from apportion.data import Interactions
-from apportion.privacy import ADD_REMOVE, REPLACE_VALUES_PUBLIC_GRAPH, Budget, bounds
+from apportion.privacy import ADD_REMOVE, REPLACE_VALUES_PUBLIC_GRAPH, Budget
+from apportion.privacy.contributions import base
 from apportion.published.skew import Exact, ExactJoint
 from apportion.regression import Observations
 from planted.cases import Case, replayed_on
@@ -48,7 +49,7 @@ def on_replaced_values(policy):
 
 def as_if_added(policy):
     """The norm of one part, where two of them are between the sums."""
-    with mock.patch.object(bounds, "moved_by_user", return_value=1.0):
+    with mock.patch.object(base, "moved_by_user", return_value=1.0):
         return on_replaced_values(policy)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.auditing.door import distance, open_up
+from apportion.auditing.hidden_values import distance, raw_copy
 from apportion.data.users import Users
 from apportion.errors import InputError
 from apportion.privacy import PublicRowWeights, RankedRows, UniformBase
@@ -42,7 +42,7 @@ def test_replacing_a_users_values_moves_the_scores_of_all_cells_together_by_at_m
     cuts = sorted(rng.random(rng.integers(0, 3)))
     quantiles = rng.uniform(0.05, 0.95, len(cuts) + 1)
     one, two = (ranked(indptr, v, weights).scores(cuts, quantiles) for v in (values, other))
-    assert distance(one, open_up(two), "exponential, on the line") <= one.total_sensitivity * (1 + 1e-9)
+    assert distance(one, raw_copy(two), "exponential, on the line") <= one.total_sensitivity * (1 + 1e-9)
 
 
 @given(SEEDS)
@@ -55,7 +55,7 @@ def test_taking_a_user_out_moves_the_scores_by_at_most_their_sensitivity(seed):
     cuts = sorted(rng.random(rng.integers(0, 3)))
     quantiles = rng.uniform(0.05, 0.95, len(cuts) + 1)
     one, two = (ranked(at, v, private()).scores(cuts, quantiles) for v, at in ((values, indptr), (kept, rest)))
-    assert distance(one, open_up(two), "exponential, on the line") <= one.total_sensitivity * (1 + 1e-9)
+    assert distance(one, raw_copy(two), "exponential, on the line") <= one.total_sensitivity * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("cuts", "quantiles"), [([], [0.3]), ([0.5], [0.5, 0.5]), ([0.5], [0.8, 0.1])])
@@ -65,7 +65,7 @@ def test_moving_the_heaviest_user_across_moves_the_scores_by_all_of_it(cuts, qua
     others = np.repeat([0.005, 0.9], 4)
     both = (np.array([end] * 4 + others.tolist()) for end in (0.49, 0.51))
     one, two = (ranked(indptr, values, weights).scores(cuts, quantiles) for values in both)
-    moved = distance(one, open_up(two), "exponential, on the line")
+    moved = distance(one, raw_copy(two), "exponential, on the line")
     assert moved >= 0.85 * one.total_sensitivity
     assert moved <= one.total_sensitivity
 
@@ -73,7 +73,7 @@ def test_moving_the_heaviest_user_across_moves_the_scores_by_all_of_it(cuts, qua
 def test_scores_are_the_deviation_of_the_weighted_rank():
     indptr = np.array([0, 2, 3])
     weights = fixed([0.25, 0.25, 0.5], indptr)
-    (cell,) = open_up(ranked(indptr, np.array([0.6, 0.2, 0.4]), weights).scores([], [0.5]))
+    (cell,) = raw_copy(ranked(indptr, np.array([0.6, 0.2, 0.4]), weights).scores([], [0.5]))
     np.testing.assert_allclose(cell.edges, [0, 0.2, 0.4, 0.6, 1])
     np.testing.assert_allclose(cell.deviations, [0.5, 0.25, 0.25, 0.5])
 
@@ -81,7 +81,7 @@ def test_scores_are_the_deviation_of_the_weighted_rank():
 def test_values_beyond_the_range_count_as_its_ends():
     indptr = np.array([0, 1, 2])
     weights = fixed([0.5, 0.5], indptr)
-    (cell,) = open_up(ranked(indptr, np.array([-7.0, 9.0]), weights).scores([], [0.5]))
+    (cell,) = raw_copy(ranked(indptr, np.array([-7.0, 9.0]), weights).scores([], [0.5]))
     np.testing.assert_allclose(cell.edges, [0, 0, 1, 1])
     np.testing.assert_allclose(cell.deviations, [0.5, 0.0, 0.5])
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from apportion.auditing.door import distance, peek
+from apportion.auditing.hidden_values import distance, raw_value
 from apportion.errors import InputError
 from apportion.linalg import unpack
 from apportion.privacy import ADD_REMOVE, Budget, SeededNoise, Session
@@ -44,7 +44,7 @@ def test_removing_any_task_moves_the_sum_by_at_most_its_sensitivity(kind, seed, 
     whole = _sum(kind, parts, norm, ADD_REMOVE_TASK, scaled=scaled)
     rest = _sum(kind, np.delete(parts, 2, axis=0), norm, ADD_REMOVE_TASK, scaled=scaled)
     assert whole.l2_sensitivity == pytest.approx(norm**2)
-    assert distance(rest, peek(whole), "Gaussian") <= whole.l2_sensitivity * (1 + 1e-9)
+    assert distance(rest, raw_value(whole), "Gaussian") <= whole.l2_sensitivity * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -57,7 +57,7 @@ def test_replacing_any_task_moves_the_sum_by_at_most_its_sensitivity(kind, seed,
     other[3] = _parts(kind, rng, 1)[0]
     whole = _sum(kind, parts, norm, REPLACE_TASK, scaled=scaled)
     assert whole.l2_sensitivity == pytest.approx(math.sqrt(2) * norm**2)
-    moved = distance(_sum(kind, other, norm, REPLACE_TASK, scaled=scaled), peek(whole), "Gaussian")
+    moved = distance(_sum(kind, other, norm, REPLACE_TASK, scaled=scaled), raw_value(whole), "Gaussian")
     assert moved <= whole.l2_sensitivity * (1 + 1e-9)
 
 
@@ -67,16 +67,16 @@ def test_tasks_at_right_angles_reach_the_bound_of_replacement(kind):
     if kind == "matrices":
         one, other = one[:, None], other[:, None]
     first, second = (_sum(kind, part, 2.0, REPLACE_TASK, scaled=False) for part in (one, other))
-    assert distance(first, peek(second), "Gaussian") >= 0.999 * first.l2_sensitivity
+    assert distance(first, raw_value(second), "Gaussian") >= 0.999 * first.l2_sensitivity
 
 
 def test_the_sums_are_what_they_say():
     models = np.random.default_rng(0).standard_normal((5, 3))
     held = TaskModels.clipped(models, 100.0)
-    assert np.allclose(unpack(peek(model_gram(held, REPLACE_TASK))), models.T @ models)
-    assert np.allclose(peek(model_squares(held, REPLACE_TASK)), (models**2).sum(0))
+    assert np.allclose(unpack(raw_value(model_gram(held, REPLACE_TASK))), models.T @ models)
+    assert np.allclose(raw_value(model_squares(held, REPLACE_TASK)), (models**2).sum(0))
     factors = np.random.default_rng(1).standard_normal((5, 2, 3))
-    total = unpack(peek(matrix_total(TaskMatrices.clipped(factors, 100.0), ADD_REMOVE_TASK)))
+    total = unpack(raw_value(matrix_total(TaskMatrices.clipped(factors, 100.0), ADD_REMOVE_TASK)))
     assert np.allclose(total, sum(f.T @ f for f in factors))
 
 
@@ -111,7 +111,7 @@ def test_the_noise_of_a_released_covariance_has_the_stated_scale():
         statistic = model_gram(models, REPLACE_TASK)
         released = session.release("covariance", statistic, session.plan(all=1.0).one("all"))
         stddev = math.sqrt(2) * 1.5**2 / budget.mu
-        noise = (unpack(released - peek(statistic))) / stddev
+        noise = (unpack(released - raw_value(statistic))) / stddev
         energy += float(np.square(noise).sum())  # in the Frobenius norm every packed entry is one normal
         count += released.size
     low, high = chi2.isf([1 - 5e-10, 5e-10], count)

@@ -206,8 +206,23 @@ def test_what_features_added_is_told_by_popularity(kind):
     model = feature_data.RECOMMENDERS[kind](feature_data.features_of(30), noise=SeededNoise(1)).fit(data).model_
     shares = share_by_band(model, 4)
     assert len(shares) == 4
-    assert all(0 < share < 1 for share in shares)
-    assert "that comes from public features" in explorer_page(model)
+    assert all(0 <= share < 1 for share in shares)
+    assert max(shares) > 0
+    assert "that public features account for" in explorer_page(model)
+
+
+def test_features_account_for_what_follows_from_them_and_for_nothing_else(build):
+    rng = np.random.default_rng(3)
+    directions = rng.standard_normal((400, 2))
+    learned = rng.standard_normal((400, 2))
+    learned[200:] = directions[200:] @ np.array([[3.0, 0.0], [0.0, 3.0]])  # rare items follow their features
+    model = build(n_tasks=400)
+    model.vectors = np.concatenate([learned, 0.1 * directions], axis=1).astype(np.float32)
+    model.settings = {"dimension": 2}
+    model.feature_map = object()
+    head, tail = share_by_band(model, 2)
+    assert tail > 0.7
+    assert head < 0.2
 
 
 def test_without_features_the_page_says_so(model):

@@ -14,7 +14,7 @@ from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommende
 from apportion.recommend.model import ClickModel, FoldIn
 from apportion.report.explorer import explorer_page
 from apportion.report.wording import best_guess_of, best_guess_of_pair, best_guess_of_pure
-from benchmarks.browser import Watched, browser
+from benchmarks.browser import Watched, browser, wait_until
 from benchmarks.claim import UnavailableError
 from benchmarks.explorer_interactions import INTERACTIONS, picks_and_rates
 
@@ -174,7 +174,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen_and_a_tap_chooses(opened, m
     page.locator("#canvas").scroll_into_view_if_needed()
     box = page.locator("#canvas").bounding_box()
     page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.wait_for_function("explorer.map.marks.chosen !== null")
+    wait_until(page, "explorer.map.marks.chosen !== null")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
@@ -183,7 +183,7 @@ def test_the_map_follows_the_colour_scheme(opened, model):
     page = opened(explorer_page(model))
     light = page.evaluate(corner)
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function(f"{corner}[0] < 60")
+    wait_until(page, f"{corner}[0] < 60")
     assert min(light) > 200
 
 

@@ -13,11 +13,12 @@ condition number), and the same calculation has Q = Q₀^(2/5), or (1 - 1/√κ)
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from apportion.errors import InputError
+
+__all__ = ["Geometric", "Power", "RoundSchedule", "Uniform", "recommended"]
 
 _LARGEST_LOG = 600.0  # of the ratio of two shares, so that none of them vanishes
 
@@ -90,34 +91,6 @@ def recommended(*, accelerated: bool, condition: float | None = None) -> RoundSc
     if not condition > 1:
         raise InputError(f"Expected a condition number above 1, got {condition}.")
     return Geometric((1 - condition**-0.5) ** 0.2 if accelerated else (1 - 1 / condition) ** 0.4)
-
-
-def composition_bound(epsilons: Sequence[float], delta: float) -> float:
-    """ε of all rounds together by the paper's bound (6), from the ε_t of pure releases; for comparison only.
-
-    >>> round(composition_bound([0.1] * 100, 1e-6), 3)
-    5.756
-    """
-    plain = math.fsum(epsilons)
-    if delta == 0:
-        return plain
-    squares = math.fsum(e * e for e in epsilons)
-    drift = math.fsum(e * math.tanh(e / 2) for e in epsilons)  # (e^ε - 1) / (e^ε + 1) = tanh(ε/2)
-    spread = min(math.log(1 / delta), math.log(math.e + math.sqrt(squares) / delta))
-    return min(plain, drift + math.sqrt(2 * squares * spread))
-
-
-def bounded_epsilons(schedule: RoundSchedule, rounds: int, epsilon: float, delta: float) -> list[float]:
-    """The largest ε_t of a schedule whose composition bound (6) is at most ε."""
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise InputError(f"Expected a finite epsilon > 0, got {epsilon}.")
-    roots = [math.sqrt(share) for share in schedule.shares(rounds)]
-    low, high = 0.0, epsilon / max(roots)
-    for _ in range(200):
-        middle = (low + high) / 2
-        within = composition_bound([middle * root for root in roots], delta) <= epsilon
-        low, high = (middle, high) if within else (low, middle)
-    return [low * root for root in roots]
 
 
 def _checked(rounds: int) -> int:

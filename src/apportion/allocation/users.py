@@ -30,6 +30,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from apportion.errors import InputError
 
+__all__ = ["ContributionPolicy", "SampleLimit", "Smooth", "Unbounded"]
+
 Floats = NDArray[np.float64]
 Offsets = NDArray[np.int64]
 
@@ -244,11 +246,6 @@ def size_buckets(max_size: int) -> Offsets:
     return np.asarray(2 ** np.arange(int(max_size).bit_length()), np.int64)
 
 
-def bucket_of(sizes: ArrayLike, edges: ArrayLike) -> Offsets:
-    """The bucket of each size: the last that does not begin above it."""
-    return np.maximum(np.searchsorted(np.asarray(edges), np.asarray(sizes), side="right") - 1, 0)
-
-
 def sizes_from_histogram(noisy_counts: ArrayLike, edges: ArrayLike) -> tuple[Floats, Floats]:
     """A size that stands for each bucket, and how many users have it, from a released histogram.
 
@@ -327,7 +324,8 @@ def _checked_offsets(indptr: ArrayLike, least_rows: int = 1) -> Offsets:
     if offsets.ndim != 1 or offsets.size < 1 or not np.issubdtype(offsets.dtype, np.integer):
         raise InputError(f"Expected whole offsets of users, got shape {offsets.shape} of {offsets.dtype}.")
     if offsets[0] != 0 or offsets[-1] < least_rows or (np.diff(offsets) < 0).any():
-        raise InputError(f"Expected offsets that rise from 0 to at least {least_rows}, got {offsets[0]} to {offsets[-1]}.")
+        ends = f"{offsets[0]} to {offsets[-1]}"
+        raise InputError(f"Expected offsets that rise from 0 to at least {least_rows}, got {ends}.")
     return offsets.astype(np.int64)
 
 

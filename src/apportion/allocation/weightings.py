@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,6 +138,7 @@ class OnSample(Weighting):
 
     before: Weighting
     sample: Sample
+    used_once: ClassVar[bool] = True
 
     @property
     def description(self) -> str:  # type: ignore[override]
@@ -175,6 +176,7 @@ class TimesFactors(Weighting):
     numbers: Callable[[Any], Floats]
     clip: float
     signed: bool = True
+    used_once: ClassVar[bool] = True
 
     @property
     def description(self) -> str:  # type: ignore[override]

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.auditing.door import Raw
+from apportion.auditing.hidden_values import Raw
 from apportion.auditing.replay import AuditError, Fit, Record, RecordingSession, ReplayingSession
 from apportion.privacy import NoiseSource, Release, gaussian
 from apportion.privacy.ranks import Base, Cell

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.auditing.door import Raw, distance, open_up
+from apportion.auditing.hidden_values import Raw, distance, raw_copy
 from apportion.data import Interactions
 from apportion.data.user_keys import sampling_keys
 from apportion.privacy.bounded_sum import BoundedSum
@@ -91,7 +91,7 @@ class RecordingSession(Session):
 
     def _draw(self, record: Release, statistic: BoundedSum | RankScores, draw: Callable[[], Any]) -> Any:
         released = super()._draw(record, statistic, draw)
-        self.records.append(Record(record, _scales(statistic), open_up(statistic), copy.copy(released)))
+        self.records.append(Record(record, _scales(statistic), raw_copy(statistic), copy.copy(released)))
         return released
 
 
@@ -117,7 +117,7 @@ class ReplayingSession(Session):
         if record != first.release or not _same(_scales(statistic), first.scales):
             raise AuditError(f"The neighbouring run released {record} where the first released {first.release}.")
         self.ratios.append(distance(statistic, first.hidden, record.mechanism) / record.sensitivity)
-        self.hidden.append(open_up(statistic))
+        self.hidden.append(raw_copy(statistic))
         return copy.copy(first.released)
 
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from apportion.data.arrow_columns import IdColumn
 from apportion.data.columns import IGNORE, USUAL_NAMES, _Ignore
+from apportion.data.feature_checks import too_specific
 from apportion.data.feature_groups import FeatureGroup, FeatureKind, learn_cross, learn_group
-from apportion.data.fineness import cautions
 from apportion.data.sources import naming, open_table
 from apportion.data.sparse_rows import ColumnRange, SparseRows
 from apportion.data.vocabulary import TEXT, Ids, Vocabulary
@@ -228,7 +228,7 @@ def _finished(
     known = space or learn(table, column)
     rows = known.encode(table, encoded.codes, len(encoded.vocabulary))
     if space is None:
-        for sentence in cautions(rows):
+        for sentence in too_specific(rows):
             warnings.warn(sentence, FineFeaturesWarning, stacklevel=4)
     return ItemFeatures(encoded.vocabulary, rows, known)
 

@@ -23,6 +23,8 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+__all__ = ["CellKind", "HeldKind", "OpenTable", "TableFormat", "held_kind", "open_table"]
+
 CellKind = Literal["id", "number", "time", "text"]
 """What the cells of a column are to be read as; ids are integers if all of them are, else text."""
 

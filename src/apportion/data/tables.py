@@ -25,6 +25,8 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+__all__ = ["Table", "read_table"]
+
 Floats = NDArray[np.float64]
 
 ColumnKind = Literal["number", "text", "number or text"]

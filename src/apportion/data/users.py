@@ -145,13 +145,15 @@ class Users:
     ) -> Users:
         return Users(indptr, columns, user_columns=user_columns, n_tasks=self.n_tasks, keys=keys)
 
-    def runs(self, rows: int, users: int | None = None) -> Iterator[Users]:
-        """Cut into runs of about this many rows, and of at most this many users; a user is never cut."""
+    def runs(self, rows: int, users: int | None = None, counted: NDArray[np.bool_] | None = None) -> Iterator[Users]:
+        """Cut into runs of about this many rows, and of at most this many users that count; a user is never cut."""
+        before = np.arange(self.n_users + 1) if counted is None else np.concatenate([[0], np.cumsum(counted)])
         first = 0
         while first < self.n_users:
             reach = int(np.searchsorted(self.indptr, self.indptr[first] + rows, side="right")) - 1
+            if users is not None:
+                reach = min(reach, int(np.searchsorted(before, before[first] + users, side="right")) - 1)
             last = min(max(reach, first + 1), self.n_users)
-            last = last if users is None else min(last, first + users)
             yield self.run(first, last)
             first = last
 
@@ -161,22 +163,25 @@ class Users:
         return [self.run(first, last) for first, last in itertools.pairwise(ends)]
 
     def remembered(self, value: object, make: Callable[[Users], Any]) -> Any:
-        """What `make` makes of these users; kept while the run is in memory, for the same object `value`.
-
-        A run takes its part of what the users it was cut from remember, where that is an array with a row per user.
-        """
-        for known, result in self._remembered:
+        """What `make` makes of these users; the last few are kept while the run is in memory, by the object `value`."""
+        for k, (known, result) in enumerate(self._remembered):
             if known is value:
+                self._remembered.append(self._remembered.pop(k))  # what is asked for often stays
                 return result
-        if self._whole is not None:
-            whole, part = self._whole
-            for known, result in whole._remembered:
-                of_users = isinstance(result, np.ndarray) and len(result) == whole.n_users != whole.n_rows
-                if known is value and of_users:
-                    return result[part]
         result = make(self)
         self._remembered = [*self._remembered[1 - _MOST_KEPT :], (value, result)]
         return result
+
+    def remembered_rows(self, value: object, make: Callable[[Users], NDArray[Any]]) -> NDArray[Any]:
+        """The same for an array with a row per user; a run takes its part of what all users it is cut from have.
+
+        So nothing is made again for every pass, however users are cut.
+        """
+        if self._whole is None:
+            held: NDArray[Any] = self.remembered(value, make)
+            return held
+        whole, part = self._whole
+        return whole.remembered_rows(value, make)[part]
 
     def __getstate__(self) -> dict[str, Any]:
         """The rows alone: nothing of users outside the run, and nothing that was remembered."""

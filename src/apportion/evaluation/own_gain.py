@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.own_units import OwnUnits
+from apportion.data.standardisation import Standardisation
 from apportion.data.vocabulary import Vocabulary
 from apportion.losses import Logistic
 from apportion.parties import BayesParties, Parties, ProtectedMultiTask, ProximalParties, Sending
@@ -75,10 +75,10 @@ def own_gains(
     for fold in range(folds):
         kept = [part != fold for part in parts]
         train = [x[k] for x, k in zip(matrices, kept, strict=True)], [y[k] for y, k in zip(labels, kept, strict=True)]
-        units = OwnUnits.of(*train, deviations=deviations, classes=model.loss == "logistic")
-        parties = learned_again(model, *units.inside(*train), has=has)
+        units = Standardisation.of(*train, deviations=deviations, classes=model.loss == "logistic")
+        parties = learned_again(model, *units.standardised(*train), has=has)
         for total, models in ((together, parties.models()), (alone, parties.alone())):
-            total += _losses(units.outside(_masked(models, has)), matrices, labels, kept, model.loss)
+            total += _losses(units.in_given_units(_masked(models, has)), matrices, labels, kept, model.loss)
         if progress is not None:
             progress("fold", fold + 1, folds)
     return [_gain(len(column), folds, *sums) for column, *sums in zip(labels, together, alone, strict=True)]

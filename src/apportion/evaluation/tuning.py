@@ -30,6 +30,8 @@ from apportion.privacy.selection import SelectionCost, Tries, calibrate
 from apportion.privacy.statement import LedgerReference
 from apportion.recommend.model import ItemModel
 
+__all__ = ["Tuned", "tune"]
+
 Settings = Mapping[str, Any]
 Make = Callable[[Settings, Budget], Any]
 """Makes an unfitted estimator from settings, for one try's budget."""

@@ -49,7 +49,7 @@ struct RatingArguments {
     double summary_inner_norm, summary_per_step;
 };
 
-// The arguments of products of rows with rows; mirrored by apportion.linalg.ranking.
+// The arguments of products of rows with rows; mirrored by apportion.linalg.fixed_order.
 struct RankingArguments {
     Index n_left, n_right, dim, depth;  // a depth of 0 asks for all products
     const void *left, *right;           // [n_left, dim], [n_right, dim]

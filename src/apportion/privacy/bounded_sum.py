@@ -24,7 +24,7 @@ from apportion.privacy.bounds import FloatArray, Hidden
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, in_words, moved_by_user
 
 _ROUNDING = 1 + 2.0**-30  # by which norms and products in float64 may be below the true ones
-_KEY = object()  # held by this layer and by the auditor's door, apportion.auditing.door
+_KEY = object()  # held by this layer and by the auditor's door, apportion.auditing.hidden_values
 
 
 class Long(Protocol):

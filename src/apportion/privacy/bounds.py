@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
-from apportion.privacy.neighbours import ADD_REMOVE, REPLACE_VALUES_PUBLIC_GRAPH, Neighbours, moved_by_user
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, moved_by_user
 
 MARGIN = 1e-6
 _AT_A_TIME = 500_000  # observations squared at once
@@ -210,11 +210,6 @@ class Weights(Hidden):
         """The weights of some users, and 0 for all others."""
         kept = np.repeat(chosen, np.diff(self._indptr))
         return self._like(np.where(kept, self._values, 0).astype(self._values.dtype), self._description)
-
-    def for_public_graph(self) -> Weights:
-        """The same weights, in sums for neighbours of one graph: what anybody's own rows may decide, the graph may."""
-        described = self._description
-        return Weights(self._values, self._indptr, described, REPLACE_VALUES_PUBLIC_GRAPH, signed=self._signed)
 
     def on_rows(self, chosen: NDArray[np.bool_], description: str) -> Weights:
         """Weights of 0 outside some rows, and larger ones within: a user's squares add up to what they did before."""

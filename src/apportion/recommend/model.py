@@ -174,21 +174,21 @@ class ItemModel(ABC):
             value_range=self.value_range,
             settings=self.settings,
             feature_map=known,
-            **self.further,
+            **self.extra_arguments,
         )
 
     @property
-    def further(self) -> dict[str, Any]:
+    def extra_arguments(self) -> dict[str, Any]:
         """What the constructor of this kind of model takes beside the arguments that all have."""
         return {}
 
-    def about(self) -> dict[str, Any]:
+    def stored_fields(self) -> dict[str, Any]:
         """The same as plain values, for storage."""
         return {}
 
     @classmethod
-    def further_of(cls, about: Mapping[str, Any]) -> dict[str, Any]:
-        """What `further` was, from what `about` said."""
+    def extra_from_stored(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """What `extra_arguments` was, from the fields that `stored_fields` gave."""
         return {}
 
     def recommend(

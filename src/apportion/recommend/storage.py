@@ -128,7 +128,7 @@ def _loaded(folder: Path) -> ItemModel:
         raise InputError(f"The privacy statement of the model at {str(folder)!r} is missing.")
     ids = tensors["task_ids"] if about["task_ids"] is None else np.array(about["task_ids"], dtype=object)
     fold_in = FoldIn(*(tensors[f"fold_in.{name}"] for name in FoldIn.__dataclass_fields__))
-    further = kind.further_of(about)
+    further = kind.extra_from_stored(about)
     if "no_map" in about:
         further["no_map"] = about["no_map"]
     return kind(
@@ -190,14 +190,14 @@ def _description(model: ItemModel) -> dict[str, Any]:
         "offset": model.offset,
         "value_range": list(model.value_range),
         "settings": model.settings,
-        **model.about(),
+        **model.stored_fields(),
         **({"no_map": model.no_map} if model.feature_map is None else {"features": _map(model.feature_map)}),
     }
 
 
 def _map(known: NewItemMap) -> dict[str, Any]:
     about = {"space": json.loads(known.space.to_json()), "observation_weight": known.observation_weight}
-    return {"kind": known.kind, **about, **known.about()}
+    return {"kind": known.kind, **about, **known.stored_fields()}
 
 
 def _replace(staging: Path, target: Path) -> None:

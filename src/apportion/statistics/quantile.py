@@ -152,7 +152,7 @@ class UserQuantile(ContributionsEstimator):
             scores = rows.scores(*search.cells())
             scales.append(2 * scores.total_sensitivity / share.pure_epsilon)
             search.answer(opened.choose_points(f"quantiles, halving {number + 1}", scores, base, share))
-        points = [search.found[q] for q in np.atleast_1d(np.asarray(self.quantiles, np.float64)).tolist()]
+        points = [search.points[q] for q in np.atleast_1d(np.asarray(self.quantiles, np.float64)).tolist()]
         errors = self._rank_errors(found.weights, scales)
         single = np.ndim(self.quantiles) == 0
         self.quantiles_ = points[0] if single else np.array(points)
@@ -204,7 +204,7 @@ class _Search:
     """Finds quantiles by halving: in every part the middle one first."""
 
     def __init__(self, sought: tuple[float, ...]) -> None:
-        self.found: dict[float, float] = {}
+        self.points: dict[float, float] = {}
         self._parts = [_Part(sought, 0.0, 1.0)]
         self._cuts: list[float] = []
 
@@ -226,7 +226,7 @@ class _Search:
                 parts.append(part)
                 continue
             middle, point = _middle(part.quantiles), next(left)
-            self.found[middle] = point
+            self.points[middle] = point
             at = part.quantiles.index(middle)
             parts += [_Part(part.quantiles[:at], part.low, middle), _Part(part.quantiles[at + 1 :], middle, part.high)]
             cuts.append(point)

@@ -20,10 +20,10 @@ from apportion.privacy import BoundedSum, SampledShare, Session, Share
 from apportion.privacy.clipped_gradients import GradientTotal, number_of_units
 from apportion.privacy.sampling import Sample
 from apportion.training.clipping import Clip, ComingStep, FixedClip, SecondMomentScales, noise_of
-from apportion.training.filling import filled_up, places_apart
 from apportion.training.known_noise import NO_NOISE, AddedNoise, KnownNoiseOptimizer
 from apportion.training.layers import LayerFactors
 from apportion.training.module_state import unchanged
+from apportion.training.padding import padded, row_alignment
 from apportion.training.per_unit import GradientWay, Loss, gradient_way, means_of_units, trainable
 from apportion.training.units import Units
 
@@ -159,7 +159,7 @@ class PrivateGradients:
             raise InputError("Expected a module whose layers have one row for each row of data, as LayerFactors needs.")
         way = self._given or found
         if self._rows_at_once > 1:
-            self._apart = places_apart(way, self._module, self._loss, *self._units.like)
+            self._apart = row_alignment(way, self._module, self._loss, *self._units.like)
         return way
 
     def _check_module(self) -> None:
@@ -217,7 +217,7 @@ class PrivateGradients:
             self.clip_norm, shapes, scales=placed, counted=self._clip.counted, neighbours=self._units.neighbours
         )
         for inputs, targets, offsets in self._units.batches(units, self._rows_at_once):
-            filled = filled_up(offsets, self._apart)
+            filled = padded(offsets, self._apart)
             rows, bounds = filled.rows.to(inputs.device), filled.offsets
             with unchanged(self._module):
                 blocks = self._way.blocks(inputs[rows], targets[rows.to(targets.device)], bounds)

@@ -7,7 +7,7 @@ import pytest
 
 from apportion.allocation import SplitEqually
 from apportion.allocation.weightings import OnSample
-from apportion.auditing.door import peek
+from apportion.auditing.hidden_values import raw_value
 from apportion.data import Interactions
 from apportion.data.users import Users
 from apportion.engines import LocalEngine, TorchEngine, add_up_one
@@ -34,13 +34,13 @@ def test_chunking_does_not_change_a_sum(name):
     whole = LocalEngine(np.float64).add_up(users, [contribution])
     cut = LocalEngine(np.float64, chunk=7).add_up(users, [contribution])
     for one, other in zip(whole, cut, strict=True):
-        np.testing.assert_array_equal(peek(one), peek(other))
+        np.testing.assert_array_equal(raw_value(one), raw_value(other))
 
 
 def test_a_users_rows_are_clipped_together():
     users = Users([0, 2, 2, 4], {"tasks": np.array([1, 2, 0, 2], np.int32)}, n_tasks=3)
     ones = ClippedParts(lambda users, weights: (np.ones((users.n_rows, 1)),), OUTPUTS[:1])
-    found = peek(add_up_one(LocalEngine(), users, ones)).ravel()
+    found = raw_value(add_up_one(LocalEngine(), users, ones)).ravel()
     assert found == pytest.approx([0.7071, 0.7071, 1.4142], abs=1e-3)
 
 
@@ -83,7 +83,7 @@ def test_a_part_has_one_row_for_each_user_and_nobody_outside_a_sample_is_added(m
     sample = OnSample(SplitEqually(), sample_of(users, [True, False]))
     for part in (of_everybody, of_those_taking_part):
         found = make_engine().add_up(users, [ClippedParts(part, OUTPUTS, sample)])[1]
-        assert peek(found) == pytest.approx([1.0], abs=1e-5)
+        assert raw_value(found) == pytest.approx([1.0], abs=1e-5)
 
 
 @pytest.mark.parametrize("make_engine", ENGINES.values(), ids=ENGINES)
@@ -93,8 +93,8 @@ def test_nobody_outside_a_sample_is_added_to_any_task_either(make_engine):
     for wanted, expected in (([True, False], 50), ([False, True], 1), ([False, False], 0)):
         sample = OnSample(SplitEqually(), sample_of(users, wanted))
         by_task, of_users = make_engine().add_up(users, [ClippedParts(of_every_row, OUTPUTS, sample)])
-        assert np.count_nonzero(peek(by_task)) == expected
-        assert peek(of_users) == pytest.approx([float(sum(wanted))], abs=1e-5)
+        assert np.count_nonzero(raw_value(by_task)) == expected
+        assert raw_value(of_users) == pytest.approx([float(sum(wanted))], abs=1e-5)
 
 
 def test_rows_of_another_width_are_refused():

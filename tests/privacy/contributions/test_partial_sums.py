@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.auditing.door import peek_steps
+from apportion.auditing.hidden_values import raw_steps
 from apportion.engines import LocalEngine, Processors
 from apportion.errors import InputError
 from apportion.privacy.contributions import Channel, PartialSums
@@ -33,7 +33,7 @@ def partial(some, contributions=ALL, *, exact=True):
 
 
 def steps(sums):
-    return [peek_steps(each) for each in sums.sealed(ALL)]
+    return [raw_steps(each) for each in sums.sealed(ALL)]
 
 
 MESSAGE = partial(users()).to_wire(CHANNEL)
@@ -55,14 +55,14 @@ def test_partial_sums_add_up_to_the_same_in_any_order_and_grouping(number, order
         first = second + first
     whole = LocalEngine(np.float64, exact=True).add_up(users(), ALL)
     for one, two in zip(steps(first), whole, strict=True):
-        np.testing.assert_array_equal(one, peek_steps(two))
+        np.testing.assert_array_equal(one, raw_steps(two))
 
 
 def test_what_was_sent_is_what_arrives():
     sent = partial(users())
     arrived = PartialSums.from_wire(sent.to_wire(CHANNEL), Channel(CHANNEL.secret))
     for one, two in zip(sent.sealed(ALL), arrived.sealed(ALL), strict=True):
-        np.testing.assert_array_equal(peek_steps(one), peek_steps(two))
+        np.testing.assert_array_equal(raw_steps(one), raw_steps(two))
         assert (one.step, one.l2_sensitivity, one.derivation) == (two.step, two.l2_sensitivity, two.derivation)
     none = PartialSums.from_wire(partial(users(), []).to_wire(CHANNEL), CHANNEL)
     assert none.sealed([]) == []

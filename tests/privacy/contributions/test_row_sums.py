@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.auditing.door import distance, open_up, peek
+from apportion.auditing.hidden_values import distance, raw_copy, raw_value
 from apportion.data.users import Users
 from apportion.engines import LocalEngine, add_up_one
 from apportion.errors import InputError
@@ -52,7 +52,7 @@ def labels_times(indptr, vectors, labels, low=-1.0, high=1.0):
 
 def both_norms(one, other):
     return [
-        distance(one, open_up(other), mechanism) / bound
+        distance(one, raw_copy(other), mechanism) / bound
         for mechanism, bound in (("Gaussian", one.l2_sensitivity), ("Laplace", one.l1_sensitivity))
     ]
 
@@ -96,7 +96,7 @@ def test_taking_a_user_out_moves_a_capped_total_by_at_most_its_sensitivity(seed)
 def test_squares_and_a_constant_stand_beside_the_values():
     indptr, values = np.array([0, 2, 3]), np.array([[-1.0, 0.5], [2.0, 9.0], [0.5, -3.0]])
     form = BoxedColumns(-1.0, 2.0, squares=True, constant=True)
-    found = peek(total(Users(indptr, {"values": values}), private(), 2, squares=True, constant=True))
+    found = raw_value(total(Users(indptr, {"values": values}), private(), 2, squares=True, constant=True))
     scaled = (np.clip(values, -1.0, 2.0) - 0.5) / 3
     expected = np.concatenate([scaled.sum(axis=0), (4 * scaled**2 - 0.5).sum(axis=0), [1.5]])  # every weight is 1
     assert form.width(2) == 5
@@ -165,7 +165,7 @@ def test_gradients_move_by_at_most_their_sensitivity_also_where_users_are_kept_a
     x2 = replaced(user, indptr, x, rng.normal(size=3))
     slopes2 = replaced(user, indptr, slopes, -9.0)
     one, two = (gradients(indptr, rows, g, weights, parts) for rows, g in ((x, slopes), (x2, slopes2)))
-    assert distance(one, peek(two), "Gaussian") <= one.l2_sensitivity * (1 + 1e-9)
+    assert distance(one, raw_value(two), "Gaussian") <= one.l2_sensitivity * (1 + 1e-9)
     assert one.shape == ((3, 3) if apart else (3,))
 
 
@@ -174,8 +174,8 @@ def test_parts_add_up_to_the_whole():
     indptr = layout(rng)
     weights = public(rng, indptr)
     x, slopes = rng.normal(size=(indptr[-1], 3)), rng.normal(size=indptr[-1])
-    whole = peek(gradients(indptr, x, slopes, weights))
-    apart = peek(gradients(indptr, x, slopes, weights, np.array([0, 1, 0, 1, 2, 2])))
+    whole = raw_value(gradients(indptr, x, slopes, weights))
+    apart = raw_value(gradients(indptr, x, slopes, weights, np.array([0, 1, 0, 1, 2, 2])))
     np.testing.assert_array_equal(apart.sum(axis=0), whole)
     held = Slopes()(Users(indptr, {"slopes": slopes}), None)._values * weights[0]
     expected = (held[:, None] * x / np.linalg.norm(x, axis=1, keepdims=True)).sum(axis=0)
@@ -185,7 +185,7 @@ def test_parts_add_up_to_the_whole():
 def test_one_user_is_one_in_the_histogram_of_sizes():
     users = Users(np.array([0, 1, 1, 4, 12]), {})
     histogram = add_up_one(LocalEngine(), users, SizeHistogram(np.array([1.0, 2, 4, 8])))
-    assert peek(histogram).tolist() == [1, 1, 0, 1]  # the user without rows is nobody
+    assert raw_value(histogram).tolist() == [1, 1, 0, 1]  # the user without rows is nobody
     assert 1 <= histogram.l1_sensitivity == histogram.l2_sensitivity < 1 + 1e-8
 
 

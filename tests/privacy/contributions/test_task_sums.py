@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apportion.allocation import SplitEqually
-from apportion.auditing.door import distance, peek
+from apportion.auditing.hidden_values import distance, raw_value
 from apportion.data import Interactions
 from apportion.data.users import Users
 from apportion.engines import LocalEngine, TorchEngine, add_up_one
@@ -39,7 +39,7 @@ def test_removing_any_user_moves_the_sum_by_at_most_its_sensitivity(make_engine,
     engine = make_engine()
     all_full, all_rest = (engine.add_up(users_of(some), [make()]) for some in (data, data.without(user)))
     for full, rest in zip(all_full, all_rest, strict=True):
-        assert distance(full, peek(rest), "Gaussian") <= full.l2_sensitivity * (1 + 1e-9)
+        assert distance(full, raw_value(rest), "Gaussian") <= full.l2_sensitivity * (1 + 1e-9)
         assert full.l2_sensitivity == rest.l2_sensitivity
 
 
@@ -62,7 +62,7 @@ def test_a_user_at_the_bound_reaches_it(name):
         return LocalEngine(np.float64).add_up(users, [reaching.get(name, CONTRIBUTIONS[name]())])
 
     for full, rest in zip(sums(data), sums(data.without(0)), strict=True):
-        assert distance(full, peek(rest), "Gaussian") >= 0.999 * full.l2_sensitivity
+        assert distance(full, raw_value(rest), "Gaussian") >= 0.999 * full.l2_sensitivity
 
 
 def test_sums_are_what_they_say():
@@ -76,8 +76,8 @@ def test_sums_are_what_they_say():
         grams[task] += w[k] * np.outer(x[user], x[user])
     lower = np.tril_indices(WIDTH)
     found = LocalEngine(np.float64).add_up(users, [CONTRIBUTIONS["moments"](), CONTRIBUTIONS["grams"]()])
-    np.testing.assert_allclose(peek(found[0]), moments, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(peek(found[1]), grams[:, *lower], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(raw_value(found[0]), moments, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(raw_value(found[1]), grams[:, *lower], rtol=1e-6, atol=1e-9)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def test_rows_of_observations_are_summed_by_task_and_refused_in_sums_over_users(
     weights, held = SplitEqually().of(users)._values, rows(users, None)._values
     np.add.at(expected, data.tasks, weights[:, None] * held)
     found = add_up_one(engine, users, TaskMoments(SplitEqually(), rows))
-    np.testing.assert_allclose(peek(found), expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(raw_value(found), expected, rtol=1e-6, atol=1e-9)
     for contribution in (UserTotal(rows), UserGram(rows)):
         with pytest.raises(InputError, match="one row per user"):
             engine.add_up(users, [contribution])
@@ -109,7 +109,7 @@ def test_engines_agree(name):
     data = random_interactions(7, n_users=80)
     both = [engine.add_up(users_of(data), [CONTRIBUTIONS[name]()]) for engine in (LocalEngine(), torch_engine())]
     for here, there in zip(*both, strict=True):
-        np.testing.assert_allclose(peek(there), peek(here), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(raw_value(there), raw_value(here), rtol=1e-9, atol=1e-12)
         assert here.l2_sensitivity == pytest.approx(there.l2_sensitivity, rel=1e-8)
 
 
@@ -120,7 +120,7 @@ def test_users_without_data_contribute_nothing():
     assert empty.of_user("rows").all()
     for name, make in CONTRIBUTIONS.items():
         for found in LocalEngine(np.float64).add_up(empty, [make()]):
-            assert not peek(found).any(), name
+            assert not raw_value(found).any(), name
 
 
 def test_released_sums_are_exact_to_rounding_of_float64_whatever_the_engine_computes_in():
@@ -130,7 +130,7 @@ def test_released_sums_are_exact_to_rounding_of_float64_whatever_the_engine_comp
     for engine in (LocalEngine(np.float32), torch_engine(np.float32)):
         for contribution in (TaskMoments(SplitEqually(), form), TaskGrams(SplitEqually(), form)):
             full, rest = (add_up_one(engine, users_of(some, rows), contribution) for some in (data, data.without(3)))
-            assert distance(full, peek(rest), "Gaussian") <= 1.0
+            assert distance(full, raw_value(rest), "Gaussian") <= 1.0
             (sums,) = contribution.partial(users_of(data, rows), engine.kernels)
             assert sums.dtype == np.float64
 
@@ -141,7 +141,7 @@ def test_sums_over_nobody_are_zeros_and_no_error():
     nobody = nobody.with_user_columns(rows=np.zeros((0, WIDTH)))
     for name, make in CONTRIBUTIONS.items():
         for found in LocalEngine(np.float64).add_up(nobody, [make()]):
-            assert not peek(found).any(), name
+            assert not raw_value(found).any(), name
             assert np.prod(found.shape) > 0
 
 

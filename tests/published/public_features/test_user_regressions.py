@@ -50,7 +50,7 @@ def test_users_solve_their_own_logistic_regressions():
     rng = np.random.default_rng(0)
     features = np.concatenate([np.ones((200, 1)), rng.standard_normal((200, 2))], axis=1)
     data, fold_in = own_regression(np.where(rng.random(200) < 0.4, 1.0, -1.0), features, 2.0)
-    found = newton(fold_in, LocalEngine(np.float64), data, data.values.astype(float), Logistic())
+    found = newton(fold_in, LocalEngine(np.float64).kernels, data.as_users, data.values.astype(float), Logistic())
     for user in range(2):
         peer = LogisticRegression(C=0.5, fit_intercept=False, tol=1e-10, max_iter=1000)
         peer.fit(features, data.values[data.users == user])
@@ -65,7 +65,7 @@ def test_users_whose_labels_lie_far_beyond_the_threshold_find_the_least_loss_too
     labels = level + features[:, 1] + 0.3 * rng.standard_normal(50)
     data, fold_in = own_regression(labels, features)
     loss = PseudoHuber(threshold)
-    found = newton(fold_in, LocalEngine(np.float64), data, data.values.astype(float), loss)
+    found = newton(fold_in, LocalEngine(np.float64).kernels, data.as_users, data.values.astype(float), loss)
     for user, sign in ((0, 1.0), (1, -1.0)):
 
         def objective(own, sign=sign):
@@ -86,14 +86,14 @@ def test_no_step_raises_anybodys_loss_and_nobody_changes_what_another_finds(loss
         values = loss.value(np.einsum("nd,nd->n", found[data.users], features[data.tasks]), labels)
         return np.bincount(data.users, values) + 0.005 * np.square(found).sum(axis=1)
 
-    engine = LocalEngine(np.float64)
-    paths = np.stack([losses(newton(fold_in, engine, data, labels, loss, steps)) for steps in range(8)])
+    kernels = LocalEngine(np.float64).kernels
+    paths = np.stack([losses(newton(fold_in, kernels, data.as_users, labels, loss, steps)) for steps in range(8)])
     assert (np.diff(paths, axis=0) <= 1e-12).all()
     assert (paths[-1] < paths[0]).all()
     alone = data.where(data.users == 0)
     np.testing.assert_array_equal(
-        newton(fold_in, engine, alone, alone.values.astype(float), loss)[0],
-        newton(fold_in, engine, data, labels, loss)[0],
+        newton(fold_in, kernels, alone.as_users, alone.values.astype(float), loss)[0],
+        newton(fold_in, kernels, data.as_users, labels, loss)[0],
     )
 
 

@@ -7,19 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.allocation import equal_split
+from apportion.allocation import SplitEqually
+from apportion.allocation.weightings import OnSample, OnTasks, TimesFactors
 from apportion.auditing import audit_neighbour
-from apportion.auditing.door import distance, open_up
+from apportion.auditing.hidden_values import distance, raw_copy
 from apportion.data import Interactions
-from apportion.engines import LocalEngine
-from apportion.engines.moved_weights import moved_weights
+from apportion.engines import LocalEngine, add_up_one
 from apportion.errors import BudgetError, InputError
 from apportion.privacy import (
     ADD_REMOVE,
     REPLACE_LABELS,
     REPLACE_VALUES_PUBLIC_GRAPH,
     Budget,
-    Labels,
     Ledger,
     ObservationRows,
     Rows,
@@ -27,7 +26,9 @@ from apportion.privacy import (
     Session,
     Weights,
 )
+from apportion.privacy.contributions import ClippedParts, Output, TaskCounts, TaskGrams, TaskMoments, UserGram
 from apportion.privacy.neighbours import RELATIONS, moved_by_user
+from apportion.privacy.sampling import Sample
 from apportion.published.skew import (
     AlternatingMinimisation,
     Exact,
@@ -40,6 +41,7 @@ from apportion.published.skew import (
 from apportion.regression import MultiTaskERM, MultiTaskRidge, Observations
 from apportion.report import public_page
 from apportion.report.card import privacy_card
+from held_values import HeldRows, held
 
 from private_estimators import alternating, erm, published, ridge
 from strategies import interactions, random_interactions
@@ -52,34 +54,38 @@ NORM, BOUND = 1.5, 2.0
 def moved(one, other):
     """How far two sums are apart, in the sensitivity that the first declares."""
     assert one.neighbours == other.neighbours == GRAPH
-    return distance(one, open_up(other), "Gaussian") / one.l2_sensitivity
+    return distance(one, raw_copy(other), "Gaussian") / one.l2_sensitivity
 
 
 def sums(data, weights, features, labels, exact):
     """Every sum that is formed with such weights, by name."""
     engine = LocalEngine(np.float64, chunk=17, exact=exact)
-    rows, bounded = ObservationRows.clipped(features, NORM), Labels.clipped(labels, BOUND)
-    own = Rows.clipped(features[data.by_user.indptr[:-1].clip(0, len(features) - 1)], NORM)
-    bent = weights.times(labels, 1.0)
-    on_half = moved_weights(data, weights, np.arange(data.n_tasks) % 2 == 0, "even tasks")
+    users = data.as_users.with_columns(features=features, labels=labels)
+    rows, bounded = HeldRows(ObservationRows.clipped(features, NORM)), held(labels, BOUND)
+    own = HeldRows(Rows.clipped(features[data.by_user.indptr[:-1].clip(0, len(features) - 1)], NORM))
+    bent = TimesFactors(weights, lambda some: some.column("labels"), 1.0)
+    on_half = OnTasks(weights, np.arange(data.n_tasks) % 2 == 0, "even tasks")
 
-    def part(chunk):
-        wanted = features[chunk.observations] * labels[chunk.observations, None]
-        return wanted, np.stack([np.bincount(chunk.owner, c, len(chunk.indptr) - 1) for c in wanted.T], axis=1)
+    def part(some, _weights):
+        wanted = some.column("features") * some.column("labels")[:, None]
+        return wanted, np.stack([np.bincount(some.owner, c, some.n_users) for c in wanted.T], axis=1)
 
     width = features.shape[1]
-    return {
-        "counts": engine.counts(data, weights),
-        "moments": engine.moments(data, weights, rows, bounded),
-        "moments of residuals": engine.moments(data, bent, own),
-        "moments on some tasks": engine.moments(data, on_half, rows, bounded),
-        "grams": engine.grams(data, weights, rows),
-        "grams of signed weights": engine.grams(data, bent, rows),
-        "users' gram": engine.user_gram(data, own, GRAPH),
-        "parts by task": engine.part_sums(data, weights, part, (width, width), (NORM, BOUND), "parts")[0],
-        "parts of users": engine.part_sums(data, weights, part, (width, width), (NORM, BOUND), "parts")[1],
-        "users' sum": engine.user_sum(data, lambda chunk: part(chunk)[1], width, NORM, "parts", GRAPH),
+    outputs = Output(width, NORM, True, "parts"), Output(width, BOUND, False, "parts")
+    whole = Output(width, NORM, False, "parts")
+    contributions = {
+        "counts": TaskCounts(weights),
+        "moments": TaskMoments(weights, rows, bounded),
+        "moments of residuals": TaskMoments(bent, own),
+        "moments on some tasks": TaskMoments(on_half, rows, bounded),
+        "grams": TaskGrams(weights, rows),
+        "grams of signed weights": TaskGrams(bent, rows),
+        "users' gram": UserGram(own, GRAPH),
+        "users' sum": ClippedParts(lambda *given: part(*given)[1:], (whole,), neighbours=GRAPH),
+        "parts by task": ClippedParts(part, outputs, weights),
     }
+    found = engine.add_up(users, list(contributions.values()))
+    return dict(zip([*contributions, "parts of users"], found, strict=True))
 
 
 @POLICIES
@@ -91,7 +97,7 @@ def test_no_sum_moves_by_more_than_its_sensitivity_when_one_user_has_other_value
     own = data.users == user % data.n_users
     others = np.where(own[:, None], 3 * rng.normal(size=features.shape), features)
     flipped = np.where(own, -3 * labels, labels)
-    weights = policy.allocate(data, None, 0.0).weights
+    weights = policy.allocate(data.as_users, None, 0.0).weights
     here, there = (sums(data, weights, *held, exact) for held in ((features, labels), (others, flipped)))
     for name, one in here.items():
         assert moved(one, there[name]) <= 1 + 1e-9, name
@@ -233,15 +239,16 @@ def test_a_session_for_adding_or_removing_a_user_is_refused_before_anything_is_s
 def test_sums_of_a_public_graph_are_released_in_sessions_for_it_alone():
     data = random_interactions(2)
     weights = exact_weights(data, 1.0)
-    rows = Rows.clipped(np.ones((data.n_users, 2)), NORM)
-    for form in (LocalEngine().counts, lambda *given: LocalEngine().moments(*given, rows)):
+    rows = HeldRows(Rows.clipped(np.ones((data.n_users, 2)), NORM))
+    for form in (TaskCounts, lambda given: TaskMoments(given, rows)):
+        of_graph, of_users = (add_up_one(LocalEngine(), data.as_users, form(w)) for w in (weights, SplitEqually()))
         added = Session(Budget(1.0, 1e-5), noise=SeededNoise(0))
         with pytest.raises(BudgetError, match="bounded for neighbours that differ thus: replace the values"):
-            added.release("sums", form(data, weights), added.plan(all=1.0).one("all"))
+            added.release("sums", of_graph, added.plan(all=1.0).one("all"))
         replaced = Session(Budget(1.0, 1e-5), noise=SeededNoise(0), neighbours=GRAPH)
         with pytest.raises(BudgetError, match="bounded for neighbours that differ thus: add or remove"):
-            replaced.release("sums", form(data, equal_split(data)), replaced.plan(all=1.0).one("all"))
-        replaced.release("sums", form(data, weights), replaced.plan(all=1.0).one("all"))
+            replaced.release("sums", of_users, replaced.plan(all=1.0).one("all"))
+        replaced.release("sums", of_graph, replaced.plan(all=1.0).one("all"))
 
 
 def test_samples_of_users_are_accounted_for_users_who_come_and_go():
@@ -254,14 +261,17 @@ def test_samples_of_users_are_accounted_for_users_who_come_and_go():
 def test_weights_carry_their_neighbours_whatever_is_made_of_them():
     data = random_interactions(2)
     weights = exact_weights(data, 0.0)
-    chosen = np.arange(data.n_users) % 2 == 0
-    signed = weights.times(-np.ones(data.n_observations), 1.0)
-    for made in (weights.of_users(chosen), signed, signed.of_users(chosen), equal_split(data).for_public_graph()):
-        assert made.neighbours == GRAPH
-        assert made.moved(3.0) == 6.0
-    assert weights.moved_gram(3.0) == pytest.approx(3 * np.sqrt(2))
-    assert signed.of_users(chosen).moved_gram(3.0) == 6.0
-    assert equal_split(data).times(np.ones(data.n_observations), 1.0).neighbours == ADD_REMOVE
+    sample, even = Sample(bytes(32), 0.5), np.arange(data.n_tasks) % 2 == 0
+    signed = TimesFactors(weights, lambda users: -np.ones(users.n_rows), 1.0)
+    sampled, split = OnSample(signed, sample), SplitEqually(GRAPH)
+    for value in (OnSample(weights, sample), OnTasks(weights, even, "even tasks"), signed, sampled, split):
+        for made in (value, value.of(data.as_users)):
+            assert made.neighbours == GRAPH
+            assert made.moved(3.0) == 6.0
+    assert weights.moved_gram(3.0) == weights.of(data.as_users).moved_gram(3.0) == pytest.approx(3 * np.sqrt(2))
+    assert sampled.moved_gram(3.0) == sampled.of(data.as_users).moved_gram(3.0) == 6.0
+    of_users = TimesFactors(SplitEqually(), lambda users: np.ones(users.n_rows), 1.0)
+    assert of_users.neighbours == of_users.of(data.as_users).neighbours == ADD_REMOVE
     with pytest.raises(InputError, match="weights of at least 0 where values are replaced"):
         Weights(np.array([-0.5]), np.array([0, 1]), "by hand", GRAPH)
 
@@ -297,8 +307,11 @@ def test_the_old_statement_was_wrong_by_far():
     """With weights of everybody's graph, a user who leaves moves a sum by several times the norm of its own part."""
     star = Interactions.from_arrays([0] * 20 + list(range(1, 21)), [*range(20), *range(20)], np.ones(40))
     without = star.without(0)
-    engine, everybody = LocalEngine(np.float64), Labels.clipped(np.ones(40), 1.0)
-    here = engine.moments(star, exact_weights(star, 0.0), Rows.clipped(np.ones((21, 1)), 1.0), everybody)
-    rows = Rows.clipped(np.ones((without.n_users, 1)), 1.0)
-    there = engine.moments(without, exact_weights(without, 0.0), rows, Labels.clipped(np.ones(20), 1.0))
-    assert distance(here, open_up(there), "Gaussian") > 2
+
+    def moments(data):
+        rows = HeldRows(Rows.clipped(np.ones((data.n_users, 1)), 1.0))
+        ones = held(np.ones(data.n_observations), 1.0)
+        return add_up_one(LocalEngine(np.float64), data.as_users, TaskMoments(exact_weights(data, 0.0), rows, ones))
+
+    here, there = moments(star), moments(without)
+    assert distance(here, raw_copy(there), "Gaussian") > 2

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.errors import InputError
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Labels, Offsets, Rows, Weights
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, moved_by_user
@@ -81,7 +82,7 @@ class UserRun(Protocol):
     def of_user(self, name: str) -> NDArray[Any]:
         """One entry per user."""
 
-    def runs(self, rows: int, users: int | None = None) -> Iterator[Any]:
+    def runs(self, rows: int, users: int | None = None, counted: NDArray[np.bool_] | None = None) -> Iterator[Any]:
         """The same users, some at a time."""
 
     def remembered(self, value: object, make: Callable[[Any], Any]) -> Any:
@@ -137,19 +138,28 @@ class Weighting(ABC):
         description: how weights are made, for the statement.
         neighbours: the relation that sums formed with them are bounded for.
         signed: whether a weight may be negative.
+        used_once: whether they serve one pass, so that nobody is to remember them.
     """
 
     description: str
     neighbours: Neighbours = ADD_REMOVE
     signed: bool = False
+    used_once: ClassVar[bool] = False
 
     @abstractmethod
     def form(self, users: Any) -> Weights:
         """The weights of these users, each from that user's own rows."""
 
     def of(self, users: Any) -> Weights:
-        """The same; remembered where users stay in memory, since every round asks again."""
-        weights: Weights = users.remembered(self, self.form)
+        """The same, checked; remembered where users stay in memory and every round asks again."""
+        weights: Weights = self.formed(users) if self.used_once else users.remembered(self, self.formed)
+        return weights
+
+    def formed(self, users: Any) -> Weights:
+        """The same, made afresh; refuses weights of other users, or of another kind than it says."""
+        weights = self.form(users)
+        if not weights.belong_to(users.indptr):
+            raise InputError("Expected weights that were made for these users; their layout is that of others.")
         if weights.neighbours != self.neighbours or (weights.signed and not self.signed):
             raise TypeError(
                 f"{type(self).__name__} made weights for other neighbours, or of another sign, than it says."

@@ -81,17 +81,26 @@ class ClippedParts(Contribution):
         """The parts of these users, some at a time, clipped and in whole steps."""
         require_distinct_tasks(users, any(each.by_task for each in self.outputs))
         sums = tuple(each.zeros(users.n_tasks) for each in self.outputs)
-        widest = max((each.width for each in self.outputs if not each.by_task), default=1)
-        for run in users.runs(kernels.rows_at_once, max(_NUMBERS_AT_ONCE // widest, 1)):
-            self._add(run, sums)
+        for run in users.runs(kernels.rows_at_once):
+            self._add_run(run, sums)
         return sums
 
-    def _add(self, run: UserRun, sums: Sums) -> None:
-        weights = None if self.weights is None else self.weights.form(run)._values
-        parts = self.part(run, weights)
+    def _add_run(self, run: UserRun, sums: Sums) -> None:
+        """Weights of a whole run first: only the rows of users who take part need memory beside them."""
+        weights = None if self.weights is None else self.weights.formed(run)._values
         taking_part = (
             run.present if weights is None else np.bincount(run.owner, weights != 0, minlength=run.n_users) > 0
         )
+        widest = max((each.width for each in self.outputs if not each.by_task), default=1)
+        user = row = 0
+        for piece in run.runs(max(run.n_rows, 1), max(_NUMBERS_AT_ONCE // widest, 1), taking_part):
+            rows = slice(row, row + piece.n_rows)
+            own = None if weights is None else weights[rows]
+            self._add(piece, own, taking_part[user : user + piece.n_users], sums)
+            user, row = user + piece.n_users, rows.stop
+
+    def _add(self, run: UserRun, weights: Any, taking_part: NDArray[np.bool_], sums: Sums) -> None:
+        parts = self.part(run, weights)
         for output, total, rows in zip(self.outputs, sums, parts, strict=True):
             if output.by_task:
                 whole = _whole_part(rows, run.indptr, output)

@@ -50,18 +50,18 @@ class ConvexModel(ItemModel):
         self.loss = loss
 
     @property
-    def further(self) -> dict[str, Any]:
+    def extra_arguments(self) -> dict[str, Any]:
         """The loss."""
         return {"loss": self.loss}
 
-    def about(self) -> dict[str, Any]:
+    def stored_fields(self) -> dict[str, Any]:
         """The loss, as plain values."""
         return {"loss": loss_settings(self.loss)}
 
     @classmethod
-    def further_of(cls, about: Mapping[str, Any]) -> dict[str, Any]:
+    def extra_from_stored(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
         """The loss as it was stored."""
-        return {"loss": stored_loss(about["loss"])}
+        return {"loss": stored_loss(stored["loss"])}
 
     def labels(self, history: Interactions) -> NDArray[np.float64]:
         """Values, brought into the public scale, after the offset."""

@@ -62,7 +62,7 @@ class UserGradients:
         place = np.cumsum(taking_part) - 1
         vectors = self.residuals.rows.vectors(users, self.residuals.kernels)
         owner, tasks = users.owner[kept], users.column("tasks")[kept]
-        weighted = np.asarray(weights, np.float64)[kept] * -self.residuals(users)[kept]
+        weighted = np.asarray(weights, np.float64)[kept] * -self.residuals(users, kept)
         batch = UserBatch(weighted, place[owner], tasks, vectors[taking_part], len(self.residuals.items))
         rows = np.asarray(user_gradients(self.encoder, self.known_rows, batch), np.float64)
         np.nan_to_num(rows, copy=False, nan=0.0, posinf=0.0, neginf=0.0)

@@ -46,7 +46,7 @@ class BiasedVectors:
 
     def own(self, users: Users, kernels: Kernels) -> Floats:
         """What the users solved for; private. Remembered, since a round asks for it more than once."""
-        found: Floats = users.remembered(self, lambda run: _plain(self.solve(run, kernels)))
+        found: Floats = users.remembered_rows(self, lambda run: _plain(self.solve(run, kernels)))
         return found
 
     def vectors(self, users: Users, kernels: Kernels) -> Floats:

@@ -87,7 +87,7 @@ class UserVectors:
 
     def vectors(self, users: Users, kernels: Kernels) -> NDArray[np.float64]:
         """The vectors themselves; private. Remembered, since a round asks for them more than once."""
-        found: NDArray[np.float64] = users.remembered(self, lambda run: self._solved(run, kernels))
+        found: NDArray[np.float64] = users.remembered_rows(self, lambda run: self._solved(run, kernels))
         return found
 
     def _solved(self, users: Users, kernels: Kernels) -> NDArray[np.float64]:
@@ -118,11 +118,11 @@ class Residuals:
     items: Floats
     kernels: Kernels
 
-    def __call__(self, users: Users) -> NDArray[np.float64]:
-        """The residuals of these users' rows; private."""
+    def __call__(self, users: Users, kept: Any = slice(None)) -> NDArray[np.float64]:
+        """The residuals of these users' rows, or of those that are kept; private."""
         vectors = self.rows.vectors(users, self.kernels)
-        predicted = dot_rows(vectors[users.owner], self.items[users.column("tasks")])
-        return np.asarray(self.labels.of(users) - predicted)
+        predicted = dot_rows(vectors[users.owner[kept]], self.items[users.column("tasks")[kept]])
+        return np.asarray(self.labels.of(users)[kept] - predicted)
 
 
 @dataclass(frozen=True, repr=False)

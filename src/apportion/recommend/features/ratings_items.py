@@ -81,12 +81,12 @@ class ItemSide:
         chosen = self._settings
         first = np.array([[2 * chosen.prior_variance]])
         if self._rows is not None:
-            about = regressors(covariates, self._rows)
+            of_tasks = regressors(covariates, self._rows)
             if isinstance(before, FeaturePosterior):
-                known = before.prior.widened(about, width, chosen.prior_variance, chosen.feature_variance)
+                known = before.prior.widened(of_tasks, width, chosen.prior_variance, chosen.feature_variance)
             else:
-                known = FeaturePrior.starting(about, width, first, chosen.feature_variance)
-            return _held(feature_prior.fit(evidence, about, known, chosen.steps))
+                known = FeaturePrior.starting(of_tasks, width, first, chosen.feature_variance)
+            return _held(feature_prior.fit(evidence, of_tasks, known, chosen.steps))
         if isinstance(before, empirical_bayes.Posterior):
             prior = before.prior.widened(width, chosen.prior_variance)
         else:

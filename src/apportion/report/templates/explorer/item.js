@@ -30,10 +30,10 @@ class ItemPanel {
         shared && shared.has(position) ? { class: "shared" } : {},
         element("td", {}, element("button", { type: "button", class: "link", click: () => this.actions.choose(position) }, this.data.titles[position]), ...(shared && shared.has(position) ? [element("span", { class: "both" }, " in both")] : [])),
         element("td", { class: "right" }, similarity.toFixed(2)),
-        element("td", { class: "right" }, `${angle(similarity).toFixed(0)}°`),
+        ...(shared ? [] : [element("td", { class: "right" }, `${angle(similarity).toFixed(0)}°`)]),
       ),
     );
-    const head = ["Item", "Cosine", "Angle"].map((words, k) => element("th", { scope: "col", class: k ? "right" : "" }, words));
+    const head = ["Item", "Cosine", ...(shared ? [] : ["Angle"])].map((words, k) => element("th", { scope: "col", class: k ? "right" : "" }, words));
     return element("table", { class: "dense near" }, element("caption", {}, caption), element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
   }
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apportion.data.own_units import OwnUnits
+from apportion.data.standardisation import Standardisation
 
 
 @pytest.mark.parametrize("classes", [False, True])
@@ -17,22 +17,22 @@ def test_predictions_are_the_same_in_all_units(deviations, classes, seed, expone
     rng = np.random.default_rng(seed)
     matrices = [10**exponent * rng.standard_normal((n, 3)) + rng.standard_normal(3) for n in (2, 7, 1, 30)]
     labels = [rng.standard_normal(len(x)) + 5 for x in matrices]
-    units = OwnUnits.of(matrices, labels, deviations=deviations, classes=classes)
-    rows, columns = units.inside(matrices, labels)
+    units = Standardisation.of(matrices, labels, deviations=deviations, classes=classes)
+    rows, columns = units.standardised(matrices, labels)
     models = rng.standard_normal((4, 3 + classes))
-    coefficients, intercepts = units.outside(models)
+    coefficients, intercepts = units.in_given_units(models)
     for k, (x, y) in enumerate(zip(matrices, labels, strict=True)):
         start = 0.0 if classes else y.mean()
-        outside = x @ coefficients[k] + intercepts[k]
-        assert outside == pytest.approx(rows[k] @ models[k] + start, rel=1e-6, abs=1e-6 * np.abs(x).max() + 1e-6)
+        in_given_units = x @ coefficients[k] + intercepts[k]
+        assert in_given_units == pytest.approx(rows[k] @ models[k] + start, rel=1e-6, abs=1e-6 * np.abs(x).max() + 1e-6)
         assert columns[k] == pytest.approx(y - start)
 
 
 def test_features_have_mean_zero_and_deviation_one_and_constant_ones_stay_finite():
     rng = np.random.default_rng(1)
     x = np.column_stack([1e6 * rng.standard_normal(50) + 3e6, np.full(50, 0.1)])
-    units = OwnUnits.of([x], [np.ones(50)], deviations=True, classes=False)
-    rows, labels = units.inside([x], [np.ones(50)])
+    units = Standardisation.of([x], [np.ones(50)], deviations=True, classes=False)
+    rows, labels = units.standardised([x], [np.ones(50)])
     assert rows[0].mean(0) == pytest.approx([0, 0], abs=1e-9)
     assert rows[0][:, 0].std() == pytest.approx(1)
     assert np.abs(rows[0][:, 1]).max() < 1e-12
@@ -42,8 +42,8 @@ def test_features_have_mean_zero_and_deviation_one_and_constant_ones_stay_finite
 def test_one_task_does_not_move_the_units_of_another():
     rng = np.random.default_rng(2)
     x, y = [rng.standard_normal((6, 2)) for _ in range(3)], [rng.standard_normal(6) for _ in range(3)]
-    first = OwnUnits.of(x, y, deviations=True, classes=False)
-    second = OwnUnits.of([x[0], 1e9 * x[1][:2], x[2]], [y[0], y[1][:2], y[2]], deviations=True, classes=False)
+    first = Standardisation.of(x, y, deviations=True, classes=False)
+    second = Standardisation.of([x[0], 1e9 * x[1][:2], x[2]], [y[0], y[1][:2], y[2]], deviations=True, classes=False)
     for k in (0, 2):
         assert np.array_equal(first.means[k], second.means[k])
         assert np.array_equal(first.scales[k], second.scales[k])
@@ -51,8 +51,8 @@ def test_one_task_does_not_move_the_units_of_another():
 
 def test_a_task_without_rows_and_numbers_too_large_to_square_stay_finite():
     huge = np.array([[1e308], [-1e308]])
-    units = OwnUnits.of([np.zeros((0, 1)), huge], [np.zeros(0), np.zeros(2)], deviations=True, classes=False)
-    rows, _ = units.inside([np.zeros((0, 1)), huge], [np.zeros(0), np.zeros(2)])
+    units = Standardisation.of([np.zeros((0, 1)), huge], [np.zeros(0), np.zeros(2)], deviations=True, classes=False)
+    rows, _ = units.standardised([np.zeros((0, 1)), huge], [np.zeros(0), np.zeros(2)])
     assert rows[0].shape == (0, 1)
     assert rows[1].ravel() == pytest.approx([1, -1])
     assert units.scales[0].tolist() == [1.0]

@@ -1,4 +1,4 @@
-"""The one door to hidden values, for audits. No module outside `auditing` imports it; a test holds that."""
+"""The one way to hidden values, for audits. No module outside `auditing` imports it; a test holds that."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from apportion.privacy.ranks import Cell, RankScores
 Raw = NDArray[Any] | tuple[Cell, ...]
 
 
-def peek(statistic: BoundedSum) -> NDArray[Any]:
+def raw_value(statistic: BoundedSum) -> NDArray[Any]:
     """Return the raw value of a hidden sum as a float64 array."""
     return np.asarray(statistic._reveal(_KEY), dtype=np.float64)
 
 
-def peek_steps(statistic: BoundedSum) -> NDArray[Any]:
+def raw_steps(statistic: BoundedSum) -> NDArray[Any]:
     """Return a copy of a hidden sum as it is held: in whole numbers of its step, where it has one."""
     return np.array(statistic._reveal_steps(_KEY))
 
 
-def open_up(statistic: BoundedSum | RankScores) -> Raw:
+def raw_copy(statistic: BoundedSum | RankScores) -> Raw:
     """Return a copy of what is hidden: a sum, or the step functions of scores."""
     if isinstance(statistic, RankScores):
         return tuple(Cell(cell.edges.copy(), cell.deviations.copy()) for cell in statistic._reveal(_KEY))
-    return peek(statistic).copy()
+    return raw_value(statistic).copy()
 
 
 def distance(statistic: BoundedSum | RankScores, other: Raw, mechanism: str) -> float:
@@ -35,7 +35,7 @@ def distance(statistic: BoundedSum | RankScores, other: Raw, mechanism: str) -> 
     if isinstance(statistic, RankScores):
         assert isinstance(other, tuple)
         return sum(_furthest(one, two) for one, two in zip(statistic._reveal(_KEY), other, strict=True))
-    difference = peek(statistic) - other
+    difference = raw_value(statistic) - other
     if mechanism == "Laplace":
         return float(np.abs(difference).sum())
     if statistic.scales is not None:

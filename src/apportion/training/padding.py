@@ -1,10 +1,10 @@
-"""Passes that are filled up, so that how a row's numbers are rounded does not depend on who else is there.
+"""Padding of passes, so that how a row's numbers are rounded does not depend on who else is there.
 
 Products of matrices treat the last few rows of a batch in another way than the rest, and some of them every second or
 fourth row. In real numbers that is nothing; but at the kink of a loss a last bit decides on which side of it a row is,
 and a unit that is added before others, or behind them, could lift them over it (docs/proofs/optimizers.md). So the
 number of rows is always a multiple of 16, and where made-up rows show that the place of a row matters, every unit
-starts at a place that is treated alike. What is filled in are copies of a row of the same unit, whose gradients are
+starts at a place that is treated alike. The padding is copies of a row of the same unit, whose gradients are
 dropped before anything is added or counted.
 """
 
@@ -25,12 +25,12 @@ _LOOKED_AT = 32  # equal rows that show whether places matter
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Filled:
-    """A pass over some units, and what it is filled up with.
+class PaddedPass:
+    """A pass over some units, with its padding.
 
     Attributes:
         rows: which row of the batch goes where.
-        offsets: where units start and end, with those that only fill up.
+        offsets: where units start and end, with those that are padding.
         real: for each of these, whether it is a unit.
     """
 
@@ -39,14 +39,14 @@ class Filled:
     real: Tensor
 
 
-def filled_up(offsets: Tensor, apart: int) -> Filled:
+def padded(offsets: Tensor, apart: int) -> PaddedPass:
     """Copies of each unit's last row behind it until the next one starts at a multiple of `apart`; 16s in all.
 
-    With 0 nothing is filled up: for units that are alone in a pass.
+    With 0 nothing is padded: for units that are alone in a pass.
     """
     sizes = offsets.diff()
     if not apart:
-        return Filled(torch.arange(int(offsets[-1])), offsets, torch.ones(len(sizes), dtype=torch.bool))
+        return PaddedPass(torch.arange(int(offsets[-1])), offsets, torch.ones(len(sizes), dtype=torch.bool))
     longest = max(int(sizes.max()), 1)
     behind = torch.where(sizes > 0, -sizes % apart, 0)
     missing = int(-(sizes + behind).sum() % _FULL)
@@ -64,10 +64,10 @@ def filled_up(offsets: Tensor, apart: int) -> Filled:
     real = place == 0
     left = (behind[owner] - (place - 1) * longest).clamp(0, longest)
     lengths = torch.where(real, sizes[owner], left)
-    return Filled(rows, torch.cat([offsets.new_zeros(1), torch.cumsum(lengths, 0)]), real)
+    return PaddedPass(rows, torch.cat([offsets.new_zeros(1), torch.cumsum(lengths, 0)]), real)
 
 
-def places_apart(way: Any, module: nn.Module, loss: Any, inputs: Tensor, targets: Tensor) -> int:
+def row_alignment(way: Any, module: nn.Module, loss: Any, inputs: Tensor, targets: Tensor) -> int:
     """The least distance of places at which equal made-up rows give equal numbers, up to 16; 16 if there is none."""
     apart = 1
     with equal_rows(module, loss, inputs, targets, _LOOKED_AT) as batches:

@@ -1,4 +1,4 @@
-"""Each task's features and labels from its own means, in its own deviations: what every party does for itself.
+"""Standardisation of each task's features and labels by its own means and deviations; every party does it for itself.
 
 A task's means and deviations come from its own rows alone and stay with its party. A model of features in these units,
 w, is one of the features as they came with coefficients w_j / s_j and intercept c - Σ w_j mean_j / s_j, where c is the
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,8 @@ _LEAST = 1e-12  # of a deviation, relative to the largest value: below, the feat
 
 
 @dataclass(frozen=True, eq=False)
-class OwnUnits:
-    """Where each task's features and labels are measured from, and by what.
+class Standardisation:
+    """The means and deviations by which each task's features and labels are standardised.
 
     Attributes:
         means: of features, [tasks, features].
@@ -36,7 +37,7 @@ class OwnUnits:
     constant: bool
 
     @classmethod
-    def of(cls, matrices: Sequence[Floats], labels: Sequence[Floats], *, deviations: bool, classes: bool) -> OwnUnits:
+    def of(cls, matrices: Sequence[Floats], labels: Sequence[Floats], *, deviations: bool, classes: bool) -> Self:
         """Take means, and deviations if these are wanted, of every task's rows.
 
         Args:
@@ -52,8 +53,8 @@ class OwnUnits:
         starts = np.zeros(len(labels)) if classes else np.array([float(_mean(column)) for column in labels])
         return cls(means, scales, starts, classes)
 
-    def inside(self, matrices: Sequence[Floats], labels: Sequence[Floats]) -> tuple[list[Floats], list[Floats]]:
-        """Features and labels in these units."""
+    def standardised(self, matrices: Sequence[Floats], labels: Sequence[Floats]) -> tuple[list[Floats], list[Floats]]:
+        """Features and labels less their means, over their deviations."""
         rows = [
             (_clipped(matrix) - mean) / scale
             for matrix, mean, scale in zip(matrices, self.means, self.scales, strict=True)
@@ -62,8 +63,8 @@ class OwnUnits:
             rows = [np.column_stack([one, np.ones(len(one))]) for one in rows]
         return rows, [_clipped(column) - start for column, start in zip(labels, self.label_means, strict=True)]
 
-    def outside(self, models: Floats) -> tuple[Floats, Floats]:
-        """Coefficients and intercepts of models that were learned in these units."""
+    def in_given_units(self, models: Floats) -> tuple[Floats, Floats]:
+        """Coefficients and intercepts, in the units of the data, of models of standardised features."""
         slopes = models[:, :-1] if self.constant else models
         coefficients = slopes / self.scales
         starts = models[:, -1] if self.constant else self.label_means

@@ -1,4 +1,4 @@
-"""Features that are too fine: they tell items apart, or multiply them, without saying what items share.
+"""Checks for features that are too specific: they tell items apart without saying what items share.
 
 An item of private learning is whatever has statistics of its own, and each costs noise. A feature such as the font
 size of an advertisement makes many items of one; a feature whose values occur with one item only is an id under another
@@ -22,8 +22,8 @@ _SHORTEST_SIDE = 3  # values of the coarser of them
 _TOLD_APART = 0.8  # different combinations to each item
 
 
-def cautions(rows: SparseRows) -> list[str]:
-    """One sentence for every group that looks too fine."""
+def too_specific(rows: SparseRows) -> list[str]:
+    """One sentence for every feature group that looks too specific."""
     if len(rows) < _FEWEST_ITEMS:
         return []
     return [*_ids_under_another_name(rows), *_multipliers(rows)]

@@ -12,14 +12,14 @@ from torch import nn
 from apportion.auditing import audit_neighbour
 from apportion.privacy import Budget, SeededNoise
 from apportion.training import ExampleRows, ExampleSession, PrivateGradients, UserRows
-from apportion.training.filling import filled_up, places_apart
+from apportion.training.padding import padded, row_alignment
 from apportion.training.per_unit import gradient_way
 
 
 @given(sizes=st.lists(st.integers(0, 7), min_size=1, max_size=30), apart=st.sampled_from([1, 2, 4, 8, 16]))
 def test_units_keep_their_rows_and_start_at_multiples(sizes, apart):
     offsets = torch.tensor([0, *np.cumsum(sizes)])
-    found = filled_up(offsets, apart)
+    found = padded(offsets, apart)
     bounds = list(zip(found.offsets[:-1].tolist(), found.offsets[1:].tolist(), strict=True))
     real = [bound for bound, kept in zip(bounds, found.real.tolist(), strict=True) if kept]
     assert len(real) == len(sizes)
@@ -35,8 +35,8 @@ def test_units_keep_their_rows_and_start_at_multiples(sizes, apart):
             assert set(owners[found.rows[first:last].numpy()]) == {owners[int(found.rows[first - 1])]}
 
 
-def test_a_unit_that_is_alone_is_not_filled_up():
-    found = filled_up(torch.tensor([0, 3]), 0)
+def test_a_unit_that_is_alone_is_not_padded():
+    found = padded(torch.tensor([0, 3]), 0)
     assert found.rows.tolist() == [0, 1, 2]
     assert found.real.tolist() == [True]
 
@@ -83,7 +83,7 @@ def test_a_user_does_not_move_others_over_a_kink_by_moving_their_places(width):
 def test_ordinary_widths_need_no_filling_between_units():
     module = nn.Linear(784, 1)
     inputs, targets = torch.zeros((0, 784)), torch.zeros(0)
-    assert places_apart(gradient_way(module, hinge, inputs, targets), module, hinge, inputs, targets) in (1, 2, 4)
+    assert row_alignment(gradient_way(module, hinge, inputs, targets), module, hinge, inputs, targets) in (1, 2, 4)
 
 
 @pytest.mark.parametrize("count", [32, 33])
