@@ -89,18 +89,26 @@ def without(users, user):
     )
 
 
-def differences(one, two):
-    """What two sums disagree in, in words; nothing if they are the same in every bit."""
+def unequal_numbers(one, two):
+    """In how many whole numbers two sums differ; in all of them, where one has another shape or none."""
+    here, there = raw_steps(one), raw_steps(two)
+    if here.shape != there.shape or {here.dtype, there.dtype} != {np.dtype(np.int64)}:
+        return here.size
+    return int(np.count_nonzero(here != there))
+
+
+def unequal_facts(one, two):
+    """What else two sums differ in."""
     facts = ("shape", "step", "l2_sensitivity", "l1_sensitivity", "neighbours", "derivation")
     found = [name for name in facts if getattr(one, name) != getattr(two, name)]
-    if not np.array_equal(np.asarray(one.scales, float), np.asarray(two.scales, float), equal_nan=True):
-        found.append("scales")
-    here, there = raw_steps(one), raw_steps(two)
-    if here.dtype != np.int64 or there.dtype != np.int64:
-        found.append("no whole numbers")
-    if here.shape == there.shape and not np.array_equal(here, there):
-        found.append(f"{np.count_nonzero(here != there)} of {here.size} whole numbers")
-    return found
+    same_scales = np.array_equal(np.asarray(one.scales, float), np.asarray(two.scales, float), equal_nan=True)
+    return found if same_scales else [*found, "scales"]
+
+
+def differences(one, two):
+    """What two sums disagree in, in words; nothing if they are the same in every bit."""
+    unequal = unequal_numbers(one, two)
+    return [*unequal_facts(one, two), *([f"{unequal} of {one.size} whole numbers"] if unequal else [])]
 
 
 # -- what is fitted --

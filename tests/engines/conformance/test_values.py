@@ -11,8 +11,9 @@ import pytest
 from apportion import linalg
 from apportion.data import Interactions
 from apportion.data.users import Users
-from apportion.engines import LocalEngine, TorchEngine
+from apportion.engines import LocalEngine, Processors, TorchEngine
 from apportion.privacy.bounds import Hidden
+from apportion.privacy.contributions import PartialSums
 from engine_passes import FITS, differences, forgetful, passes_of, reference_passes
 
 pytestmark = pytest.mark.skipif(not linalg.compiled_available(), reason="exact sums need the compiled kernel")
@@ -27,6 +28,17 @@ def test_a_contribution_that_was_sent_adds_the_same_as_the_one_that_stayed(name)
         for given in (pickle.loads(one.written), one.contributions):
             sums = engine.add_up(forgetful(one.users), given)
             assert [differences(*both) for both in zip(one.sums, sums, strict=True)] == [[]] * len(one.sums)
+
+
+@every_fit
+def test_users_and_contributions_that_were_sent_in_seven_messages_add_up_to_the_same(name):
+    """Nothing is left behind that a part needs: each worker solves for its own users."""
+    kernels = Processors(np.float32, exact=True)
+    for one in reference_passes(name):
+        runs = [pickle.loads(pickle.dumps(run)) for run in one.users.cut(7)]
+        first, *rest = (PartialSums.over(run, pickle.loads(one.written), kernels) for run in runs)
+        sums = sum(rest, first).sealed(one.contributions)
+        assert [differences(*both) for both in zip(one.sums, sums, strict=True)] == [[]] * len(one.sums)
 
 
 class Everything(pickle.Pickler):
