@@ -10,6 +10,7 @@ from benchmarks import claim, table
 
 CLAIMS = (
     "replay",
+    "engines-agree",
     "ml1m-ratings",
     "ml1m-ratings-tuned",
     "ml1m-clicks",
