@@ -674,25 +674,18 @@ struct Worker {
         for (; c < dim; ++c) to[c] = std::trunc(scale * T(row[c]));
     }
 
-    // The whole part of numbers below 2^51: adding 2^52 to the size rounds it, to the nearest.
+    // The whole part of numbers below 2^51
     static INLINE V whole(V x) {
-        constexpr T shift = sizeof(T) == 8 ? T(4503599627370496.) : T(8388608.);
-        V size = x < T(0) ? -x : x, rounded = (size + shift) - shift;
-        rounded = rounded > size ? rounded - T(1) : rounded;
-        return x < T(0) ? -rounded : rounded;
-    }
-
-    // vector gains sum y x over observations begin .. end, each product in whole steps of the lattice
-    void add_whole_moment(Index begin, Index end) {
-        for (Index k = begin; k < end; ++k) {
-            prefetch(k + kAhead);
-            const F* row = row_of(k);
-            const T scale = task.labels[k] * task.per_step;
-            Index c = 0;
-            for (; c + S::lanes <= dim; c += S::lanes)
-                store(&vector[c], load<V>(&vector[c]) + whole(scale * widened(row + c)));
-            for (; c < dim; ++c) vector[c] += std::trunc(scale * T(row[c]));
-        }
+#if KERNEL_VECTOR_BYTES == 64
+        if constexpr (sizeof(T) == 8) return (V)_mm512_maskz_roundscale_pd(0xff, (__m512d)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+        else return (V)_mm512_maskz_roundscale_ps(0xffff, (__m512)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+#elif KERNEL_VECTOR_BYTES == 32
+        if constexpr (sizeof(T) == 8) return (V)_mm256_round_pd((__m256d)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+        else return (V)_mm256_round_ps((__m256)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+#else
+        for (int i = 0; i < S::lanes; ++i) x[i] = std::trunc(x[i]);
+        return x;
+#endif
     }
 
     // What whole observations begin .. end add to the counts of their segment, a run of rows at a time
@@ -701,7 +694,7 @@ struct Worker {
             const Index until = std::min(from + kWholeRows, end);
             if constexpr (want == Want::moment) {
                 std::fill_n(vector.get(), stride, T(0));
-                add_whole_moment(from, until);
+                add_moment<true>(from, until);
                 for (Index c = 0; c < dim; ++c) to[c] = wrapped_sum(to[c], int64_t(vector[c]));
             } else {
                 accumulate(from, until, nullptr);
@@ -712,26 +705,37 @@ struct Worker {
         }
     }
 
-    // vector gains sum y x over observations begin .. end: a few at a time, columns in registers
+    // vector gains sum y x over observations begin .. end: a few at a time, columns in registers.  With Whole, each
+    // product is cut off to whole steps of the lattice.
+    template <bool Whole = false>
     void add_moment(Index begin, Index end) {
         for (Index from = begin; from < end; from += kAhead) {
             const Index to = std::min(from + kAhead, end);
             for (Index k = from; k < to; ++k) prefetch(k + kAhead);
             Index c = 0;
-            for (; c + 8 * S::lanes <= dim; c += 8 * S::lanes) add_columns<8>(from, to, c);
-            for (; c + S::lanes <= dim; c += S::lanes) add_columns<1>(from, to, c);
+            for (; c + 8 * S::lanes <= dim; c += 8 * S::lanes) add_columns<8, Whole>(from, to, c);
+            for (; c + S::lanes <= dim; c += S::lanes) add_columns<1, Whole>(from, to, c);
             for (; c < dim; ++c)
-                for (Index k = from; k < to; ++k) vector[c] = fused(task.labels[k], T(row_of(k)[c]), vector[c]);
+                for (Index k = from; k < to; ++k) {
+                    const T x = row_of(k)[c];
+                    if constexpr (Whole) vector[c] += std::trunc(task.labels[k] * task.per_step * x);
+                    else vector[c] = fused(task.labels[k], x, vector[c]);
+                }
         }
     }
 
-    template <int N>
+    template <int N, bool Whole>
     INLINE void add_columns(Index from, Index to, Index c) {
         V sum[N];
         UNROLL for (int j = 0; j < N; ++j) sum[j] = load<V>(&vector[c + j * S::lanes]);
         for (Index k = from; k < to; ++k) {
             const F* row = row_of(k) + c;
-            UNROLL for (int j = 0; j < N; ++j) sum[j] = fused(task.labels[k], widened(row + j * S::lanes), sum[j]);
+            const T scale = Whole ? task.labels[k] * task.per_step : task.labels[k];
+            UNROLL for (int j = 0; j < N; ++j) {
+                const V x = widened(row + j * S::lanes);
+                if constexpr (Whole) sum[j] += whole(scale * x);
+                else sum[j] = fused(scale, x, sum[j]);
+            }
         }
         UNROLL for (int j = 0; j < N; ++j) store(&vector[c + j * S::lanes], sum[j]);
     }
@@ -824,30 +828,42 @@ struct Worker {
 template <typename W>
 using Workers = std::vector<std::unique_ptr<W>>;
 
-// Moments of rows that do not fit the cache: a range of rows at a time, so that all segments read it while it is there.
-// Segments list their rows in ascending order; one that does not is summed in the last range, slower. Long segments are
-// left to their pieces.
-template <typename T, typename F>
-Index moments_by_ranges(const Segments<T, F>& task, int threads, const Plan& plan,
-                        const Workers<Worker<Want::moment, T, F>>& workers) {
-    const Index dim = task.dim, range = std::max<Index>(1, kRangeBytes / (dim * Index(sizeof(F))));
+// Rows that do not fit the cache are read a range at a time, so that all segments meet a range while it is there.  Calls
+// add(thread, segment, begin, end) for the observations of each segment that lie in the range; segments list their rows
+// in ascending order, and one that does not is met in the last range, slower.  Long segments are left to their pieces.
+template <typename T, typename F, typename Add>
+void by_ranges(const Segments<T, F>& task, int threads, const Plan& plan, const Add& add) {
+    const Index range = std::max<Index>(1, kRangeBytes / (task.dim * Index(sizeof(F))));
     std::vector<Index> done(task.indptr, task.indptr + task.n_segments);
-    std::fill_n(task.out, task.n_segments * dim, T(0));
-    std::atomic<Index> failed{kSuccess};
     for (Index stop = range; stop < task.n_rows + range; stop += range) {
         const bool last = stop >= task.n_rows;
         in_parallel(threads, plan.turns.size() - 1, [&](int thread, Index turn) {
-            Worker<Want::moment, T, F>& worker = *workers[thread];
             for (Index s = plan.turns[turn]; s < plan.turns[turn + 1]; ++s) {
                 if (Plan::in_pieces(task.indptr[s + 1] - task.indptr[s])) continue;
                 Index begin = done[s], end = last ? task.indptr[s + 1] : begin;
                 while (end < task.indptr[s + 1] && task.indices[end] < stop) ++end;
-                std::copy_n(task.out + s * dim, dim, worker.vector.get());
-                worker.add_moment(begin, done[s] = end);
-                if (!worker.finish(s)) keep_smallest(failed, s);
+                add(thread, s, begin, end);
+                done[s] = end;
             }
         });
     }
+}
+
+template <typename T, typename F>
+bool wants_ranges(const Segments<T, F>& task) { return task.n_rows * task.dim * Index(sizeof(F)) > 2 * kRangeBytes; }
+
+template <typename T, typename F>
+Index moments_by_ranges(const Segments<T, F>& task, int threads, const Plan& plan,
+                        const Workers<Worker<Want::moment, T, F>>& workers) {
+    const Index dim = task.dim;
+    std::fill_n(task.out, task.n_segments * dim, T(0));
+    std::atomic<Index> failed{kSuccess};
+    by_ranges(task, threads, plan, [&](int thread, Index s, Index begin, Index end) {
+        Worker<Want::moment, T, F>& worker = *workers[thread];
+        std::copy_n(task.out + s * dim, dim, worker.vector.get());
+        worker.add_moment(begin, end);
+        if (!worker.finish(s)) keep_smallest(failed, s);
+    });
     return failed;
 }
 
@@ -858,9 +874,9 @@ Index run(const Segments<T, F>& task, int threads) {
     Workers<Worker<want, T, F>> workers;
     for (int t = 0; t < threads; ++t) workers.push_back(std::make_unique<Worker<want, T, F>>(task));
     std::atomic<Index> failed{kSuccess};
-    const bool by_ranges = want == Want::moment && task.n_rows * task.dim * Index(sizeof(F)) > 2 * kRangeBytes;
+    const bool in_ranges = want == Want::moment && wants_ranges(task);
     if constexpr (want == Want::moment)
-        if (by_ranges) failed = moments_by_ranges(task, threads, plan, workers);
+        if (in_ranges) failed = moments_by_ranges(task, threads, plan, workers);
     const Index stride = workers[0]->stride, matrix_size = want == Want::moment ? 0 : stride * stride;
     const Buffer<T> base = workers[0]->pad.padded(task.base);
     Index largest = 0;
@@ -892,7 +908,7 @@ Index run(const Segments<T, F>& task, int threads) {
         });
     }
 
-    if (by_ranges) return failed;
+    if (in_ranges) return failed;
     in_parallel(threads, plan.turns.size() - 1, [&](int thread, Index turn) {
         Worker<want, T, F>& worker = *workers[thread];
         for (Index s = plan.turns[turn]; s < plan.turns[turn + 1]; ++s) {
@@ -931,10 +947,13 @@ void run_lattice(const Segments<double, F>& task, int threads) {
         int64_t* to = task.counts + piece.segment * width;
         for (Index c = 0; c < width; ++c) to[c] = wrapped_sum(to[c], part[c]);
     });
+    auto count = [&](int thread, Index s, Index begin, Index end) {
+        workers[thread]->count(begin, end, task.counts + s * width);
+    };
+    if (want == Want::moment && wants_ranges(task)) return by_ranges(task, threads, plan, count);
     in_parallel(threads, plan.turns.size() - 1, [&](int thread, Index turn) {
         for (Index s = plan.turns[turn]; s < plan.turns[turn + 1]; ++s)
-            if (!Plan::in_pieces(task.indptr[s + 1] - task.indptr[s]))
-                workers[thread]->count(task.indptr[s], task.indptr[s + 1], task.counts + s * width);
+            if (!Plan::in_pieces(task.indptr[s + 1] - task.indptr[s])) count(thread, s, task.indptr[s], task.indptr[s + 1]);
     });
 }
 
