@@ -385,16 +385,6 @@ INLINE void for_vectors(Index begin, Index end, const F& f) {
     if (S::rows < S::lanes && c < end) f(typename S::Block{}, c);
 }
 
-// The same for columns that are multiples of kStep
-template <typename T, typename F>
-INLINE void for_steps(Index begin, Index end, const F& f) {
-    using S = Shape<T>;
-    Index c = begin;
-    for (; c < end && c % S::lanes; c += kStep) f(typename S::Step{}, c);
-    for (; c + S::lanes <= end; c += S::lanes) f(typename S::Vector{}, c);
-    for (; c < end; c += kStep) f(typename S::Step{}, c);
-}
-
 // The heart: out[r][c] = in[r][c] +- sum_k left[k][r] right[k][c] for `rows` rows and N vectors of columns.
 template <typename V, int N, bool Minus, typename T>
 INLINE void tile(const T* left, const T* right, Index depth, Index stride, const T* in, T* out) {
@@ -450,13 +440,9 @@ void rank_update(const T* left, const T* right, Index depth, Index stride, Index
                         Lower ? 0 : r, Lower ? r + Shape<T>::rows : size);
 }
 
-// Rows r0 .. r0 + kStep of a Cholesky factor, from which all rows before have been eliminated; 1 / their diagonal.
-// False if the matrix is not positive definite.
+// Cholesky factor of a kStep x kStep block whose rows are vectors, and 1 / its diagonal; false if it has none
 template <typename T>
-INLINE bool factor_step(T* block, Index r0, Index size, Index stride, T* inverse) {
-    using B = typename Shape<T>::Step;
-    B diagonal[kStep];
-    UNROLL for (int r = 0; r < kStep; ++r) diagonal[r] = load<B>(block + r * stride + r0);
+INLINE bool factor_step(typename Shape<T>::Step* diagonal, T* inverse) {
     bool positive = true;
     UNROLL for (int r = 0; r < kStep; ++r) {
         const T pivot = diagonal[r][r], reciprocal = T(1) / pivot;
@@ -465,100 +451,102 @@ INLINE bool factor_step(T* block, Index r0, Index size, Index stride, T* inverse
         UNROLL for (int i = r + 1; i < kStep; ++i)
             diagonal[i] = fused_minus(T(diagonal[r][i] * reciprocal), diagonal[r], diagonal[i]);
     }
-    if (!positive) return false;
-    UNROLL for (int r = 0; r < kStep; ++r) store(block + r * stride + r0, diagonal[r] * inverse[r]);
-    for_steps<T>(r0 + kStep, size, [&](auto v, Index c) {
-        using V = decltype(v);
-        V x[kStep];
-        UNROLL for (int r = 0; r < kStep; ++r) x[r] = load<V>(block + r * stride + c);
-        UNROLL for (int r = 0; r < kStep; ++r) {
-            x[r] *= inverse[r];
-            UNROLL for (int i = r + 1; i < kStep; ++i) x[i] = fused_minus(block[r * stride + r0 + i], x[r], x[i]);
-            store(block + r * stride + c, x[r]);
-        }
-    });
-    return true;
+    UNROLL for (int r = 0; r < kStep; ++r) diagonal[r] *= inverse[r];
+    return positive;
 }
 
-// Eliminates the kStep rows of `block` from the kStep rows after them, which begin at column r0
+// The same for a block as high as a tile, kStep rows at a time, whatever the height of a tile is
 template <typename T>
-INLINE void eliminate(T* block, Index r0, Index size, Index stride) {
-    T* next = block + kStep * stride;
-    for_steps<T>(r0, size, [&](auto v, Index c) {
-        using V = decltype(v);
-        V x[kStep];
-        UNROLL for (int r = 0; r < kStep; ++r) x[r] = load<V>(block + r * stride + c);
-        UNROLL for (int i = 0; i < kStep; ++i) {
-            V rest = load<V>(next + i * stride + c);
-            UNROLL for (int r = 0; r < kStep; ++r) rest = fused_minus(block[r * stride + r0 + i], x[r], rest);
-            store(next + i * stride + c, rest);
+INLINE bool factor_block(T* block, Index stride, T* inverse) {
+    using B = typename Shape<T>::Step;
+    constexpr int steps = Shape<T>::rows / kStep;
+    bool positive = true;
+    B x[steps][Shape<T>::rows];  // x[s][r]: columns s * kStep .. of row r
+    UNROLL for (int s = 0; s < steps; ++s)
+        UNROLL for (int r = 0; r < (s + 1) * kStep; ++r) x[s][r] = load<B>(block + r * stride + s * kStep);
+    UNROLL for (int s = 0; s < steps; ++s) {
+        UNROLL for (int r = 0; r < s * kStep; ++r) {
+            x[s][r] *= inverse[r];
+            UNROLL for (int i = r + 1; i < (s + 1) * kStep; ++i)
+                x[s][i] = fused_minus(T(i < s * kStep ? x[i / kStep][r][i % kStep] : x[s][r][i % kStep]), x[s][r], x[s][i]);
         }
-    });
+        positive &= factor_step<T>(&x[s][s * kStep], inverse + s * kStep);
+    }
+    UNROLL for (int s = 0; s < steps; ++s)
+        UNROLL for (int r = 0; r < (s + 1) * kStep; ++r) store(block + r * stride + s * kStep, x[s][r]);
+    return positive;
 }
 
-// Upper Cholesky factor U of a (a = U'U), in place, and 1 / U[r][r].  Rows are eliminated kStep at a time, whatever the
-// height of a tile.
+// Upper Cholesky factor U of a (a = U'U), in place, and 1 / U[r][r].  False if a is not positive definite.
 template <typename T>
 bool factor(T* a, Index size, Index stride, T* inverse_diagonal) {
     constexpr int rows = Shape<T>::rows;
     for (Index r0 = 0; r0 < size; r0 += rows) {
-        if (r0) tile_row<true>(a + r0, a, r0, stride, a + r0 * stride, a + r0 * stride, r0, size);
-        for (Index r = r0; r < r0 + rows; r += kStep) {
-            if (!factor_step(a + r * stride, r, size, stride, inverse_diagonal + r)) return false;
-            if (r + kStep < r0 + rows) eliminate(a + r * stride, r + kStep, size, stride);
-        }
+        T* block = a + r0 * stride;
+        T* inverse = inverse_diagonal + r0;
+        if (r0) tile_row<true>(a + r0, a, r0, stride, block, block, r0, size);
+        if (!factor_block(block + r0, stride, inverse)) return false;
+        for_vectors<T>(r0 + rows, size, [&](auto v, Index c) {
+            using V = decltype(v);
+            V x[rows];
+            UNROLL for (int r = 0; r < rows; ++r) x[r] = load<V>(block + r * stride + c);
+            UNROLL for (int r = 0; r < rows; ++r) {
+                x[r] *= inverse[r];
+                UNROLL for (int i = r + 1; i < rows; ++i) x[i] = fused_minus(block[r * stride + r0 + i], x[r], x[i]);
+                store(block + r * stride + c, x[r]);
+            }
+        });
     }
     return true;
-}
-
-template <typename T>
-INLINE void add_step(const T* block, Index stride, const T* x, T* sums) {
-    using B = typename Shape<T>::Step;
-    UNROLL for (int r = 0; r < kStep; ++r)
-        store(sums + r * kSums, fused(load<B>(block + r * stride), load<B>(x), load<B>(sums + r * kSums)));
 }
 
 // z[r] = from[r] - sum_c block[r][c] x[c] over columns begin .. end: kSums sums, of columns that far apart each
 template <typename T>
 INLINE void subtract_products(const T* block, Index stride, Index begin, Index end, const T* x, T* z, const T* from) {
     using V = typename Shape<T>::Vector;
+    using Whole = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+    using Lane = typename VectorOf<Whole, Shape<T>::lanes>::type;
     constexpr int lanes = Shape<T>::lanes, parts = kSums / lanes;
-    T sums[kStep][kSums] = {};
-    Index c = begin;
-    for (; c < end && c % kSums; c += kStep) add_step(block + c, stride, x + c, &sums[0][c % kSums]);
-    if (c + kSums <= end) {
-        V sum[kStep][parts];
-        UNROLL for (int r = 0; r < kStep; ++r)
-            UNROLL for (int p = 0; p < parts; ++p) sum[r][p] = load<V>(&sums[r][p * lanes]);
-        for (; c + kSums <= end; c += kSums)
-            UNROLL for (int p = 0; p < parts; ++p) {
-                const V known = load<V>(x + c + p * lanes);
-                UNROLL for (int r = 0; r < kStep; ++r)
-                    sum[r][p] = fused(load<V>(block + r * stride + c + p * lanes), known, sum[r][p]);
+    V sum[kStep][parts] = {};
+    Lane column;
+    UNROLL for (int i = 0; i < lanes; ++i) column[i] = i;
+    for (Index c = begin / kSums * kSums; c < end; c += kSums) {
+        const bool whole = c >= begin && c + kSums <= end;
+        UNROLL for (int p = 0; p < parts; ++p) {
+            V known = load<V>(x + c + p * lanes);
+            const Lane here = column + Whole(c + p * lanes), wanted = (here >= Whole(begin)) & (here < Whole(end));
+            if (!whole) known = wanted ? known : V{};  // what else is there may be left over from another segment
+            UNROLL for (int r = 0; r < kStep; ++r) {
+                V factors = load<V>(block + r * stride + c + p * lanes);
+                if (!whole) factors = wanted ? factors : V{};
+                sum[r][p] = fused(factors, known, sum[r][p]);
             }
-        UNROLL for (int r = 0; r < kStep; ++r)
-            UNROLL for (int p = 0; p < parts; ++p) store(&sums[r][p * lanes], sum[r][p]);
+        }
     }
-    for (; c < end; c += kStep) add_step(block + c, stride, x + c, &sums[0][c % kSums]);
-    UNROLL for (int r = 0; r < kStep; ++r) z[r] = from[r] - sum_lanes(load<typename VectorOf<T, kSums>::type>(sums[r]));
+    UNROLL for (int r = 0; r < kStep; ++r) {
+        typename VectorOf<T, kSums>::type all;
+        UNROLL for (int p = 0; p < parts; ++p) store(reinterpret_cast<T*>(&all) + p * lanes, sum[r][p]);
+        z[r] = from[r] - sum_lanes(all);
+    }
 }
 
-// x <- (U'U)^-1 x, kStep numbers at a time, which stay in registers
+// x <- (U'U)^-1 x, block by block; the numbers of one block stay in registers
 template <typename T>
 void substitute(const T* u, Index size, Index stride, const T* inverse_diagonal, T* x) {
-    T z[kStep];
-    for (Index r0 = 0; r0 < size; r0 += kStep) {  // forwards: U' z = x
+    constexpr int rows = Shape<T>::rows;
+    T z[rows];
+    for (Index r0 = 0; r0 < size; r0 += rows) {  // forwards: U' z = x
         const T* block = u + r0 * stride;
-        UNROLL for (int r = 0; r < kStep; ++r) z[r] = x[r0 + r];
-        UNROLL for (int r = 0; r < kStep; ++r) {
+        UNROLL for (int r = 0; r < rows; ++r) z[r] = x[r0 + r];
+        UNROLL for (int r = 0; r < rows; ++r) {
             z[r] *= inverse_diagonal[r0 + r];
-            UNROLL for (int i = r + 1; i < kStep; ++i) z[i] = fused(-block[r * stride + r0 + i], z[r], z[i]);
+            UNROLL for (int i = r + 1; i < rows; ++i) z[i] = fused(-block[r * stride + r0 + i], z[r], z[i]);
         }
-        UNROLL for (int r = 0; r < kStep; ++r) x[r0 + r] = z[r];
-        for_steps<T>(r0 + kStep, size, [&](auto v, Index c) {
+        UNROLL for (int r = 0; r < rows; ++r) x[r0 + r] = z[r];
+        for_vectors<T>(r0 + rows, size, [&](auto v, Index c) {
             using V = decltype(v);
             V rest = load<V>(x + c);
-            UNROLL for (int r = 0; r < kStep; ++r) rest = fused_minus(z[r], load<V>(block + r * stride + c), rest);
+            UNROLL for (int r = 0; r < rows; ++r) rest = fused_minus(z[r], load<V>(block + r * stride + c), rest);
             store(x + c, rest);
         });
     }
@@ -596,12 +584,12 @@ INLINE bool all_finite(const T* x, Index n, Index step = 1) {
     return zero == T(0);
 }
 
-// Columns are padded with zeros to whole tiles (`size`), rows to whole vectors (`stride`).
+// Columns are padded with zeros to whole tiles (`size`), rows to whole vectors and products of them (`stride`).
 template <typename T>
 struct Padding {
     Index dim, size, stride;
     explicit Padding(Index dim)
-        : dim(dim), size(round_up(dim, Shape<T>::rows)), stride(round_up(size, Shape<T>::lanes)) {}
+        : dim(dim), size(round_up(dim, Shape<T>::rows)), stride(round_up(size, kSums)) {}
 
     Buffer<T> padded(const T* base) const {  // ones on the padding's diagonal keep the matrix positive definite
         Buffer<T> to = zeros<T>(stride * stride);
@@ -621,7 +609,7 @@ struct Worker {
     const Segments<T, F>& task;
     const Padding<T> pad;
     const Index dim = pad.dim, size = pad.size, stride = pad.stride;
-    const Index depth = std::clamp<Index>(kPanelBytes / (round_up(dim, 16) * Index(sizeof(T))), 32, 256);  // of a panel
+    const Index depth = std::clamp<Index>(kPanelBytes / (round_up(dim, kSums) * Index(sizeof(T))), 32, 256);  // of a panel
     const Index most_rows = std::max(depth, stride);
     Buffer<T> panel = zeros<T>(want == Want::moment ? 0 : most_rows * stride);
     Buffer<T> left_panel = zeros<T>(task.signed_weights ? most_rows * stride : 0);

@@ -144,7 +144,8 @@ def _by_kernel(
     threads: int | None,
 ) -> None:
     arguments = _Arguments(n_users=len(indptr) - 1, n_tasks=about.n_tasks, dim=about.dim, starting=about.starting)
-    arrays = {"indptr": indptr, "tasks": tasks, "values": values, "by_task": by_task, "total": total}
+    arrays: dict[str, NDArray[Any]] = {"indptr": indptr, "tasks": tasks, "values": values}
+    arrays |= {"by_task": by_task, "total": total}
     for name in ("features", "trust", "base", "base_rhs", "scales", "summary_scales"):
         arrays[name] = getattr(about, name)
     if isinstance(weights, TaskWeights):

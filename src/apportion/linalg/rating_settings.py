@@ -101,7 +101,9 @@ class RatingRound:
         if dim < 2:
             raise InputError(f"Expected features (1, item bias, item vector), got {dim} columns.")
         shapes = {"trust": (n_tasks,), "base": (dim, dim), "base_rhs": (dim,), "scales": (dim - 1,)}
-        checked = {name: checked_floats(name, getattr(self, name), shape=s, dtype=float64) for name, s in shapes.items()}
+        checked = {
+            name: checked_floats(name, getattr(self, name), shape=s, dtype=float64) for name, s in shapes.items()
+        }
         refuse_non_finite(features=features, **checked)
         for name, array in {"features": features, **checked}.items():
             object.__setattr__(self, name, array)
