@@ -17,6 +17,7 @@ CLAIMS = (
     "epoch-vs-peers",
     "round-vs-implicit",
     "recommend-speed",
+    "ratings-fit-speed",
     "gpu-fit",
     "linear-growth",
     "memory",
