@@ -101,7 +101,7 @@ def _failed_interactions(page: Any) -> list[str]:
 
 def _against_python(page: Any, model: ItemModel, n_histories: int) -> tuple[float, int, int, int]:
     """The largest difference of scores; how many lists of 20 are the same; items that differ by more than a tie."""
-    history, pairs = _random_histories(model, n_histories)
+    history, pairs = random_histories(model, n_histories)
     expected = model.score(history, np.arange(n_histories, dtype=np.int32))
     scores = np.array([page.evaluate("history => explorer.scores(history)", each) for each in pairs])
     largest = float(np.abs(scores - expected).max())
@@ -121,7 +121,7 @@ def _beyond_ties(mine: NDArray[Any], theirs: NDArray[Any], scores: NDArray[Any],
     return int((np.abs(scores[mine] - scores[theirs]) > tie).sum())
 
 
-def _random_histories(model: ItemModel, n_histories: int) -> tuple[Interactions, list[list[tuple[int, float]]]]:
+def random_histories(model: ItemModel, n_histories: int) -> tuple[Interactions, list[list[tuple[int, float]]]]:
     """Random items with random whole ratings, one to a hundred of them."""
     rng = np.random.default_rng(0)
     rows = [rng.choice(model.n_tasks, rng.integers(1, LONGEST + 1), replace=False) for _ in range(n_histories)]
