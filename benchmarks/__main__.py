@@ -58,6 +58,7 @@ CLAIMS = (
     "optim-accounting",
     "optim-speed",
     "explorer-browser",
+    "exports",
 )
 
 

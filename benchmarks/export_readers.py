@@ -55,7 +55,7 @@ _DUCKDB: Final = """
 import duckdb
 width = len(given["users"][0])
 score = f"bias + array_inner_product(vector::float[{width}], ?::float[{width}])"
-asked = f"select id, {score} as score from '{where}' order by score desc limit {k}"
+asked = f"select id, {score} as score from read_parquet('{where}') order by score desc limit {k}"
 found = [duckdb.execute(asked, [user]).fetchall() for user in given["users"]]
 """
 _LANCEDB: Final = """

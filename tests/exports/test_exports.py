@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -16,19 +15,12 @@ from apportion.errors import InputError
 from apportion.exports.fold_in_alone import Model
 from apportion.privacy import SeededNoise
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender, RatingRecommender, save
-from apportion.recommend.model import ItemModel
+from apportion.report.card import privacy_card
+from benchmarks.explorer_browser import random_histories
+from benchmarks.export_readers import FROM_COEFFICIENTS, FROM_HISTORIES, read
+from benchmarks.exports import against_model, without_history
 
-WITHOUT = "import sys, json\nsys.modules['apportion'] = None\ngiven = json.load(sys.stdin)\n"
-N_BEST = 20
-
-
-def in_another_process(code: str, given: object) -> object:
-    """Run code that finds `given` and prints JSON, in a process that cannot import apportion."""
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT + code], input=json.dumps(given), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+N_USERS = 12
 
 
 def text_ids(data: Interactions) -> Interactions:
@@ -51,48 +43,60 @@ def model(request, models):
     return models[request.param]
 
 
-def histories(model: ItemModel, n_users: int = 12):
-    rng = np.random.default_rng(3)
-    rows = [rng.choice(model.n_tasks, rng.integers(1, 15), replace=False) for _ in range(n_users)]
-    values = [rng.integers(0, 7, len(row)).astype(np.float32) for row in rows]
-    users = np.repeat(np.arange(n_users), [len(row) for row in rows])
-    own = Vocabulary.of_range(n_users)
-    tasks, given = np.concatenate(rows), np.concatenate(values)
-    history = Interactions.from_codes(users, tasks, given, user_ids=own, task_ids=model.task_ids)
-    named = [[model.task_ids.id_of(int(code)) for code in row] for row in rows]
-    return history, [{"items": ids, "values": v.tolist()} for ids, v in zip(named, values, strict=True)]
+WRITERS = {
+    "onnx": exports.write_onnx,
+    "mlflow": exports.write_mlflow,
+    "huggingface": exports.write_huggingface,
+    "duckdb": exports.write_parquet,
+    "lancedb": exports.write_parquet,
+    "faiss": exports.write_faiss,
+}
+LIBRARIES = {"huggingface": ["huggingface_hub"], "onnx": ["onnx", "onnxruntime"]}
 
 
-def assert_same(model: ItemModel, history: Interactions, found) -> None:
-    """Ids and scores as the model's own; items of equal score may change places."""
-    expected = model.recommend(history, N_BEST)
-    scores = model.score(history, np.arange(len(found), dtype=np.int32))
-    for user, (ids, values) in enumerate(found):
-        codes = model.task_ids.codes_of(ids)
-        np.testing.assert_allclose(values, expected.scores[user], atol=1e-4)
-        np.testing.assert_allclose(scores[user, codes], expected.scores[user], atol=1e-4)
-        assert len(set(codes.tolist())) == N_BEST
+def named(model, pairs):
+    ids = model.task_ids.id_of
+    return [{"items": [ids(code) for code, _ in row], "values": [value for _, value in row]} for row in pairs]
 
 
-def test_onnx_runs_the_whole_fold_in(model, tmp_path):
-    pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
-    exports.write_onnx(model, tmp_path / "model.onnx")
-    history, given = histories(model)
-    code = f"""
-import numpy as np, onnxruntime
-session = onnxruntime.InferenceSession({str(tmp_path / "model.onnx")!r}, providers=["CPUExecutionProvider"])
-def answer(each):
-    kind = object if isinstance(each["items"][0], str) else np.int64
-    items, values = np.array(each["items"], kind), np.array(each["values"], np.float32)
-    ids, scores = session.run(["ids", "scores"], {{"items": items, "values": values, "k": np.array([{N_BEST}])}})
-    return [ids.tolist(), scores.tolist()]
-statement = json.loads(session.get_modelmeta().custom_metadata_map["statement"])
-print(json.dumps([[answer(each) for each in given], statement["epsilon"]]))
-"""
-    found, epsilon = in_another_process(code, given)
-    assert epsilon == 8.0
-    assert_same(model, history, found)
+@pytest.mark.parametrize("reader", FROM_HISTORIES)
+def test_from_a_history_it_recommends_what_the_model_does(model, tmp_path, reader):
+    for library in LIBRARIES.get(reader, [reader]):
+        pytest.importorskip(library)
+    WRITERS[reader](model, tmp_path / "out")
+    history, pairs = random_histories(model, N_USERS, longest=20)
+    largest, other = against_model(model, history, read(reader, tmp_path / "out", named(model, pairs), 20))
+    assert largest < 1e-4
+    assert other == 0
+
+
+@pytest.mark.parametrize("reader", FROM_COEFFICIENTS)
+def test_from_a_users_coefficients_it_finds_the_same_items(model, tmp_path, reader):
+    pytest.importorskip(reader)
+    WRITERS[reader](model, tmp_path / "out")
+    history, _ = random_histories(model, N_USERS, longest=20)
+    users = model.user_vectors(history).astype(float).tolist()
+    found = without_history(model, history, read(reader, tmp_path / "out", users, model.n_tasks), 20)
+    largest, other = against_model(model, history, found)
+    assert largest < 1e-4
+    assert other == 0
+
+
+def test_a_wrong_model_would_be_noticed(models, tmp_path):
+    """The comparison that the tests above rest on tells models apart."""
+    model = models["ratings"]
+    history, pairs = random_histories(model, N_USERS, longest=20)
+    save(model, tmp_path / "model")
+    alone = Model(tmp_path / "model")
+    right = [
+        list(zip(*alone.recommend(each["items"], each["values"], 20), strict=True)) for each in named(model, pairs)
+    ]
+    assert against_model(model, history, right)[1] == 0
+    alone.features[:, 2] *= 1.1
+    wrong = [
+        list(zip(*alone.recommend(each["items"], each["values"], 20), strict=True)) for each in named(model, pairs)
+    ]
+    assert against_model(model, history, wrong)[0] > 1e-3
 
 
 def test_onnx_leaves_out_ids_that_it_does_not_know(model, tmp_path):
@@ -113,106 +117,23 @@ def test_onnx_leaves_out_ids_that_it_does_not_know(model, tmp_path):
     np.testing.assert_allclose(one[1], other[1], rtol=1e-6)
 
 
-def test_mlflow_loads_it_as_a_pyfunc(model, tmp_path):
-    pytest.importorskip("mlflow")
-    exports.write_mlflow(model, tmp_path / "model")
-    history, given = histories(model)
-    code = f"""
-import os
-os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-import mlflow.pyfunc, pandas as pd
-loaded = mlflow.pyfunc.load_model({str(tmp_path / "model")!r})
-parts = [pd.DataFrame({{"user": k, "item": each["items"], "value": each["values"]}}) for k, each in enumerate(given)]
-best = loaded.predict(pd.concat(parts), params={{"k": {N_BEST}}})
-found = [[rows["item"].tolist(), rows["score"].tolist()] for _, rows in best.groupby("user")]
-print(json.dumps([found, loaded.metadata.metadata["privacy_card"]["guarantee"]["epsilon"]]))
-"""
-    found, epsilon = in_another_process(code, given)
-    assert epsilon == 8.0
-    assert_same(model, history, found)
-
-
-def test_a_hugging_face_folder_has_a_card_that_the_hub_reads_and_a_module_that_recommends(model, tmp_path):
-    pytest.importorskip("huggingface_hub")
+def test_the_card_of_a_hugging_face_folder_carries_the_privacy_card(model, tmp_path):
     exports.write_huggingface(model, tmp_path / "model")
-    history, given = histories(model)
-    code = f"""
-from huggingface_hub import ModelCard
-folder = {str(tmp_path / "model")!r}
-card = ModelCard.load(folder + "/README.md")
-sys.path.insert(0, folder)
-from apportion_fold_in import Model
-model = Model(folder)
-found = [model.recommend(each["items"], each["values"], {N_BEST}) for each in given]
-found = [[ids.tolist(), scores.tolist()] for ids, scores in found]
-about = card.data.to_dict()
-print(json.dumps([found, about["privacy"], about["tags"], card.text]))
-"""
-    found, privacy, tags, text = in_another_process(code, given)
-    assert_same(model, history, found)
-    assert privacy["guarantee"]["epsilon"] == 8.0
-    assert "differential-privacy" in tags
+    text = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    front = dict(line.split(": ", 1) for line in text.split("---\n")[1].splitlines())
+    assert json.loads(front["privacy"]) == privacy_card(model.statement)
     assert "NOT FOR RELEASE" in text
+    assert "Guarantee: (8.0, 1e-06)-differential privacy." in text
 
 
-def user_vectors(model):
-    history, _ = histories(model)
-    return history, model.user_vectors(history).astype(float).tolist()
-
-
-def test_duckdb_scores_items_from_parquet(model, tmp_path):
-    exports.write_parquet(model, tmp_path / "items.parquet")
-    history, users = user_vectors(model)
-    code = f"""
-import duckdb
-width = len(given[0])
-score = f"bias + array_inner_product(vector::float[{{width}}], ?::float[{{width}}])"
-asked = f"select id, {{score}} as score from '{tmp_path / "items.parquet"}' order by score desc"
-print(json.dumps([duckdb.execute(asked, [user]).fetchall() for user in given]))
-"""
-    assert_same(model, history, without_history(model, history, in_another_process(code, users)))
-
-
-def test_lancedb_finds_the_same_items_from_parquet(model, tmp_path):
-    pytest.importorskip("lancedb")
-    exports.write_parquet(model, tmp_path / "items.parquet")
-    history, users = user_vectors(model)
-    code = f"""
-import lancedb, numpy as np, pyarrow.parquet as parquet
-items = parquet.read_table({str(tmp_path / "items.parquet")!r})
-table = lancedb.connect({str(tmp_path / "db")!r}).create_table("items", items)
-def answer(user):
-    rows = table.search(np.array(user, np.float32)).distance_type("dot").limit({model.n_tasks}).to_list()
-    return [[row["id"], 1 - row["_distance"] + row["bias"]] for row in rows]
-print(json.dumps([answer(user) for user in given]))
-"""
-    assert_same(model, history, without_history(model, history, in_another_process(code, users)))
-
-
-def test_faiss_finds_the_same_items(model, tmp_path):
-    pytest.importorskip("faiss")
-    exports.write_faiss(model, tmp_path / "index")
-    history, users = user_vectors(model)
-    code = f"""
-import faiss, numpy as np, pyarrow.parquet as parquet
-index = faiss.read_index({str(tmp_path / "index" / "items.faiss")!r})
-items = parquet.read_table({str(tmp_path / "index" / "items.parquet")!r}).to_pylist()
-scores, places = index.search(np.array(given, np.float32), {model.n_tasks})
-found = [[[items[k]["id"], float(s) + items[k]["bias"]] for s, k in zip(*row)] for row in zip(scores, places)]
-print(json.dumps(found))
-"""
-    assert_same(model, history, without_history(model, history, in_another_process(code, users)))
-
-
-def without_history(model, history, ranked):
-    """The first items of each ranking that the user does not have, with ids as the model has them."""
-    found = []
-    for user, rows in enumerate(ranked):
-        seen = set(history.tasks[history.users == user].tolist())
-        named = [(ident if model.task_ids.holds_text else int(ident), score) for ident, score in rows]
-        left = [each for each in named if model.task_ids.code_of(each[0]) not in seen][:N_BEST]
-        found.append([[ident for ident, _ in left], [score for _, score in left]])
-    return found
+def test_the_metadata_of_onnx_and_mlflow_carry_the_promise(model, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("mlflow")
+    exports.write_onnx(model, tmp_path / "model.onnx")
+    held = {each.key: each.value for each in onnx.load(tmp_path / "model.onnx").metadata_props}
+    assert json.loads(held["statement"]) == json.loads(model.statement.to_json())
+    exports.write_mlflow(model, tmp_path / "mlflow")
+    assert "epsilon: 8.0" in (tmp_path / "mlflow" / "MLmodel").read_text(encoding="utf-8")
 
 
 def test_parquet_carries_the_statement_and_what_a_fold_in_needs(model, tmp_path):
@@ -225,13 +146,6 @@ def test_parquet_carries_the_statement_and_what_a_fold_in_needs(model, tmp_path)
     assert table.schema.field("vector").type.list_size == model.fold_in.features.shape[1]
     np.testing.assert_array_equal(np.float32(about["base"]), model.fold_in.base)
     np.testing.assert_array_equal(table["weight"].to_numpy(), model.fold_in.observation_weights)
-
-
-def test_the_module_that_travels_with_exports_agrees_and_imports_no_apportion(model, tmp_path):
-    save(model, tmp_path / "model")
-    history, given = histories(model)
-    alone = Model(tmp_path / "model")
-    assert_same(model, history, [alone.recommend(each["items"], each["values"], N_BEST) for each in given])
 
 
 def test_a_model_without_privacy_is_not_exported(tmp_path):
