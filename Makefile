@@ -1,9 +1,9 @@
 # Each target sets up what it needs, in .venv/ (ignored by git), from nothing but Debian and Python 3.11.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := $(shell find src -type f \( -name '*.py' -o -name '*.cpp' -o -name '*.html' -o -name '*.css' -o -name '*.js' \)) pyproject.toml setup.py
+SOURCES := $(shell find src -type f \( -name '*.py' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.js' -o -name '*.html' -o -name '*.css' \)) pyproject.toml setup.py
 
-.PHONY: demo test lint bench claim claims table docs clean wheel browser
+.PHONY: demo test test-narrow lint bench claim claims table docs clean wheel browser
 .DELETE_ON_ERROR:
 
 demo: .venv/core
@@ -13,6 +13,13 @@ demo: .venv/core
 test: .venv/dev browser
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests
 	$(BIN)/python -m pytest --doctest-modules --pyargs apportion -q
+
+# Again without AVX-512: what scores, ranks, sums or solves. Nothing to do on a machine that has none.
+NARROW := $(addprefix tests/,linalg engines statistics recommend evaluation published)
+test-narrow: .venv/dev
+	@switches="$$($(BIN)/python tests/narrow_vectors.py)"; \
+	if [ -z "$$switches" ]; then echo "No AVX-512 here: a run without it is the run of make test."; exit 0; fi; \
+	echo "$$switches"; env $$switches $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(NARROW)
 
 lint: .venv/dev
 	$(BIN)/ruff check .

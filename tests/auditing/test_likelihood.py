@@ -13,18 +13,20 @@ from apportion.auditing.likelihood import (
     mu_from_statistics,
     upper_proportion,
 )
+from apportion.data.users import Users
+from apportion.engines import LocalEngine, add_up_one
 from apportion.privacy import (
     REPLACE_VALUES,
-    BoxedValues,
     Budget,
-    PublicRowWeights,
     RankedRows,
     SeededNoise,
     UniformBase,
 )
-from apportion.privacy.contributions import weighted_total
+from apportion.privacy.contributions import BoxedColumns, PublicRowWeights, RowTotal
 
 INDPTR = np.array([0, 2, 3])
+WEIGHTS = np.array([0.25, 0.25, 0.5])
+FIXED = PublicRowWeights.from_rows(WEIGHTS, INDPTR, "fixed")
 
 
 def test_bounds_on_proportions_are_those_of_clopper_and_pearson():
@@ -54,17 +56,20 @@ def test_a_bound_on_mu_exceeds_the_truth_no_more_often_than_it_says_and_comes_cl
     assert np.median(bounds) > 0.8 * mu
 
 
+def users_of(values):
+    return Users(INDPTR, {"values": values, "weights": WEIGHTS})
+
+
 def total(values):
-    weights = PublicRowWeights(np.array([0.25, 0.25, 0.5]), INDPTR, "fixed")
-    return weighted_total(BoxedValues.clipped(values[:, None], 0.0, 1.0), weights)
+    return add_up_one(LocalEngine(), users_of(values), RowTotal(BoxedColumns(0.0, 1.0), 1, FIXED))
 
 
 ENDS = np.array([0.0, 0.0, 0.5]), np.array([1.0, 1.0, 0.5])
 
 
-def audited(fit, budget, draws=600, base=None, ends=ENDS):
+def audited(fit, budget, draws=600, ends=ENDS):
     arguments = {"budget": budget, "neighbours": REPLACE_VALUES}
-    return audit_likelihood(fit, *ends, arguments, noise=SeededNoise, draws=draws, base=base)
+    return audit_likelihood(fit, *ends, arguments, noise=SeededNoise, draws=draws)
 
 
 def test_noise_that_is_too_small_is_seen():
@@ -88,13 +93,12 @@ def test_a_pure_release_in_a_gaussian_session_is_not_taken_for_a_gaussian_one():
     spent = []
 
     def fit(values, session):
-        weights = PublicRowWeights(np.array([0.25, 0.25, 0.5]), INDPTR, "fixed")
-        rows = RankedRows(values, weights, base)
+        rows = RankedRows(users_of(values), FIXED, base)
         session.choose_points("x", rows.scores([], [0.5]), base, session.plan(a=1.0).one("a"))
         spent.append(session.statement().releases[0].epsilon)
         return {}
 
-    found = audited(fit, Budget(8.0, 1e-6), base=base)
+    found = audited(fit, Budget(8.0, 1e-6))
     assert found.lower_bound <= spent[0] < 2  # the release is purely so; above it only with probability 1e-3
 
 
@@ -118,4 +122,4 @@ def test_many_equal_values_do_not_make_the_density_vanish():
         session.choose_points("x", rows.scores([], [0.5]), base, session.plan(a=1.0).one("a"))
         return {}
 
-    assert audited(fit, Budget(1.0, 0.0), draws=40, base=base).lower_bound >= 0
+    assert audited(fit, Budget(1.0, 0.0), draws=40).lower_bound >= 0

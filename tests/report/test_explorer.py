@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import feature_data
 from apportion.data.synthetic import long_tailed_ratings
 from apportion.errors import InputError
 from apportion.privacy import SeededNoise
@@ -21,6 +20,8 @@ from apportion.report import explorer_packing as packing
 from apportion.report.explorer import explorer_page
 from apportion.report.explorer_features import share_by_band
 from apportion.report.explorer_layout import GRID, item_map
+
+import feature_data
 
 
 def unpacked(page: str) -> tuple[dict, dict]:

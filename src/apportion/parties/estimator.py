@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation.rounds import RoundSchedule, Uniform, recommended
+from apportion.data.grouping import one_of
 from apportion.data.numbers import finite_matrix
-from apportion.data.vocabulary import Vocabulary
+from apportion.data.vocabulary import Vocabulary, as_array
 from apportion.errors import InputError
 from apportion.estimators.base import defaults_of
 from apportion.estimators.private import PrivateEstimator
@@ -24,12 +25,12 @@ from apportion.parties.curator import Curator, Released
 from apportion.parties.instance import InstanceGuarantee, party_noise
 from apportion.parties.parties import BayesParties, Parties, Party, ProximalParties, Sending
 from apportion.parties.posterior import local_side
+from apportion.parties.release import GaussianRelease, MatrixRelease
 from apportion.parties.structure import structure_of
-from apportion.parties.tasks import TaskRows, rows_by_group, rows_of_lists
-from apportion.privacy import Budget, Neighbours, NoiseSource, Session, Share
+from apportion.parties.tasks import TaskRows, rows_by_party, rows_of_lists
+from apportion.privacy import Budget, Neighbours, NoiseSource, Session
 from apportion.privacy.neighbours import ADD_REMOVE_TASK, REPLACE_TASK
 from apportion.privacy.statement import Statement
-from apportion.privacy.wishart import WishartShare
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
@@ -39,12 +40,15 @@ _ROUNDS = {"em": 1}
 _PROXIMAL_ROUNDS = 10
 _SETTINGS = (
     "structure", "rounds", "schedule", "clip_norm", "pooled", "contribution", "penalty", "sparse_penalty",
-    "accelerated", "condition", "spare_degrees",
+    "accelerated", "condition", "release",
 )  # fmt: skip
 _ABOUT_DEFAULTS = (
     "library defaults: constants and functions of public and released quantities, developed on generated tasks and "
     "looked at on the School data; nothing was chosen by looking at these data unless they are those"
 )
+
+
+_GAUSSIAN = GaussianRelease()
 
 
 def default_delta(n_tasks: int) -> float:
@@ -77,9 +81,7 @@ class ProtectedMultiTask(PrivateEstimator):
         contribution: of EM, "mean" for the posterior mean's outer product or "posterior" for the whole second moment.
         penalty: λ of a proximal method, relative (see `structure`); None for a default.
         sparse_penalty: λ₂ of "low-rank+sparse", in units of the root mean square of a party's own model.
-        release: "gaussian", or "wishart" for additive Wishart noise: neighbours then add or remove a task, rounds get
-            equal parts, and the cost is composed numerically.
-        spare_degrees: of freedom of Wishart noise, beyond the dimension less one.
+        release: how the curator draws a round's matrix: with Gaussian noise, or by another `MatrixRelease`.
         accelerated: whether proximal steps have momentum.
         condition: a public bound on the condition number of the parties' losses, to use their strong convexity.
         feature_mask: which features each task has, [tasks, features]; public. Its model is 0 in the others.
@@ -103,8 +105,18 @@ class ProtectedMultiTask(PrivateEstimator):
         statement_: the privacy statement of what was released.
 
     Privacy: joint (ε, δ)-DP. Everybody but party i sees only what was released, in which task i moves each round's sum
-    by
-    at most K² (add or remove) or √2 K² (replace). Party i's own model is a function of its own rows and of releases.
+    by at most K² (add or remove) or √2 K² (replace). Party i's own model is a function of its own rows and of releases.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> common = rng.standard_normal((1, 4))  # one direction that all parties' models lie along
+        >>> x = [rng.standard_normal((10, 4)) for _ in range(60)]
+        >>> y = [rows @ (rng.standard_normal(1) @ common) for rows in x]
+        >>> model = ProtectedMultiTask(epsilon=3.0).fit(x, y)
+        >>> model.coef_.shape  # row i belongs to party i and to nobody else
+        (60, 4)
+        >>> len(model.released_)  # may be shared
+        1
     """
 
     coef_: Floats
@@ -134,8 +146,7 @@ class ProtectedMultiTask(PrivateEstimator):
         contribution: str = "mean",
         penalty: float | None = None,
         sparse_penalty: float = 0.5,
-        release: str = "gaussian",
-        spare_degrees: int = 200,
+        release: MatrixRelease = _GAUSSIAN,
         accelerated: bool = True,
         condition: float | None = None,
         feature_mask: ArrayLike | None = None,
@@ -160,7 +171,6 @@ class ProtectedMultiTask(PrivateEstimator):
         self.penalty = penalty
         self.sparse_penalty = sparse_penalty
         self.release = release
-        self.spare_degrees = spare_degrees
         self.accelerated = accelerated
         self.condition = condition
         self.feature_mask = feature_mask
@@ -174,21 +184,24 @@ class ProtectedMultiTask(PrivateEstimator):
         self,
         X: Any,  # noqa: N803
         y: Any,
-        groups: ArrayLike | None = None,
+        parties: ArrayLike | None = None,
         *,
+        groups: ArrayLike | None = None,
         session: Session | None = None,
         progress: Progress | None = None,
     ) -> Self:
         """Spend the budget on the data; afterwards `released_` and `statement_` may be shared, and nothing else.
 
         Args:
-            X: features, one row per observation; without groups, one such matrix per task.
-            y: labels, one per row; without groups, one column per task.
-            groups: whose row it is, integers or text.
+            X: features, one row per observation; without `parties`, one such matrix per task.
+            y: labels, one per row; without `parties`, one column per task.
+            parties: whose row it is, integers or text.
+            groups: the same as `parties`, for tools of scikit-learn that pass this word; give at most one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
             progress: called with what is done, how far it is and how far it goes.
         """
-        data = rows_of_lists(X, y) if groups is None else rows_by_group(X, y, groups)
+        owners = parties if groups is None else one_of(parties, groups, "parties")
+        data = rows_of_lists(X, y) if owners is None else rows_by_party(X, y, owners)
         mask = self._mask(data)
         data = data if mask is None else data.masked(mask)
         self._check(data)
@@ -196,36 +209,37 @@ class ProtectedMultiTask(PrivateEstimator):
         if self.fit_intercept:
             data, feature_means, label_means = data.centred()
         opened = self._session(session, data)
-        parties = self._parties(data, opened)
+        members = self._parties(data, opened)
         curator = self._curator(opened, data)
         for number in range(1, self._rounds + 1):
-            parties.receive(curator.answer(parties.send()))
+            members.receive(curator.answer(members.send()))
             if progress is not None:
                 progress("round", number, self._rounds)
-        self._keep(parties, data, mask)
+        self._keep(members, data, mask)
         self.intercept_ = label_means - np.einsum("md,md->m", feature_means, self.coef_)
         self.single_task_intercept_ = label_means - np.einsum("md,md->m", feature_means, self.single_task_)
         self.released_ = tuple(curator.rounds)
         self.statement_ = opened.statement()
         return self
 
-    def predict(self, X: Any, groups: ArrayLike | None = None) -> Any:  # noqa: N803
+    def predict(self, X: Any, parties: ArrayLike | None = None) -> Any:  # noqa: N803
         """Every row's prediction by the model of its own task; classes 0 and 1 for the logistic loss."""
-        scores = self.decision_function(X, groups)
+        scores = self.decision_function(X, parties)
         if self.loss != "logistic":
             return scores
-        return [(s > 0).astype(np.float64) for s in scores] if groups is None else (scores > 0).astype(np.float64)
+        return [(s > 0).astype(np.float64) for s in scores] if parties is None else (scores > 0).astype(np.float64)
 
-    def decision_function(self, X: Any, groups: ArrayLike | None = None) -> Any:  # noqa: N803
-        """Scores by the model of the row's own task; without groups, one matrix per task, in the order of the fit."""
-        if groups is None:
+    def decision_function(self, X: Any, parties: ArrayLike | None = None) -> Any:  # noqa: N803
+        """Scores by the model of the row's own task; without `parties`, one matrix per task, as in the fit."""
+        if parties is None:
             if len(X) != len(self.coef_):
                 raise InputError(f"Expected one matrix for each of {len(self.coef_)} tasks, got {len(X)}.")
             return [self._rows(x) @ w + c for x, w, c in zip(X, self.coef_, self.intercept_, strict=True)]
         rows = self._rows(X)
-        if np.shape(groups) != (len(rows),):
-            raise InputError(f"Expected groups to have {len(rows)} rows, one per row of X, got {np.shape(groups)}.")
-        at = self.task_ids_.codes_of(groups)
+        given = as_array(parties)
+        if given.shape != (len(rows),):
+            raise InputError(f"Expected parties to have {len(rows)} rows, one per row of X, got {given.shape}.")
+        at = self.task_ids_.codes_of(given)
         return np.einsum("nd,nd->n", rows, self.coef_[at]) + self.intercept_[at]
 
     def party(self, task: int | str) -> Party:
@@ -253,7 +267,10 @@ class ProtectedMultiTask(PrivateEstimator):
             raise InputError(f"Expected neighbours that differ in one task, got: {self.neighbours.relation}.")
         if self.clip_norm is not None and not 0 < self.clip_norm < 1e50:
             raise InputError(f"Expected a clip_norm above 0 and finite, got {self.clip_norm}.")
-        self._check_release()
+        if not isinstance(self.release, MatrixRelease):
+            raise InputError(f"Expected the release to be a MatrixRelease, got {self.release!r}.")
+        whole = self.structure != "group-sparse" and self.contribution == "mean"
+        self.release.check(self.neighbours, self.schedule, outer_products=whole)
         if self.contribution not in ("mean", "posterior"):
             raise InputError(f"Expected a contribution of 'mean' or 'posterior', got {self.contribution!r}.")
         if self.contribution == "posterior" and (self.structure, self.loss) != ("em", "squared"):
@@ -270,18 +287,6 @@ class ProtectedMultiTask(PrivateEstimator):
             raise InputError(f"Expected fit_intercept=False for the loss {self.loss!r}; give a constant feature.")
         if self.n_tasks is not None and self.n_tasks < 1:
             raise InputError(f"Expected a declared number of tasks of at least 1, got {self.n_tasks}.")
-
-    def _check_release(self) -> None:
-        if self.release not in ("gaussian", "wishart"):
-            raise InputError(f"Expected a release of 'gaussian' or 'wishart', got {self.release!r}.")
-        if self.release == "gaussian":
-            return
-        if self.neighbours != ADD_REMOVE_TASK:
-            raise InputError(f"Expected ADD_REMOVE_TASK with Wishart noise, got: {self.neighbours.relation}.")
-        if self.structure == "group-sparse" or self.contribution != "mean":
-            raise InputError("Expected a whole matrix of models' outer products for Wishart noise.")
-        if self.schedule is not None:
-            raise InputError(f"Expected no schedule with Wishart noise, whose rounds are equal, got {self.schedule}.")
 
     def _public_number(self, data: TaskRows) -> int | None:
         """m, where everybody may know it."""
@@ -347,12 +352,8 @@ class ProtectedMultiTask(PrivateEstimator):
         structure = structure_of(self.structure, penalty)
         default = recommended(accelerated=self.accelerated, condition=self.condition)
         schedule = self.schedule or (Uniform() if self.structure == "em" else default)
-        shares: Sequence[Share] | WishartShare
-        if self.release == "wishart":
-            _, shares = session.plan_wishart(self._rounds, self.spare_degrees)
-        else:
-            shares = session.plan(rounds=schedule.shares(self._rounds)).several("rounds")
-        return Curator(session, shares, structure, self._public_number(data), pooled=self.pooled)
+        shares = self.release.plan(session, self._rounds, schedule)
+        return Curator(session, self.release, shares, structure, self._public_number(data), pooled=self.pooled)
 
     def _keep(self, parties: Parties, data: TaskRows, mask: NDArray[np.bool_] | None) -> None:
         self.coef_, self.single_task_ = parties.models(), parties.alone().copy()

@@ -2,41 +2,110 @@
 
 A sum states its sensitivity for one relation, a session promises one, and a session releases only sums that state
 theirs for the same (`Session`). A weaker relation is never read as a stronger one.
+
+What is stored names a relation by its key. The sentences are for readers and may be improved.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
+
+from apportion.errors import InputError
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """A neighbour relation in words, as the statement has them.
+    """A neighbour relation: a key to know it by, and the words that a statement has for it.
 
     Attributes:
+        key: its name for programs, as statements, cards and ledgers store it; no two relations have the same.
         unit: whose data is protected, and what of it.
         relation: how two neighbouring data sets differ.
+        one: the unit in one word.
     """
 
+    key: str
     unit: str
     relation: str
+    one: str = field(default="user", compare=False)
 
 
-ADD_REMOVE = Neighbours("user: all rows of one user", "add or remove one user")
-ADD_REMOVE_EXAMPLE = Neighbours("example: one row; a user with several rows is protected less", "add or remove one row")
+ADD_REMOVE = Neighbours("add-remove", "user: all rows of one user", "add or remove one user")
+ADD_REMOVE_EXAMPLE = Neighbours(
+    "add-remove-example",
+    "example: one row; a user with several rows is protected less",
+    "add or remove one row",
+    one="example",
+)
 REPLACE_VALUES = Neighbours(
+    "replace-values",
     "user: the contents of all rows of one user",
     "replace the contents of one user's rows; which rows belong to one user, and so how many rows each has, is public",
 )
+REPLACE_VALUES_PUBLIC_GRAPH = Neighbours(
+    "replace-values-public-graph",
+    "user: the values of all rows of one user, private features among them, but not which tasks these rows are for",
+    "replace the values of one user's rows; which user has which task is public",
+)
 REPLACE_LABELS = Neighbours(
+    "replace-labels",
     "user: the labels of all rows of one user",
     "replace the labels of one user's rows; all features, and which rows belong to one user, are public",
 )
 ADD_REMOVE_TASK = Neighbours(
+    "add-remove-task",
     "task: all rows and the model of one party, against everybody else's view (joint differential privacy)",
     "add or remove one task: all rows of one party",
+    one="task",
 )
 REPLACE_TASK = Neighbours(
+    "replace-task",
     "task: all rows and the model of one party, against everybody else's view (joint differential privacy)",
     "replace one task: all rows of one party; the number of tasks is public",
+    one="task",
 )
+RELATIONS = {
+    each.key: each
+    for each in (
+        ADD_REMOVE,
+        ADD_REMOVE_EXAMPLE,
+        ADD_REMOVE_TASK,
+        REPLACE_VALUES,
+        REPLACE_VALUES_PUBLIC_GRAPH,
+        REPLACE_LABELS,
+        REPLACE_TASK,
+    )
+}
+
+
+def relation_of(key: str, unit: str, relation: str) -> Neighbours:
+    """A stored relation: the library's own by its key, or one of somebody else's in its own words."""
+    return RELATIONS.get(key, Neighbours(key, unit, relation))
+
+
+def moved_by_user(neighbours: Neighbours, *, semidefinite: bool = False) -> float:
+    """How far one user moves a sum over users, each of whose parts has a norm of at most 1.
+
+    A user who comes or goes moves it by one part, one whose values are replaced by the difference of two. Two positive
+    semidefinite matrices are never more than a right angle apart, so that their difference is at most √2 long
+    (docs/proofs/weights.md).
+
+    Args:
+        neighbours: how the data sets differ: by a user with all rows, or by the values of one user's rows.
+        semidefinite: whether every part is a positive semidefinite matrix, or a row of such, in Frobenius norm.
+    """
+    if neighbours == ADD_REMOVE:
+        return 1.0
+    if neighbours == REPLACE_VALUES_PUBLIC_GRAPH:
+        return math.sqrt(2) if semidefinite else 2.0
+    raise InputError(f"Expected neighbours that differ in one user of a sum over users, got: {neighbours.relation}.")
+
+
+def in_words(neighbours: Neighbours, *, semidefinite: bool = False) -> str:
+    """What `moved_by_user` multiplies a bound by, for the derivation of a sensitivity."""
+    if moved_by_user(neighbours) == 1.0:
+        return ""
+    return (
+        "; sqrt(2) for replaced values, both parts positive semidefinite" if semidefinite else "; 2 for replaced values"
+    )

@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Literal
 
-from apportion.privacy.neighbours import ADD_REMOVE, REPLACE_LABELS
-from apportion.privacy.statement import NOT_FOR_RELEASE, Statement
+from apportion.privacy.statement import SEEDED, Statement
 from apportion.report import estimates_chart as charts
-from apportion.report.estimates_releases import explained, groups_of
+from apportion.report.estimates_releases import groups_of
 from apportion.report.public_charts import guess_chart
-from apportion.report.releases import families_of, unspent
+from apportion.report.releases import explain, families_of, mechanisms_of, unspent
 from apportion.report.rendering import render
 from apportion.report.svg import Drawing
-from apportion.report.wording import meaning_of, number, precise, whole
+from apportion.report.wording import alike_without, attack_on, meaning_of, number, precise, whole
 
 Kind = Literal["mean", "quantile", "regression", "logistic"]
 
@@ -95,7 +94,7 @@ _NONE: Final = "–"
 def estimates_page(found: Estimates) -> str:
     """Return the page that may be shared, as self-contained HTML."""
     statement = found.statement
-    rows = explained(statement)
+    rows = explain(statement)
     meaning = meaning_of(statement, seen="these numbers")
     columns = columns_of(found)
     return render(
@@ -109,15 +108,15 @@ def estimates_page(found: Estimates) -> str:
         lines=list(zip(*columns.values(), strict=True)),
         draw_estimates=_drawing(found),
         mixed=any(charts.holds_zero(row.interval) for row in found.rows) and found.kind in ("regression", "logistic"),
-        attack=_attack(statement),
-        alike=_alike(statement),
-        not_releasable=NOT_FOR_RELEASE.partition(": ")[2].capitalize(),
-        unit=statement.unit.partition(":")[0].capitalize(),
+        attack=attack_on(statement),
+        alike=alike_without(statement),
+        not_releasable=SEEDED,
+        unit=statement.neighbours.one.capitalize(),
         one_in="" if statement.delta == 0 else f"one in {whole(1 / statement.delta)}",
         groups=groups_of(rows),
         families=families_of(rows),
         unspent=unspent(rows),
-        mechanisms=" and ".join(dict.fromkeys(row.release.mechanism for row in rows)),
+        mechanisms=mechanisms_of(rows),
         draw_guess=partial(guess_chart, meaning.best_guess),
         draw_budget=partial(charts.shares_chart, families_of(rows), unspent(rows)),
     )
@@ -252,25 +251,3 @@ def _drawing(found: Estimates) -> partial[Drawing]:
     if found.kind == "quantile":
         return partial(charts.quantile_chart, found.rows, found.label)
     return partial(charts.coefficient_chart, found.rows)
-
-
-def _attack(statement: Statement) -> str:
-    """What the attacker knows and wants, by the neighbour relation."""
-    if statement.neighbours == ADD_REMOVE.relation:
-        return (
-            "knows everybody else’s data, sees all that was released, and wants to tell whether one particular person "
-            "took part"
-        )
-    what = "labels" if statement.neighbours == REPLACE_LABELS.relation else "rows"
-    return (
-        "knows everybody else’s data and all that was assumed public, sees all that was released, and wants to tell "
-        f"which of two guesses at one particular person’s {what} is right"
-    )
-
-
-def _alike(statement: Statement) -> str:
-    """What could have been different without the numbers coming out much different."""
-    if statement.neighbours == ADD_REMOVE.relation:
-        return "had any one person’s rows, all of them, not been there"
-    what = "labels" if statement.neighbours == REPLACE_LABELS.relation else "rows, all of them,"
-    return f"had any one person’s {what} held anything else"

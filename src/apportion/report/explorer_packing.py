@@ -133,7 +133,7 @@ def _with_features(model: ItemModel, features: NDArray[np.float32]) -> ItemModel
         statement=model.statement,
         offset=model.offset,
         value_range=model.value_range,
-        **model.further,
+        **model.extra_arguments,
     )
 
 
