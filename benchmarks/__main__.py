@@ -63,6 +63,7 @@ CLAIMS = (
     "optim-speed",
     "house",
     "explorer-browser",
+    "exports",
 )
 
 
