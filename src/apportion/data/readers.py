@@ -49,7 +49,7 @@ def read_file(
             return _read_parquet(file, choices, finish)
         return _read_text(file, choices, finish, columns, separator)
     except InputError as error:
-        raise InputError(f"{file.name}: {error}") from None
+        raise error.inside(file.name) from None
 
 
 def read_frame(frame: Any, choices: Choices, finish: Finish) -> Interactions:

@@ -91,7 +91,7 @@ def read_table(
             refuse_single_user(table.users)
         return table
     except InputError as error:
-        raise InputError(f"{file.name}: {error}") from None
+        raise error.inside(file.name) from None
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,7 @@ def _naming(file: Path, action: Callable[[], Anything]) -> Anything:
     try:
         return action()
     except InputError as error:
-        raise InputError(f"{file.name}: {error}") from None
+        raise error.inside(file.name) from None
 
 
 def _see(file: Path, label: str) -> _Source:
@@ -171,7 +171,9 @@ def _see_text(file: Path) -> _Source:
     try:
         layout = see_layout(file, None, None)
     except InputError as error:
-        raise InputError(str(error).replace("; name the columns with columns=.", "; expected a header line.")) from None
+        if error.argument != "columns":
+            raise
+        raise InputError(f"{error.problem}; expected a header line.") from None
     repeated = len(set(layout.names)) < len(layout.names)
     kinds: dict[str, CellKind] = {} if repeated else dict.fromkeys(layout.names, "text")
     first = TextColumns(file, layout, kinds).first_cells() if kinds else {}
