@@ -1,18 +1,25 @@
 # Each target sets up what it needs, in .venv/ (ignored by git), from nothing but Debian and Python 3.11.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := $(shell find src -type f \( -name '*.py' -o -name '*.cpp' -o -name '*.html' -o -name '*.css' \)) pyproject.toml setup.py
+SOURCES := $(shell find src -type f \( -name '*.py' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.js' -o -name '*.html' -o -name '*.css' \)) pyproject.toml setup.py
 
-.PHONY: demo test lint bench claim claims table docs clean wheel
+.PHONY: demo test test-narrow lint bench claim claims table docs clean wheel browser
 .DELETE_ON_ERROR:
 
 demo: .venv/core
 	$(BIN)/apportion demo --out demo
 	@echo "Open demo/model/report.html (may be shared) and demo/evaluation.html (internal)."
 
-test: .venv/dev
+test: .venv/dev browser
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests
 	$(BIN)/python -m pytest --doctest-modules --pyargs apportion -q
+
+# Again without AVX-512: what scores, ranks, sums or solves. Nothing to do on a machine that has none.
+NARROW := $(addprefix tests/,linalg engines statistics recommend evaluation published)
+test-narrow: .venv/dev
+	@switches="$$($(BIN)/python tests/narrow_vectors.py)"; \
+	if [ -z "$$switches" ]; then echo "No AVX-512 here: a run without it is the run of make test."; exit 0; fi; \
+	echo "$$switches"; env $$switches $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(NARROW)
 
 lint: .venv/dev
 	$(BIN)/ruff check .
@@ -25,16 +32,22 @@ docs: .venv/dev
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
 # make claim NAME=ml1m-ratings [QUICK=1]; make claims [QUICK=1] runs all of them; make table rewrites the README's.
-claim: .venv/dev
+claim: .venv/dev browser
 	$(BIN)/python -m benchmarks $(NAME) $(if $(QUICK),--quick)
 
-claims bench: .venv/dev
+claims bench: .venv/dev browser
 	$(BIN)/python -m benchmarks --all $(if $(QUICK),--quick)
 
 table: .venv/dev
 	$(BIN)/python -m benchmarks --table
 
 wheel: .venv/wheel
+
+# Tests of the explorer run in Chromium; where it cannot be installed they are skipped and say so.
+browser:
+	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null \
+		&& { apt-get install -y -q chromium || { apt-get update -q && apt-get install -y -q chromium; }; } > /dev/null 2>&1; } \
+		|| echo "There is no Chromium and it could not be installed: tests in a browser will be skipped."
 
 .venv/bin/pip:
 	$(PYTHON) -m venv .venv

@@ -1,15 +1,19 @@
 """Builds the optional compiled kernel; everything else is in pyproject.toml.
 
-Without a C++ compiler the extension is skipped and the NumPy path does the same work.
+Without a C++ compiler the extension is skipped and the NumPy path does the same work. Products and sums are never
+contracted to fused operations by the compiler: whether that happens would depend on the instruction set.
 """
 
 from setuptools import Extension, setup
 
+_FOLDER = "src/apportion/linalg/"
+
 kernel = Extension(
     "apportion.linalg._kernel",
-    sources=["src/apportion/linalg/_kernel.cpp"],
+    sources=[f"{_FOLDER}_kernel.cpp", f"{_FOLDER}_users.cpp"],
+    depends=[f"{_FOLDER}{name}.hpp" for name in ("_threads", "_lanes", "_rating_round", "_ranking")],
     language="c++",
-    extra_compile_args=["-O3", "-std=c++17", "-pthread", "-fno-math-errno", "-Wno-psabi"],
+    extra_compile_args=["-O3", "-std=c++17", "-pthread", "-fno-math-errno", "-ffp-contract=off", "-Wno-psabi"],
     extra_link_args=["-pthread"],
     optional=True,
 )

@@ -15,6 +15,7 @@ CLAIMS = (
     "ml1m-clicks",
     "epoch-vs-peers",
     "round-vs-implicit",
+    "recommend-speed",
     "gpu-fit",
     "linear-growth",
     "memory",
@@ -31,6 +32,7 @@ CLAIMS = (
     "contributions-audit",
     "gwa-scale",
     "ledger-crash",
+    "ids-fuzz",
     "planted-bugs",
     "audit-tight",
     "audit-published",
@@ -57,6 +59,8 @@ CLAIMS = (
     "optim-unbiased",
     "optim-accounting",
     "optim-speed",
+    "house",
+    "explorer-browser",
 )
 
 

@@ -1,7 +1,10 @@
 """The frame of a claim: settings, machine, table, one JSON line, a stored result, an exit code.
 
 A claim is a module of this package with a function `measure(quick)` that returns an `Outcome`. In its full form it
-takes at most an hour on two cores; in its quick form at most ten seconds, on data small enough for a test suite.
+takes at most an hour on two cores; in its quick form at most ten seconds, on data small enough for a test suite. A
+quick form that checks what the claim says, by the same limits on less data, returns an `Outcome` too. One that cannot
+(other data, a machine's speed, fewer draws than the limit needs) returns a `Rehearsal`, which does not say that the
+claim holds: it names what it checks instead.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from benchmarks import source
 
 RESULTS = Path(__file__).parent / "results"
 PARTIAL = Path(__file__).parent / "partial"
@@ -40,6 +45,19 @@ class Outcome:
     holds: bool
     headline: str
     settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What a quick run showed that cannot decide its claim.
+
+    Attributes:
+        value: the measured figures, by name.
+        shows: what was checked instead, in words, and whether it was so.
+    """
+
+    value: dict[str, Any]
+    shows: dict[str, bool]
 
 
 def data_folder() -> Path:
@@ -76,7 +94,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     print(flush=True)
 
 
-def run(name: str, measure: Callable[[bool], Outcome], *, quick: bool) -> int:
+def run(name: str, measure: Callable[[bool], Outcome | Rehearsal], *, quick: bool) -> int:
     """Measure a claim, print it, store it if it was measured in full, and return the exit code."""
     print(f"claim {name}{' (quick form)' if quick else ''}; {machine()}; Python {platform.python_version()}\n")
     try:
@@ -85,14 +103,28 @@ def run(name: str, measure: Callable[[bool], Outcome], *, quick: bool) -> int:
         print(f"not measured: {missing}", file=sys.stderr)
         print(json.dumps({"claim": name, "value": None, "target": None, "holds": False, "why": str(missing)}))
         return 3
+    if isinstance(outcome, Rehearsal):
+        return _rehearsed(name, outcome, quick=quick)
     line = {"claim": name, "value": outcome.value, "target": outcome.target, "holds": outcome.holds}
     if not quick:
-        stored = {**line, "headline": outcome.headline, "settings": outcome.settings, "machine": machine()}
-        RESULTS.mkdir(exist_ok=True)
-        path = RESULTS / f"{name}.json"
-        path.write_text(json.dumps(stored, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        _store(name, {**line, "headline": outcome.headline, "settings": outcome.settings, "machine": machine()})
     print(json.dumps(line, ensure_ascii=False), flush=True)
     return 0 if outcome.holds else 1
+
+
+def _rehearsed(name: str, found: Rehearsal, *, quick: bool) -> int:
+    """Print what a quick run showed, which is nothing about the claim."""
+    if not quick:
+        raise TypeError(f"The full form of {name} returned a rehearsal: it must decide the claim.")
+    print(json.dumps({"claim": name, "value": found.value, "holds": None, "shows": found.shows}, ensure_ascii=False))
+    return 0 if all(found.shows.values()) else 1
+
+
+def _store(name: str, result: dict[str, Any]) -> None:
+    """Write a result with the hash of the source that it was measured on."""
+    RESULTS.mkdir(exist_ok=True)
+    text = json.dumps({**result, "source": source.fingerprint(name)}, indent=2, ensure_ascii=False)
+    (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
 def _cell(value: object) -> str:

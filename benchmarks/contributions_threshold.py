@@ -23,7 +23,7 @@ from apportion.allocation.users import (
     sample_limit_objective,
     weight_objective,
 )
-from benchmarks.claim import Outcome, print_table
+from benchmarks.claim import Outcome, Rehearsal, print_table
 
 TARGET = {
     "excess_over_exact_minimum": 1e-15,
@@ -41,7 +41,7 @@ SEED = 0
 Floats = NDArray[np.float64]
 
 
-def measure(quick: bool) -> Outcome:
+def measure(quick: bool) -> Outcome | Rehearsal:
     """Accuracy on many small instances, time on large ones."""
     instances, general, n_users = (150, 15, 200_000) if quick else (3_000, 200, 10_000_000)
     rng = np.random.default_rng(SEED)
@@ -58,13 +58,13 @@ def measure(quick: bool) -> Outcome:
     }
     print_table(["accuracy, relative, largest", "measured"], list(value.items()))
     value |= _times(n_users)
-    target = TARGET | (
-        {"sorts": 25.0} if quick else {}
-    )  # so few users take milliseconds, on a machine that may be busy
+    within = {name: value[name] <= limit for name, limit in TARGET.items()}
+    if quick:  # so few users take milliseconds, on a machine that may be busy: time is left out
+        return Rehearsal(value, {f"{name} within its limit": held for name, held in within.items() if name != "sorts"})
     return Outcome(
         value,
-        target,
-        all(value[name] <= limit for name, limit in target.items()),
+        TARGET,
+        all(within.values()),
         f"v(h) within {value['excess_over_exact_minimum']:.0e} (relative) of its exact minimum on {instances:,} random "
         f"instances; {n_users:,} users in {value['seconds']:.2f} s, {value['sorts']:.2f} times `np.sort`, at worst",
         {"instances": instances, "general_solver": general, "users": n_users, "seed": SEED},

@@ -28,7 +28,7 @@ import torch
 
 from apportion.published.public_features.minimisation import rows_of_tasks
 from benchmarks import movielens
-from benchmarks.claim import PARTIAL, Outcome, print_table
+from benchmarks.claim import PARTIAL, Outcome, Rehearsal, print_table
 from benchmarks.features_movielens import ml1m_features
 from papers.public_features import movielens as paper
 from papers.public_features.stand_ins import feature_driven_ratings
@@ -39,7 +39,7 @@ STORE = "features-ml1m.jsonl"
 Found = dict[str, dict[str, list[list[float]]]]
 
 
-def measure(quick: bool) -> Outcome:
+def measure(quick: bool) -> Outcome | Rehearsal:
     """Fit what is missing, then compare."""
     torch.set_num_threads(1)
     if quick:
@@ -177,11 +177,11 @@ def _row(figures: dict[str, float]) -> str:
     return " / ".join(f"{figure:.4f}" for figure in figures.values())
 
 
-def _quick() -> Outcome:
+def _quick() -> Rehearsal:
     data, rows = feature_driven_ratings(600, 80, 20)
     bench = paper.Bench.split("ratings", data, rows)
     found = paper.run(bench, [paper.ID_ONLY, paper.FEATURES], [3.0], [0, 1])
     value = paper.means(found)
     print_table(["row", "RMSE"], [[name, by["3"]] for name, by in value.items()])
     ours, plain = value[paper.FEATURES]["3"], value[paper.ID_ONLY]["3"]
-    return Outcome(value, {"features": "below no features"}, ours < plain, "")
+    return Rehearsal(value, {"features help on generated ratings": ours < plain})

@@ -1,10 +1,15 @@
-"""Claim: processes that charge one ledger at the same time, and are killed at random moments, never overspend it.
+"""Claim: processes that charge one ledger at once, killed at random and tampered with, never overspend it.
 
 Eight processes run schedules: short random sequences of charges to one of many small accounts, more in all than the
 accounts can bear. Now and then one of the processes is killed (SIGKILL) wherever it is, and another takes its place;
 the PostgreSQL server itself crashes a few times too. A process writes a line to a file of its own after a charge was
 acknowledged, where a session would draw. Afterwards every account is recomputed from what the store holds: no sum is
 beyond its total, every acknowledged charge is there, every refused one would still be too much, all chains verify.
+
+Some accounts have a key, a head outside the ledger, or both. Meanwhile further accounts are tampered with, each in one
+of the ways of `ledger_attacks`, under all guards. No charge that begins afterwards passes if the guards can see it (a
+key sees every rewrite, a head all that is changed or cut off below it); `verify` reports it, if need be against a hash
+that was kept; and no account that was left alone is ever refused as altered.
 """
 
 from __future__ import annotations
@@ -35,6 +40,16 @@ from apportion.privacy.gaussian import mu_of_pure
 from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, from_json, to_json
 from apportion.privacy.ledger.renyi import RenyiFilter
 from benchmarks.claim import Outcome, UnavailableError, print_table
+from benchmarks.ledger_victims import (
+    GUARDS_OF_OTHERS,
+    Doors,
+    Tampered,
+    attacked,
+    missed,
+    open_victim,
+    unreported,
+    victims,
+)
 from benchmarks.postgres_server import Server, find_binaries, temporary_server
 
 PROCESSES = 8
@@ -42,6 +57,7 @@ SCHEDULES, QUICK_SCHEDULES = 100_000, 400
 KILLS, QUICK_KILLS = 520, 12
 ACCOUNTS, QUICK_ACCOUNTS = 4000, 12
 CRASHES, QUICK_CRASHES = 5, 1
+TAMPERINGS, QUICK_TAMPERINGS = 680, 20  # all attacks under all guards, in turns
 BUDGETS = {"gaussian": Budget(1.0, 1e-6), "pure": Budget(2.0, 0.0), "renyi": Budget(2.0, 1e-6)}
 STYLES = ("in halves", "in a bit more", "at random", "at random")
 """How an account is charged: by powers of two of its total, which fill it exactly; by the next floats, which would be
@@ -68,6 +84,10 @@ class Found:
     broken: int = 0
     silent: int = 0
     unexplained: int = 0
+    tampered: int = 0
+    missed: int = 0
+    unreported: int = 0
+    false_alarms: int = 0
     exactly_full: int = 0
     seconds: float = 0.0
 
@@ -75,7 +95,35 @@ class Found:
     def holds(self) -> bool:
         """Whether nothing went wrong."""
         wrong = (self.overspent, self.lost, self.wrongly_refused, self.broken, self.silent, self.unexplained)
-        return not any(wrong)
+        return not any((*wrong, self.missed, self.unreported, self.false_alarms))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is done in each store."""
+
+    schedules: int
+    kills: int
+    accounts: int
+    crashes: int
+    tamperings: int
+
+
+@dataclass
+class Heard:
+    """What the processes were told.
+
+    Attributes:
+        acknowledged: account, number and hash of each charge, and when it began.
+        refused: account and event of each charge that was too much, and whether it was said what is left.
+        altered: account that was said to be altered, and when that was said.
+        failures: charges that ended with a server's crash, on accounts that nobody tampered with.
+    """
+
+    acknowledged: list[tuple[str, int, str, float]] = field(default_factory=list)
+    refused: list[tuple[str, Event, bool]] = field(default_factory=list)
+    altered: list[tuple[str, float, str]] = field(default_factory=list)
+    failures: int = 0
 
 
 @dataclass
@@ -111,9 +159,9 @@ class Crowd:
 def measure(quick: bool) -> Outcome:
     """Run the crowd on every store that is here."""
     sizes = (
-        (QUICK_SCHEDULES, QUICK_KILLS, QUICK_ACCOUNTS, QUICK_CRASHES)
+        Sizes(QUICK_SCHEDULES, QUICK_KILLS, QUICK_ACCOUNTS, QUICK_CRASHES, QUICK_TAMPERINGS)
         if quick
-        else (SCHEDULES, KILLS, ACCOUNTS, CRASHES)
+        else Sizes(SCHEDULES, KILLS, ACCOUNTS, CRASHES, TAMPERINGS)
     )
     found = {"SQLite": _in_sqlite(sizes)}
     try:
@@ -128,26 +176,32 @@ def measure(quick: bool) -> Outcome:
     kills = min(f.kills for f in found.values())
     return Outcome(
         value={store: {name: getattr(f, name) for name in names} for store, f in found.items()},
-        target={"schedules": sizes[0], "kills": sizes[1], "overspent, lost, wrongly refused, broken, silent": 0},
-        holds=all(f.holds and f.schedules >= sizes[0] and f.kills >= sizes[1] for f in found.values()),
+        target={
+            "schedules": sizes.schedules,
+            "kills": sizes.kills,
+            "overspent, lost, wrongly refused, broken, silent, missed, unreported, false alarms": 0,
+        },
+        holds=all(f.holds and f.schedules >= sizes.schedules and f.kills >= sizes.kills for f in found.values()),
         headline=f"{' and '.join(found)}: {min(f.schedules for f in found.values()):,} spend schedules over "
         f"{PROCESSES} processes with {kills} kills each: {sum(f.overspent for f in found.values())} overspends, "
-        f"{sum(f.lost for f in found.values())} lost charges, {sum(f.broken for f in found.values())} broken chains",
+        f"{sum(f.lost for f in found.values())} lost charges, {sum(f.broken for f in found.values())} broken chains; "
+        f"{min(f.tampered for f in found.values())} accounts tampered with: "
+        f"{sum(f.missed + f.unreported for f in found.values())} unnoticed",
         settings={
             "processes": PROCESSES,
-            "accounts": sizes[2],
+            "accounts": sizes.accounts,
             "seed": 0,
             "budgets": {kind: str(budget) for kind, budget in BUDGETS.items()},
         },
     )
 
 
-def _in_sqlite(sizes: tuple[int, int, int, int]) -> Found:
+def _in_sqlite(sizes: Sizes) -> Found:
     with _folder() as folder:
         return _measured(str(folder / "ledger.db"), folder, sizes, None)
 
 
-def _in_postgres(sizes: tuple[int, int, int, int]) -> Found:
+def _in_postgres(sizes: Sizes) -> Found:
     with _folder() as folder, temporary_server() as server:
         return _measured(server.url, folder, sizes, server)
 
@@ -161,35 +215,49 @@ def _folder() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def _measured(url: str, folder: Path, sizes: tuple[int, int, int, int], server: Server | None) -> Found:
-    n_schedules, n_kills, n_accounts, n_crashes = sizes
+def _measured(url: str, folder: Path, sizes: Sizes, server: Server | None) -> Found:
     with Ledger.open(url) as ledger:
-        for k in range(n_accounts):
-            kind = tuple(BUDGETS)[k % len(BUDGETS)]
-            how = STYLES[k // len(BUDGETS) % len(STYLES)]
-            ledger.create_account(f"{kind} {how} {k}", BUDGETS[kind], kind=kind)
+        plans = _prepare(Doors.make(ledger._store, folder), sizes)
     start = time.monotonic()
-    found = Found()
+    found, tampered = Found(), dict[str, Tampered]()
     crowd = Crowd(url, folder, random.Random(0))
-    crashes = [] if server is None else [(2 * k + 1) * n_schedules // (2 * n_crashes) for k in range(n_crashes)]
+    n_crashes = 0 if server is None else sizes.crashes
     for place in range(PROCESSES):
         crowd.start(place)
-    while sum(crowd.counts) < n_schedules or found.kills < n_kills:
+    while sum(crowd.counts) < sizes.schedules or found.kills < sizes.kills or plans:
         time.sleep(crowd.rng.expovariate(1000))
-        if found.kills < n_kills * sum(crowd.counts) / n_schedules + 1:
+        done = sum(crowd.counts) / sizes.schedules
+        if found.kills < sizes.kills * done + 1:
             place = crowd.rng.randrange(PROCESSES)
             crowd.kill(place)
             crowd.start(place)
             found.kills += 1
-        if server is not None and crashes and sum(crowd.counts) >= crashes[0]:
+        if server is not None and found.crashes < n_crashes and done >= (2 * found.crashes + 1) / (2 * n_crashes):
             server.crash()
-            found.crashes += len([crashes.pop(0)])
+            found.crashes += 1
+        if plans and len(tampered) <= done * (len(plans) + len(tampered)):
+            name, attack = plans.pop()
+            tampered[name] = attacked(url, folder, name, attack)
     for place in range(PROCESSES):
         crowd.kill(place)
     found.kills += PROCESSES
     found.schedules, found.seconds = sum(crowd.counts), round(time.monotonic() - start, 1)
-    _check(url, folder, found)
+    _check(url, folder, found, tampered)
     return found
+
+
+def _prepare(doors: Doors, sizes: Sizes) -> list[tuple[str, str]]:
+    """Open all accounts; returns which ones will be tampered with, and how, in a random order."""
+    for k in range(sizes.accounts):
+        kind = tuple(BUDGETS)[k % len(BUDGETS)]
+        how = STYLES[k // len(BUDGETS) % len(STYLES)]
+        name = f"{kind} {how} {k} {GUARDS_OF_OTHERS[k % len(GUARDS_OF_OTHERS)]}"
+        doors.ledger(name).create_account(name, BUDGETS[kind], kind=kind)
+    plans = list(victims(sizes.tamperings))
+    for name, _ in plans:
+        open_victim(doors, name)
+    random.Random(1).shuffle(plans)
+    return plans
 
 
 def _charge_forever(url: str, log: Path, seed: int, counts: Any, place: int) -> None:
@@ -198,17 +266,22 @@ def _charge_forever(url: str, log: Path, seed: int, counts: Any, place: int) -> 
     rng, handles = random.Random(seed), dict[str, Account]()
     written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     ledger = _opened(url)
-    names = ledger.accounts()
+    names, doors = _names(ledger), Doors(ledger._store, log.parent)
     while True:
-        name = rng.choice(names)
+        name, started = rng.choice(names), time.monotonic()
         try:
-            account = handles.get(name) or ledger.account(name)
+            account = handles.get(name) or doors.open(name)
             handles[name] = account
             for _ in range(rng.randint(1, LONGEST)):
-                os.write(written, _told(account, _event(name, rng)))
-        except LedgerError:
-            os.write(written, b"failed\n")  # the server crashed: what was under way may stand or not
-            time.sleep(0.05)
+                started = time.monotonic()
+                os.write(written, _told(account, _event(name, rng), started))
+        except LedgerError as error:
+            if "cannot be used" in str(error):  # the server crashed: what was under way may stand or not
+                os.write(written, f"failed {json.dumps([name])}\n".encode())
+                time.sleep(0.05)
+            else:
+                os.write(written, f"altered {json.dumps([name, time.monotonic(), str(error)])}\n".encode())
+                names.remove(name)
         else:
             counts[place] += 1
 
@@ -221,14 +294,22 @@ def _opened(url: str) -> Ledger:
             time.sleep(0.05)
 
 
-def _told(account: Account, event: Event) -> bytes:
+def _names(ledger: Ledger) -> list[str]:
+    while True:
+        try:
+            return ledger.accounts()
+        except LedgerError:
+            time.sleep(0.05)
+
+
+def _told(account: Account, event: Event, started: float) -> bytes:
     """Charge; what is written afterwards stands for the draw."""
     try:
         receipt = account.charge("release", event)
     except BudgetError as refused:
         kept = json.dumps([account.name, to_json(event), " is left" in str(refused)])
         return f"refused {kept}\n".encode()
-    return f"charged {json.dumps([receipt.account, receipt.number, receipt.hash])}\n".encode()
+    return f"charged {json.dumps([receipt.account, receipt.number, receipt.hash, started])}\n".encode()
 
 
 def _event(account: str, rng: random.Random) -> Event:
@@ -244,17 +325,20 @@ def _event(account: str, rng: random.Random) -> Event:
     return GaussianRelease(whole * size)
 
 
-def _check(url: str, folder: Path, found: Found) -> None:
-    """Recompute every account from what the store holds, by nothing but rationals."""
-    acknowledged, refused, failures = _read_logs(folder)
-    found.acknowledged, found.refused = len(acknowledged), len(refused)
+def _check(url: str, folder: Path, found: Found, tampered: dict[str, Tampered]) -> None:
+    """Recompute every account from what the store holds, by nothing but rationals; then ask about the others."""
+    heard = _read_logs(folder, tampered)
+    told = [(name, number, hashed) for name, number, hashed, _ in heard.acknowledged if name not in tampered]
+    refused = [each for each in heard.refused if each[0] not in tampered]
+    found.acknowledged, found.refused = len(told), len(refused)
     found.silent = sum(not said for _, _, said in refused)
     spent: dict[str, tuple[Fraction, ...]] = {}
     hashes: dict[tuple[str, int], str] = {}
     with Ledger.open(url, create=False) as ledger:
-        for name in ledger.accounts():
+        doors = Doors(ledger._store, folder)
+        for name in (name for name in ledger.accounts() if name not in tampered):
             try:
-                ledger.account(name).verify()
+                doors.open(name).verify()
             except LedgerError as error:
                 print(error)
                 found.broken += 1
@@ -265,29 +349,44 @@ def _check(url: str, folder: Path, found: Found) -> None:
             spent[name] = tuple(sum((cost[k] for cost in costs), Fraction(0)) for k in range(len(_totals(name))))
             found.overspent += not _within(name, spent[name])
             found.exactly_full += spent[name] == _totals(name)
-    found.lost = sum(hashes.get((name, number)) != hashed for name, number, hashed in acknowledged)
+        _check_tampered(found, heard, tampered, doors)
+    found.lost = sum(hashes.get((name, number)) != hashed for name, number, hashed in told)
     for name, event, _ in refused:
         more = tuple(a + b for a, b in zip(spent[name], _cost(name, event), strict=True))
         found.wrongly_refused += _within(name, more)
-    twice = sum(count - 1 for count in Counter(acknowledged).values())
-    wasted = found.charges - len(acknowledged)
-    found.unexplained = twice + max(0, wasted - found.kills - failures) + max(0, -wasted)
+    twice = sum(count - 1 for count in Counter(told).values())
+    wasted = found.charges - len(told)
+    found.unexplained = twice + max(0, wasted - found.kills - heard.failures) + max(0, -wasted)
 
 
-def _read_logs(folder: Path) -> tuple[list[tuple[str, int, str]], list[tuple[str, Event, bool]], int]:
-    acknowledged, refused, failures = [], [], 0
-    for log in folder.glob("*.log"):
-        for line in log.read_text(encoding="utf-8").splitlines():
-            kind, _, rest = line.partition(" ")
-            if kind == "charged":
-                name, number, hashed = json.loads(rest)
-                acknowledged.append((name, number, hashed))
-            elif kind == "refused":
-                name, event, said = json.loads(rest)
-                refused.append((name, from_json(event), said))
-            else:
-                failures += 1
-    return acknowledged, refused, failures
+def _check_tampered(found: Found, heard: Heard, tampered: dict[str, Tampered], doors: Doors) -> None:
+    unnoticed = missed(tampered, [(name, started) for name, _, _, started in heard.acknowledged], doors)
+    unsaid = unreported(tampered, doors)
+    alarms = [f"{name}: {words}" for name, at, words in heard.altered if _is_false(at, tampered.get(name))]
+    for sentence in (*unnoticed, *unsaid, *alarms):
+        print(sentence)
+    found.tampered, found.missed = len(tampered), len(unnoticed)
+    found.unreported, found.false_alarms = len(unsaid), len(alarms)
+
+
+def _is_false(at: float, how: Tampered | None) -> bool:
+    return how is None or at < how.began
+
+
+def _read_logs(folder: Path, tampered: dict[str, Tampered]) -> Heard:
+    heard = Heard()
+    for line in (line for log in folder.glob("*.log") for line in log.read_text(encoding="utf-8").splitlines()):
+        kind, _, rest = line.partition(" ")
+        said = json.loads(rest)
+        if kind == "charged":
+            heard.acknowledged.append(tuple(said))
+        elif kind == "refused":
+            heard.refused.append((said[0], from_json(said[1]), said[2]))
+        elif kind == "altered":
+            heard.altered.append(tuple(said))
+        else:
+            heard.failures += said[0] not in tampered
+    return heard
 
 
 def _cost(name: str, event: Event) -> tuple[Fraction, ...]:

@@ -16,13 +16,13 @@ import numpy as np
 from apportion.data import Interactions
 from apportion.data.synthetic import long_tailed_ratings
 from apportion.recommend import ClickSettings, PrivateClickRecommender, PrivateRatingRecommender, RatingSettings
-from benchmarks.claim import Outcome, print_table
+from benchmarks.claim import Outcome, Rehearsal, print_table
 
 ROWS_PER_USER, TASKS = 73, 2_000
 SIZES = [1_000_000, 2_000_000, 4_000_000, 8_000_000, 16_000_000]
 
 
-def measure(quick: bool) -> Outcome:
+def measure(quick: bool) -> Outcome | Rehearsal:
     """Fit both recommenders at every size."""
     sizes = [50_000, 100_000] if quick else SIZES
     seconds: dict[str, list[float]] = {"ratings": [], "clicks": []}
@@ -37,7 +37,9 @@ def measure(quick: bool) -> Outcome:
         for kind, times in seconds.items()
         for k in range(len(sizes) - 1)
     }
-    low, high = (0.0, 4.0) if quick else (1.6, 2.4)
+    low, high = 1.6, 2.4
+    if quick:  # of so few observations fixed costs show, and other work on the machine
+        return Rehearsal(growth, {"twice the observations take less than four times as long": max(growth.values()) < 4})
     return Outcome(
         growth,
         {"at_least": low, "at_most": high},

@@ -15,13 +15,13 @@ from apportion.evaluation import Popularity, RankingModel, recall_at_k
 from apportion.privacy import SeededNoise
 from apportion.recommend import ClickRecommender, PrivateClickRecommender
 from benchmarks import movielens
-from benchmarks.claim import Outcome, print_table
+from benchmarks.claim import Outcome, Rehearsal, print_table
 
 TARGETS = {"1": 0.187, "5": 0.271, "20": 0.314}
 SPLIT_SEED = 0
 
 
-def measure(quick: bool) -> Outcome:
+def measure(quick: bool) -> Outcome | Rehearsal:
     """Measure the default settings."""
     if quick:
         return _quick()
@@ -62,9 +62,9 @@ def _recall(model: RankingModel, split: UserSplit) -> float:
     return recall_at_k(model, split.test.history, split.test.target, k=20).overall
 
 
-def _quick() -> Outcome:
+def _quick() -> Rehearsal:
     split = movielens.generated_clicks().split_by_users(np.random.default_rng(0), n_validation=50, n_test=400)
     ours = _private_recall(split, 5.0, 0)
     plain = _recall(Popularity().fit(split.train), split)
     print_table(["model", "test Recall@20"], [["private, epsilon = 5", ours], ["popularity", plain]])
-    return Outcome({"recall": ours}, {"above": plain}, ours > plain, "")
+    return Rehearsal({"recall": ours, "popularity": plain}, {"better than popularity": ours > plain})

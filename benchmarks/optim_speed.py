@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from apportion.privacy import Budget
-from benchmarks.claim import Outcome, UnavailableError, print_table
+from benchmarks.claim import Outcome, Rehearsal, UnavailableError, print_table
 from benchmarks.heavytail_synthetic import need_torch
 
 BATCH, CLASSES, THREADS = 512, 330, 1
@@ -28,7 +28,7 @@ ON_GPU = Path(__file__).parents[1] / "papers" / "heavy_tail" / "results" / "spee
 LEAST = 1.0  # times Opacus' samples a second
 
 
-def measure(quick: bool) -> Outcome:
+def measure(quick: bool) -> Outcome | Rehearsal:
     """Time one step of each, again and again."""
     torch = need_torch()
     if not quick and torch.cuda.is_available():
@@ -43,11 +43,13 @@ def measure(quick: bool) -> Outcome:
     rates = {name: batch / statistics.median(found) for name, found in seconds.items()}
     ratios = {f"ours over {name}": rates[OURS] / rate for name, rate in rates.items() if name != OURS}
     print_table(["path", "samples a second"], list(rates.items()))
+    if quick:  # a few small steps on a machine that may be busy
+        return Rehearsal(ratios, {"not ten times slower than Opacus": min(ratios.values()) > 0.1})
     on_gpu = json.loads(ON_GPU.read_text(encoding="utf-8")) if ON_GPU.exists() else {}
     return Outcome(
         value={**{k: round(v, 3) for k, v in ratios.items()}, **{k: round(v, 1) for k, v in rates.items()}, **on_gpu},
-        target=dict.fromkeys(ratios, f"at least {LEAST:g}" if not quick else "above 0.1"),
-        holds=min(ratios.values()) >= (0.1 if quick else LEAST),
+        target=dict.fromkeys(ratios, f"at least {LEAST:g}"),
+        holds=min(ratios.values()) >= LEAST,
         headline="Private steps of a CNN on one core, samples a second over Opacus': "
         + ", ".join(f"{ratio:.2f} ({name.split(', ')[1]})" for name, ratio in ratios.items()),
         settings={"batch": batch, "classes": CLASSES, "repeats": repeats, "threads": THREADS},

@@ -22,12 +22,12 @@ MOST_FALSE_ALARMS = 1e-3
 
 
 def measure(quick: bool) -> Outcome:
-    """Audit every bug and every twin; in the quick form, every fifth."""
+    """Audit every bug and every twin; in the quick form every tenth, since the suite audits all."""
     planted = importlib.import_module("planted")
     settings: Any = importlib.import_module("planted.cases")
     if not quick:
         settings.DATA_SETS = DATA_SETS
-    cases: list[Any] = list(planted.CASES[::5] if quick else planted.CASES)
+    cases: list[Any] = list(planted.CASES[::10] if quick else planted.CASES)
     found = [(case, case.wrong(), case.honest()) for case in cases]
     print_table(
         ["bug", "seen in", "method", "caught", "evidence", "twin passes"],

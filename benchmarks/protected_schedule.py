@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from apportion.allocation.rounds import Geometric, Power, recommended
 from apportion.parties import ProtectedMultiTask
 from apportion.privacy import SeededNoise
-from benchmarks.claim import Outcome, print_table
+from benchmarks.claim import Outcome, Rehearsal, print_table
 from papers.model_protection import data
 
 ALPHAS = (-1.0, -0.5, -0.2, 0.0, 0.2, 0.4, 0.7, 1.0, 2.0)
@@ -32,7 +32,7 @@ _NEAR = 0.01
 Floats = NDArray[np.float64]
 
 
-def measure(quick: bool) -> Outcome:
+def measure(quick: bool) -> Outcome | Rehearsal:
     """Solve the bound, then fit the grid."""
     solved = _solved()
     measured = {accelerated: _curve(accelerated, quick) for accelerated in (False, True)}
@@ -41,12 +41,14 @@ def measure(quick: bool) -> Outcome:
     right = all(abs(solved[name] - expected) <= _NEAR for name, expected in _expected().items())
     flat = all(curve["theory's alpha above the least, standard errors"] <= 2 for curve in measured.values())
     value = {"optimum of the bound": solved, "plain": measured[False], "momentum": measured[True]}
+    if quick:  # two draws of a small set say nothing of where the least error is
+        return Rehearsal(value, {"the bound is least where theory puts it": right})
     return Outcome(
         value=value,
         target={"optimum of the bound": _expected(), "theory's alpha above the least": "at most 2 standard errors"},
-        holds=right and (quick or flat),
+        holds=right and flat,
         headline=_headline(solved, measured),
-        settings={"epsilon": EPSILON, "rounds": ROUNDS, "repetitions": 2 if quick else REPETITIONS, "seeds": "3000 on"},
+        settings={"epsilon": EPSILON, "rounds": ROUNDS, "repetitions": REPETITIONS, "seeds": "3000 on"},
     )
 
 

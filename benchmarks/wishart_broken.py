@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.auditing.likelihood import lower_proportion, upper_proportion
-from apportion.auditing.tester import test_outputs
+from apportion.auditing.tester import audit_outputs
 from apportion.linalg.packed import pack, packed_size, unpack
 from apportion.privacy import Budget, SeededNoise, Session
 from apportion.privacy.neighbours import ADD_REMOVE_TASK
@@ -190,8 +190,8 @@ def _ours(
 
 def _bound(here: Floats, there: Floats, epsilon: float, statistic: Callable[[Floats], Floats] | None) -> float:
     if statistic is None:
-        return test_outputs(here, there, epsilon, DELTA, confidence=1 - ALPHA).lower_bound
+        return audit_outputs(here, there, epsilon, DELTA, confidence=1 - ALPHA).lower_bound
     values = [statistic(part)[:, None] for part in (here, there)]
-    return test_outputs(
+    return audit_outputs(
         values[0], values[1], epsilon, DELTA, statistic=lambda row: float(row[0]), confidence=1 - ALPHA
     ).lower_bound

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import pkgutil
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import click
 
@@ -14,28 +16,61 @@ DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))
 
 
-def write_api(folder: Path) -> None:
-    """One page per package, with every public module of it."""
+INTERNAL = ("cli", "estimators", "linalg")
+"""Packages whose names are for the library itself."""
+
+
+def public_modules() -> dict[str, ModuleType]:
+    """The modules whose names are public, by name: those that list them in `__all__`."""
     import apportion
 
-    packages: dict[str, list[pkgutil.ModuleInfo]] = {}
-    for module in pkgutil.walk_packages(apportion.__path__, "apportion."):
-        parts = module.name.split(".")
-        if parts[1] != "cli" and not any(part.startswith("_") for part in parts):
-            packages.setdefault(parts[1], []).append(module)
-    for package, modules in packages.items():
-        lines = [f"# {package}", ""]
-        for module in modules:
-            lines += [f"## {module.name}", "", "```{eval-rst}", f".. automodule:: {module.name}", "   :members:"]
-            lines += [
-                "   :no-index:" if module.ispkg else "   :show-inheritance:",
-                "```",
-                "",
-            ]
-        (folder / f"{package}.md").write_text("\n".join(lines), encoding="utf-8")
-    listed = "\n".join(["command-line", *packages])
+    found = {}
+    for each in pkgutil.walk_packages(apportion.__path__, "apportion."):
+        parts = each.name.split(".")
+        if parts[1] not in INTERNAL and not any(part.startswith("_") for part in parts):
+            module = importlib.import_module(each.name)
+            if hasattr(module, "__all__"):
+                found[each.name] = module
+    return found
+
+
+def write_api(folder: Path) -> None:
+    """The front door first, then one page per package with its public names; a name is described once."""
+    import apportion
+
+    described: dict[int, str] = {}
+    lines = ["# The front door", "", apportion.__doc__ or "", "", *_entries("apportion", apportion, described)]
+    (folder / "apportion.md").write_text("\n".join(lines), encoding="utf-8")
+    pages: dict[str, list[str]] = {}
+    for name, module in public_modules().items():
+        page = pages.setdefault(name.split(".")[1], [f"# {name.split('.')[1]}", ""])
+        page += [f"## {name}", "", module.__doc__ or "", "", *_entries(name, module, described)]
+    for package, page in pages.items():
+        (folder / f"{package}.md").write_text("\n".join(page), encoding="utf-8")
+    listed = "\n".join(["apportion", *pages, "command-line"])
     text = f"# Reference\n\n```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n"
     (folder / "index.md").write_text(text, encoding="utf-8")
+
+
+def _entries(name: str, module: ModuleType, described: dict[int, str]) -> list[str]:
+    """What a module's public names are, or where they are described already."""
+    lines = []
+    for public in module.__all__:
+        thing = getattr(module, public)
+        where = described.setdefault(id(thing), f"{name}.{public}")
+        if where == f"{name}.{public}":
+            lines += ["```{eval-rst}", *_directive(where, thing), "```", ""]
+        else:
+            lines += [f"`{public}`: see `{where}`.", ""]
+    return lines
+
+
+def _directive(name: str, thing: object) -> list[str]:
+    if inspect.isclass(thing):
+        return [f".. autoclass:: {name}", "   :members:", "   :show-inheritance:"]
+    if inspect.isroutine(thing):
+        return [f".. autofunction:: {name}"]
+    return [f".. py:data:: {name}", f"   :type: {type(thing).__name__}"]
 
 
 def write_command_line(folder: Path) -> None:
@@ -53,11 +88,14 @@ def write_command_line(folder: Path) -> None:
 def write_claims(path: Path) -> None:
     """Every stored figure with its settings."""
     from benchmarks.claim import RESULTS
+    from benchmarks.table import is_older
 
     lines = ["# Claims", "", "Every figure we state, as stored by `make claim NAME=...`.", ""]
     for result in sorted(RESULTS.glob("*.json")):
         stored = json.loads(result.read_text(encoding="utf-8"))
-        lines += [f"## {stored['claim']}", "", stored["headline"], "", "```json"]
+        lines += [f"## {stored['claim']}", "", stored["headline"], ""]
+        lines += ["Measured on an earlier source.", ""] if is_older(stored) else []
+        lines += ["```json"]
         lines += [json.dumps(stored, indent=2, ensure_ascii=False), "```", ""]
     path.write_text("\n".join(lines), encoding="utf-8")
 

@@ -7,12 +7,16 @@ E6: labels reach beyond the bound that their noise was scaled to; the mean has t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from apportion import linalg
 from apportion.allocation import Adaptive
-from apportion.engines import LocalEngine
+from apportion.engines import LocalEngine, add_up_one
 from apportion.privacy import bounds
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
+from apportion.privacy.contributions import ClippedParts, TaskCounts, TaskGrams, TaskMoments, Weighting
 from apportion.published.skew import AlternatingMinimisation, GradientDescent, SufficientStatistics
 
 RIDGE = 1.0
@@ -23,24 +27,40 @@ def resealed(statistic, value, bound=None):
     return BoundedSum(_KEY, value, bound or statistic.l2_sensitivity, statistic.derivation, statistic.scales)
 
 
-class RidgeInTheSum(LocalEngine):
+class WrongSums(LocalEngine):
+    """An engine that changes one kind of sum, or what is said of it, after it was added up."""
+
+    kind = TaskMoments
+
+    def add_up(self, users, contributions):
+        found = super().add_up(users, contributions)
+        return [
+            self.changed(users, each, right) if isinstance(each, self.kind) else right
+            for each, right in zip(contributions, found, strict=True)
+        ]
+
+
+class RidgeInTheSum(WrongSums):
     """E1."""
 
-    def grams(self, data, weights, rows):
-        right = super().grams(data, weights, rows)
-        totals = super().counts(data, weights)._reveal(_KEY)
-        width = rows._values.shape[1]
-        diagonal = np.cumsum(np.arange(1, width + 1)) - 1
-        value = right._reveal(_KEY).copy()
-        value[:, diagonal] += RIDGE * totals[:, None]
-        return resealed(right, value)
+    kind = TaskGrams
+
+    def changed(self, users, about, right):
+        totals = add_up_one(LocalEngine(np.float64), users, TaskCounts(about.weights))._reveal(_KEY)
+        return with_diagonal(right, RIDGE * totals)
 
 
-class ClippedAfterTheSum(LocalEngine):
+def with_diagonal(right, added):
+    """Packed matrices with a number of each task's own added to their diagonal, as if they had no more sensitivity."""
+    value = right._reveal(_KEY).copy()
+    value[:, linalg.diagonal_positions(linalg.packed_dim(value.shape[1]))] += np.asarray(added)[:, None]
+    return resealed(right, value)
+
+
+class ClippedAfterTheSum(WrongSums):
     """E2: gradients arrive unclipped, and each task's sum is clipped to the bound of one user."""
 
-    def moments(self, data, weights, rows, labels=None):
-        right = super().moments(data, weights, rows, labels)
+    def changed(self, users, about, right):
         value = right._reveal(_KEY)
         lengths = np.linalg.norm(value, axis=1, keepdims=True)
         return resealed(right, value / np.maximum(lengths / right.l2_sensitivity, 1))
@@ -53,33 +73,45 @@ class Unclipped(bounds.Weights):
         made = object.__new__(Unclipped)
         made._values = np.asarray(self._values, np.float64) * np.asarray(factors, np.float64) / clip
         made._indptr, made._description, made._rearranged = self._indptr, "not clipped", None
+        made._neighbours, made._signed = self._neighbours, True
         return made
 
 
-class UnclippedGradients(Adaptive):
-    """An allocation whose weights never clip what they are multiplied with."""
+@dataclass(frozen=True, eq=False)
+class NeverClipping(Weighting):
+    """Weights that never clip what they are multiplied with."""
 
-    def weights(self, data, count):
-        right = super().weights(data, count)
+    before: Weighting
+    description: str = "not clipped"
+
+    def form(self, users):
+        right = self.before.of(users)
         made = object.__new__(Unclipped)
-        for name in ("_values", "_indptr", "_description", "_rearranged"):
+        for name in bounds.Weights.__slots__:
             setattr(made, name, getattr(right, name))
         return made
 
 
-class LabelsBeyondTheirBound(LocalEngine):
+class UnclippedGradients(Adaptive):
+    """An allocation of such weights."""
+
+    def weights(self, n_tasks, count):
+        return NeverClipping(super().weights(n_tasks, count))
+
+
+class LabelsBeyondTheirBound(WrongSums):
     """E6, first half: noise is scaled to labels of at most 1 in absolute value, and they reach 2."""
 
-    def moments(self, data, weights, rows, labels=None):
-        right = super().moments(data, weights, rows, labels)
-        return resealed(right, right._reveal(_KEY), right.l2_sensitivity / labels.bound)
+    def changed(self, users, about, right):
+        return resealed(right, right._reveal(_KEY), right.l2_sensitivity / about.labels.bound)
 
 
-class MeanWithTooLittleNoise(LocalEngine):
+class MeanWithTooLittleNoise(WrongSums):
     """E6, second half: a tenth of the noise that the accounting states."""
 
-    def user_sum(self, data, part, width, clip_norm, what):
-        right = super().user_sum(data, part, width, clip_norm, what)
+    kind = ClippedParts
+
+    def changed(self, users, about, right):
         return resealed(right, right._reveal(_KEY), right.l2_sensitivity / 10)
 
 

@@ -10,12 +10,12 @@ from torch import nn
 
 from apportion.auditing import audit
 from apportion.data import Interactions
+from apportion.losses import PseudoHuber
 from apportion.privacy import Budget, SeededNoise
 from apportion.published.public_features.cmf import CollectiveFactorisation
 from apportion.published.public_features.convex import ConvexMinimisation, EncoderConvex
 from apportion.published.public_features.gradient import EncoderGradient
 from apportion.published.public_features.joint import JointGradient
-from apportion.published.public_features.losses import PseudoHuberLoss
 from apportion.published.public_features.minimisation import EncoderMinimisation
 from apportion.published.public_features.ssp import EncoderStatistics
 from apportion.published.public_features.training import Training
@@ -46,7 +46,7 @@ def gradient(width, encoder=two_layers, **settings):
 
 
 def huber(width):
-    return EncoderConvex(two_layers(width), FEW, loss=PseudoHuberLoss(0.5))
+    return EncoderConvex(two_layers(width), FEW, loss=PseudoHuber(0.5))
 
 
 PRIVATE_ENCODERS = {

@@ -7,27 +7,33 @@ w_ij = ω_i, and the test error of ridge regressions solved from sums released w
 App. C of the paper: features u_j and parameters θ_i in the unit ball of five dimensions, labels u_j · θ_i with a noise
 of standard deviation 0.001.
 
+Weights that need the graph, or counts taken from it, are for neighbours of one graph, which differ in the values and
+features of one user; all of them are compared under that relation. Policies that release the counts they need are for
+adding or removing a user, which is more: their errors are compared among themselves alone.
+
 `make claim NAME=skew-weights` runs it; the number of users is public here, the list of tasks too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion import linalg
-from apportion.allocation import Adaptive, Allocation, EqualSplit, Weights, adaptive, closed_form
+from apportion.allocation import Adaptive, Allocation, SplitEqually, TaskFactors, adaptive, closed_form
 from apportion.data import Interactions
-from apportion.engines import LocalEngine
+from apportion.data.users import Users
+from apportion.engines import LocalEngine, add_up_one
 from apportion.estimators.counts import allocated
-from apportion.privacy import Budget, Session
+from apportion.privacy import REPLACE_VALUES_PUBLIC_GRAPH, Budget, Neighbours, Session
 from apportion.privacy.bounds import Labels, Rows
+from apportion.privacy.contributions import Kernels, TaskCounts, TaskGrams, TaskMoments, Weighting
 from apportion.privacy.noise import SeededNoise
-from apportion.published.skew import ExactJoint, Joint, solve_joint, solve_public_graph
+from apportion.published.skew import Joint, joint_weights, solve_joint, solve_public_graph
 
 Floats = NDArray[np.float64]
 
@@ -115,34 +121,36 @@ def objective(data: Interactions, sums: Floats, gamma: float) -> float:
     return float((counts[present] ** (2.0 - gamma) / sums[present] ** 2).sum())
 
 
-def sums_of(data: Interactions, weights: Weights) -> Floats:
-    """Σ_j w_ij, by a release whose noise (2e-5) does not matter: the data are synthetic."""
-    session = Session(Budget(1e9, DELTA), noise=SeededNoise(0))
+def sums_of(data: Interactions, weights: Weighting) -> Floats:
+    """Σ_j w_ij, by a release whose noise (4e-5) does not matter: the data are synthetic."""
+    session = Session(Budget(1e9, DELTA), noise=SeededNoise(0), neighbours=weights.neighbours)
     share = session.plan(all=1.0).one("all")
-    sums: Floats = session.release("sums", LocalEngine(threads=1).counts(data, weights), share)
+    counts = add_up_one(LocalEngine(threads=1), data.as_users, TaskCounts(weights))
+    sums: Floats = session.release("sums", counts, share)
     return sums
 
 
 # -- ways to choose weights --
 
 
-def public_weights(data: Interactions, gamma: float, n_users: int) -> dict[str, Weights]:
-    """Weights that need public counts (the closed forms) or a public graph (exact and joint)."""
+def public_weights(data: Interactions, gamma: float, n_users: int) -> dict[str, Weighting]:
+    """Weights that need public counts (the closed forms) or the graph (exact and joint), all for a public graph."""
     counts = np.maximum(np.bincount(data.tasks, minlength=data.n_tasks), 1.0)
     exponent, indptr = (1 + gamma) / 4, data.by_user.indptr
     omega = counts**-exponent
     largest = float(np.add.reduceat(np.square(omega)[data.tasks], indptr[:-1][np.diff(indptr) > 0]).max())
     exact = solve_public_graph(indptr, data.tasks, counts**-gamma).omega
     known = np.where(exact > 0, exact, exact.max())  # a task that nobody has needs some number
-    return {
-        EQUAL: EqualSplit().weights(data, _no_counts),
-        SCALED: _same_for_all_users(data, omega / np.sqrt(largest)),
-        CLIPPED: closed_form(data, counts, exponent, n_users),
-        NORMALISED: adaptive(data, counts, exponent),
-        EXACT: _same_for_all_users(data, exact),
-        EXACT_NORMALISED: adaptive(data, known, -1.0),
-        JOINT: ExactJoint(gamma).allocate(data, _no_counts, n_users).weights,
+    made = {
+        SCALED: _same_for_all_users(omega / np.sqrt(largest)),
+        CLIPPED: closed_form(counts, exponent, n_users),
+        NORMALISED: adaptive(counts, exponent),
+        EXACT: _same_for_all_users(exact),
+        EXACT_NORMALISED: adaptive(known, -1.0),
+        JOINT: joint_weights(data, gamma),
     }
+    of_graph = {name: replace(weights, neighbours=REPLACE_VALUES_PUBLIC_GRAPH) for name, weights in made.items()}
+    return {EQUAL: SplitEqually(REPLACE_VALUES_PUBLIC_GRAPH), **of_graph}
 
 
 def private_policies(gamma: float) -> dict[str, Allocation]:
@@ -150,22 +158,39 @@ def private_policies(gamma: float) -> dict[str, Allocation]:
     return {PRIVATE_ADAPTIVE: Adaptive((1 + gamma) / 4), PRIVATE_JOINT: Joint(gamma)}
 
 
-def private_weights(data: Interactions, policy: Allocation, session: Session, n_users: int) -> Weights:
+def private_weights(data: Interactions, policy: Allocation, session: Session, n_users: int) -> Weighting:
     """A policy's weights; all its counts together cost `COUNT_SHARE` of the budget."""
     shares = session.plan(counts=[COUNT_SHARE / policy.releases] * policy.releases).several("counts")
-    return allocated(data, policy, session, LocalEngine(threads=1), shares, float(n_users)).weights
+    return allocated(data.as_users, policy, session, LocalEngine(threads=1), shares, float(n_users)).weights
 
 
-def _same_for_all_users(data: Interactions, omega: Floats) -> Weights:
-    raw = omega.astype(np.float32)[data.tasks]
-    return Weights.clipped(raw, data.by_user.indptr, "one weight per task, feasible for every user")
-
-
-def _no_counts(weights: Weights) -> Any:
-    raise AssertionError("these weights need no counts")
+def _same_for_all_users(omega: Floats) -> TaskFactors:
+    return TaskFactors(omega, "one weight per task, feasible for every user", normalised=False)
 
 
 # -- one private ridge --
+
+
+@dataclass(frozen=True, eq=False)
+class UserFeatures:
+    """The features of every user, who carry them as a column; all are in the unit ball."""
+
+    norm: float = 1.0
+
+    def __call__(self, users: Users, kernels: Kernels) -> Rows:
+        """Clipped, since the column is not known to be bounded."""
+        return Rows.clipped(users.of_user("features"), self.norm)
+
+
+@dataclass(frozen=True, eq=False)
+class UserLabels:
+    """The labels of every row."""
+
+    bound: float = 1.0
+
+    def __call__(self, users: Users, kernels: Kernels) -> Labels:
+        """Clipped to the bound."""
+        return Labels.clipped(users.column("values").astype(np.float64), self.bound)
 
 
 class PrivateRidge:
@@ -174,13 +199,15 @@ class PrivateRidge:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._engine = LocalEngine(threads=1)
-        self._rows = Rows.clipped(problem.features, 1.0)
-        self._labels = Labels.clipped(problem.train.values.astype(np.float64), 1.0)
+        self._users = problem.train.as_users.with_user_columns(features=problem.features)
 
-    def sums(self, weights: Weights) -> tuple[Any, Any]:
+    def sums(self, weights: Weighting) -> tuple[Any, Any]:
         """What is released, still sealed."""
-        grams = self._engine.grams(self._problem.train, weights, self._rows)
-        return grams, self._engine.moments(self._problem.train, weights, self._rows, self._labels)
+        rows, labels = UserFeatures(), UserLabels()
+        grams, moments = self._engine.add_up(
+            self._users, [TaskGrams(weights, rows), TaskMoments(weights, rows, labels)]
+        )
+        return grams, moments
 
     def error(self, sums: tuple[Any, Any], session: Session) -> float:
         """Release with what is left of the budget, half each; solve; root mean squared error on the test rows."""
@@ -188,7 +215,7 @@ class PrivateRidge:
         shares = session.plan(grams=left / 2, moments=left / 2)
         grams = session.release("grams", sums[0], shares.one("grams"))
         moments = session.release("moments", sums[1], shares.one("moments"))
-        base = RIDGE / shares.one("grams").mu * np.eye(DIMENSION)
+        base = RIDGE * sums[0].l2_sensitivity / shares.one("grams").mu * np.eye(DIMENSION)
         solved, _ = linalg.solve_packed(linalg.project_psd(grams), moments, base, threads=1)
         test = self._problem.test
         predicted = np.einsum("nd,nd->n", self._problem.features[test.users], solved[test.tasks])
@@ -205,17 +232,16 @@ class Row:
     Attributes:
         skew: of the graph.
         method: how weights were chosen.
+        public_graph: whether neighbours are of one graph, which is public; else they add or remove a user.
         objective: F for γ = 1, the mean over seeds where counts are released; one for each ε.
-        predicted: F times the variance of the sums' noise, as a multiple of that of the whole budget: what the error
-            should follow.
         rmse: mean over seeds of the test error, for each ε.
         standard_error: of that mean.
     """
 
     skew: Skew
     method: str
+    public_graph: bool
     objective: dict[float, float]
-    predicted: dict[float, float]
     rmse: dict[float, float]
     standard_error: dict[float, float]
 
@@ -227,11 +253,13 @@ def measure_skew(skew: Skew, size: Size, epsilons: tuple[float, ...], seed: int)
     rows = []
     for method, weights in public_weights(problem.train, 1.0, size.n_users).items():
         value, sums = objective(problem.train, sums_of(problem.train, weights), 1.0), ridge.sums(weights)
-        runs = {e: [(value, ridge.error(sums, session)) for session in _sessions(e, size)] for e in epsilons}
-        rows.append(_row(skew, method, runs, 1.0))
+        relation = weights.neighbours
+        runs = {e: [(value, ridge.error(sums, session)) for session in _sessions(e, size, relation)] for e in epsilons}
+        rows.append(_row(skew, method, runs, public_graph=True))
     for method, policy in private_policies(1.0).items():
-        runs = {e: [_fit(problem, ridge, policy, session) for session in _sessions(e, size)] for e in epsilons}
-        rows.append(_row(skew, method, runs, 1 - COUNT_SHARE))
+        relation = policy.neighbours
+        runs = {e: [_fit(problem, ridge, policy, each) for each in _sessions(e, size, relation)] for e in epsilons}
+        rows.append(_row(skew, method, runs, public_graph=False))
     return rows
 
 
@@ -242,17 +270,17 @@ def _fit(problem: Problem, ridge: PrivateRidge, policy: Allocation, session: Ses
     return value, ridge.error(ridge.sums(weights), session)
 
 
-def _sessions(epsilon: float, size: Size) -> Iterator[Session]:
+def _sessions(epsilon: float, size: Size, neighbours: Neighbours) -> Iterator[Session]:
     for seed in range(size.seeds):
-        yield Session(Budget(epsilon, DELTA), noise=SeededNoise(seed))
+        yield Session(Budget(epsilon, DELTA), noise=SeededNoise(seed), neighbours=neighbours)
 
 
-def _row(skew: Skew, method: str, runs: dict[float, list[tuple[float, float]]], share: float) -> Row:
+def _row(skew: Skew, method: str, runs: dict[float, list[tuple[float, float]]], *, public_graph: bool) -> Row:
     values = {e: float(np.mean([value for value, _ in each])) for e, each in runs.items()}
     errors = {e: np.array([error for _, error in each]) for e, each in runs.items()}
     spread = {e: float(each.std(ddof=1) / np.sqrt(len(each))) for e, each in errors.items()}
     means = {e: float(each.mean()) for e, each in errors.items()}
-    return Row(skew, method, values, {e: value / share for e, value in values.items()}, means, spread)
+    return Row(skew, method, public_graph, values, means, spread)
 
 
 @dataclass(frozen=True)
@@ -289,15 +317,19 @@ def rank_correlation(first: Floats, second: Floats) -> float:
 
 
 def agreement(rows: list[Row], epsilon: float) -> tuple[float, int]:
-    """Of the pairs of methods on one graph whose errors differ by 3 standard errors: how many are ordered rightly."""
+    """Of the pairs of methods on one graph whose errors differ by 3 standard errors: how many are ordered rightly.
+
+    Both methods of a pair have the same neighbours.
+    """
     right = total = 0
     for k, one in enumerate(rows):
         for other in rows[k + 1 :]:
             apart = one.rmse[epsilon] - other.rmse[epsilon]
             noise = np.hypot(one.standard_error[epsilon], other.standard_error[epsilon])
-            if one.skew == other.skew and abs(apart) > 3 * noise:
+            alike = one.skew == other.skew and one.public_graph == other.public_graph
+            if alike and abs(apart) > 3 * noise:
                 total += 1
-                right += (one.predicted[epsilon] - other.predicted[epsilon]) * apart > 0
+                right += (one.objective[epsilon] - other.objective[epsilon]) * apart > 0
     return right / max(total, 1), total
 
 

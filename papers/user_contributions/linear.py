@@ -30,9 +30,10 @@ from numpy.typing import NDArray
 
 from apportion.allocation.users import SampleLimit
 from apportion.data.grouping import Grouping, group_rows
+from apportion.engines import LocalEngine, add_up_one
 from apportion.errors import InputError
-from apportion.privacy import REPLACE_LABELS, BoundedSum, BoxedValues, Budget, SeededNoise, Session
-from apportion.privacy.contributions import label_total
+from apportion.privacy import REPLACE_LABELS, BoundedSum, Budget, SeededNoise, Session
+from apportion.privacy.contributions import BoxedColumns, LabelTotal, LabelVectors
 from apportion.regression.label_private import LabelPrivateRegression
 from apportion.regression.label_weights.optimal import LabelWeights, least_squares_weights, optimal_label_weights
 
@@ -119,8 +120,10 @@ class Estimate:
         self._problem = problem
         self._back = back
         labels = problem.grouping.arranged(problem.labels)
-        boxed = BoxedValues.clipped(labels[:, None], *problem.label_range)
-        self._total: BoundedSum = label_total(boxed, weights.rows, problem.grouping.indptr)
+        vectors = LabelVectors.from_rows(weights.rows, problem.grouping.indptr)
+        users = problem.grouping.users(values=problem.labels).with_columns(vectors=weights.rows)
+        total = LabelTotal(BoxedColumns(*problem.label_range), vectors)
+        self._total: BoundedSum = add_up_one(LocalEngine(), users, total)
         self._offset = sum(problem.label_range) / 2 * weights.rows.sum(axis=0)
         self._error_without_noise = problem.error(self._back @ (weights.rows.T @ labels))
         self.squares = float(np.square(weights.rows).sum())
@@ -300,7 +303,7 @@ def _paid(problem: Problem, epsilon: float, runs: int) -> Score:
             noise=SeededNoise(run),
             target="coefficients",
         )
-        errors.append(problem.error(model.fit(problem.features, problem.labels, groups=problem.groups).coef_))
+        errors.append(problem.error(model.fit(problem.features, problem.labels, users=problem.groups).coef_))
         gaps.append(model.gap_)
     return Score(tuple(errors), math.nan, gap=max(gaps))
 

@@ -203,7 +203,7 @@ def fitted(problem: Problem, epsilon: float, delta: float, bounding: Contributio
         bounding=bounding,
         noise=SeededNoise(seed),
     )
-    return model.fit(problem.features, problem.labels, groups=problem.groups)
+    return model.fit(problem.features, problem.labels, users=problem.groups)
 
 
 def header(found: Sequence[Losses]) -> list[str]:

@@ -13,18 +13,20 @@ from apportion.auditing.likelihood import (
     mu_from_statistics,
     upper_proportion,
 )
+from apportion.data.users import Users
+from apportion.engines import LocalEngine, add_up_one
 from apportion.privacy import (
     REPLACE_VALUES,
-    BoxedValues,
     Budget,
-    PublicRowWeights,
     RankedRows,
     SeededNoise,
     UniformBase,
 )
-from apportion.privacy.contributions import weighted_total
+from apportion.privacy.contributions import BoxedColumns, PublicRowWeights, RowTotal
 
 INDPTR = np.array([0, 2, 3])
+WEIGHTS = np.array([0.25, 0.25, 0.5])
+FIXED = PublicRowWeights.from_rows(WEIGHTS, INDPTR, "fixed")
 
 
 def test_bounds_on_proportions_are_those_of_clopper_and_pearson():
@@ -54,9 +56,12 @@ def test_a_bound_on_mu_exceeds_the_truth_no_more_often_than_it_says_and_comes_cl
     assert np.median(bounds) > 0.8 * mu
 
 
+def users_of(values):
+    return Users(INDPTR, {"values": values, "weights": WEIGHTS})
+
+
 def total(values):
-    weights = PublicRowWeights(np.array([0.25, 0.25, 0.5]), INDPTR, "fixed")
-    return weighted_total(BoxedValues.clipped(values[:, None], 0.0, 1.0), weights)
+    return add_up_one(LocalEngine(), users_of(values), RowTotal(BoxedColumns(0.0, 1.0), 1, FIXED))
 
 
 ENDS = np.array([0.0, 0.0, 0.5]), np.array([1.0, 1.0, 0.5])
@@ -88,8 +93,7 @@ def test_a_pure_release_in_a_gaussian_session_is_not_taken_for_a_gaussian_one():
     spent = []
 
     def fit(values, session):
-        weights = PublicRowWeights(np.array([0.25, 0.25, 0.5]), INDPTR, "fixed")
-        rows = RankedRows(values, weights, base)
+        rows = RankedRows(users_of(values), FIXED, base)
         session.choose_points("x", rows.scores([], [0.5]), base, session.plan(a=1.0).one("a"))
         spent.append(session.statement().releases[0].epsilon)
         return {}
@@ -113,8 +117,9 @@ def test_many_equal_values_do_not_make_the_density_vanish():
     base = norm(0, 1)
 
     def fit(values, session):
-        weights = PublicRowWeights(np.full(3000, 1 / 3000), np.array([0, *range(1, 3001)]), "equal")
-        rows = RankedRows(np.concatenate([values[:1], np.zeros(2999)]), weights, base)
+        indptr, each = np.arange(3001), np.full(3000, 1 / 3000)
+        users = Users(indptr, {"values": np.concatenate([values[:1], np.zeros(2999)]), "weights": each})
+        rows = RankedRows(users, PublicRowWeights.from_rows(each, indptr, "equal"), base)
         session.choose_points("x", rows.scores([], [0.5]), base, session.plan(a=1.0).one("a"))
         return {}
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from apportion import allocation
+from apportion.allocation import SplitEqually, uniform_sample
 from apportion.engines import LocalEngine
 from apportion.errors import InputError
+from apportion.privacy import Rows
+from apportion.privacy.contributions import ClippedParts, Output, TaskCounts, TaskGrams, TaskMoments
+from held_values import HeldRows, HeldWeights, values_of
 from planted import CASES
 
 from strategies import random_interactions
@@ -33,11 +36,15 @@ def test_sampling_by_position_instead_of_identity_is_caught_by_rebuilt_neighbour
     kept = data.users != 0
     moved = type(data).from_arrays(data.users[kept], data.tasks[kept], data.values[kept], task_ids=data.task_ids)
     for other in (rebuilt, moved):
-        weights = allocation.uniform_sample(other, 2, seed=5)._values
-        np.testing.assert_array_equal(weights, allocation.uniform_sample(data, 2, seed=5)._values[kept])
+        weights = values_of(uniform_sample(2, seed=5), other)
+        np.testing.assert_array_equal(weights, values_of(uniform_sample(2, seed=5), data)[kept])
 
 
 def test_engines_refuse_bounded_arrays_made_for_other_data():
     data, other = random_interactions(1), random_interactions(2)
-    with pytest.raises(InputError, match="made for this data set"):
-        LocalEngine().counts(data, allocation.equal_split(other))
+    made = HeldWeights(SplitEqually().of(other.as_users))
+    rows = HeldRows(Rows.clipped(np.ones((data.n_users, 2)), 1.0))
+    part = ClippedParts(lambda users, _weights: (np.ones((users.n_users, 1)),), (Output(1, 1.0, False, "ones"),), made)
+    for contribution in (TaskCounts(made), TaskMoments(made, rows), TaskGrams(made, rows), part):
+        with pytest.raises(InputError, match="made for these users"):
+            LocalEngine().add_up(data.as_users, [contribution])

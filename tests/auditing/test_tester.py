@@ -15,20 +15,20 @@ def laplace(scale):
 
 
 def test_a_laplace_release_gets_close_to_its_epsilon_and_not_above():
-    found = tester.test_mechanism(laplace(1.0), 0, 1, epsilon=1.0, draws=16_000)
+    found = tester.audit_mechanism(laplace(1.0), 0, 1, epsilon=1.0, draws=16_000)
     assert 0.7 < found.lower_bound <= 1.0  # false alarms: 1e-3
     assert not found.violated
 
 
 def test_half_the_noise_is_a_violation():
-    found = tester.test_mechanism(laplace(0.5), 0, 1, epsilon=1.0, draws=6000)
+    found = tester.audit_mechanism(laplace(0.5), 0, 1, epsilon=1.0, draws=6000)
     assert found.violated
     assert found.lower_bound > 1.3
 
 
 def test_a_statistic_of_the_callers_works_whatever_its_sign():
     for sign in (1, -1):
-        found = tester.test_mechanism(
+        found = tester.audit_mechanism(
             laplace(0.5), 0, 1, epsilon=1.0, draws=3000, statistic=lambda output, sign=sign: sign * output
         )
         assert found.violated
@@ -43,7 +43,7 @@ def test_a_bound_exceeds_the_truth_no_more_often_than_it_says(statistic):
     beyond = 0
     for _ in range(audits):
         here, there = (rng.random(400) < truth) * 1.0, (rng.random(400) > truth) * 1.0
-        beyond += tester.test_outputs(here, there, epsilon, statistic=statistic, confidence=1 - alpha).violated
+        beyond += tester.audit_outputs(here, there, epsilon, statistic=statistic, confidence=1 - alpha).violated
     assert beyond <= binom.ppf(1 - 1e-6, audits, alpha)  # false alarms: 1e-6
 
 
@@ -53,8 +53,8 @@ def test_delta_is_allowed_for():
     def mechanism(data, rng):
         return float(data) if rng.random() < 0.1 else 0.5
 
-    assert tester.test_mechanism(mechanism, 0, 1, epsilon=1.0, delta=0.0, draws=4000).violated
-    assert not tester.test_mechanism(mechanism, 0, 1, epsilon=0.5, delta=0.1, draws=4000).violated
+    assert tester.audit_mechanism(mechanism, 0, 1, epsilon=1.0, delta=0.0, draws=4000).violated
+    assert not tester.audit_mechanism(mechanism, 0, 1, epsilon=0.5, delta=0.1, draws=4000).violated
 
 
 SHAPES = {
@@ -73,8 +73,8 @@ SHAPES = {
 @pytest.mark.parametrize("draw", SHAPES.values(), ids=SHAPES)
 def test_a_distinguisher_learns_what_tells_two_data_sets_apart(draw):
     rng = np.random.default_rng(0)
-    assert tester.test_outputs(draw(rng, 6000, 1), draw(rng, 6000, 0), 1.0, 1e-5).violated
-    assert not tester.test_outputs(draw(rng, 6000, 0), draw(rng, 6000, 0), 0.2, 1e-5).violated  # false alarms: 1e-3
+    assert tester.audit_outputs(draw(rng, 6000, 1), draw(rng, 6000, 0), 1.0, 1e-5).violated
+    assert not tester.audit_outputs(draw(rng, 6000, 0), draw(rng, 6000, 0), 0.2, 1e-5).violated  # false alarms: 1e-3
 
 
 def test_outputs_become_rows_of_numbers():
@@ -86,16 +86,16 @@ def test_outputs_become_rows_of_numbers():
 
 
 def test_the_same_seed_gives_the_same_finding():
-    one, two = (tester.test_mechanism(laplace(1.0), 0, 1, epsilon=1.0, draws=500, seed=3) for _ in range(2))
+    one, two = (tester.audit_mechanism(laplace(1.0), 0, 1, epsilon=1.0, draws=500, seed=3) for _ in range(2))
     assert one == two
 
 
 def test_bad_arguments_are_refused():
     with pytest.raises(InputError, match="at least 100 draws"):
-        tester.test_outputs([1.0] * 20, [1.0] * 20, 1.0)
+        tester.audit_outputs([1.0] * 20, [1.0] * 20, 1.0)
     with pytest.raises(InputError, match="got -1"):
-        tester.test_outputs([1.0] * 200, [1.0] * 200, -1.0)
+        tester.audit_outputs([1.0] * 200, [1.0] * 200, -1.0)
     with pytest.raises(InputError, match="confidence"):
-        tester.test_outputs([1.0] * 200, [1.0] * 200, 1.0, confidence=1.0)
+        tester.audit_outputs([1.0] * 200, [1.0] * 200, 1.0, confidence=1.0)
     with pytest.raises(InputError, match="NaN"):
-        tester.test_outputs([1.0] * 200, [1.0] * 200, 1.0, statistic=lambda output: float("nan"))
+        tester.audit_outputs([1.0] * 200, [1.0] * 200, 1.0, statistic=lambda output: float("nan"))

@@ -13,11 +13,12 @@ from apportion.auditing.statements import check_statement
 from apportion.data.synthetic import long_tailed_ratings
 from apportion.engines import LocalEngine
 from apportion.errors import InputError
-from apportion.privacy import Budget, SeededNoise, bounds
+from apportion.privacy import Budget, SeededNoise
+from apportion.privacy.contributions import RatingParts
 from apportion.published.skew import AlternatingMinimisation
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
 from apportion.regression import MultiTaskRidge
-from planted.recommenders import unclipped_parts
+from planted.recommenders import unclipped_rating_parts
 
 BUDGET = Budget(6.0, 1e-5)
 
@@ -64,7 +65,7 @@ def test_a_right_recommender_passes_replay_and_canaries(data):
 
 
 def test_a_recommender_without_clipping_is_found_out(data):
-    with mock.patch.object(bounds.Parts, "clipped", unclipped_parts(None)):
+    with mock.patch.object(RatingParts, "partial", unclipped_rating_parts(RatingParts.partial)):
         found = fits.audit_recommender("wrong", ratings, data, BUDGET, users=3, canaries=0)
     assert found.violated
     assert "times its sensitivity" in found.checks[0].words
@@ -92,6 +93,6 @@ def test_a_statement_of_a_regression_is_checked_too(data):
     users, tasks = data.users, data.tasks
     features = np.random.default_rng(0).normal(size=(len(users), 2))
     found = fits.audit_statement(
-        "ridge", estimator.fit(features, data.values, groups=users, tasks=tasks).statement_
+        "ridge", estimator.fit(features, data.values, users=users, tasks=tasks).statement_
     )  # fmt: skip
     assert not found.violated

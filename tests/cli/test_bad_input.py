@@ -31,9 +31,9 @@ def refused(run, folder):
     ("header", "lines", "words"),
     [
         ("user,item,rating", [[1, 1, 5], [2, 1, 7], [2, 3, 4]], "7 of user 2 for item 1 lies outside the scale 1 to 5"),
-        ("user,item,rating", [[1, 1, 5], [2, 1, "nan"], [2, 3, 4]], "nan"),
+        ("user,item,rating", [[1, 1, 5], [2, 1, "nan"], [2, 3, 4]], "holds nan in row 2"),
         ("user,item,rating", [[1, 1, 5], [2, 1, "good"], [2, 3, 4]], "'good'"),
-        ("user,item,rating", [[1, 1, 5], [1, 1, 4], [2, 3, 4]], "1"),
+        ("user,item,rating", [[1, 1, 5], [1, 1, 4], [2, 3, 4]], "User 1 has task 1 in row 1 and again in row 2"),
         ("user,item,rating", [[1, 1, 5], [1, 2, 4]], "at least two users"),
         ("user,item,rating", [], "no rows"),
         ("who,item,rating", [[1, 1, 5], [2, 2, 4]], "name it with --user"),
@@ -175,13 +175,10 @@ def test_if_the_new_model_cannot_be_moved_in_the_old_one_goes_back(run, ratings,
     assert sorted(path.name for path in folder.iterdir()) == ["m", "ratings.csv"]
 
 
-def test_an_output_that_cannot_be_written_is_found_before_the_data_are_read(tmp_path, monkeypatch):
-    from click.testing import CliRunner
-
-    from apportion.cli.main import program
-
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").write_text("not a folder")
-    result = CliRunner().invoke(program, ["fit", "missing.csv", "--epsilon", "1", "--out", "file/model"])
-    assert result.exit_code == 2
-    assert "rounds to go" not in result.stderr
+def test_an_output_that_cannot_be_written_is_found_before_the_data_are_read(refused, folder, write):
+    (folder / "file").write_text("not a folder")
+    unusable = write("bad.csv", "user,item,rating", [[1, 1, "good"], [2, 2, 4]])
+    assert "'good'" in refused("fit", unusable, "--epsilon", 1, "--out", "elsewhere")
+    said = refused("fit", unusable, "--epsilon", 1, "--out", "file/model")
+    assert "'file'" in said
+    assert "good" not in said

@@ -93,7 +93,7 @@ def test_export_writes_events_in_the_words_of_dp_accounting(run, opened, folder)
 def test_verify_names_the_first_bad_entry_and_ends_with_one(run, opened):
     head = charge(0.1, 0.1, 0.1).head
     assert f"visits: 3 entries hold; head {head}" in run("ledger", "verify", LEDGER).stdout
-    assert run("ledger", "verify", LEDGER, "--account", "visits", "--head", head, "--json").json[0]["holds"]
+    assert run("ledger", "verify", LEDGER, "--account", "visits", "--kept", head, "--json").json[0]["holds"]
     tamper("UPDATE apportion_entries SET body = REPLACE(body, 'release 2', 'release 9') WHERE number = 2")
     result = run("ledger", "verify", LEDGER, code=1)
     assert result.stderr == "visits: Entry 2 of account 'visits' was altered: its hash is another.\n"
@@ -105,7 +105,7 @@ def test_verify_sees_a_cut_tail_against_a_head_that_was_kept(run, opened):
     head = charge(0.1, 0.1).head
     tamper("DELETE FROM apportion_entries WHERE number = 2")
     run("ledger", "verify", LEDGER)
-    assert "cut off" in run("ledger", "verify", LEDGER, "--account", "visits", "--head", head, code=1).stderr
+    assert "cut off" in run("ledger", "verify", LEDGER, "--account", "visits", "--kept", head, code=1).stderr
 
 
 def test_fit_charges_every_release_first_and_is_refused_when_the_account_is_spent(run, opened, ratings, folder):
@@ -182,7 +182,7 @@ def test_bad_input_is_one_sentence(run, write, folder, arguments, words):
     [
         (("status", LEDGER, "--account", "visit"), "no account 'visit' in this ledger; there are: 'visits'"),
         (("init", LEDGER, "--account", "visits", "--epsilon", 9, "--delta", "1e-6"), "exists already"),
-        (("verify", LEDGER, "--head", "abc"), "--head goes with --account"),
+        (("verify", LEDGER, "--kept", "abc"), "--kept goes with --account"),
         (("export", LEDGER, "--out", "."), "a folder has that name"),
     ],
 )
@@ -199,3 +199,90 @@ def test_several_accounts_have_to_be_named(run, opened):
 def test_a_fit_names_both_or_neither(run, opened, ratings):
     assert "go together" in run("fit", ratings, "--epsilon", 1, "--ledger", LEDGER, code=2).stderr
     assert "go together" in run("fit", ratings, "--epsilon", 1, "--account", "visits", code=2).stderr
+
+
+KEYED = ("--key", "keys/visits.key")
+HEADED = ("--head", "visits.head")
+
+
+@pytest.fixture
+def guarded(run, folder):
+    """The same account with a key and a head."""
+    (folder / "keys").mkdir()
+    options = ("--account", "visits", "--epsilon", 2, "--delta", "1e-6", *KEYED, *HEADED)
+    result = run("ledger", "init", LEDGER, *options)
+    assert "Wrote a new key to keys/visits.key" in result.stderr
+    assert (folder / "keys" / "visits.key").stat().st_mode & 0o777 == 0o600
+    second = run("ledger", "init", LEDGER, "--account", "second", "--epsilon", 1, "--delta", 0, *KEYED, *HEADED)
+    assert second.stderr == ""  # the key is there already
+
+
+@pytest.mark.parametrize("by", ["options", "environment"])
+def test_a_fit_charges_a_guarded_account_and_the_next_one_sees_that_it_was_rolled_back(
+    run, guarded, ratings, monkeypatch, by
+):
+    where = ("--ledger-key", "keys/visits.key", "--ledger-head", "visits.head")
+    if by == "environment":
+        where = ()
+        monkeypatch.setenv("APPORTION_LEDGER_KEY", "keys/visits.key")
+        monkeypatch.setenv("APPORTION_LEDGER_HEAD", "visits.head")
+    options = ("--dimension", 2, "--rounds", 2, *CHARGED, *where)
+    statement = run("fit", ratings, "--epsilon", 1, *options, "--json").json["statement"]
+    answers = run("ledger", "verify", LEDGER, *KEYED, *HEADED, "--json").json
+    assert [(each["holds"], each["unseen"]) for each in answers] == [(True, [])] * 2
+    assert answers[1]["head"] == statement["ledger"]["head"]
+    last = answers[1]["entries"]
+    tamper(f"DELETE FROM apportion_entries WHERE number = {last}")
+    words = f"is at entry {last}, and the ledger ends at entry {last - 1}."
+    assert words in run("fit", ratings, "--epsilon", 0.1, *options, code=2).stderr
+    assert words in run("ledger", "verify", LEDGER, *KEYED, *HEADED, code=1).stderr
+    assert words in run("ledger", "status", LEDGER, *KEYED, *HEADED, code=2).stderr
+
+
+def test_a_guarded_account_is_not_charged_without_its_guards(run, guarded, ratings, monkeypatch):
+    monkeypatch.delenv("APPORTION_LEDGER_KEY", raising=False)
+    options = ("fit", ratings, "--epsilon", 1, "--dimension", 2, "--rounds", 2, *CHARGED)
+    assert "give the ledger's key file to charge it" in run(*options, code=2).stderr
+    refused = run(*options, "--ledger-key", "keys/visits.key", code=2).stderr
+    assert "was opened with a head: say where it is" in refused
+
+
+def test_verify_says_in_plain_words_what_it_cannot_see(run, guarded):
+    printed = run("ledger", "verify", LEDGER, "--account", "visits").stderr
+    assert printed.splitlines() == [
+        "visits: No head was given: entries cut off at the end, or an older copy in place of the ledger, do not show.",
+        "visits: The account's key was not given: codes were not checked.",
+        "visits: Neither key nor head was given: a chain that was rewritten as a whole does not show.",
+    ]
+    assert run("ledger", "verify", LEDGER, *KEYED, *HEADED).stderr == ""
+
+
+def test_verify_reports_an_account_that_only_the_head_knows(run, guarded):
+    connection = sqlite3.connect(LEDGER)
+    with connection:
+        connection.execute("DROP TRIGGER apportion_accounts_DELETE")
+        connection.execute("DELETE FROM apportion_accounts WHERE name = 'visits'")
+    connection.close()
+    result = run("ledger", "verify", LEDGER, *KEYED, *HEADED, code=1)
+    assert "visits: Account 'visits' is not in the ledger" in result.stderr
+    assert "second: 0 entries hold" in result.stdout
+
+
+def test_a_first_head_is_written_for_an_account_that_had_none(run, opened, ratings):
+    status = charge(0.1)
+    refused = run("ledger", "verify", LEDGER, *HEADED, code=1).stderr
+    assert "There is no head of account 'visits' at 'visits.head'; `apportion ledger head` writes" in refused
+    printed = run("ledger", "head", LEDGER, *HEADED).stdout
+    assert printed == f"Wrote the head of 'visits': it is at entry 1, {status.head}.\n"
+    assert run("ledger", "verify", LEDGER, *HEADED).stderr == ""
+
+
+def test_a_second_data_set_on_one_account_is_a_warning_on_stderr(run, guarded, visits, write):
+    other = write("other.csv", "patient,cost,late", [(user, 1, 0) for user in range(50)])
+    where = ("--ledger-key", "keys/visits.key", "--ledger-head", "visits.head", "--ledger-fingerprints", "seen.json")
+    about = ("--user", "patient", "--value", "cost", "--range", 0, 5, "--epsilon", 0.1, "--delta", "1e-6")
+    options = (*about, "--sizes", "private", *CHARGED, *where)
+    for data, warned in ((visits, False), (visits, False), (other, True)):
+        result = run("mean", data, *options)
+        assert ("Warning: Account 'visits' was charged for other data before" in result.stderr) is warned
+        assert "charged for other data" not in result.stdout

@@ -74,7 +74,7 @@ def test_means_are_those_of_the_estimator(run, columns, delta):
     answer = run(*MEAN, *options, "--level", 0.9, "--json")
     matrix = np.column_stack([columns["cost"], columns["age"]])
     ends = ([0.0, 0.0], [100.0, 2.0])
-    fitted = UserMean(2.0, delta, value_range=ends, level=0.9, noise=SeededNoise(5)).fit(matrix, groups=columns["who"])
+    fitted = UserMean(2.0, delta, value_range=ends, level=0.9, noise=SeededNoise(5)).fit(matrix, users=columns["who"])
     assert of_json(answer) == fitted.mean_.tolist()
     assert of_json(answer, "interval") == fitted.interval_.tolist()
     assert of_json(answer, "noise_stddev") == fitted.noise_stddev_.tolist()
@@ -87,7 +87,7 @@ def test_means_are_those_of_the_estimator(run, columns, delta):
 def test_quantiles_are_those_of_the_estimator(run, columns):
     answer = run(*QUANTILE, "--at", 0.9, "--at", 0.5, "--epsilon", 2, "--seed", 5, "--json")
     fitted = UserQuantile([0.9, 0.5], 2.0, value_range=(0.0, 100.0), noise=SeededNoise(5))
-    fitted.fit(columns["cost"], groups=columns["who"])
+    fitted.fit(columns["cost"], users=columns["who"])
     assert of_json(answer) == fitted.quantiles_.tolist()
     assert of_json(answer, "rank") == [0.9, 0.5]
     for (low, high), rank, error in zip(of_json(answer, "rank_interval"), (0.9, 0.5), fitted.rank_error_, strict=True):
@@ -99,7 +99,7 @@ def test_regressions_are_those_of_the_estimator(run, columns):
     ward = columns["ward"]
     matrix = np.column_stack([columns["age"], ward == "north", ward == "west"])
     fitted = LabelPrivateRegression(5.0, label_range=(0.0, 100.0), target="predictions", noise=SeededNoise(5))
-    fitted.fit(matrix, columns["cost"], groups=columns["who"])
+    fitted.fit(matrix, columns["cost"], users=columns["who"])
     assert of_json(answer, "name") == ["age", "ward=north", "ward=west", "(intercept)"]
     assert of_json(answer) == [*fitted.coef_.tolist(), fitted.intercept_]
     assert of_json(answer, "interval") == [*fitted.coef_intervals_.tolist(), fitted.intercept_interval_.tolist()]
@@ -111,8 +111,8 @@ def test_logistic_regressions_are_those_of_the_estimator(run, columns, groups):
     asked = ("--intervals", groups) if groups else ()
     answer = run(*ODDS, "--epsilon", 20, "--seed", 5, *asked, "--json")
     matrix = np.column_stack([columns["age"], columns["stay"]])
-    fitted = UserERM("logistic", 20.0, 1e-6, feature_norm=2.0, interval_groups=groups, noise=SeededNoise(5))
-    fitted.fit(matrix, columns["back"], groups=columns["who"])
+    fitted = UserERM("logistic", 20.0, 1e-6, feature_norm=2.0, interval_parts=groups, noise=SeededNoise(5))
+    fitted.fit(matrix, columns["back"], users=columns["who"])
     assert of_json(answer) == [*fitted.coef_.tolist(), fitted.intercept_]
     expected = [*fitted.coef_intervals_.tolist(), fitted.intercept_interval_.tolist()] if groups else [None] * 3
     assert of_json(answer, "interval") == expected
@@ -163,7 +163,7 @@ def test_bounding_is_what_was_asked_for(run, columns):
     for option, bounding in ((("--threshold", 2), Smooth(2.0)), (("--sample-limit", 2), SampleLimit(2))):
         answer = run(*MEAN, "--epsilon", 2, *option, "--seed", 3, "--json")
         fitted = UserMean(2.0, value_range=(0.0, 100.0), bounding=bounding, noise=SeededNoise(3))
-        fitted.fit(columns["cost"], groups=columns["who"])
+        fitted.fit(columns["cost"], users=columns["who"])
         assert of_json(answer) == [fitted.mean_]
         assert answer.json["threshold"] == 2.0
 
@@ -212,7 +212,7 @@ def test_listed_categories_become_indicators_in_their_order(run, columns):
     ward = columns["ward"]
     matrix = np.column_stack([columns["age"], ward == "west", ward == "east"])
     fitted = UserERM("logistic", 9.0, 1e-6, feature_norm=2.0, noise=SeededNoise(4))
-    assert of_json(answer)[:3] == fitted.fit(matrix, columns["back"], groups=columns["who"]).coef_.tolist()
+    assert of_json(answer)[:3] == fitted.fit(matrix, columns["back"], users=columns["who"]).coef_.tolist()
 
 
 def test_a_file_without_a_header_is_read_with_names(run, folder):

@@ -192,7 +192,7 @@ def test_parquet_columns_of_other_types_are_refused(tmp_path):
 @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
 def test_progress_reaches_the_end_and_never_goes_back(tmp_path, monkeypatch, name):
     monkeypatch.setattr(text_files, "_BLOCK_BYTES", 256)
-    monkeypatch.setattr("apportion.data.tables._PARQUET_BATCH_ROWS", 40)
+    monkeypatch.setattr("apportion.data.formats.parquet._BATCH_ROWS", 40)
     table = pa.table({"who": [k % 7 for k in range(400)], "cost": range(400)})
     (pyarrow.csv.write_csv if name.endswith("csv") else pyarrow.parquet.write_table)(table, tmp_path / name)
     seen = []

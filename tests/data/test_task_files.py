@@ -86,3 +86,10 @@ def test_a_date_is_no_number(tmp_path):
     assert read_task_folder(tmp_path, label="y").features == ("x",)
     with pytest.raises(InputError, match=r"^a\.parquet: Column 'day' holds no numbers"):
         read_task_folder(tmp_path, label="y", features=["day"])
+
+
+def test_a_file_whose_name_no_page_can_hold_is_refused_before_anything_is_read(tmp_path):
+    with open(bytes(tmp_path) + b"/clinic-\xff.csv", "w") as file:
+        file.write("x,y\n1,2\n")
+    with pytest.raises(InputError, match=r"'clinic-\\udcff.csv' is not in UTF-8"):
+        task_files(tmp_path)

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.allocation.tasks import sampling_keys, uniform_sample
+from apportion.allocation import uniform_sample
 from apportion.data import Interactions, Vocabulary
 from apportion.data.grouping import group_rows
 from apportion.data.tables import read_table
+from apportion.data.user_keys import sampling_keys
 from apportion.errors import InputError
 
 WAYS = ["7", "07", "007", " 7", "0x7", "-0", "0", "31", "0x1F", "9223372036854775807", "9223372036854775808", "70"]
@@ -49,7 +50,7 @@ def test_a_users_sample_of_tasks_stays_when_somebody_with_a_text_id_joins(tmp_pa
         file = tmp_path / f"{len(extra)}.csv"
         file.write_text("user,item\n" + "".join(f"{user},{task}\n" for user, task in [*rows, *extra]))
         data = Interactions.read(file)
-        weights = uniform_sample(data, 3, seed=0)._values
+        weights = uniform_sample(3, seed=0).of(data.as_users)._values
         kept.append(
             {
                 (str(data.user_ids.id_of(u)), int(data.task_ids.id_of(t)))

@@ -11,7 +11,7 @@ from apportion.data import Vocabulary, synthetic
 from apportion.errors import InputError
 from apportion.evaluation import Study, nearest, neighbours, overlap, popularity_slices, run_study
 from apportion.evaluation.inspection import inspect_study
-from apportion.evaluation.study import split_study, study_slices
+from apportion.evaluation.study.parts import split_study, study_slices
 from apportion.privacy import SeededNoise
 from apportion.recommend import ClickRecommender, PrivateClickRecommender
 from apportion.recommend.model import ClickModel, FoldIn

@@ -20,7 +20,7 @@ from apportion.evaluation import (
     recall_at_k,
     rmse,
 )
-from apportion.linalg.ranking import top_columns
+from apportion.linalg.fixed_order import top_columns
 
 
 class Table:

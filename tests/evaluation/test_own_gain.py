@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from apportion.data.own_units import OwnUnits
+from apportion.data.standardisation import Standardisation
 from apportion.evaluation.own_gain import learned_again, own_gains
 from apportion.parties import ProtectedMultiTask
 from apportion.privacy import SeededNoise
@@ -27,15 +27,15 @@ SETTINGS = [
 
 def fitted(features, labels, **settings):
     model = ProtectedMultiTask(20.0, 1e-5, noise=SeededNoise(2), **settings)
-    units = OwnUnits.of(features, labels, deviations=True, classes=model.loss == "logistic")
-    return model.fit(*units.inside(features, labels)), units
+    units = Standardisation.of(features, labels, deviations=True, classes=model.loss == "logistic")
+    return model.fit(*units.standardised(features, labels)), units
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_parties_that_learn_again_from_all_rows_find_the_models_of_the_fit(settings):
     features, labels = low_rank_tasks(1, logistic=settings.get("loss") == "logistic")
     model, units = fitted(features, labels, **settings)
-    parties = learned_again(model, *units.inside(features, labels), has=None)
+    parties = learned_again(model, *units.standardised(features, labels), has=None)
     assert np.array_equal(parties.models(), model.coef_)
     assert np.array_equal(parties.alone(), model.single_task_)
     assert model.released_[-1].kept > 0

@@ -5,6 +5,9 @@ Skipped where the kernel was not built. Where it was built and is wrong, these f
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tracemalloc
 from functools import partial
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -47,6 +50,27 @@ def test_a_kernel_that_lies_beside_its_source_can_be_loaded():
     here = Path(kernel.__file__)
     built = any(here.with_name(f"_kernel{suffix}").exists() for suffix in EXTENSION_SUFFIXES)
     assert built == linalg.compiled_available()
+
+
+def in_an_environment(limit):
+    program = "from apportion.linalg import kernel; print(*kernel.instruction_sets(), kernel._level.get())"
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"APPORTION_INSTRUCTIONS": limit},
+    )
+
+
+@needs_kernel
+def test_a_variable_limits_the_instructions_and_is_refused_if_it_names_none():
+    for level, name in enumerate(linalg.instruction_sets()):
+        allowed = linalg.instruction_sets()[: level + 1]
+        assert in_an_environment(name).stdout.split() == [*allowed, str(level)]
+    refused = in_an_environment("mmx")
+    assert refused.returncode != 0
+    assert "Expected APPORTION_INSTRUCTIONS to be one of" in refused.stderr
+    assert "got 'mmx'" in refused.stderr
 
 
 @needs_kernel
@@ -95,6 +119,54 @@ def test_solutions_agree_with_the_reference(instructions, seed, width, dtype, pl
         base_rhs=None if centred else rng.standard_normal(width),
     )
     np.testing.assert_allclose(got, wanted, rtol=0, atol=5e-4 if dtype == np.float32 else 1e-10)
+
+
+def results(where, rng, dtype):
+    """What users compute for themselves, in all the forms that the kernel has, and noise."""
+    n, width = where[1].size, where[2].shape[1]
+    weights, signed, labels = rng.uniform(0, 3, n), rng.standard_normal(n), rng.standard_normal(n)
+    base, base_rhs = positive_definite(rng, width, dtype), rng.standard_normal(width)
+    yield linalg.segment_gram(*where, weights=weights)
+    yield linalg.segment_gram(*where, weights=signed, dtype=np.float64)
+    yield linalg.segment_moment(*where, coefficients=labels)
+    yield linalg.segment_moment(*where, coefficients=labels, dtype=np.float64)
+    yield linalg.segment_solve(*where, labels=labels, weights=weights, base=1.5 * np.eye(width))  # dual where short
+    yield linalg.segment_solve(*where, labels=labels, weights=weights, base=base, base_rhs=base_rhs)  # whitened
+    yield linalg.segment_solve(*where, labels=labels, weights=1e-3 * signed, base=base, base_rhs=base_rhs)
+    grams = linalg.segment_gram(*where, weights=weights)
+    yield linalg.solve_packed(grams, rng.standard_normal((len(grams), width)), np.eye(width))[0]
+    normals = np.empty(1000, dtype)
+    linalg.fill_normals(normals, b"s" * 32)
+    yield normals
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [1, 3, 4, 5, 8, 10, 13, 16, 17, 24, 31, 33, 40, 63, 64, 65, 72, 129])
+def test_every_instruction_set_gives_the_same_bits(width, dtype):
+    rng = np.random.default_rng(width)
+    where = structure(rng, width, dtype)
+    found = {}
+    for instructions in linalg.instruction_sets():
+        with linalg.use_instruction_set(instructions):
+            found[instructions] = list(results(where, np.random.default_rng(width), dtype))
+    for instructions, arrays in found.items():
+        for array, wanted in zip(arrays, found["baseline"], strict=True):
+            np.testing.assert_array_equal(array, wanted, err_msg=instructions)
+
+
+@needs_kernel
+def test_every_instruction_set_gives_the_same_bits_for_a_segment_that_is_cut_into_pieces():
+    rng = np.random.default_rng(4)
+    indptr = np.array([0, 40_000, 40_007])
+    where = indptr, rng.integers(0, 300, indptr[-1]).astype(np.int32), rng.standard_normal((300, 7)).astype(np.float32)
+    found = {}
+    for instructions in linalg.instruction_sets():
+        with linalg.use_instruction_set(instructions):
+            found[instructions] = list(results(where, np.random.default_rng(4), np.float32))
+    for arrays in found.values():
+        for array, wanted in zip(arrays, found["baseline"], strict=True):
+            np.testing.assert_array_equal(array, wanted)
 
 
 @needs_kernel

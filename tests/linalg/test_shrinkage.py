@@ -23,7 +23,7 @@ def noisy_grams(seed, stddev, apart=0.0, n=800, width=5):
 @pytest.mark.parametrize("apart", [0.0, 0.02, 0.3])
 def test_shrinking_is_better_than_the_noisy_and_the_common_matrix(apart):
     truth, noisy, exposure, common, metric = noisy_grams(1, stddev=3.0, apart=apart)
-    shrunk = linalg.shrink_towards(noisy, exposure, common, 9.0)
+    shrunk, _ = linalg.shrink_towards(noisy, exposure, common, 9.0)
 
     def risk(estimate):
         return float((np.square(estimate - truth) @ metric).mean())
@@ -34,7 +34,7 @@ def test_shrinking_is_better_than_the_noisy_and_the_common_matrix(apart):
 
 def test_without_noise_nothing_is_shrunk():
     truth, _, exposure, common, _ = noisy_grams(2, stddev=1.0, apart=0.2)
-    np.testing.assert_allclose(linalg.shrink_towards(truth, exposure, common, 0.0), truth, rtol=1e-12)
+    np.testing.assert_allclose(linalg.shrink_towards(truth, exposure, common, 0.0)[0], truth, rtol=1e-12)
 
 
 def test_projection_raises_negative_eigenvalues_and_leaves_others():

@@ -32,7 +32,7 @@ def fitted(problem, seed, **settings):
         noise=SeededNoise(seed),
         **{"target": "coefficients", **settings},
     )
-    return model.fit(problem.features, problem.labels, groups=problem.groups)
+    return model.fit(problem.features, problem.labels, users=problem.groups)
 
 
 @pytest.mark.parametrize("seed", [0, 7])

@@ -198,5 +198,5 @@ def test_data_that_do_not_fit_are_refused():
         ProtectedMultiTask().fit([np.ones((2, 2)), np.ones((2, 3))], [np.ones(2)] * 2)
     with pytest.raises(InputError, match="nan in row 1, column 2"):
         ProtectedMultiTask().fit([np.array([[1, np.nan]])], [np.ones(1)])
-    with pytest.raises(InputError, match="2 rows, one per row of X"):
+    with pytest.raises(InputError, match="2 rows, one per row of data"):
         ProtectedMultiTask().fit(np.ones((2, 2)), np.ones(2), np.ones(3))

@@ -14,7 +14,7 @@ from unittest import mock
 import numpy as np
 
 from apportion.auditing import AuditError, audit_likelihood, audit_neighbour
-from apportion.auditing.tester import test_outputs as judge_outputs
+from apportion.auditing.tester import audit_outputs as judge_outputs
 from apportion.privacy import ADD_REMOVE, Budget, SeededNoise, gaussian
 
 from private_estimators import at_the_bound, audit_estimator

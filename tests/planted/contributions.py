@@ -6,8 +6,10 @@ from functools import partial
 
 import numpy as np
 
-from apportion.privacy import ADD_REMOVE, REPLACE_VALUES, BoxedValues, Budget, PublicRowWeights
-from apportion.privacy.contributions import weighted_total
+from apportion.data.users import Users
+from apportion.engines import LocalEngine, add_up_one
+from apportion.privacy import ADD_REMOVE, REPLACE_VALUES, Budget
+from apportion.privacy.contributions import BoxedColumns, PublicRowWeights, RowTotal
 from apportion.statistics import UserMean
 from planted.cases import PURE, Case, judged, likelihood, replayed_on
 
@@ -18,17 +20,19 @@ def mean_of_private_sizes(rows, session, *, from_data):
     values, groups = rows
     largest = int(np.bincount(groups).max()) if from_data else 8
     estimator = UserMean(value_range=(0, 1), variance=0.05, sizes="private", max_size=largest)
-    return {"mean": estimator.fit(values, groups=groups, session=session).mean_}
+    return {"mean": estimator.fit(values, users=groups, session=session).mean_}
 
 
 # -- half the L1 sensitivity --
 
 INDPTR = np.array([0, 2, 3])
+WEIGHTS = np.array([0.25, 0.25, 0.5])
 
 
 def total(values, session, *, halved):
-    weights = PublicRowWeights(np.array([0.25, 0.25, 0.5]), INDPTR, "fixed")
-    statistic = weighted_total(BoxedValues.clipped(values[:, None], 0.0, 1.0), weights)
+    users = Users(INDPTR, {"values": values, "weights": WEIGHTS})
+    weights = PublicRowWeights.from_rows(WEIGHTS, INDPTR, "fixed")
+    statistic = add_up_one(LocalEngine(), users, RowTotal(BoxedColumns(0.0, 1.0), 1, weights))
     if halved:
         statistic._l1_bound = statistic.l1_sensitivity / 2
     return {"total": session.release_laplace("total", statistic, session.plan(total=1.0).one("total"))}

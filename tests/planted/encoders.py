@@ -9,22 +9,21 @@ from unittest import mock
 import numpy as np
 from torch import nn
 
-from apportion import allocation
 from apportion.allocation import Expected
 from apportion.data import Interactions
 from apportion.engines import LocalEngine
 from apportion.privacy import ADD_REMOVE, Budget, Session, bounds
-from apportion.privacy.bounded_sum import _KEY
+from apportion.privacy.contributions import TaskGrams
 from apportion.published.public_features import user_gradients as passes
 from apportion.published.public_features.gradient import EncoderGradient
 from apportion.published.public_features.statistics import release_statistics
-from apportion.published.skew.updates import Round
+from held_values import round_of
 from planted.cases import Case, likelihood, patched, replayed, replayed_as_it_is
 from planted.recommenders import unclipped_parts
 from private_torch import audit_encoder, encoders, gradient, statistics
 
 from encoder_cases import two_layers
-from paper_errata import resealed
+from paper_errata import WrongSums, with_diagonal
 
 EPSILONS = (5.0, 100.0)
 by_gradient, by_statistics = encoders(gradient), encoders(statistics)
@@ -34,15 +33,13 @@ by_gradient, by_statistics = encoders(gradient), encoders(statistics)
 PENALTY = 0.5
 
 
-class PenaltyOfEveryExample(LocalEngine):
+class PenaltyOfEveryExample(WrongSums):
     """Matrices of the items with λ I for every observation inside them."""
 
-    def grams(self, data, weights, rows):
-        right = super().grams(data, weights, rows)
-        diagonal = np.cumsum(np.arange(1, rows._values.shape[1] + 1)) - 1
-        value = right._reveal(_KEY).copy()
-        value[:, diagonal] += PENALTY * data.by_task.counts[:, None]
-        return resealed(right, value)
+    kind = TaskGrams
+
+    def changed(self, users, about, right):
+        return with_diagonal(right, PENALTY * users.by_task.counts)
 
 
 # -- E9: statistics drawn afresh for every batch of items, and paid for once --
@@ -57,11 +54,9 @@ def drawn_for_every_batch(right):
 
 def item_statistics(data, session):
     """The statistics of one round, of users whose vectors and labels are at their bounds."""
-    about = Round(
-        data=data, weights=allocation.equal_split(data), expected=Expected(np.ones(2), np.ones(2)),
-        vectors=np.tile([NORM, 0.0], (data.n_users, 1)), norm=NORM, labels=np.full(data.n_observations, LABEL),
-        items=np.zeros((data.n_tasks, 2)), unobserved=0.0, number=1,
-    )  # fmt: skip
+    vectors, labels = np.tile([NORM, 0.0], (data.n_users, 1)), np.full(data.n_observations, LABEL)
+    items = np.zeros((data.n_tasks, 2))
+    about = round_of(data, vectors, labels, Expected(np.ones(2), np.ones(2)), items, norm=NORM)
     plan = session.plan(matrices=0.5, vectors=0.5)
     found = release_statistics(
         about, session, LocalEngine(np.float64), (plan.one("matrices"), plan.one("vectors")), LABEL

@@ -19,14 +19,16 @@ from functools import cache
 
 import numpy as np
 
-from apportion import allocation
+from apportion.allocation import adaptive
 from apportion.auditing.replay import RecordingSession, ReplayingSession
 from apportion.data import Interactions
 from apportion.engines import LocalEngine
 from apportion.privacy import Budget, Labels, SeededNoise, gaussian
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.bounds import Rows
+from apportion.privacy.contributions import TaskGrams, TaskMoments
 from apportion.published.skew.updates import solve_noisy
+from held_values import HeldLabels, HeldRows
 from planted.recommenders import forged
 
 DELTA = 1e-5
@@ -73,7 +75,7 @@ class Recipe:
 
     def fit(self, data, session):
         """Everything that the code releases, in its order; returns the item vectors."""
-        engine = LocalEngine(np.float64, threads=1)
+        engine, users = LocalEngine(np.float64, threads=1), data.as_users
         plan = session.plan(**self.shares())
         centre = self._mean(data, session, plan["mean"])
         weights = self._weights(data, session, plan.one("counts"))
@@ -81,10 +83,10 @@ class Recipe:
         labels = np.asarray(data.values, np.float64) - centre
         shares = list(plan["training"])
         for step in range(self.steps):
-            vectors = engine.solve_users(data, items, labels, 0.1 * np.eye(self.dimension))
-            rows = Rows.clipped(np.asarray(vectors, np.float64), self.max_norm)
-            grams = engine.grams(data, weights, rows)
-            moments = engine.moments(data, weights, rows, self._labels(labels))
+            vectors = engine.kernels.solve_users(users, items, labels, 0.1 * np.eye(self.dimension))
+            rows = HeldRows(Rows.clipped(np.asarray(vectors, np.float64), self.max_norm))
+            bounded = HeldLabels(self._labels(labels))
+            grams, moments = engine.add_up(users, [TaskGrams(weights, rows), TaskMoments(weights, rows, bounded)])
             matrices = session.release(f"step {step + 1}: matrices", grams, shares.pop(0))
             sums = session.release(f"step {step + 1}: vectors", moments, shares.pop(0))
             items = solve_noisy(np.asarray(matrices), np.asarray(sums), self.item_ridge * np.eye(self.dimension))
@@ -112,7 +114,7 @@ class Recipe:
     def _weights(self, data, session, share):
         counts = _sum(data.by_task.counts.astype(np.float64), math.sqrt(PER_USER))
         released = np.maximum(session.release("counts", counts, share), 1.0)
-        return allocation.adaptive(data, released, 0.5)
+        return adaptive(released, 0.5)
 
 
 # c = 200, two steps and 8 dimensions are published for ε = 1. For 5 and 20, c is the round number at which the noise

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from unittest import mock
 
 import numpy as np
 
-from apportion import allocation
-from apportion.allocation import Adaptive, TailSample, UniformSample, tasks
-from apportion.privacy import bounds
+from apportion.allocation import Adaptive, TailSample, UniformSample, adaptive
+from apportion.allocation.weightings import KeptTasks, SplitEqually, TaskFactors
+from apportion.data import user_keys
+from apportion.linalg import rating_reference
+from apportion.linalg.backend import use_backend
+from apportion.privacy import ADD_REMOVE, bounds
+from apportion.privacy.contributions import RatingParts
 from apportion.published.skew import GradientDescent, SufficientStatistics
 from apportion.published.skew import updates as updates_module
 from apportion.recommend import clicks as clicks_module
 from apportion.recommend import ratings as ratings_module
-from apportion.recommend import ratings_user_side
+from held_values import HeldWeights
 from planted.cases import Case, patched, replayed, replayed_as_it_is
 
 import paper_errata
@@ -22,7 +27,7 @@ from private_estimators import alternating, clicks, ratings
 
 RATINGS, CLICKS = ratings_module._Fit, clicks_module._Fit
 
-statistics = alternating("ratings", SufficientStatistics(label_bound=2.0), Adaptive(0.5))
+bounded_by_1 = alternating("ratings", SufficientStatistics(label_bound=1.0), Adaptive(0.5))
 gradient = alternating("ratings", GradientDescent(clip=0.2), Adaptive(0.5))
 sampled_tail = alternating("ratings", SufficientStatistics(label_bound=2.0), TailSample(3))
 uniform_tasks = alternating("ratings", SufficientStatistics(label_bound=2.0), UniformSample(2))
@@ -41,26 +46,37 @@ def unclipped_parts(_right):
     return lambda values, indptr, norm: forged(bounds.Parts, _values=np.asarray(values), _norm=norm)
 
 
+def unclipped_rating_parts(right):
+    """Rows and votes of any length, with noise for those within the clip norms."""
+
+    def wrong(self, users, kernels):
+        wide = {name: 1e4 * getattr(self.about, name) for name in ("clip_norm", "summary_clip")}
+        return right(replace(self, about=replace(self.about, **wide)), users, kernels)
+
+    return wrong
+
+
 def unclipped_labels(_right):
     """E6: centred ratings as they are, with noise for labels of at most 1."""
-    return lambda values, bound: forged(bounds.Labels, _values=np.asarray(values, np.float64), _bound=1.0)
+    return lambda values, bound: forged(bounds.Labels, _values=np.asarray(values, np.float64), _bound=bound)
 
 
-def weights_of(data, values):
-    return forged(bounds.Weights, _values=values, _indptr=data.by_user.indptr, _description="x", _rearranged=None)
+def forged_weights(values, indptr, *, signed=True):
+    """Weights that say that they are bounded."""
+    about = {"_description": "x", "_neighbours": ADD_REMOVE, "_signed": signed, "_rearranged": None}
+    return forged(bounds.Weights, _values=values, _indptr=indptr, **about)
 
 
 def unnormalised_weights(_right):
     """E4: every task of a user counts 1."""
-    return lambda data: weights_of(data, np.ones(data.n_observations, np.float32))
+    return lambda self, users: forged_weights(np.ones(users.n_rows, np.float32), users.indptr, signed=False)
 
 
 def normalised_over_users(_right):
     """Squares sum to 1 over the users of a task, not over the tasks of a user."""
 
-    def wrong(data, popularity, exponent):
-        sizes = np.maximum(np.bincount(data.tasks, minlength=data.n_tasks), 1)
-        return weights_of(data, (1 / np.sqrt(sizes))[data.tasks])
+    def wrong(self, users):
+        return forged_weights((1 / np.sqrt(1.0 * counts_of(users)))[users.column("tasks")], users.indptr, signed=False)
 
     return wrong
 
@@ -71,30 +87,38 @@ def clipped_after_weighting(_right):
     def wrong(self, factors, clip):
         products = np.asarray(self._values, np.float64) * np.asarray(factors, np.float64)
         clipped = np.clip(products, -clip, clip) / clip
-        return forged(bounds.Weights, _values=clipped, _indptr=self._indptr, _description="x", _rearranged=None)
+        return forged_weights(clipped, self._indptr)
 
     return wrong
 
 
+def counts_of(users):
+    """How many users every task has, at least 1; nobody released that."""
+    return np.maximum(users.by_task.counts, 1)
+
+
 def exact_counts(right):
-    return lambda data, popularity, exponent: right(data, data.by_task.counts + 0.5, exponent)
+    def wrong(self, users):
+        return right(replace(self, factors=adaptive(users.by_task.counts + 0.5, 0.25).factors), users)
+
+    return wrong
 
 
 def exact_counts_for_the_tail(right):
-    return lambda data, popularity, limit: right(data, data.by_task.counts.astype(np.float64), limit)
+    return lambda self, users: right(replace(self, popularity=users.by_task.counts.astype(np.float64)), users)
 
 
 def keys_by_position(_right):
     """A user's sample depends on how many users come before it."""
-    return lambda user_ids: np.arange(len(user_ids), dtype=np.uint64) * np.uint64(0xD1342543DE82EF95)
+    return lambda keys, _seed: np.arange(len(keys), dtype=np.uint64) * np.uint64(0xD1342543DE82EF95)
 
 
 def exact_number_of_users(right):
-    return lambda data, *others: (float(data.n_users), right(data, *others)[1])
+    return lambda users, *others: (float(users.n_users), right(users, *others)[1])
 
 
 def exact_mean(right):
-    return lambda data, *others: (right(data, *others)[0], float(data.values.mean()))
+    return lambda users, *others: (right(users, *others)[0], float(users.column("values").mean()))
 
 
 def rounds_by_size(right):
@@ -110,23 +134,38 @@ def seed_from_data(right):
 
 
 def labels_by_the_largest(right):
-    def wrong(chunk, about):
-        return right(replace(chunk, values=chunk.values * np.float32(5 / (1 + chunk.values.max(initial=0)))), about)
+    """Of the users that are worked on at once."""
+
+    def wrong(self, users, kernels):
+        parts = [right(self, users.run(0, 0), kernels)]  # nobody
+        for run in users.runs(kernels.rows_at_once):
+            values = run.column("values")
+            largest = np.float32(5 / (1 + values.max(initial=0)))
+            parts.append(right(self, run.with_columns(values=values * largest), kernels))
+        return tuple(map(sum, zip(*parts, strict=True)))
 
     return wrong
 
 
 def centred_over_users(right):
-    def wrong(chunk, about):
-        rows, summary = right(chunk, about)
-        return rows - 0.05 * rows.sum(axis=0) / max(len(rows), 1), summary
+    """In the NumPy form of a round, which has the rows of all users at hand."""
+    honest = rating_reference.rows_and_votes
+
+    def centred(*given):
+        rows, votes = honest(*given)
+        return rows - 0.05 * rows.sum(axis=0) / max(len(rows), 1), votes
+
+    def wrong(self, users, kernels):
+        with use_backend("numpy"), mock.patch.object(rating_reference, "rows_and_votes", centred):
+            return right(self, users, kernels)
 
     return wrong
 
 
 def ignoring_the_sample(right):
-    def wrong(data, engine, rows, _sampled):
-        return right(data, engine, rows, weights_of(data, np.full(data.n_observations, 0.1)))
+    def wrong(about, engine, weights, _sample):
+        everybody = forged_weights(np.full(about.users.n_rows, 0.1), about.users.indptr)
+        return right(about, engine, HeldWeights(everybody), None)
 
     return wrong
 
@@ -144,19 +183,14 @@ def in_the_model(attribute, value):
 
 
 PLANTED = {
-    ("labels without a bound", "E6"): (statistics, bounds.Labels, "clipped", unclipped_labels),
-    ("counts of sensitivity 1 for users of many tasks", "E4"): (
-        clicks,
-        allocation,
-        "equal_split",
-        unnormalised_weights,
-    ),
-    ("weights normalised over the wrong axis", "habit"): (ratings, allocation, "adaptive", normalised_over_users),
+    ("labels without a bound", "E6"): (bounded_by_1, bounds.Labels, "clipped", unclipped_labels),
+    ("counts of sensitivity 1 for users of many tasks", "E4"): (clicks, SplitEqually, "form", unnormalised_weights),
+    ("weights normalised over the wrong axis", "habit"): (ratings, TaskFactors, "form", normalised_over_users),
     ("clip after weighting", "E2"): (gradient, bounds.Weights, "times", clipped_after_weighting),
-    ("no clipping of parts", "habit"): (ratings, bounds.Parts, "clipped", unclipped_parts),
-    ("counts not charged", "E6"): (ratings, allocation, "adaptive", exact_counts),
-    ("tail sampling by exact counts", "E6"): (sampled_tail, tasks, "tail_sample", exact_counts_for_the_tail),
-    ("samples by position, not by who it is", "habit"): (uniform_tasks, tasks, "user_keys", keys_by_position),
+    ("no clipping of parts", "habit"): (ratings, RatingParts, "partial", unclipped_rating_parts),
+    ("counts not charged", "E6"): (ratings, TaskFactors, "form", exact_counts),
+    ("tail sampling by exact counts", "E6"): (sampled_tail, KeptTasks, "form", exact_counts_for_the_tail),
+    ("samples by position, not by who it is", "habit"): (uniform_tasks, user_keys, "seeded_keys", keys_by_position),
     ("mean not charged", "E6"): (ratings, ratings_module, "release_overview", exact_mean),
     ("number of users in a normaliser", "habit"): (
         ratings,
@@ -166,8 +200,8 @@ PLANTED = {
     ),
     ("rounds chosen by the size of the data", "habit"): (ratings, RATINGS, "run", rounds_by_size),
     ("public seed taken from the data", "habit"): (clicks, CLICKS, "run", seed_from_data),
-    ("labels scaled by the largest", "habit"): (ratings, ratings_user_side, "contribute", labels_by_the_largest),
-    ("centred over all users", "habit"): (ratings, ratings_user_side, "contribute", centred_over_users),
+    ("labels scaled by the largest", "habit"): (ratings, RatingParts, "partial", labels_by_the_largest),
+    ("centred over all users", "habit"): (ratings, RatingParts, "partial", centred_over_users),
     ("a sampled sum over everybody", "habit"): (sampled_users, updates_module, "_moments", ignoring_the_sample),
     ("exact counts in the model", "habit"): (
         ratings,

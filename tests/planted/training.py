@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from unittest import mock
 
 import numpy as np
 import torch
 
-from apportion.auditing.door import open_up
-from apportion.privacy.clipped_gradients import units_taking_part
+from apportion.auditing.hidden_values import raw_copy
 from apportion.training.private_gradients import PrivateGradients
 from apportion.training.units import Units
 from planted.cases import Case, patched, replayed_as_it_is
@@ -56,10 +56,11 @@ def noise_on_the_first_piece(right):
     def wrong(self, name, form, share):
         beside = []
 
-        def first_piece(weights):
-            kept, rest = np.array_split(units_taking_part(weights), 2)
-            beside.append(open_up(self._sum(rest, None)))
-            return form(weights.of_users(np.isin(np.arange(len(self._units)), kept)))
+        def first_piece(sample):
+            kept, rest = np.array_split(self._taking_part(sample), 2)
+            beside.append(raw_copy(self._sum(rest, None)))
+            with mock.patch.object(self, "_taking_part", return_value=kept):
+                return form(sample)
 
         return right(self, name, first_piece, share) + beside[0]
 
@@ -71,7 +72,7 @@ def clip_by_the_sum(right):
 
     def wrong(self, units, scales):
         found = right(self, units, scales)
-        self.clip_norm = max(0.1, float(np.linalg.norm(open_up(found))) / self._expected)
+        self.clip_norm = max(0.1, float(np.linalg.norm(raw_copy(found))) / self._expected)
         return found
 
     return wrong

@@ -9,15 +9,18 @@ import pytest
 from scipy.stats import laplace, norm
 
 from apportion import linalg
+from apportion.allocation import SplitEqually
 from apportion.auditing import RecordingSession
 from apportion.auditing.replay import ReplayingSession
 from apportion.data import Interactions
-from apportion.engines import LocalEngine
+from apportion.engines import LocalEngine, add_up_one
 from apportion.errors import BudgetError
-from apportion.privacy import ADD_REMOVE, Budget, Rows, SeededNoise, Session, Weights
+from apportion.privacy import ADD_REMOVE, Budget, Rows, SeededNoise, Session
 from apportion.privacy.bounded_sum import BoundedSum
+from apportion.privacy.contributions import TaskCounts, TaskGrams
 from apportion.regression import LabelPrivateRegression, UserERM
 from apportion.statistics import UserMean, UserQuantile
+from contribution_cases import OwnRows
 
 from statistics_helpers import assert_distribution, assert_scale
 
@@ -59,17 +62,16 @@ def test_what_is_released_lies_on_a_grid_that_no_data_moves():
 
 
 def test_sums_in_floating_point_are_refused_before_they_are_charged():
-    data = Interactions.from_arrays([0, 1], [0, 0], [1.0, 2.0])
-    weights = Weights.normalised(np.ones(2), data.by_user.indptr, "ones")
+    users = Interactions.from_arrays([0, 1], [0, 0], [1.0, 2.0]).as_users.with_user_columns(rows=np.ones((2, 2)) / 2)
     session = Session(Budget(3.0, 1e-5), noise="exact")
     share = session.plan(all=1.0).one("all")
-    grams = LocalEngine().grams(data, weights, Rows(np.ones((2, 2)) / 2, 1.0))
+    grams = add_up_one(LocalEngine(), users, TaskGrams(SplitEqually(), OwnRows(1.0)))
     with pytest.raises(BudgetError, match="not a sum on a lattice"):
         session.release("grams", grams, share)
     with pytest.raises(BudgetError, match="no form in exact arithmetic"):
         session.choose("it", numbers(1.0, 3), share)
     assert session.statement().releases == ()
-    session.release("counts", LocalEngine().counts(data, weights), share)
+    session.release("counts", add_up_one(LocalEngine(), users, TaskCounts(SplitEqually())), share)
 
 
 def test_exact_engines_want_the_compiled_kernel():
@@ -98,11 +100,11 @@ def test_a_user_of_many_rows_adds_the_same_whole_numbers_whoever_else_is_there(m
     x, y, groups = many_rows()
     arguments = {"budget": Budget(2.0, 1e-5), "noise": SeededNoise(1, exact=True), "neighbours": ADD_REMOVE}
     first = RecordingSession(**arguments)
-    make().fit(x, y, groups=groups, session=first)
+    make().fit(x, y, users=groups, session=first)
 
     def hidden(chosen):
         session = ReplayingSession(first, **arguments)
-        make().fit(x[chosen], y[chosen], groups=groups[chosen], session=session)
+        make().fit(x[chosen], y[chosen], users=groups[chosen], session=session)
         return session.hidden
 
     without, alone = hidden(groups != user), hidden(groups == user)
@@ -114,14 +116,14 @@ def test_a_user_of_many_rows_adds_the_same_whole_numbers_whoever_else_is_there(m
 def test_estimators_of_users_with_many_rows_take_exact_noise():
     x, y, groups = many_rows()
     fits = [
-        UserMean(2.0, value_range=(-2.0, 2.0), noise="exact").fit(x, groups=groups),
-        UserERM("logistic", 2.0, 1e-5, noise="exact").fit(x, y, groups=groups),
-        LabelPrivateRegression(2.0, label_range=(0.0, 1.0), noise="exact").fit(x, y, groups=groups),
+        UserMean(2.0, value_range=(-2.0, 2.0), noise="exact").fit(x, users=groups),
+        UserERM("logistic", 2.0, 1e-5, noise="exact").fit(x, y, users=groups),
+        LabelPrivateRegression(2.0, label_range=(0.0, 1.0), noise="exact").fit(x, y, users=groups),
     ]
     for fitted in fits:
         assert "without rounding" in fitted.statement_.arithmetic
     with pytest.raises(BudgetError, match="no form in exact arithmetic"):
-        UserQuantile(0.5, 2.0, value_range=(-2.0, 2.0), noise="exact").fit(x[:, 0], groups=groups)
+        UserQuantile(0.5, 2.0, value_range=(-2.0, 2.0), noise="exact").fit(x[:, 0], users=groups)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -133,7 +135,7 @@ def test_the_layout_of_what_was_given_does_not_matter_when_one_row_is_out_of_pla
     for rows in (np.arange(len(groups)), moved):
         session = RecordingSession(Budget(2.0, 1e-5), noise=SeededNoise(1, exact=True), neighbours=ADD_REMOVE)
         given = np.asarray(x[rows], order=order)
-        PRIVATE_SIZES["logistic regression"]().fit(given, y[rows], groups=groups[rows], session=session)
+        PRIVATE_SIZES["logistic regression"]().fit(given, y[rows], users=groups[rows], session=session)
         hidden.append([record.hidden for record in session.records])
     for one, two in zip(*hidden, strict=True):
         np.testing.assert_array_equal(one, two)

@@ -99,8 +99,9 @@ def test_a_mechanism_of_ones_own_is_charged_drawn_stated_and_audited_like_any_ot
     with pytest.raises(BudgetError, match="is left"):
         session.release_with(Staircase(), "more", a_sum(), Share(0.6, session.budget))
     exact = Session(Budget(1.0, 0.0), noise=SeededNoise(0, exact=True))
+    share = exact.plan(a=0.5).one("a")
     with pytest.raises(BudgetError, match="no form in exact arithmetic"):
-        exact.release_with(Staircase(), "mine", a_sum(), exact.plan(a=0.5).one("a"))
+        exact.release_with(Staircase(), "mine", a_sum(), share)
 
     def fit(rows, session):
         return {"sum": session.release_with(Staircase(), "mine", a_sum(rows), session.plan(a=1.0).one("a"))}

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from apportion.data.users import Users
+from apportion.engines import LocalEngine, add_up_one
 from apportion.errors import BudgetError, InputError
 from apportion.privacy import (
     REPLACE_VALUES,
@@ -20,17 +22,28 @@ from apportion.privacy import (
     Statement,
     UniformBase,
 )
-from apportion.privacy.contributions import weighted_total
+from apportion.privacy.contributions import RowTotal
 
 from statistics_helpers import assert_distribution
 
 PURE = Budget(2.0, 0.0)
 INDPTR = np.array([0, 3, 4])
-WEIGHTS = PublicRowWeights(np.array([0.2, 0.2, 0.2, 0.4]), INDPTR, "fixed")
+ROWS = np.array([0.2, 0.2, 0.2, 0.4])
 
 
-def a_total(columns=1):
-    return weighted_total(BoxedValues(np.zeros((4, columns))), WEIGHTS)
+def a_total(columns=1, value=0.0, rows=ROWS):
+    """The weighted total of rows that all hold this value."""
+    users = Users(INDPTR, {"weights": rows})
+    weights = PublicRowWeights.from_rows(rows, INDPTR, "fixed")
+    return add_up_one(
+        LocalEngine(), users, RowTotal(lambda run: BoxedValues(np.full((run.n_rows, columns), value)), columns, weights)
+    )
+
+
+def ranked(values, base, rows=ROWS, indptr=INDPTR):
+    """The ranks of some values."""
+    weights = PublicRowWeights.from_rows(rows, indptr, "fixed")
+    return RankedRows(Users(indptr, {"values": np.asarray(values), "weights": rows}), weights, base)
 
 
 def a_session(budget=PURE, seed=0, **arguments):
@@ -95,7 +108,7 @@ def test_a_sum_bounded_for_one_relation_is_not_released_under_another():
         replacing.release_laplace("x", rows, replacing.plan(a=0.5).one("a"))
     with pytest.raises(BudgetError, match=r"replace.*this session promises: add or remove"):
         adding.release_laplace("x", a_total(), adding.plan(a=0.5).one("a"))
-    ranks = RankedRows(np.zeros(4), WEIGHTS, UniformBase(-1.0, 1.0)).scores([], [0.5])
+    ranks = ranked(np.zeros(4), UniformBase(-1.0, 1.0)).scores([], [0.5])
     with pytest.raises(BudgetError, match=r"replace.*this session promises: add or remove"):
         adding.choose_points("x", ranks, UniformBase(-1.0, 1.0), adding.plan(a=0.5).one("a"))
     with pytest.raises(BudgetError, match=r"add or remove one user; this session promises: replace"):
@@ -127,14 +140,14 @@ class Exponential:
 @pytest.mark.parametrize("base", [UniformBase(0.0, 2.0), Exponential()], ids=["uniform", "exponential"])
 def test_a_point_is_drawn_with_the_density_of_the_exponential_mechanism(base):
     values = np.array([0.3, 0.5, 0.5, 1.1])
-    rows = RankedRows(values, WEIGHTS, base)
+    rows = ranked(values, base)
     points = []
     for seed in range(4000):
         session = a_session(seed=seed)
         points += session.choose_points("x", rows.scores([], [0.5]), base, session.plan(a=1.0).one("a"))
     grid = np.linspace(0, 2 if isinstance(base, UniformBase) else 40, 400_001)
     order = np.argsort(values)
-    rank = np.concatenate([[0], np.cumsum(WEIGHTS._values[order])])[np.searchsorted(values[order], grid, side="right")]
+    rank = np.concatenate([[0], np.cumsum(ROWS[order])])[np.searchsorted(values[order], grid, side="right")]
     mass = np.diff(base.cdf(grid)) * np.exp(-2.0 / (2 * 0.6) * np.abs(rank - 0.5))[:-1]
     cumulative = np.concatenate([[0], np.cumsum(mass)]) / mass.sum()
     assert_distribution(np.array(points), lambda x: np.interp(x, grid, cumulative))  # false alarms: 1e-9
@@ -145,7 +158,7 @@ def test_a_point_is_drawn_with_the_density_of_the_exponential_mechanism(base):
 
 def test_a_cell_without_mass_gives_its_end():
     base = UniformBase(0.0, 1.0)
-    rows = RankedRows(np.full(4, 0.5), WEIGHTS, base)
+    rows = ranked(np.full(4, 0.5), base)
     session = a_session()
     found = session.choose_points("x", rows.scores([1.0], [0.5, 0.5]), base, session.plan(a=1.0).one("a"))
     assert found[1] == 1.0
@@ -159,8 +172,7 @@ def test_a_cell_without_mass_gives_its_end():
 def test_a_point_is_never_one_of_the_values_however_close_they_lie(base, centre, spread):
     rng = np.random.default_rng(0)
     values = rng.normal(centre, spread, 5000)
-    weights = PublicRowWeights(np.full(5000, 1 / 5000), np.arange(5001), "equal")
-    rows = RankedRows(values, weights, base)
+    rows = ranked(values, base, np.full(5000, 1 / 5000), np.arange(5001))
     for seed in range(40):
         session = a_session(Budget(50.0, 0.0), seed=seed)
         (point,) = session.choose_points("x", rows.scores([], [0.5]), base, session.plan(a=1.0).one("a"))
@@ -169,9 +181,8 @@ def test_a_point_is_never_one_of_the_values_however_close_they_lie(base, centre,
 
 def test_the_bits_of_a_point_do_not_depend_on_where_the_values_are():
     base = UniformBase(0.0, 1.0)
-    weights = PublicRowWeights(np.array([1.0]), np.array([0, 1]), "one")
     for value in (0.3, 0.5, 0.75):
-        rows = RankedRows(np.array([value]), weights, base)
+        rows = ranked([value], base, np.ones(1), np.array([0, 1]))
         for seed in range(200):
             session = a_session(Budget(20.0, 0.0), seed=seed)
             (point,) = session.choose_points("x", rows.scores([], [0.01]), base, session.plan(a=1.0).one("a"))
@@ -179,7 +190,7 @@ def test_the_bits_of_a_point_do_not_depend_on_where_the_values_are():
 
 
 def test_a_sum_without_sensitivity_is_not_released_without_noise():
-    nothing = weighted_total(BoxedValues(np.zeros((4, 1))), PublicRowWeights(np.zeros(4), INDPTR, "none"))
+    nothing = a_total(rows=np.zeros(4))
     session = a_session(Budget(1.0, 1e-6))
     with pytest.raises(BudgetError, match="finite noise"):
         session.release("x", nothing, session.plan(a=1.0).one("a"))
@@ -189,7 +200,7 @@ def test_a_sum_without_sensitivity_is_not_released_without_noise():
 def test_what_is_released_lies_on_a_grid_that_the_data_do_not_move(delta):
     """Without it the last bits of a sum with noise tell what was added to what."""
     for value in (0.0, 0.3, 0.5):
-        statistic = weighted_total(BoxedValues(np.full((4, 50), value)), WEIGHTS)
+        statistic = a_total(50, value)
         session = a_session(Budget(1.0, delta))
         share = session.plan(a=1.0).one("a")
         released = (session.release if delta else session.release_laplace)("x", statistic, share)

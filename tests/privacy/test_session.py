@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from apportion.auditing.door import peek
+from apportion.auditing.hidden_values import raw_value
 from apportion.errors import BudgetError, InputError
 from apportion.privacy import (
     BoundedSum,
@@ -53,7 +53,7 @@ def test_a_sum_opens_for_the_session_and_the_auditor_only():
         a_sum(3)._reveal(object())
     with pytest.raises(TypeError, match="bounded parts"):
         BoundedSum(object(), np.ones(3), 1.0, "forged")
-    assert peek(a_sum(3)).tolist() == [0, 1, 2]
+    assert raw_value(a_sum(3)).tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("noise", [SystemNoise(), SeededNoise(3)], ids=["system", "seeded"])

@@ -68,7 +68,16 @@ def test_engines_that_are_not_exact_are_refused():
         PrivateRatingRecommender(noise="exact", engine=LocalEngine()).fit(random_interactions(3))
     exact = LocalEngine(exact=True)
     with linalg.use_backend("numpy"), pytest.raises(ValueError, match="compiled kernel for exact sums"):
-        PrivateRatingRecommender(noise="exact", engine=exact).fit(random_interactions(3))
+        PrivateClickRecommender(noise="exact", engine=exact).fit(random_interactions(3))
+
+
+def test_ratings_need_no_compiled_kernel_since_numpy_adds_the_same_whole_numbers():
+    data, found = random_interactions(3), []
+    for backend in ("compiled", "numpy"):
+        made = PrivateRatingRecommender(noise=SeededNoise(0, exact=True), engine=LocalEngine(np.float64, exact=True))
+        with linalg.use_backend(backend):
+            found.append(made.fit(data).model_.vectors)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6, atol=1e-9)
 
 
 def test_a_user_of_very_many_tasks_is_summed_alike_with_and_without_a_light_one():
@@ -81,6 +90,6 @@ def test_a_user_of_very_many_tasks_is_summed_alike_with_and_without_a_light_one(
     data = Interactions.from_arrays(users, tasks, task_ids=np.arange(n_tasks))
     features = rng.standard_normal((n_tasks, dim)).astype(np.float32)
     engine = LocalEngine(exact=True)
-    whole = engine.total_of_users(data, features)
-    without = engine.total_of_users(data.where(data.users != 8), features)
+    whole = engine.kernels.total_of_users(data.as_users, features)
+    without = engine.kernels.total_of_users(data.where(data.users != 8).as_users, features)
     np.testing.assert_array_equal(whole[:8], without[:8])

@@ -37,7 +37,7 @@ def linear_tasks(seed=0, n_users=300, n_tasks=6, dimension=3, tasks_per_user=4):
 
 def fitted(estimator, data, **arguments):
     x, y, tasks, users, _ = data
-    return estimator.fit(x, y, tasks=tasks, groups=users, **arguments)
+    return estimator.fit(x, y, tasks=tasks, users=users, **arguments)
 
 
 # -- scikit-learn's manners --
@@ -66,11 +66,11 @@ def test_the_same_seed_gives_the_same_model_and_another_seed_another(make):
 @BOTH
 def test_the_order_of_rows_and_the_kind_of_ids_do_not_matter(make):
     x, y, tasks, users, _ = linear_tasks(n_tasks=6)
-    one = make(noise=SeededNoise(1)).fit(x, y, tasks=tasks, groups=users)
+    one = make(noise=SeededNoise(1)).fit(x, y, tasks=tasks, users=users)
     back = np.arange(len(y))[::-1]
     names = np.array([f"user {user:04d}" for user in users])
     titles = np.array([f"task {task}" for task in tasks])
-    other = make(noise=SeededNoise(1)).fit(x[back], y[back], tasks=titles[back], groups=names[back])
+    other = make(noise=SeededNoise(1)).fit(x[back], y[back], tasks=titles[back], users=names[back])
     np.testing.assert_allclose(one.coef_, other.coef_, rtol=1e-9, atol=1e-9)
     assert list(other.task_ids_) == [f"task {task}" for task in range(6)]
     np.testing.assert_allclose(one.predict(x, tasks=tasks), other.predict(x, tasks=titles), rtol=1e-9, atol=1e-9)
@@ -199,7 +199,7 @@ def test_descent_with_a_huge_budget_approaches_the_truth(loss, average):
 def test_a_ridge_with_a_huge_budget_is_the_ridge_regression_of_eq_4():
     x, y, tasks, users, _ = linear_tasks(tasks_per_user=1, n_users=600)
     estimator = MultiTaskRidge(1e7, ridge=0.2, allocation=EqualSplit(), noise=SeededNoise(0), solve="psd")
-    found = estimator.fit(x, y, tasks=tasks, groups=users).coef_
+    found = estimator.fit(x, y, tasks=tasks, users=users).coef_
     for task in range(6):
         own, labels = x[tasks == task], y[tasks == task]
         by_hand = np.linalg.solve(own.T @ own + 0.2 * len(own) * np.eye(3), own.T @ labels)
@@ -219,7 +219,7 @@ def test_a_task_that_nobody_has_is_drawn_towards_zero():
     """Noise over noise would be of any length; shrunk, it is short beside the other tasks' 0.8."""
     x, y, tasks, users, _ = linear_tasks()
     found = [
-        MultiTaskRidge(50.0, noise=SeededNoise(seed)).fit(x, y, tasks=tasks, groups=users, task_ids=range(7)).coef_
+        MultiTaskRidge(50.0, noise=SeededNoise(seed)).fit(x, y, tasks=tasks, users=users, task_ids=range(7)).coef_
         for seed in range(10)
     ]
     lengths = np.linalg.norm(found, axis=2)
@@ -243,7 +243,7 @@ def test_the_logistic_loss_learns_which_answer_is_likelier_from_either_coding():
     x, y, tasks, users, _ = linear_tasks(n_users=1500)
     settings = {"epsilon": 50.0, "steps": 100, "domain_radius": 5.0, "step_size": 2.0}
     one, other = (
-        MultiTaskERM("logistic", noise=SeededNoise(0), **settings).fit(x, coded, tasks=tasks, groups=users)
+        MultiTaskERM("logistic", noise=SeededNoise(0), **settings).fit(x, coded, tasks=tasks, users=users)
         for coded in ((y > 0).astype(int), np.where(y > 0, 1, -1))
     )
     np.testing.assert_array_equal(one.coef_, other.coef_)
@@ -258,7 +258,7 @@ def test_the_ridge_of_a_strongly_convex_descent_is_that_of_the_objective():
     estimator = MultiTaskERM(
         "squared", 1e6, ridge=0.3, rule="strongly convex", steps=400, allocation=EqualSplit(), noise=SeededNoise(0)
     )
-    found = estimator.fit(x, y, tasks=tasks, groups=users).coef_
+    found = estimator.fit(x, y, tasks=tasks, users=users).coef_
     for task in range(6):
         own, labels = x[tasks == task], y[tasks == task]
         by_hand = np.linalg.solve(own.T @ own + 0.3 * len(own) * np.eye(3), own.T @ labels)
@@ -309,15 +309,15 @@ def test_each_gradient_is_clipped_before_it_is_weighted_and_added():
         ({"x": "flat"}, r"Expected X as a matrix with at least one column, got shape \(1200,\)"),
         ({"x": "text"}, r"Expected numbers in X"),
         ({"y": "short"}, r"Expected y to have 1200 rows, one per row of X, got shape \(7,\)"),
-        ({"tasks": "short"}, r"Expected tasks to have 1200 rows, one per row of X, got \(7,\)"),
-        ({"groups": "short"}, r"Expected groups to have 1200 rows, one per row of X, got \(7,\)"),
-        ({"groups": "one"}, r"Column 'groups' holds the same user 5 in every row"),
+        ({"tasks": "short"}, r"Expected tasks to have 1200 rows, one per row of data, got \(7,\)"),
+        ({"users": "short"}, r"Expected users to have 1200 rows, one per row of data, got \(7,\)"),
+        ({"users": "one"}, r"Column 'users' holds the same user 5 in every row"),
         ({"pairs": "twice"}, r"User \d+ has task \d in row \d+ and again in row \d+ .*; expected each pair once"),
     ],
 )
 def test_bad_data_get_one_sentence(make, change, message):
     x, y, tasks, users, _ = linear_tasks()
-    columns = {"x": x, "y": y, "tasks": tasks, "groups": users}
+    columns = {"x": x, "y": y, "tasks": tasks, "users": users}
     ((name, how),) = change.items()
     if how == "nan":
         columns[name][(2, 1) if name == "x" else 2] = np.nan
@@ -331,10 +331,10 @@ def test_bad_data_get_one_sentence(make, change, message):
     elif how == "one":
         columns[name] = np.full(len(y), 5)
     else:
-        columns["groups"], columns["tasks"] = users.copy(), tasks.copy()
-        columns["groups"][1], columns["tasks"][1] = users[0], tasks[0]
+        columns["users"], columns["tasks"] = users.copy(), tasks.copy()
+        columns["users"][1], columns["tasks"][1] = users[0], tasks[0]
     with pytest.raises(InputError, match=message):
-        make().fit(columns["x"], columns["y"], tasks=columns["tasks"], groups=columns["groups"])
+        make().fit(columns["x"], columns["y"], tasks=columns["tasks"], users=columns["users"])
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_bad_arguments_get_one_sentence_and_nothing_is_spent(make, arguments, me
 @BOTH
 def test_predictions_need_known_tasks_and_the_same_features(make):
     x, y, tasks, users, _ = linear_tasks()
-    estimator = make(noise=SeededNoise(0)).fit(x, y, tasks=tasks, groups=users)
+    estimator = make(noise=SeededNoise(0)).fit(x, y, tasks=tasks, users=users)
     with pytest.raises(InputError, match="There is no task 99 among the 6 known ones"):
         estimator.predict(x[:1], tasks=[99])
     with pytest.raises(InputError, match="Expected X with 3 columns, as in the fit, got 2"):
@@ -414,7 +414,7 @@ def test_features_whose_length_overflows_count_as_nothing():
     x, y, tasks, users, _ = linear_tasks()
     x[0] = 1e200
     for estimator in (MultiTaskRidge(noise=SeededNoise(0)), MultiTaskERM(noise=SeededNoise(0))):
-        assert np.isfinite(estimator.fit(x, y, tasks=tasks, groups=users).coef_).all()
+        assert np.isfinite(estimator.fit(x, y, tasks=tasks, users=users).coef_).all()
 
 
 @BOTH

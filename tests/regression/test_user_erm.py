@@ -15,9 +15,9 @@ from sklearn.base import clone
 from apportion.allocation.users import SampleLimit, Smooth, Unbounded, optimal_threshold
 from apportion.auditing import RecordingSession, audit_neighbour
 from apportion.errors import BudgetError, InputError
+from apportion.losses import loss_of
 from apportion.postprocessing.intervals import student_half_width
 from apportion.privacy import ADD_REMOVE, REPLACE_VALUES, Budget, SeededNoise, Session
-from apportion.regression.losses import loss_of
 from apportion.regression.user_erm import UserERM
 
 from statistics_helpers import assert_scale
@@ -31,8 +31,8 @@ SETTINGS = {
     "huber, sample limit": {"loss": "huber", "bounding": SampleLimit(2)},
     "smoothed hinge, no bound": {"loss": "smoothed-hinge", "bounding": Unbounded()},
     "logistic, given threshold": {"bounding": Smooth(2.5), "trade_off": 1.0},
-    "logistic, intervals": {"interval_groups": 3},
-    "squared, intervals, long steps": {"loss": "squared", "interval_groups": 2, "step_size": 5.0, "domain_radius": 2.0},
+    "logistic, intervals": {"interval_parts": 3},
+    "squared, intervals, long steps": {"loss": "squared", "interval_parts": 2, "step_size": 5.0, "domain_radius": 2.0},
 }
 EACH_SETTING = pytest.mark.parametrize("arguments", SETTINGS.values(), ids=SETTINGS)
 
@@ -77,7 +77,7 @@ def logistic_rows(seed=0, n_users=800, largest=40):
 
 def fitted(rows, **arguments):
     session = arguments.pop("session", None)
-    return UserERM(**{"noise": SeededNoise(1), **arguments}).fit(rows.x, rows.y, groups=rows.groups, session=session)
+    return UserERM(**{"noise": SeededNoise(1), **arguments}).fit(rows.x, rows.y, users=rows.groups, session=session)
 
 
 def audited(one, other, *, epsilon=3.0, seed=0, **arguments):
@@ -127,7 +127,7 @@ def test_the_heaviest_user_with_clipped_gradients_moves_every_step_by_all_of_it(
     rows = small_rows(np.random.default_rng(2))
     user = np.bincount(rows.groups).argmax()
     yes, no = (rows.replaced(user, [1.0, 0.0, 0.0], label) for label in (1.0, 0.0))
-    ratios = audited(yes, no, epsilon=300.0, gradient_bound=0.1, bounding=bounding, interval_groups=groups)
+    ratios = audited(yes, no, epsilon=300.0, gradient_bound=0.1, bounding=bounding, interval_parts=groups)
     assert min(ratios.values()) >= 0.99
     assert max(ratios.values()) <= 1 + 1e-9
 
@@ -177,7 +177,7 @@ def test_the_constructor_stores_and_clone_copies():
     assert "epsilon=3.0" in repr(estimator)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"interval_groups": 4}, {"sizes": "private"}])
+@pytest.mark.parametrize("arguments", [{}, {"interval_parts": 4}, {"sizes": "private"}])
 def test_the_order_of_users_rows_and_the_kind_of_ids_do_not_matter(arguments):
     rows = logistic_rows(n_users=200)
     one = fitted(rows, **arguments)
@@ -274,7 +274,7 @@ def test_with_private_sizes_the_statement_says_add_or_remove_and_pays_for_sizes(
 @pytest.mark.parametrize(("groups", "sizes"), [(0, "public"), (5, "public"), (0, "private")])
 def test_the_threshold_is_the_best_for_the_stated_trade_off(groups, sizes):
     rows = logistic_rows()
-    model = fitted(rows, epsilon=4.0, delta=1e-6, interval_groups=groups, sizes=sizes)
+    model = fitted(rows, epsilon=4.0, delta=1e-6, interval_parts=groups, sizes=sizes)
     if sizes == "public":
         trade_off = Budget(4.0, 1e-6).mu ** 2 / (32 * 4 * max(groups, 1))
         assert model.threshold_ == pytest.approx(optimal_threshold(np.bincount(rows.groups), trade_off))
@@ -399,12 +399,12 @@ def test_half_widths_are_those_of_students_t(degrees, level):
 
 
 def test_an_interval_is_that_of_the_mean_of_the_parts():
-    model = fitted(logistic_rows(), epsilon=20.0, interval_groups=4, level=0.9)
+    model = fitted(logistic_rows(), epsilon=20.0, interval_parts=4, level=0.9)
     assert model.coef_intervals_.shape == (3, 2)
     np.testing.assert_allclose(model.coef_intervals_.mean(axis=1), model.coef_)
     assert model.intercept_interval_.mean() == pytest.approx(model.intercept_)
     assert (np.diff(model.coef_intervals_) > 0).all()
-    wider = fitted(logistic_rows(), epsilon=20.0, interval_groups=4, level=0.99)
+    wider = fitted(logistic_rows(), epsilon=20.0, interval_parts=4, level=0.99)
     ratio = np.diff(wider.coef_intervals_) / np.diff(model.coef_intervals_)
     np.testing.assert_allclose(ratio, student.isf(0.005, 3) / student.isf(0.05, 3))
     assert model.statement_.releases[0].shape == (4, 4)
@@ -416,7 +416,7 @@ def test_intervals_cover_the_truth_where_the_budget_lets_descents_arrive():
     """160 independent fits at level 0.9; with coverage 0.88 the false-alarm rate is below 1e-3 for each coefficient."""
     hits = np.zeros(4)
     for seed in range(160):
-        model = fitted(logistic_rows(seed, 600), epsilon=20.0, interval_groups=5, level=0.9, noise=SeededNoise(seed))
+        model = fitted(logistic_rows(seed, 600), epsilon=20.0, interval_parts=5, level=0.9, noise=SeededNoise(seed))
         ends = np.vstack([model.coef_intervals_, model.intercept_interval_])
         truth = np.append(TRUTH, CONSTANT)
         hits += (ends[:, 0] <= truth) & (truth <= ends[:, 1])
@@ -439,9 +439,9 @@ def test_intervals_cover_the_truth_where_the_budget_lets_descents_arrive():
         ({"trade_off": 0.0}, "finite trade_off > 0, got 0"),
         ({"step_size": 0.0}, "finite step_size > 0, got 0"),
         ({"steps": 0}, "steps of at least 1, got 0"),
-        ({"interval_groups": 1}, "interval_groups of 0, or at least 2, got 1"),
-        ({"interval_groups": 1000}, "at least 1000 users, one for each interval group"),
-        ({"interval_groups": 3, "sizes": "private"}, "public sizes for intervals"),
+        ({"interval_parts": 1}, "interval_parts of 0, or at least 2, got 1"),
+        ({"interval_parts": 1000}, "at least 1000 users, one for each part"),
+        ({"interval_parts": 3, "sizes": "private"}, "public sizes for intervals"),
         ({"level": 1.0}, "level strictly between 0 and 1, got 1"),
         ({"sizes": "secret"}, "sizes to be 'public' or 'private', got 'secret'"),
         ({"sizes": "private", "bounding": SampleLimit(2)}, "Smooth weights where sizes are private, got SampleLimit"),
@@ -463,7 +463,7 @@ def test_bad_data_get_one_sentence():
         fitted(Rows(np.full_like(rows.x, np.nan), rows.y, rows.groups))
     with pytest.raises(InputError, match=r"y to have .* rows, one per row of X"):
         fitted(Rows(rows.x, rows.y[:5], rows.groups))
-    with pytest.raises(InputError, match=r"groups to have .* rows"):
+    with pytest.raises(InputError, match=r"users to have .* rows"):
         fitted(Rows(rows.x, rows.y, rows.groups[:5]))
     with pytest.raises(InputError, match="same user"):
         fitted(Rows(rows.x, rows.y, np.zeros(len(rows.y), int)))

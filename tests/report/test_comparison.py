@@ -11,7 +11,8 @@ import pytest
 
 from apportion.evaluation import Evaluation, MetricValue, Study
 from apportion.evaluation.inspection import StudyInspection
-from apportion.evaluation.study import Cell, Figure, StudyResults
+from apportion.evaluation.study import StudyResults
+from apportion.evaluation.study.study_results import Cell, Figure
 from apportion.recommend.model import Neighbour
 from apportion.report import comparison_csv, comparison_page, comparison_tables
 from apportion.report.comparison import tables_to_print

@@ -218,7 +218,7 @@ def test_coefficients_end_with_the_intercept_if_there_is_one():
 def test_the_page_of_a_real_mean_holds_no_user_and_no_count_of_rows():
     rng = np.random.default_rng(3)
     people = np.array([f"person-{k:03d}" for k in rng.integers(0, 90, 1237)])
-    fitted = UserMean(1.0, value_range=(0.0, 1.0), noise=SeededNoise(1)).fit(rng.random(1237), groups=people)
+    fitted = UserMean(1.0, value_range=(0.0, 1.0), noise=SeededNoise(1)).fit(rng.random(1237), users=people)
     row = Estimate("x", fitted.mean_, tuple(fitted.interval_), fitted.noise_stddev_, (0.0, 1.0))
     page = estimates_page(Estimates("mean", (row,), 0.95, fitted.statement_))
     assert "person-" not in page

@@ -35,7 +35,7 @@ def weighted_quantile(values, weights, q):
 def test_with_a_large_epsilon_it_is_the_weighted_quantile(sizes):
     values = some_values()
     asked = [0.9, 0.1, 0.5, 0.25, 0.75]
-    found = a_quantile(asked, epsilon=1e5, bounding=Smooth(threshold=4.0), sizes=sizes).fit(values, groups=GROUPS)
+    found = a_quantile(asked, epsilon=1e5, bounding=Smooth(threshold=4.0), sizes=sizes).fit(values, users=GROUPS)
     weights = np.repeat(np.minimum(SIZES, 4) / SIZES, SIZES)
     order = np.sort(values)
     for q, point in zip(asked, found.quantiles_, strict=True):
@@ -47,14 +47,14 @@ def test_with_a_large_epsilon_it_is_the_weighted_quantile(sizes):
 def test_several_quantiles_come_in_order():
     for seed in range(50):
         estimator = a_quantile(np.linspace(0.1, 0.9, 9), epsilon=0.3, noise=SeededNoise(seed))
-        assert (np.diff(estimator.fit(some_values(), groups=GROUPS).quantiles_) >= 0).all()
+        assert (np.diff(estimator.fit(some_values(), users=GROUPS).quantiles_) >= 0).all()
 
 
 @pytest.mark.parametrize("bounding", [Smooth(), SampleLimit(2), Unbounded()], ids=lambda b: type(b).__name__)
 @pytest.mark.parametrize("quantiles", [0.5, [0.2, 0.5, 0.95]], ids=str)
 def test_replay_on_neighbours_stays_within_every_sensitivity(bounding, quantiles):
     def fit(values, session):
-        found = a_quantile(quantiles, bounding=bounding).fit(values, groups=GROUPS, session=session)
+        found = a_quantile(quantiles, bounding=bounding).fit(values, users=GROUPS, session=session)
         return {name: getattr(found, name) for name in ("quantiles_", "rank_error_", "threshold_", "statement_")}
 
     arguments = {"budget": Budget(1.0, 0.0), "noise": SeededNoise(1), "neighbours": REPLACE_VALUES}
@@ -72,7 +72,7 @@ def test_with_private_sizes_a_whole_user_may_come_or_go(threshold, user):
     def fit(rows, session):
         values, groups = rows
         estimator = a_quantile([0.2, 0.7], sizes="private", bounding=Smooth(threshold))
-        found = estimator.fit(values, groups=groups, session=session)
+        found = estimator.fit(values, users=groups, session=session)
         return {name: getattr(found, name) for name in ("quantiles_", "rank_error_", "threshold_", "statement_")}
 
     arguments = {"budget": Budget(1.0, 0.0), "noise": SeededNoise(1), "neighbours": ADD_REMOVE}
@@ -81,11 +81,12 @@ def test_with_private_sizes_a_whole_user_may_come_or_go(threshold, user):
     assert max(ratios.values()) <= 1 + 1e-9
 
 
+@pytest.mark.slow
 def test_the_best_attacker_learns_about_epsilon_and_no_more():
     groups = np.arange(11)
 
     def fit(values, session):
-        return {"median": a_quantile(epsilon=4.0).fit(values, groups=groups, session=session).quantiles_}
+        return {"median": a_quantile(epsilon=4.0).fit(values, users=groups, session=session).quantiles_}
 
     others = [0.0] * 4 + [0.05] * 3 + [1.0] * 3  # most of the range has a rank above 1/2, a little of it one below
     one, two = (np.array([end, *others]) for end in (0.0, 1.0))
@@ -105,7 +106,7 @@ def test_ranks_are_off_by_no_more_than_is_said():
     groups = np.repeat(np.arange(300), rng.zipf(1.7, 300).clip(max=50))
     missed = 0
     for seed in range(200):
-        found = a_quantile(0.8, epsilon=1.0, noise=SeededNoise(seed)).fit(rng.random(len(groups)), groups=groups)
+        found = a_quantile(0.8, epsilon=1.0, noise=SeededNoise(seed)).fit(rng.random(len(groups)), users=groups)
         missed += abs(found.quantiles_ - 0.8) > found.rank_error_
     assert missed <= stats.binom.ppf(1 - 1e-6, 200, 0.05)  # false alarms: 1e-6
     assert found.rank_error_ < 0.5
@@ -114,7 +115,7 @@ def test_ranks_are_off_by_no_more_than_is_said():
 def test_a_base_distribution_may_live_on_the_whole_line():
     values = np.random.default_rng(0).normal(10, 2, 2000)
     groups = np.arange(2000)
-    found = a_quantile([0.1, 0.5, 0.9], epsilon=5.0, base=stats.norm(0, 20)).fit(values, groups=groups)
+    found = a_quantile([0.1, 0.5, 0.9], epsilon=5.0, base=stats.norm(0, 20)).fit(values, users=groups)
     np.testing.assert_allclose(found.quantiles_, stats.norm(10, 2).ppf([0.1, 0.5, 0.9]), atol=0.5)
     assert "norm(0, 20)" in found.statement_.to_text()
 
@@ -122,7 +123,7 @@ def test_a_base_distribution_may_live_on_the_whole_line():
 def test_manners():
     copy = clone(a_quantile([0.1, 0.9], bounding=SampleLimit(3)))
     assert copy.get_params()["quantiles"] == [0.1, 0.9]
-    found = copy.fit(some_values(), groups=GROUPS)
+    found = copy.fit(some_values(), users=GROUPS)
     assert found.quantiles_.shape == (2,)
     assert "pure" in found.statement_.to_text()
     assert "how many rows each user has" in found.statement_.to_text()
@@ -141,4 +142,4 @@ def test_manners():
 )
 def test_what_makes_no_sense_is_refused_in_one_sentence(arguments, sentence):
     with pytest.raises(InputError, match=sentence):
-        a_quantile(**arguments).fit(some_values(), groups=GROUPS)
+        a_quantile(**arguments).fit(some_values(), users=GROUPS)

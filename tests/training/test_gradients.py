@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
-from apportion.auditing.door import peek
+from apportion.auditing.hidden_values import raw_value
 from apportion.errors import InputError
 from apportion.privacy.clipped_gradients import GradientTotal
 from apportion.training.layers import LayerFactors, _windows, supported
@@ -130,7 +130,7 @@ def test_removing_any_unit_moves_the_sum_by_at_most_its_sensitivity(seed, clip, 
     full = total_of(module, inputs, targets, offsets, clip, way, scales, counted)
     rest = total_of(module, inputs[rows], targets[rows], kept, clip, way, scales, counted)
     assert full.l2_sensitivity == rest.l2_sensitivity
-    difference = peek(full) - peek(rest)
+    difference = raw_value(full) - raw_value(rest)
     if full.scales is not None:
         difference = difference / full.scales
     assert np.linalg.norm(difference) <= full.l2_sensitivity * (1 + 1e-9)
@@ -140,7 +140,7 @@ def test_the_bound_is_reached_by_a_long_gradient_and_counted_units_use_their_sha
     module, (inputs, targets) = Chain().double(), images(1)
     for counted in (0.0, 0.2):
         value = total_of(module, 100 * inputs, targets, torch.tensor([0, 1]), 1e-3, counted=counted)
-        moved = peek(value) / (1 if value.scales is None else value.scales)
+        moved = raw_value(value) / (1 if value.scales is None else value.scales)
         assert 1 - 2e-5 <= np.linalg.norm(moved) / value.l2_sensitivity <= 1
 
 
@@ -151,8 +151,8 @@ def test_a_gradient_that_is_not_finite_counts_as_zero(way, bad):
     spoiled = inputs.clone()
     spoiled[2, 0, 3, 3] = bad
     offsets, kept = torch.arange(5), [0, 1, 3]
-    found = peek(total_of(module, spoiled, targets, offsets, 1.0, way))
-    rest = peek(total_of(module, inputs[kept], targets[kept], torch.arange(4), 1.0, way))
+    found = raw_value(total_of(module, spoiled, targets, offsets, 1.0, way))
+    rest = raw_value(total_of(module, inputs[kept], targets[kept], torch.arange(4), 1.0, way))
     assert np.allclose(found, rest, atol=1e-12)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from apportion.auditing import audit_neighbour
-from apportion.auditing.door import peek
+from apportion.auditing.hidden_values import raw_value
 from apportion.privacy import Budget, SeededNoise
 from apportion.privacy.clipped_gradients import GradientTotal
 from apportion.training import PrivateGradients
@@ -32,7 +32,7 @@ def total(module, rows, way, *, scales=None, clip=1.0, mean=False):
     for inputs, targets, offsets in units.batches(np.arange(len(units)), 256):
         blocks = way(module, sums).blocks(inputs, targets, offsets)
         held.add(means_of_units(blocks, offsets) if mean else blocks)
-    return peek(held.sealed())
+    return raw_value(held.sealed())
 
 
 def others(width, out, n=20, dtype=SINGLE, seed=1):
@@ -178,7 +178,7 @@ def test_units_that_only_fill_a_batch_up_are_neither_added_nor_counted():
     filled, alone = (GradientTotal(1.0, [(3,)], counted=0.1) for _ in range(2))
     filled.add([Stored(values)], torch.arange(20) < 17)
     alone.add([Stored(values[:17])])
-    np.testing.assert_allclose(peek(filled.sealed()), peek(alone.sealed()), rtol=1e-14)
+    np.testing.assert_allclose(raw_value(filled.sealed()), raw_value(alone.sealed()), rtol=1e-14)
 
 
 def hinge(outputs, targets):

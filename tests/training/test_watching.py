@@ -76,7 +76,7 @@ def test_clipped_units_and_noise_to_signal_are_those_of_gradients_formed_one_by_
     clip = float(np.geomspace(0.1, 100, 60)[np.searchsorted(-np.array(lengths), -0.5)])  # about half are longer
     expected, parts = by_hand(module, inputs, targets, owners, clip, flat, mean_of_rows)
     assert 0.2 < expected < 0.8
-    watch = Watch(inputs, targets, GROUPS, 4, gradients=True, owners=OWNERS if users else None)
+    watch = Watch(inputs, targets, GROUPS, 4, gradients=True, users=OWNERS if users else None)
     seen = watch.look(module, cross_entropy, 3, ComingStep(clip, noise, mean_of_rows))
     assert seen.clipped == pytest.approx(expected)
     width = parts.shape[1]
@@ -94,7 +94,7 @@ def test_users_of_many_short_rows_are_clipped_and_the_watch_says_so(mean_of_rows
     inputs = torch.as_tensor(0.3 * rng.standard_normal((400, 6)))
     targets, owners = torch.zeros(400, dtype=torch.int64), np.arange(400) // 20
     module = nn.Linear(6, 3).double()
-    watch = Watch(inputs, targets, targets, 1, every=100, gradients=True, owners=owners)
+    watch = Watch(inputs, targets, targets, 1, every=100, gradients=True, users=owners)
     trainer = PrivateTrainer(
         module, DPSGD(module.parameters(), 0.0), cross_entropy, epsilon=4.0, delta=1e-5, steps=1, n_units=20,
         clip=FixedClip(2.0), mean_of_rows=mean_of_rows, noise=SeededNoise(0),
@@ -112,7 +112,7 @@ def test_the_watch_sees_the_clip_norm_the_scales_and_the_noise_of_the_release_th
         clip=QuantileClip(3.0, rate=0.5, counted=0.3), scaling=SecondMomentScales(after=3), mean_of_rows=True,
     )  # fmt: skip
     optimizer = DPSGD(module.parameters(), 0.05)
-    watch = Watch(inputs, targets, GROUPS, 3, gradients=True, owners=OWNERS)
+    watch = Watch(inputs, targets, GROUPS, 3, gradients=True, users=OWNERS)
     fractions = set()
     for made in range(8):
         coming = gradients.coming_step
@@ -222,8 +222,8 @@ def test_groups_by_frequency_have_the_frequent_classes_first():
 def test_a_watch_of_other_units_than_are_clipped_is_refused_before_anything_is_charged():
     inputs, targets = images(12)
     cases = [
-        (UserRows(inputs, targets, OWNERS), None, "owners of the watched rows, since users are what is clipped"),
-        (ExampleRows(inputs, targets), OWNERS, "no owners of the watched rows, since examples are what is clipped"),
+        (UserRows(inputs, targets, OWNERS), None, "users of the watched rows, since users are what is clipped"),
+        (ExampleRows(inputs, targets), OWNERS, "no users of the watched rows, since examples are what is clipped"),
     ]
     for units, owners, message in cases:
         module = Chain().double()
@@ -231,7 +231,7 @@ def test_a_watch_of_other_units_than_are_clipped_is_refused_before_anything_is_c
         trainer = PrivateTrainer(
             module, DPSGD(module.parameters(), 0.1), cross_entropy, epsilon=1.0, delta=1e-5, steps=2
         )
-        watch = Watch(inputs, targets, GROUPS, 3, gradients=True, owners=owners)
+        watch = Watch(inputs, targets, GROUPS, 3, gradients=True, users=owners)
         with pytest.raises(InputError, match=message):
             trainer.fit(units, session=session, watch=watch)
         assert session.spent == 0
@@ -240,16 +240,16 @@ def test_a_watch_of_other_units_than_are_clipped_is_refused_before_anything_is_c
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"every": 0}, "every and n_groups of at least 1, got 0 and 3"),
-        ({"groups": GROUPS + 1}, "groups from 0 to 2, got 1 to 3"),
-        ({"groups": GROUPS[:5]}, "a group for each target"),
-        ({"owners": OWNERS[:5]}, "groups to have 12 rows"),
+        ({"every": 0}, "every and n_class_groups of at least 1, got 0 and 3"),
+        ({"class_groups": GROUPS + 1}, "class_groups from 0 to 2, got 1 to 3"),
+        ({"class_groups": GROUPS[:5]}, "a group for each target"),
+        ({"users": OWNERS[:5]}, "users to have 12 rows"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, message):
     inputs, targets = images(12)
     with pytest.raises(InputError, match=message):
-        Watch(inputs, targets, **{"groups": GROUPS, "n_groups": 3, **settings})
+        Watch(inputs, targets, **{"class_groups": GROUPS, "n_class_groups": 3, **settings})
 
 
 def test_the_study_of_gradients_reports_clips_and_noise_by_group():

@@ -7,18 +7,18 @@ from apportion.allocation.policies import (
     EqualSplit,
     Expected,
     KnownCounts,
+    ReleasedCounts,
     TailSample,
-    TaskCounts,
     UniformSample,
 )
-from apportion.allocation.tasks import (
+from apportion.allocation.weightings import (
+    SplitEqually,
+    TaskFactors,
     adaptive,
     closed_form,
-    equal_split,
     tail_sample,
     uniform_sample,
 )
-from apportion.privacy.bounds import Weights
 
 __all__ = [
     "Adaptive",
@@ -27,13 +27,13 @@ __all__ = [
     "EqualSplit",
     "Expected",
     "KnownCounts",
+    "ReleasedCounts",
+    "SplitEqually",
     "TailSample",
-    "TaskCounts",
+    "TaskFactors",
     "UniformSample",
-    "Weights",
     "adaptive",
     "closed_form",
-    "equal_split",
     "tail_sample",
     "uniform_sample",
 ]

@@ -1,8 +1,8 @@
 """Allocations as parts that estimators take: each says what must be released first, and then gives the weights.
 
-An estimator hands a policy its data and a way to release weighted counts; the policy asks as often as it declares in
-`releases` and returns `Weights`. What it asked for was released, so the weights of a user depend on that user's own
-tasks and on released values.
+An estimator hands a policy a way to release weighted counts; the policy asks as often as it declares in `releases` and
+returns a `Weighting`, which makes the weights of whatever users are at hand. What it asked for was released, so the
+weights of a user depend on that user's own tasks and on released values.
 
 Equation numbers are those of Krichene et al., "Multi-Task Differential Privacy Under Distribution Skew" (2023).
 """
@@ -12,19 +12,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation import tasks
-from apportion.data import Interactions
+from apportion.allocation import weightings
+from apportion.data.users import Users
 from apportion.errors import InputError
-from apportion.privacy.bounds import Weights
+from apportion.privacy.contributions import Weighting
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
 
 @dataclass(frozen=True)
-class TaskCounts:
+class ReleasedCounts:
     """What a release says of Σ_j w_ij for every task i.
 
     Attributes:
@@ -62,7 +63,7 @@ class TaskCounts:
         return np.maximum(self.total, max(fraction * float(self.total.mean()), 1e-9))
 
 
-Count = Callable[[Weights], TaskCounts]
+Count = Callable[[Weighting], ReleasedCounts]
 TASKS_PER_USER = 50.0  # a public guess, for policies that release nothing
 
 
@@ -84,14 +85,14 @@ class Allocated:
     """What a policy gives.
 
     Attributes:
-        weights: of every observation; private.
+        weights: how every user weighs its tasks.
         expected: what is known of them; released, or public.
         counts: what was released for them, in order.
     """
 
-    weights: Weights
+    weights: Weighting
     expected: Expected
-    counts: tuple[TaskCounts, ...] = ()
+    counts: tuple[ReleasedCounts, ...] = ()
 
 
 class Allocation(Protocol):
@@ -101,31 +102,40 @@ class Allocation(Protocol):
     def releases(self) -> int:
         """How many times it asks for counts."""
 
-    def allocate(self, data: Interactions, count: Count, n_users: float) -> Allocated:
-        """The weights; `count` releases Σ_j w_ij for weights of its choice, and `n_users` is released or public."""
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation that sums formed with its weights are bounded for; add or remove a user if it says nothing."""
+
+    def allocate(self, users: Users, count: Count, n_users: float) -> Allocated:
+        """The weights; `count` releases Σ_j w_ij for weights of its choice, and `n_users` is released or public.
+
+        Of the users only the length of the task list is looked at, unless the policy assumes more of them public.
+        """
 
 
 class CountedPolicy(ABC):
     """A policy whose weights follow from released counts, if from anything."""
 
-    @abstractmethod
-    def weights(self, data: Interactions, count: Count) -> Weights:
-        """The weights of every observation."""
+    neighbours: ClassVar[Neighbours] = ADD_REMOVE
 
     @abstractmethod
-    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
+    def weights(self, n_tasks: int, count: Count) -> Weighting:
+        """How every user weighs its tasks."""
+
+    @abstractmethod
+    def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
         """What `released`, all that was asked for, says of those weights."""
 
-    def allocate(self, data: Interactions, count: Count, n_users: float) -> Allocated:
+    def allocate(self, users: Users, count: Count, n_users: float) -> Allocated:
         """Both, with what was released."""
-        made: list[TaskCounts] = []
+        made: list[ReleasedCounts] = []
 
-        def counted(weights: Weights) -> TaskCounts:
+        def counted(weights: Weighting) -> ReleasedCounts:
             made.append(count(weights))
             return made[-1]
 
-        weights = self.weights(data, counted)
-        return Allocated(weights, self.expected(made, n_users, data.n_tasks), tuple(made))
+        weights = self.weights(users.n_tasks, counted)
+        return Allocated(weights, self.expected(made, n_users, users.n_tasks), tuple(made))
 
 
 @dataclass(frozen=True)
@@ -134,11 +144,11 @@ class EqualSplit(CountedPolicy):
 
     releases: int = 0
 
-    def weights(self, data: Interactions, count: Count) -> Weights:
+    def weights(self, n_tasks: int, count: Count) -> Weighting:
         """Return 1/√n^j."""
-        return tasks.equal_split(data)
+        return weightings.SplitEqually()
 
-    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
+    def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
         """As if every user had `TASKS_PER_USER` tasks, spread evenly."""
         return _flat(TASKS_PER_USER, n_users, n_tasks)
 
@@ -156,12 +166,12 @@ class Adaptive(CountedPolicy):
     floor: float = 0.05
     releases: int = 1
 
-    def weights(self, data: Interactions, count: Count) -> Weights:
+    def weights(self, n_tasks: int, count: Count) -> Weighting:
         """Release popularity, then weight by it."""
-        released = count(tasks.equal_split(data))
-        return tasks.adaptive(data, released.floored(self.floor), self.exponent)
+        released = count(weightings.SplitEqually())
+        return weightings.adaptive(released.floored(self.floor), self.exponent)
 
-    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
+    def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
         """See `expected_of_normalised`."""
         counts = released[0]
         return expected_of_normalised(counts.floored(self.floor) ** -self.exponent, counts)
@@ -182,17 +192,17 @@ class ClosedForm(CountedPolicy):
     floor: float = 0.05
     releases: int = 1
 
-    def weights(self, data: Interactions, count: Count) -> Weights:
+    def weights(self, n_tasks: int, count: Count) -> Weighting:
         """Release popularity, turn it into counts, then weight by them."""
-        released = count(tasks.equal_split(data))
-        return tasks.closed_form(data, self._counts(released), self.exponent, released.n_users)
+        released = count(weightings.SplitEqually())
+        return weightings.closed_form(self._counts(released), self.exponent, released.n_users)
 
-    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
+    def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
         """The weights before they are clipped."""
-        omega = tasks.closed_form_of_tasks(self._counts(released[0]), self.exponent, released[0].n_users)
+        omega = weightings.closed_form_of_tasks(self._counts(released[0]), self.exponent, released[0].n_users)
         return Expected(omega * released[0].users_per_task, omega)
 
-    def _counts(self, released: TaskCounts) -> NDArray[np.float64]:
+    def _counts(self, released: ReleasedCounts) -> NDArray[np.float64]:
         users = released.users_per_task
         floored = np.maximum(users, max(self.floor * float(users.mean()), 1e-9))
         return np.asarray(floored + self.slack * released.users_stddev)
@@ -206,11 +216,11 @@ class UniformSample(CountedPolicy):
     seed: int = 0
     releases: int = 0
 
-    def weights(self, data: Interactions, count: Count) -> Weights:
+    def weights(self, n_tasks: int, count: Count) -> Weighting:
         """Choose by a hash of user, task and seed."""
-        return tasks.uniform_sample(data, self.limit, self.seed)
+        return weightings.uniform_sample(self.limit, self.seed)
 
-    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
+    def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
         """As if every user had `limit` tasks, spread evenly."""
         return _flat(self.limit, n_users, n_tasks)
 
@@ -222,11 +232,11 @@ class TailSample(CountedPolicy):
     limit: int = 50
     releases: int = 1
 
-    def weights(self, data: Interactions, count: Count) -> Weights:
+    def weights(self, n_tasks: int, count: Count) -> Weighting:
         """Release popularity, then keep the rarest."""
-        return tasks.tail_sample(data, count(tasks.equal_split(data)).total, self.limit)
+        return weightings.tail_sample(count(weightings.SplitEqually()).total, self.limit)
 
-    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
+    def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
         """As if every user had `limit` tasks, spread evenly."""
         return _flat(self.limit, n_users, n_tasks)
 
@@ -251,20 +261,20 @@ class KnownCounts(CountedPolicy):
         """What must be public for this to be private."""
         return ("how many users every task has, and how many there are in all, as given",)
 
-    def weights(self, data: Interactions, count: Count) -> Weights:
+    def weights(self, n_tasks: int, count: Count) -> Weighting:
         """Give the policy the public counts."""
         total = np.asarray(self.total, np.float64)
-        if total.shape != (data.n_tasks,):
-            raise InputError(f"Expected one public count for each of {data.n_tasks} tasks, got {total.shape}.")
-        return self.policy.weights(data, lambda _weights: TaskCounts(total, 0.0, self.n_users))
+        if total.shape != (n_tasks,):
+            raise InputError(f"Expected one public count for each of {n_tasks} tasks, got {total.shape}.")
+        return self.policy.weights(n_tasks, lambda _weights: ReleasedCounts(total, 0.0, self.n_users))
 
-    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
+    def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
         """What the policy says, given the public counts."""
-        counts = TaskCounts(np.asarray(self.total, np.float64), 0.0, self.n_users)
+        counts = ReleasedCounts(np.asarray(self.total, np.float64), 0.0, self.n_users)
         return self.policy.expected([counts], self.n_users, n_tasks)
 
 
-def expected_of_normalised(omega: NDArray[np.float64], counts: TaskCounts) -> Expected:
+def expected_of_normalised(omega: NDArray[np.float64], counts: ReleasedCounts) -> Expected:
     """What is expected of ω_i / √(Σ_{i' of j} ω_i'²), given counts of the equal split.
 
     With r² the mean of ω² over observations, a user of n^j tasks has about w_ij = ω_i / (r √n^j).

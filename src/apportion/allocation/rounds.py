@@ -1,4 +1,4 @@
-"""How a budget is divided over rounds: equally, as a power of the round, or geometrically.
+"""How a budget is divided over rounds: equally, as a power of the round, or geometrically. All estimators use these.
 
 Section 4.5 of the model-protection paper gives round t an ε_t ∝ t^α or ∝ Q^(-t). For Gaussian releases ε_t stands for
 μ_t = sensitivity / noise, and what adds up is μ_t²: a round's share is proportional to t^(2α) or Q^(-2t).
@@ -13,11 +13,12 @@ condition number), and the same calculation has Q = Q₀^(2/5), or (1 - 1/√κ)
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from apportion.errors import InputError
+
+__all__ = ["Geometric", "Power", "RoundSchedule", "Uniform", "recommended"]
 
 _LARGEST_LOG = 600.0  # of the ratio of two shares, so that none of them vanishes
 
@@ -55,6 +56,17 @@ class Geometric:
 
     ratio: float
 
+    @classmethod
+    def growing(cls, factor: float) -> Geometric:
+        """Each round gets `factor` times the share of the one before.
+
+        >>> Geometric.growing(2.0).shares(2)  # doctest: +ELLIPSIS
+        [0.333..., 0.666...]
+        """
+        if not (math.isfinite(factor) and factor > 0):
+            raise InputError(f"Expected each round's share as a factor > 0 of the one before, got {factor}.")
+        return cls(factor**-0.5)
+
     def __post_init__(self) -> None:
         if not (math.isfinite(self.ratio) and self.ratio > 0):
             raise InputError(f"Expected a ratio above 0, got {self.ratio}.")
@@ -79,34 +91,6 @@ def recommended(*, accelerated: bool, condition: float | None = None) -> RoundSc
     if not condition > 1:
         raise InputError(f"Expected a condition number above 1, got {condition}.")
     return Geometric((1 - condition**-0.5) ** 0.2 if accelerated else (1 - 1 / condition) ** 0.4)
-
-
-def composition_bound(epsilons: Sequence[float], delta: float) -> float:
-    """ε of all rounds together by the paper's bound (6), from the ε_t of pure releases; for comparison only.
-
-    >>> round(composition_bound([0.1] * 100, 1e-6), 3)
-    5.756
-    """
-    plain = math.fsum(epsilons)
-    if delta == 0:
-        return plain
-    squares = math.fsum(e * e for e in epsilons)
-    drift = math.fsum(e * math.tanh(e / 2) for e in epsilons)  # (e^ε - 1) / (e^ε + 1) = tanh(ε/2)
-    spread = min(math.log(1 / delta), math.log(math.e + math.sqrt(squares) / delta))
-    return min(plain, drift + math.sqrt(2 * squares * spread))
-
-
-def bounded_epsilons(schedule: RoundSchedule, rounds: int, epsilon: float, delta: float) -> list[float]:
-    """The largest ε_t of a schedule whose composition bound (6) is at most ε."""
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise InputError(f"Expected a finite epsilon > 0, got {epsilon}.")
-    roots = [math.sqrt(share) for share in schedule.shares(rounds)]
-    low, high = 0.0, epsilon / max(roots)
-    for _ in range(200):
-        middle = (low + high) / 2
-        within = composition_bound([middle * root for root in roots], delta) <= epsilon
-        low, high = (middle, high) if within else (low, middle)
-    return [low * root for root in roots]
 
 
 def _checked(rounds: int) -> int:

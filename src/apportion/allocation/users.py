@@ -30,6 +30,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from apportion.errors import InputError
 
+__all__ = ["ContributionPolicy", "SampleLimit", "Smooth", "Unbounded"]
+
 Floats = NDArray[np.float64]
 Offsets = NDArray[np.int64]
 
@@ -239,11 +241,6 @@ def size_buckets(max_size: int) -> Offsets:
     if max_size < 1:
         raise InputError(f"Expected a largest size of at least 1, got {max_size}.")
     return np.asarray(2 ** np.arange(int(max_size).bit_length()), np.int64)
-
-
-def bucket_of(sizes: ArrayLike, edges: ArrayLike) -> Offsets:
-    """The bucket of each size: the last that does not begin above it."""
-    return np.maximum(np.searchsorted(np.asarray(edges), np.asarray(sizes), side="right") - 1, 0)
 
 
 def sizes_from_histogram(noisy_counts: ArrayLike, edges: ArrayLike) -> tuple[Floats, Floats]:

@@ -10,7 +10,7 @@ from apportion.auditing.replay import (
     audit,
     audit_neighbour,
 )
-from apportion.auditing.tester import TesterFinding, test_mechanism, test_outputs
+from apportion.auditing.tester import TesterFinding, audit_mechanism, audit_outputs
 
 __all__ = [
     "AuditError",
@@ -23,9 +23,9 @@ __all__ = [
     "audit",
     "audit_likelihood",
     "audit_many_runs",
+    "audit_mechanism",
     "audit_neighbour",
     "audit_one_run",
-    "test_mechanism",
-    "test_outputs",
+    "audit_outputs",
     "with_canaries",
 ]

@@ -131,7 +131,7 @@ def published(model: ItemModel) -> dict[str, Any]:
     """Everything of a model that leaves with it, by name."""
     parts = {name: getattr(model.fold_in, name) for name in model.fold_in.__dataclass_fields__}
     parts |= {name: getattr(model, name) for name in ("vectors", "popularity", "reliability", "offset", "value_range")}
-    return {**parts, "settings": model.settings, "tasks": model.task_ids.ids, "statement": model.statement}
+    return {**parts, "settings": model.settings, "tasks": list(model.task_ids), "statement": model.statement}
 
 
 def _replayed(make: Make, data: Interactions, users: NDArray[Any], budget: Budget, seed: int) -> Check:

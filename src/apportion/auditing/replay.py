@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation.tasks import sampling_keys
-from apportion.auditing.door import Raw, distance, open_up, scales_of
+from apportion.auditing.hidden_values import Raw, distance, raw_copy, scales_of
 from apportion.data import Interactions
+from apportion.data.user_keys import sampling_keys
 from apportion.privacy.mechanisms import Mechanism
-from apportion.privacy.sampling import Keys
+from apportion.privacy.sampling import Sample
 from apportion.privacy.session import Pending, Session
 from apportion.privacy.statement import Release
 
@@ -83,21 +83,20 @@ class RecordingSession(Session):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.records: list[Record] = []
-        self.secrets: dict[str, tuple[int, int]] = {}
-        self.sampled: dict[str, set[tuple[int, int]]] = {}
+        self.secrets: dict[str, bytes] = {}
+        self.samples: dict[str, Sample] = {}
 
-    def _sample(self, name: str, keys: Keys, probability: float) -> NDArray[np.bool_]:
-        chosen = super()._sample(name, keys, probability)
-        self.sampled[name] = {(int(one), int(two)) for one, two in keys[chosen]}
-        return chosen
+    def _sample(self, name: str, probability: float) -> Sample:
+        self.samples[name] = super()._sample(name, probability)
+        return self.samples[name]
 
-    def _secret(self, name: str) -> tuple[int, int]:
+    def _secret(self, name: str) -> bytes:
         self.secrets[name] = super()._secret(name)
         return self.secrets[name]
 
     def _draw(self, pending: Pending) -> Any:
         released = super()._draw(pending)
-        hidden = open_up(pending.statistic)
+        hidden = raw_copy(pending.statistic)
         scales, kept = scales_of(pending.statistic), copy.copy(released)
         self.records.append(Record(pending.release, pending.mechanism, pending.scale, scales, hidden, kept))
         return released
@@ -113,7 +112,7 @@ class ReplayingSession(Session):
         self.hidden: list[Raw] = []
         self.ratios: list[float] = []
 
-    def _secret(self, name: str) -> tuple[int, int]:
+    def _secret(self, name: str) -> bytes:
         if name not in self._secrets:
             raise AuditError(f"The neighbouring run draws a sample for {name!r} that the first did not.")
         return self._secrets[name]
@@ -126,7 +125,7 @@ class ReplayingSession(Session):
         if record != first.release or not _same(scales_of(statistic), first.scales):
             raise AuditError(f"The neighbouring run released {record} where the first released {first.release}.")
         self.ratios.append(distance(statistic, first.hidden, pending.mechanism) / record.sensitivity)
-        self.hidden.append(open_up(statistic))
+        self.hidden.append(raw_copy(statistic))
         return copy.copy(first.released)
 
 
@@ -199,9 +198,9 @@ def _replayed(
 
 def _require_samples(first: RecordingSession, removed: ReplayingSession, data: Interactions, user: int) -> None:
     """A release on a sample must not move at all when a user leaves who was not in it."""
-    one, two = sampling_keys(data.user_ids)[user]
+    keys = sampling_keys(data.user_ids)[user : user + 1]
     for record, ratio in zip(first.records, removed.ratios, strict=True):
-        outside = record.name in first.sampled and (int(one), int(two)) not in first.sampled[record.name]
+        outside = record.name in first.samples and not first.samples[record.name].members(keys)[0]
         if outside and ratio > 1e-12:
             raise AuditError(f"{record.name!r} moved when a user left who was not in its sample.")
 

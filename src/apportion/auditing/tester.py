@@ -1,4 +1,3 @@
-# ruff: noqa: PT028 - these are not tests of pytest's
 """A stochastic tester for any mechanism: run it often on two neighbouring data sets and bound its ε from below.
 
 Nothing of the mechanism is looked at but what it returns. For every set S of outputs an (ε, δ)-DP mechanism has
@@ -54,7 +53,7 @@ class TesterFinding:
         return self.lower_bound > self.claimed
 
 
-def test_mechanism(
+def audit_mechanism(
     mechanism: Mechanism,
     data: Any,
     neighbour: Any,
@@ -78,7 +77,7 @@ def test_mechanism(
         confidence: of the bound.
         seed: of all runs.
 
-    >>> found = test_mechanism(lambda x, rng: x + rng.laplace(scale=0.5), 0.0, 1.0, epsilon=1.0, draws=4000)
+    >>> found = audit_mechanism(lambda x, rng: x + rng.laplace(scale=0.5), 0.0, 1.0, epsilon=1.0, draws=4000)
     >>> found.violated  # its epsilon is 2
     True
     """
@@ -87,10 +86,10 @@ def test_mechanism(
         [mechanism(one, np.random.default_rng(child)) for child in stream.spawn(draws)]
         for one, stream in zip((data, neighbour), streams, strict=True)
     )
-    return test_outputs(here, there, epsilon, delta, statistic=statistic, confidence=confidence)
+    return audit_outputs(here, there, epsilon, delta, statistic=statistic, confidence=confidence)
 
 
-def test_outputs(
+def audit_outputs(
     here: Outputs,
     there: Outputs,
     epsilon: float,
@@ -116,9 +115,6 @@ def test_outputs(
     bound = max(forwards, epsilon_from_statistics(-two, -one, alpha / 2, delta), 0.0)
     judged_by = "a trained distinguisher" if statistic is None else getattr(statistic, "__name__", "a statistic")
     return TesterFinding(epsilon, delta, bound, confidence, min(len(here), len(there)), judged_by)
-
-
-test_mechanism.__test__ = test_outputs.__test__ = False  # type: ignore[attr-defined]  # they are not tests of pytest's
 
 
 def _trained(here: Outputs, there: Outputs, delta: float) -> tuple[Floats, Floats]:

@@ -56,7 +56,7 @@ def run_comparison(
     processes: int,
     fresh: bool,
     reporter: Reporter,
-    described: FeatureOptions | None = None,
+    feature_settings: FeatureOptions | None = None,
 ) -> StudyResults:
     """Read the study and its data, run what is missing, and write the table and the page.
 
@@ -64,10 +64,11 @@ def run_comparison(
     """
     from apportion.cli.feature_files import match_features
     from apportion.cli.item_files import read_titles
-    from apportion.evaluation.study import processors, read_study, run_study
+    from apportion.evaluation.study import read_study, run_study
+    from apportion.evaluation.study.processes import processors
 
     study = read_study(path)
-    features = _features(study, path, described or FeatureOptions(), reporter)
+    features = _features(study, path, feature_settings or FeatureOptions(), reporter)
     loaded = _load(study, path)
     for remark in loaded.remarks:
         reporter.say(remark)
@@ -114,12 +115,12 @@ def _load(study: Study, path: Path) -> Loaded:
         raise in_study_words(error) from None
 
 
-def _features(study: Study, path: Path, described: FeatureOptions, reporter: Reporter) -> ItemFeatures | None:
+def _features(study: Study, path: Path, feature_settings: FeatureOptions, reporter: Reporter) -> ItemFeatures | None:
     """The features that the command names, or those in `[data]`."""
     from apportion.cli.feature_files import read_features
 
-    if described.features is not None or "features" not in study.reading:
-        return read_features(described, reporter)
+    if feature_settings.features is not None or "features" not in study.reading:
+        return read_features(feature_settings, reporter)
     said = study.reading
     options = FeatureOptions(
         features=_file(study, "features", path),
@@ -164,7 +165,7 @@ def _tasks_to_inspect(study: Study, data: Interactions, titles: dict[int | str, 
 
 def _inspected(results: StudyResults, data: Interactions, tasks: list[int | str]) -> StudyInspection | None:
     from apportion.evaluation.inspection import inspect_study
-    from apportion.evaluation.study import split_study, study_slices
+    from apportion.evaluation.study.parts import split_study, study_slices
 
     study = results.study
     kept = {cell.combination.method for cell in results.cells if cell.model is not None}
@@ -207,7 +208,7 @@ def write_results(
 
 
 def _print_result(results: StudyResults, target: Path, as_json: bool) -> None:
-    from apportion.evaluation.study import MARKING
+    from apportion.evaluation.study.units import MARKING
     from apportion.report.comparison import tables_to_print
 
     if as_json:

@@ -52,13 +52,13 @@ def demo(
     model, page, file = out / "model", out / "evaluation.html", out / f"{kind}.csv"
     refuse_unless_writable_model(model)
     data_as = DataOptions(kind=kind)
-    promise = FitOptions(epsilon=epsilon, delta=delta, window="generated data, no time span")
+    privacy = FitOptions(epsilon=epsilon, delta=delta, window="generated data, no time span")
     with Reporter() as reporter:
         reporter.say(f"Generating {rows:,} {kind} of {users:,} users and {items:,} items.")
         write_bytes(file, _as_csv(_generate(kind, users, items, rows), kind))
-        fitted = run_fit(file, model, data_as, promise, None, reporter)
+        fitted = run_fit(file, model, data_as, privacy, None, reporter)
         reporter.say("Now again on a training part, to measure quality on the rest.")
-        found = run_evaluation(file, data_as, promise, 0, reporter)
+        found = run_evaluation(file, data_as, privacy, 0, reporter)
         write_page(found, page)
     assert fitted.statement is not None
     if as_json:

@@ -27,7 +27,7 @@ from apportion.errors import InputError
 
 if TYPE_CHECKING:
     from apportion.data import Interactions
-    from apportion.evaluation import Comparison
+    from apportion.evaluation import Comparison, PopularitySlices
     from apportion.recommend.model import ItemModel
     from apportion.report import NewItems, Roles
 
@@ -43,6 +43,8 @@ class Evaluated:
     comparison: Comparison
     roles: Roles
     model: ItemModel
+    twin: ItemModel
+    slices: PopularitySlices
     facts: dict[str, str]
     remarks: tuple[str, ...]
     new_items: NewItems | None = None
@@ -88,18 +90,18 @@ def evaluate(
     """
     if (options["epsilon"] is None) == (model_folder is None):
         raise click.UsageError("Give --epsilon to fit a model, or --model to evaluate a saved one.")
-    described = collect(FeatureOptions, options)
-    if hold_out_items is not None and described.features is None:
+    feature_settings = collect(FeatureOptions, options)
+    if hold_out_items is not None and feature_settings.features is None:
         raise click.UsageError("--hold-out-items takes items that are known by --features; there are none.")
-    if described.features is not None and model_folder is not None:
+    if feature_settings.features is not None and model_folder is not None:
         raise click.UsageError("--features are for a fit with --epsilon; a saved model has those it was fitted with.")
     target = out or Path(f"{data.stem}-evaluation.html")
     refuse_folder(target)
     data_as = collect(DataOptions, options)
     with Reporter() as reporter:
         if model_folder is None:
-            promise = collect(FitOptions, options)
-            found = run_evaluation(data, data_as, promise, split_seed, reporter, described, hold_out_items)
+            privacy = collect(FitOptions, options)
+            found = run_evaluation(data, data_as, privacy, split_seed, reporter, feature_settings, hold_out_items)
         else:
             found = run_saved(data, data_as, model_folder, split_seed, reporter)
     write_page(found, target)
@@ -109,10 +111,10 @@ def evaluate(
 def run_evaluation(
     path: Path,
     data_as: DataOptions,
-    promise: FitOptions,
+    privacy: FitOptions,
     seed: int,
     reporter: Reporter,
-    described: FeatureOptions | None = None,
+    feature_settings: FeatureOptions | None = None,
     items_held_out: float | None = None,
 ) -> Evaluated:
     """Split, fit everything on the training part, compare on the test part."""
@@ -120,15 +122,15 @@ def run_evaluation(
     from apportion.cli.loading import load_data
     from apportion.privacy import Budget
 
-    Budget(promise.epsilon, promise.delta)
-    features = read_features(described or FeatureOptions(), reporter)
+    Budget(privacy.epsilon, privacy.delta)
+    features = read_features(feature_settings or FeatureOptions(), reporter)
     loaded = load_data(path, data_as)
     for remark in loaded.remarks:
         reporter.say(remark)
     match_features(features, loaded.data.task_ids, reporter)
     split = split_data(loaded.data, loaded.kind, seed)
     parts = None if features is None or items_held_out is None else new_items(loaded, features, items_held_out, seed)
-    models = private_models(split, loaded.kind, promise, data_as.scale, features, reporter)
+    models = private_models(split, loaded.kind, privacy, data_as.scale, features, reporter)
     found = _compare(models, split, loaded.data, data_as.scale, reporter)
     if features is None:
         return found
@@ -137,7 +139,7 @@ def run_evaluation(
     )
     if parts is None:
         return found
-    return replace(found, new_items=serve_new_items(loaded, parts, features, promise, data_as.scale, seed, reporter))
+    return replace(found, new_items=serve_new_items(loaded, parts, features, privacy, data_as.scale, seed, reporter))
 
 
 def run_saved(path: Path, data_as: DataOptions, folder: Path, seed: int, reporter: Reporter) -> Evaluated:
@@ -196,7 +198,7 @@ def _compare(
     else:
         comparison = compare_rankings(models, split.history, split.targets, slices=slices)
     roles = Roles(name, _TWIN, tuple(baselines), *others)
-    return Evaluated(comparison, roles, private[name], _facts(data, kind, split), ())
+    return Evaluated(comparison, roles, private[name], twin, slices, _facts(data, kind, split), ())
 
 
 def _kind(model: ItemModel) -> Kind:

@@ -55,7 +55,7 @@ def split_data(data: Interactions, kind: Kind, seed: int) -> Split:
 def private_models(
     split: Split,
     kind: Kind,
-    promise: FitOptions,
+    privacy: FitOptions,
     scale: tuple[float, float],
     features: ItemFeatures | None,
     reporter: Reporter,
@@ -63,13 +63,13 @@ def private_models(
     """The private model that is evaluated; where it has features, the one without them after it."""
     from apportion.cli.training import fit_private
 
-    if promise.n_users is not None:
-        promise = replace(promise, n_users=max(1, round(promise.n_users * split.users_kept)))
-    name = f"private, ε = {promise.epsilon:g}"
-    plain = fit_private(split.train, kind, promise, scale, reporter)
+    if privacy.n_users is not None:
+        privacy = replace(privacy, n_users=max(1, round(privacy.n_users * split.users_kept)))
+    name = f"private, ε = {privacy.epsilon:g}"
+    plain = fit_private(split.train, kind, privacy, scale, reporter)
     if features is None:
         return {name: plain}
-    known = fit_private(split.train, kind, promise, scale, reporter, features=features)
+    known = fit_private(split.train, kind, privacy, scale, reporter, features=features)
     return {name + _WITH_FEATURES: known, name + _BY_ID: plain}
 
 
@@ -86,7 +86,7 @@ def serve_new_items(
     loaded: Loaded,
     parts: HeldOutItems,
     features: ItemFeatures,
-    promise: FitOptions,
+    privacy: FitOptions,
     scale: tuple[float, float],
     seed: int,
     reporter: Reporter,
@@ -97,7 +97,7 @@ def serve_new_items(
     from apportion.report import NewItems
 
     reporter.say(f"Now without {parts.held_out.n_tasks} items, to serve these from their features.")
-    model = fit_private(parts.train, loaded.kind, promise, scale, reporter, features=features)
+    model = fit_private(parts.train, loaded.kind, privacy, scale, reporter, features=features)
     limit = (
         "" if loaded.kind == "ratings" else "; true popularity is that of the rows left out, which nobody could know"
     )

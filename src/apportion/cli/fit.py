@@ -50,10 +50,10 @@ def fit(
     public; with them rare items are learned better, and new ones can be ranked.
     """
     target = out or Path(f"{data.stem}-model")
-    data_as, promise = collect(DataOptions, options), collect(FitOptions, options)
-    described = collect(FeatureOptions, options)
+    data_as, privacy = collect(DataOptions, options), collect(FitOptions, options)
+    feature_settings = collect(FeatureOptions, options)
     with Reporter() as reporter:
-        model = run_fit(data, target, data_as, promise, titles, reporter, described)
+        model = run_fit(data, target, data_as, privacy, titles, reporter, feature_settings)
     _print_result(model, target, as_json)
 
 
@@ -61,10 +61,10 @@ def run_fit(
     path: Path,
     target: Path,
     data_as: DataOptions,
-    promise: FitOptions,
+    privacy: FitOptions,
     titles: Path | None,
     reporter: Reporter,
-    described: FeatureOptions | None = None,
+    feature_settings: FeatureOptions | None = None,
 ) -> ItemModel:
     """Load, fit, and put the model and its page in place; nothing is written before the fit is done."""
     from apportion.cli.feature_files import match_features, read_features
@@ -74,18 +74,18 @@ def run_fit(
     from apportion.privacy import Budget
 
     refuse_unless_writable_model(target)
-    Budget(promise.epsilon, promise.delta)  # a budget that makes no sense is refused before the data is read
-    session = promise.session()
-    features = read_features(described or FeatureOptions(), reporter)
+    Budget(privacy.epsilon, privacy.delta)  # a budget that makes no sense is refused before the data is read
+    session = privacy.session()
+    features = read_features(feature_settings or FeatureOptions(), reporter)
     loaded = load_data(path, data_as)
     names = None if titles is None else read_titles(titles, loaded.data.task_ids)
-    for remark in (*loaded.remarks, caution(promise)):
+    for remark in (*loaded.remarks, caution(privacy)):
         if remark:
             reporter.say(remark)
     match_features(features, loaded.data.task_ids, reporter)
     if target.exists():
         reporter.say(f"Replacing the model at {target}; a second fit to the same people spends their privacy again.")
-    model = fit_private(loaded.data, loaded.kind, promise, data_as.scale, reporter, session, features)
+    model = fit_private(loaded.data, loaded.kind, privacy, data_as.scale, reporter, session, features)
     write_model(model, target, names)
     return model
 

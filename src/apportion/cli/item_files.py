@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from apportion.data.sources import rows_as_text
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
     from apportion.data import Vocabulary
 
-_SEPARATORS: Final = ("::", "\t", "|", ";", ",")
 _ID_NAMES: Final = ("id", "item", "movie", "track", "product", "song", "book", "asin", "sku")
 _TITLE_NAMES: Final = ("title", "name", "label")
 
 
 def read_item_list(path: Path) -> list[int] | list[str]:
-    """Ids in the first column of a text or Parquet file: integers if all of them are, otherwise text."""
-    rows = _read_rows(path)
+    """Ids in the first column of a file: integers if all of them are, otherwise text."""
+    rows = rows_as_text(path)
     ids = [row[0].strip() for row in rows if row and row[0].strip()]
     if ids and _is_header(ids[0], ids[1:]):
         ids = ids[1:]
@@ -36,7 +35,7 @@ def read_titles(path: Path, task_ids: Vocabulary) -> dict[int | str, str]:
     The id is in the first column, the title in the column that the header calls title or name, or in the
     second.
     """
-    rows = [row for row in _read_rows(path) if len(row) >= 2]
+    rows = [row for row in rows_as_text(path) if len(row) >= 2]
     if not rows:
         raise InputError(f"{path.name}: expected lines with an id and a title, found none.")
     header = [cell.strip().lower() for cell in rows[0]]
@@ -51,34 +50,6 @@ def read_titles(path: Path, task_ids: Vocabulary) -> dict[int | str, str]:
         first = next(iter(task_ids), None)
         raise InputError(f"{path.name}: none of its ids is an item of this model (whose first is {first!r}).")
     return known
-
-
-def _read_rows(path: Path) -> list[list[str]]:
-    content = path.read_bytes()
-    if content[:4] == b"PAR1":
-        return _parquet_rows(path)
-    text = _decoded(content).lstrip("\ufeff")
-    lines = text.splitlines()
-    first = next((line for line in lines if line.strip()), "")
-    mark = "::" if "::" in first else max(_SEPARATORS[::-1], key=first.count)
-    if mark == "::":
-        return [line.split(mark) for line in lines]
-    return list(csv.reader(lines, delimiter=mark))
-
-
-def _parquet_rows(path: Path) -> list[list[str]]:
-    import pyarrow.parquet as parquet
-
-    frame = parquet.read_table(path)
-    columns = [[str(cell) for cell in column.to_pylist()] for column in frame.columns]
-    return [list(frame.column_names), *(list(row) for row in zip(*columns, strict=True))]
-
-
-def _decoded(content: bytes) -> str:
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError:
-        return content.decode("latin-1")
 
 
 def _is_header(first: str, others: list[str]) -> bool:

@@ -12,6 +12,7 @@ from apportion.cli.item_files import read_item_list
 from apportion.cli.options import DataOptions, Kind
 from apportion.data import IGNORE, Interactions
 from apportion.data.columns import ColumnChoice, choose_columns
+from apportion.data.sources import open_table
 from apportion.errors import InputError
 
 
@@ -84,19 +85,7 @@ def has_value_column(path: Path, options: DataOptions) -> bool:
 
 def column_names(path: Path, options: DataOptions) -> Sequence[str]:
     """The names of a file's columns, from its schema, its first line or the options."""
-    from apportion.data.text_files import see_layout
-
-    with path.open("rb") as stream:
-        if stream.read(4) != b"PAR1":
-            return see_layout(path, names_given(options), None).names
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    try:
-        names: list[str] = parquet.read_schema(path).names
-    except pa.ArrowInvalid as error:
-        raise InputError(f"The Parquet file cannot be read: {str(error).splitlines()[0]}") from None
-    return names
+    return open_table(path, columns=names_given(options)).names
 
 
 def names_given(options: DataOptions) -> list[str] | None:

@@ -10,7 +10,7 @@ import click
 from apportion.cli.feature_columns import Features, assemble, categories_option, columns_to_read, features_option
 from apportion.cli.options import FILE, PositiveNumber, collect, json_option
 from apportion.cli.progress import Reporter
-from apportion.cli.statistics_options import StatisticsOptions, bounding_options, promise_options, read_columns
+from apportion.cli.statistics_options import StatisticsOptions, bounding_options, privacy_options, read_columns
 from apportion.cli.statistics_outputs import publish
 from apportion.errors import InputError
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     metavar="R",
     help="A public length: rows of features that are longer are clipped to it.",
 )
-@promise_options(delta="required")
+@privacy_options(delta="required")
 @click.option(
     "--intervals",
-    "groups",
+    "parts",
     type=click.IntRange(min=2),
     metavar="K",
     help="Intervals from K parts of the users; costs accuracy, about as the root of K.",
@@ -62,20 +62,20 @@ def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bo
     Features and labels of one user's rows are protected together. A text column among the features needs --categories,
     since which texts occur is private; a text that is not listed counts as the first category.
     """  # noqa: D301
-    promise = collect(StatisticsOptions, options)
+    privacy = collect(StatisticsOptions, options)
     columns = columns_to_read(features, options["categories"])
-    promise.check()
+    privacy.check()
     with Reporter() as reporter:
-        table = read_columns(file, promise, columns | _label_kind(label, yes, columns), reporter)
+        table = read_columns(file, privacy, columns | _label_kind(label, yes, columns), reporter)
         try:
             found = assemble(table, list(columns), dict(options["categories"]), features_are_public=False)
             answers = _answers(table, label, yes)
         except InputError as error:
             raise error.inside(file.name) from None
         reporter.say(f"Rows of features that are longer than {options['feature_norm']:g} are clipped to that length.")
-        fitted = _fit(promise, found, answers, table.users.codes, options, reporter)
+        fitted = _fit(privacy, found, answers, table.users.codes, options, reporter)
     said = f"{label} = {yes}" if yes is not None else label
-    publish(_found(fitted, found, said), promise.page, as_json, threshold=fitted.threshold_, steps=fitted.n_steps_)
+    publish(_found(fitted, found, said), privacy.page, as_json, threshold=fitted.threshold_, steps=fitted.n_steps_)
 
 
 def _label_kind(label: str, yes: str | None, columns: dict[str, ColumnKind]) -> dict[str, ColumnKind]:
@@ -105,7 +105,7 @@ def _answers(table: Table, label: str, yes: str | None) -> Any:
 
 
 def _fit(
-    promise: StatisticsOptions,
+    privacy: StatisticsOptions,
     features: Features,
     answers: Any,
     users: Any,
@@ -116,30 +116,30 @@ def _fit(
 
     estimator = UserERM(
         "logistic",
-        delta=promise.delta,
+        delta=privacy.delta,
         feature_norm=options["feature_norm"],
         domain_radius=options["domain_radius"],
         fit_intercept=not options["no_intercept"],
-        bounding=promise.bounding(),
-        sizes=promise.sizes,
-        interval_groups=options["groups"] or 0,
+        bounding=privacy.bounding(),
+        sizes=privacy.sizes,
+        interval_parts=options["parts"] or 0,
         public=features.public,
-        **promise.settings(),
+        **privacy.settings(),
     )
-    session = promise.session()
-    return estimator.fit(features.matrix, answers, groups=users, session=session, progress=reporter.of("descent"))
+    session = privacy.session()
+    return estimator.fit(features.matrix, answers, users=users, session=session, progress=reporter.of("descent"))
 
 
 def _found(fitted: UserERM, features: Features, label: str) -> Estimates:
     from apportion.report.estimates import Estimates, coefficients
 
-    n_groups = fitted.interval_groups
+    n_parts = fitted.interval_parts
     ends = fitted.coef_intervals_, fitted.intercept_interval_
     intervals = None if ends[0] is None or ends[1] is None else [*ends[0].tolist(), ends[1].tolist()]
     about = (
-        f"Intervals are those of Student’s t over {n_groups} fits to {n_groups} parts of the users. That every fit "
+        f"Intervals are those of Student’s t over {n_parts} fits to {n_parts} parts of the users. That every fit "
         "stops early, at some distance from its goal, is not in them."
-        if n_groups
+        if n_parts
         else "There are no intervals: they were not asked for, and would have cost accuracy."
     )
     scaled = f"Rows of features were clipped to a length of {fitted.feature_norm:g}."

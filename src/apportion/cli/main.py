@@ -19,6 +19,7 @@ from apportion.cli.card import card
 from apportion.cli.compare import compare
 from apportion.cli.demo import demo
 from apportion.cli.evaluate import evaluate
+from apportion.cli.explore import explore
 from apportion.cli.fit import fit
 from apportion.cli.ledger import ledger
 from apportion.cli.logistic import logistic
@@ -108,6 +109,7 @@ for command in (
     audit,
     recommend,
     similar,
+    explore,
     mean,
     quantile,
     regress,

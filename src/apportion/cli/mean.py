@@ -13,7 +13,7 @@ from apportion.cli.statistics_options import (
     StatisticsOptions,
     bounding_options,
     check_range,
-    promise_options,
+    privacy_options,
     read_columns,
     refuse_repeated,
 )
@@ -42,7 +42,7 @@ Ranges = tuple[tuple[float, float], ...]
     metavar="LO HI",
     help="The public range of values, never taken from the data: once for all columns, or once for each.",
 )
-@promise_options(delta="optional")
+@privacy_options(delta="optional")
 @click.option(
     "--variance",
     type=click.FloatRange(min=0),
@@ -68,33 +68,33 @@ def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **o
 
     Values beyond the range count as its ends. A user with many rows weighs no more than the noise allows.
     """  # noqa: D301
-    promise = collect(StatisticsOptions, options)
+    privacy = collect(StatisticsOptions, options)
     low, high = _per_column(values, ranges, "--range")
     variance = _one_or_all(values, options["variance"], "--variance")
-    promise.check()
+    privacy.check()
     with Reporter() as reporter:
-        table = read_columns(file, promise, dict.fromkeys(values, "number"), reporter)
+        table = read_columns(file, privacy, dict.fromkeys(values, "number"), reporter)
         reporter.say("Values beyond the range are clipped to it.")
-        fitted = _fit(promise, table.matrix(values), table.users.codes, (low, high), variance, options["correlation"])
+        fitted = _fit(privacy, table.matrix(values), table.users.codes, (low, high), variance, options["correlation"])
     found = _found(fitted, values, ranges)
-    publish(found, promise.page, as_json, threshold=fitted.threshold_, variance=fitted.variance_.tolist(), range=ranges)
+    publish(found, privacy.page, as_json, threshold=fitted.threshold_, variance=fitted.variance_.tolist(), range=ranges)
 
 
 def _fit(
-    promise: StatisticsOptions, matrix: Any, users: Any, value_range: tuple[Any, Any], variance: Any, correlation: float
+    privacy: StatisticsOptions, matrix: Any, users: Any, value_range: tuple[Any, Any], variance: Any, correlation: float
 ) -> UserMean:
     from apportion.statistics import UserMean
 
     estimator = UserMean(
-        delta=promise.delta,
+        delta=privacy.delta,
         value_range=value_range,
         variance=variance,
         correlation=correlation,
-        bounding=promise.bounding(),
-        sizes=promise.sizes,
-        **promise.settings(),
+        bounding=privacy.bounding(),
+        sizes=privacy.sizes,
+        **privacy.settings(),
     )
-    return estimator.fit(matrix, groups=users, session=promise.session())
+    return estimator.fit(matrix, users=users, session=privacy.session())
 
 
 def _per_column(values: tuple[str, ...], ranges: Ranges, option: str) -> tuple[Any, Any]:

@@ -128,7 +128,16 @@ def account_of(ledger: str | None, account: str | None) -> Account | None:
         raise click.UsageError("--ledger and --account go together.")
     from apportion.privacy import Ledger
 
-    return Ledger.open(ledger, create=False).account(account)
+    asked = click.get_current_context().meta
+    where = {name: asked.get(_GUARDED_BY + name) for name in ("key", "head", "fingerprints")}
+    found = Ledger.open(ledger, create=False, **where).account(account)
+    data = next((value for name, value in click.get_current_context().params.items() if name in _DATA_ARGUMENTS), None)
+    return found if data is None else found.about(data, lambda said: click.echo(f"Warning: {said}", err=True))
+
+
+def _remember(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Keep where a guard of the ledger is for `account_of`, so that no command has to pass it on."""
+    context.meta[_GUARDED_BY + str(option.name).removeprefix("ledger_")] = value
 
 
 def collect(record: type[Any], values: Mapping[str, Any]) -> Any:
@@ -181,11 +190,34 @@ _NO_WINDOW: Final = "not declared"
 EXACT: Final = click.option(
     "--exact", is_flag=True, help="Sums and noise in exact arithmetic, so that no bit of a number tells more."
 )
+_GUARDED_BY: Final = "apportion.ledger."
+_DATA_ARGUMENTS: Final = ("data", "file", "folder")
 _LEDGER: Final = (
     click.option(
         "--ledger", metavar="URL", help="Charge a ledger first: a SQLite file or postgresql://...; see `ledger`."
     ),
     click.option("--account", metavar="NAME", help="With --ledger: the account of these data."),
+    click.option(
+        "--ledger-key",
+        metavar="FILE",
+        expose_value=False,
+        callback=_remember,
+        help="With --ledger: its key; default: $APPORTION_LEDGER_KEY.",
+    ),
+    click.option(
+        "--ledger-head",
+        metavar="FILE|URL",
+        expose_value=False,
+        callback=_remember,
+        help="With --ledger: where its heads are kept; default: $APPORTION_LEDGER_HEAD.",
+    ),
+    click.option(
+        "--ledger-fingerprints",
+        metavar="FILE",
+        expose_value=False,
+        callback=_remember,
+        help="With --ledger-key: warn when other data were charged before; default: $APPORTION_LEDGER_FINGERPRINTS.",
+    ),
 )
 _FEATURES: Final = (
     click.option("--features", type=FILE, help="Public features of items: a file with their ids in one column."),

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import tempfile
+import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -106,6 +107,21 @@ def refuse_folder(path: Path) -> None:
     """Refuse a file name that is taken by a folder."""
     if path.is_dir():
         raise InputError(f"Cannot write the file {str(path)!r}: a folder has that name.")
+
+
+def say_page(page: Path, *, open_it: bool = False, quiet: bool = False) -> None:
+    """Say where a page is and how to open it; open it if asked for.
+
+    Args:
+        page: the page.
+        open_it: whether to open it in the browser.
+        quiet: whether stdout is for something else.
+    """
+    address = page.resolve().as_uri()
+    if not quiet:
+        click.echo(f"Page: {page}\nOpen it in a browser: {address}")
+    if open_it and not webbrowser.open(address):
+        click.echo(f"No browser could be opened; open {address} yourself.", err=True)
 
 
 def print_json(content: Any) -> None:

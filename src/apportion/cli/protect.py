@@ -20,7 +20,7 @@ from apportion.cli.protect_outputs import (
 )
 
 if TYPE_CHECKING:
-    from apportion.data.own_units import OwnUnits
+    from apportion.data.standardisation import Standardisation
     from apportion.data.task_files import TaskFolder
     from apportion.parties import ProtectedMultiTask
     from apportion.privacy import Session
@@ -56,16 +56,18 @@ def learn(
     tasks: TaskFolder, asked: ProtectOptions, session: Session | None, reporter: Reporter
 ) -> tuple[SharedResult, list[PartyResult]]:
     """Fit, and part what may be shared from what belongs to each party."""
-    from apportion.data.own_units import OwnUnits
+    from apportion.data.standardisation import Standardisation
     from apportion.evaluation.own_gain import own_gains
     from apportion.report.parties import INTERCEPT, PartyResult, SharedResult
 
     classes, deviations = asked.loss == "logistic", asked.units == "own"
     names = [*tasks.features, *([INTERCEPT] if classes else [])]
     has = None if tasks.has.all() else tasks.has
-    units = OwnUnits.of(tasks.matrices, tasks.labels, deviations=deviations, classes=classes)
+    units = Standardisation.of(tasks.matrices, tasks.labels, deviations=deviations, classes=classes)
     model = estimator_of(asked, tasks, names)
-    model.fit(*units.inside(tasks.matrices, tasks.labels), session=session, progress=reporter.of("learning together"))
+    model.fit(
+        *units.standardised(tasks.matrices, tasks.labels), session=session, progress=reporter.of("learning together")
+    )
     gains = own_gains(
         model, tasks.matrices, tasks.labels, deviations=deviations, has=has,
         progress=reporter.of("each party's own gain"),
@@ -137,10 +139,10 @@ def _public(asked: ProtectOptions) -> list[str]:
 
 
 def _own_models(
-    model: ProtectedMultiTask, units: OwnUnits, tasks: TaskFolder, asked: ProtectOptions
+    model: ProtectedMultiTask, units: Standardisation, tasks: TaskFolder, asked: ProtectOptions
 ) -> list[dict[str, Any]]:
     """Each party's model by the names of the features that it has, and what it would have learned alone."""
-    together, alone = units.outside(model.coef_), units.outside(model.single_task_)
+    together, alone = units.in_given_units(model.coef_), units.in_given_units(model.single_task_)
 
     def named(found: tuple[Any, Any], at: int) -> dict[str, Any]:
         has = zip(tasks.features, found[0][at].tolist(), tasks.has[at], strict=True)

@@ -14,7 +14,7 @@ from apportion.cli.statistics_options import (
     StatisticsOptions,
     bounding_options,
     check_range,
-    promise_options,
+    privacy_options,
     read_columns,
 )
 from apportion.cli.statistics_outputs import publish
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     metavar="LO HI",
     help="The public range of values, never taken from the data.",
 )
-@promise_options(delta="pure")
+@privacy_options(delta="pure")
 @bounding_options
 @json_option
 def quantile(
@@ -60,27 +60,27 @@ def quantile(
     Purely epsilon-DP: there is no delta. Several quantiles cost about as much together as one. Values beyond the
     range count as its ends.
     """  # noqa: D301
-    promise = collect(StatisticsOptions, options)
+    privacy = collect(StatisticsOptions, options)
     check_range("--range", ends)
     if len(set(at)) < len(at):
         raise InputError(f"Expected different ranks, got {', '.join(f'{rank:g}' for rank in at)}.")
-    promise.check()
+    privacy.check()
     with Reporter() as reporter:
-        table = read_columns(file, promise, {value: "number"}, reporter)
+        table = read_columns(file, privacy, {value: "number"}, reporter)
         reporter.say("Values beyond the range are clipped to it.")
-        fitted = _fit(promise, table.numbers[value], table.users.codes, at, ends)
-    publish(_found(fitted, value, ends), promise.page, as_json, threshold=fitted.threshold_, range=ends)
+        fitted = _fit(privacy, table.numbers[value], table.users.codes, at, ends)
+    publish(_found(fitted, value, ends), privacy.page, as_json, threshold=fitted.threshold_, range=ends)
 
 
 def _fit(
-    promise: StatisticsOptions, values: Any, users: Any, at: tuple[float, ...], ends: tuple[float, float]
+    privacy: StatisticsOptions, values: Any, users: Any, at: tuple[float, ...], ends: tuple[float, float]
 ) -> UserQuantile:
     from apportion.statistics import UserQuantile
 
     estimator = UserQuantile(
-        list(at), value_range=ends, bounding=promise.bounding(), sizes=promise.sizes, **promise.settings()
+        list(at), value_range=ends, bounding=privacy.bounding(), sizes=privacy.sizes, **privacy.settings()
     )
-    return estimator.fit(values, groups=users, session=promise.session())
+    return estimator.fit(values, users=users, session=privacy.session())
 
 
 def _found(fitted: UserQuantile, column: str, ends: tuple[float, float]) -> Estimates:

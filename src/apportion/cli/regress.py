@@ -14,7 +14,7 @@ from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     StatisticsOptions,
     check_range,
-    promise_options,
+    privacy_options,
     read_columns,
     sample_limit_option,
 )
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     metavar="LO HI",
     help="The public range of labels, never taken from the data.",
 )
-@promise_options(delta="optional")
+@privacy_options(delta="optional")
 @click.option(
     "--noise-variance",
     type=click.FloatRange(min=0),
@@ -67,30 +67,30 @@ def regress(
     FEATURES ARE PUBLIC: they, and which rows belong to one user, are not protected. A text column among them is
     turned into indicators of its categories, compared with the first. Labels beyond the range count as its ends.
     """  # noqa: D301
-    promise = collect(StatisticsOptions, options)
+    privacy = collect(StatisticsOptions, options)
     check_range("--label-range", label_range)
     columns = columns_to_read(features, options["categories"])
     if label in columns:
         raise InputError(f"Column {label!r} cannot be both label and feature.")
-    promise.check()
+    privacy.check()
     with Reporter() as reporter:
-        table = read_columns(file, promise, {**columns, label: "number"}, reporter)
+        table = read_columns(file, privacy, {**columns, label: "number"}, reporter)
         try:
             found = assemble(table, list(columns), dict(options["categories"]), features_are_public=True)
         except InputError as error:
             raise error.inside(file.name) from None
         reporter.say("Labels beyond the range are clipped to it. Features are taken as public.")
-        estimator = _estimator(promise, found, label_range, options)
+        estimator = _estimator(privacy, found, label_range, options)
         fitted = estimator.fit(
             found.matrix,
             table.numbers[label],
-            groups=table.users.codes,
-            session=promise.session(),
+            users=table.users.codes,
+            session=privacy.session(),
             progress=_in_turns(reporter),
         )
     publish(
         _found(fitted, found, label),
-        promise.page,
+        privacy.page,
         as_json,
         threshold=fitted.threshold_,
         noise_variance=fitted.noise_variance_,
@@ -99,19 +99,19 @@ def regress(
 
 
 def _estimator(
-    promise: StatisticsOptions, features: Features, label_range: tuple[float, float], options: dict[str, Any]
+    privacy: StatisticsOptions, features: Features, label_range: tuple[float, float], options: dict[str, Any]
 ) -> LabelPrivateRegression:
     from apportion.regression.label_private import LabelPrivateRegression
 
     return LabelPrivateRegression(
-        delta=promise.delta,
+        delta=privacy.delta,
         label_range=label_range,
         noise_variance=options["noise_variance"],
         fit_intercept=not options["no_intercept"],
         target=options["target"],
-        bounding="optimal" if promise.sample_limit is None else promise.bounding(),
+        bounding="optimal" if privacy.sample_limit is None else privacy.bounding(),
         public=features.public,
-        **promise.settings(),
+        **privacy.settings(),
     )
 
 

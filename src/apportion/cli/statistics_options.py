@@ -126,7 +126,7 @@ def check_range(option: str, ends: tuple[float, float]) -> None:
         raise InputError(f"Expected {option} LO HI with LO below HI, got {low:g} {high:g}.")
 
 
-def promise_options(*, delta: Literal["pure", "optional", "required"]) -> Callable[[Command], Command]:
+def privacy_options(*, delta: Literal["pure", "optional", "required"]) -> Callable[[Command], Command]:
     """Add the options of the guarantee; with δ not at all, 0 unless given, or necessarily above 0."""
     options = [_EPSILON]
     if delta == "optional":

@@ -118,15 +118,15 @@ def tune(
 
     target = out or Path(f"{data.stem}-model")
     refuse_unless_writable_model(target)
-    described = collect(FeatureOptions, options)
-    places = _grid(grid, described)
+    feature_settings = collect(FeatureOptions, options)
+    places = _grid(grid, feature_settings)
     budget = Budget(epsilon, delta)
     law_of_tries = Tries(max(2, math.prod(map(len, places.values()))) if tries is None else tries, law)
     calibrate(budget, law_of_tries)  # a budget that cannot pay is refused before the data is read
     charged = account_of(ledger, account)
     data_as = collect(DataOptions, options)
     with Reporter() as reporter:
-        features = read_features(described, reporter)
+        features = read_features(feature_settings, reporter)
         loaded = load_data(data, data_as)
         for remark in loaded.remarks:
             reporter.say(remark)
@@ -186,11 +186,11 @@ def _maker(
 
 
 def _grid(
-    given: Sequence[tuple[str, tuple[float | int, ...]]], described: FeatureOptions
+    given: Sequence[tuple[str, tuple[float | int, ...]]], feature_settings: FeatureOptions
 ) -> dict[str, tuple[float | int, ...]]:
     names = [name for name, _ in given]
     for name in names:
-        if name in _OF_FEATURES and described.features is None:
+        if name in _OF_FEATURES and feature_settings.features is None:
             raise click.UsageError(f"--try {name}: it does nothing without --features.")
     if len(set(names)) < len(names):
         raise click.UsageError(f"Give each setting once with --try; got {', '.join(names)}.")

@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.encoding import EncodedIds, distinct_integers, finite_float32, refuse_where, whole_seconds
-from apportion.data.vocabulary import TEXT, Vocabulary, bad_cell
+from apportion.data.encoding import (
+    EncodedIds,
+    TextCodes,
+    distinct_integers,
+    finite_float32,
+    refuse_where,
+    whole_seconds,
+)
+from apportion.data.vocabulary import Vocabulary, bad_cell, refuse_inexact
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,7 +42,7 @@ class IdColumn:
         self._untyped = untyped
         self._integers: list[NDArray[Any]] = []
         self._codes: list[NDArray[np.int32]] = []
-        self._texts: Any = None  # pa.StringArray of the ids seen so far
+        self._texts = TextCodes()
 
     def append(self, cells: pa.Array, first_row: int) -> None:
         """Take in one batch, whose first row has the given number."""
@@ -59,10 +66,10 @@ class IdColumn:
 
         batch = pc.dictionary_encode(cells.cast(pa.large_string()))
         names = _numbers_as_such(batch.dictionary) if self._untyped else batch.dictionary
-        known = self._texts if self._texts is not None else pa.array([], pa.large_string())
-        unseen = pc.unique(names.filter(pc.index_in(names, value_set=known).is_null()))
-        self._texts = pa.concat_arrays([known, unseen])
-        code_of_entry = pc.index_in(names, value_set=self._texts).to_numpy(zero_copy_only=False)
+        try:
+            code_of_entry = self._texts.codes_of(names.to_pylist())
+        except UnicodeDecodeError:  # Arrow does not look at what a file calls text
+            raise InputError(f"Column {self.column!r} holds text that is not in UTF-8.") from None
         self._codes.append(code_of_entry[batch.indices.to_numpy()])
 
     def _finish_integers(self) -> EncodedIds:
@@ -77,13 +84,7 @@ class IdColumn:
         return EncodedIds(self.column, codes, vocabulary)
 
     def _finish_text(self) -> EncodedIds:
-        ids = np.array(self._texts.to_pylist(), dtype=TEXT)
-        order = np.argsort(ids, kind="stable")
-        rank = np.empty(len(ids), np.int32)
-        rank[order] = np.arange(len(ids), dtype=np.int32)
-        codes = joined(self._codes, np.int32)
-        np.take(rank, codes, out=codes)
-        return EncodedIds(self.column, codes, Vocabulary(ids[order], name=self.name))
+        return self._texts.encoded(joined(self._codes, np.int32), self.column, name=self.name)
 
 
 class ValueColumn:
@@ -230,6 +231,8 @@ def _as_integers(cells: pa.Array, column: str, first_row: int) -> NDArray[np.int
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     if not any(is_kind(cells.type) for is_kind in kinds):
         raise _wrong_type(cells, column, first_row, "integers or text")
+    if pa.types.is_floating(cells.type):
+        refuse_inexact(cells.to_numpy(zero_copy_only=False), column, first_row=first_row)
     try:
         ids = cells.cast(pa.int64())
     except pa.ArrowInvalid:
@@ -238,9 +241,6 @@ def _as_integers(cells: pa.Array, column: str, first_row: int) -> NDArray[np.int
             column, cells[position].as_py(), first_row + position, "an id that is an integer or text"
         ) from None
     array: NDArray[np.int64] = ids.to_numpy()
-    if pa.types.is_floating(cells.type):
-        exact = np.abs(array) < 2**53
-        refuse_where(~exact, array, column, first_row=first_row, expected="an id that is an integer or text")
     return array
 
 

@@ -6,17 +6,27 @@ is refused in one sentence with the column, the value and the row (data rows are
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from apportion.data.vocabulary import Vocabulary, as_ids, bad_cell
+from apportion.data.vocabulary import (
+    ENCODABLE,
+    Vocabulary,
+    as_text,
+    bad_cell,
+    checked_ids,
+    encodable,
+    plain_texts,
+)
 from apportion.errors import InputError
 
 _COMPACT_SPAN_PER_ROW = 2
 _COMPACT_SPAN_ALWAYS = 1 << 16
+_TEXTS_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -30,14 +40,44 @@ class EncodedIds:
 
 def encode_ids(ids: ArrayLike, column: str, *, name: str) -> EncodedIds:
     """Give every distinct id of a column a code, in sorted order."""
-    array = as_ids(ids, column)
+    array = checked_ids(ids, column)
     if not len(array):
         raise InputError(f"Column {column!r} is empty; expected at least two rows.")
     if array.dtype == np.int64:
         vocabulary = Vocabulary(distinct_integers(array), name=name)
         return EncodedIds(column, vocabulary.find(array), vocabulary)
-    distinct, codes = np.unique(array, return_inverse=True)
-    return EncodedIds(column, codes.astype(np.int32), Vocabulary(distinct, name=name))
+    seen, codes = TextCodes(), np.empty(len(array), np.int32)
+    for first in range(0, len(array), _TEXTS_AT_ONCE):
+        rows = slice(first, first + _TEXTS_AT_ONCE)
+        codes[rows] = seen.codes_of(plain_texts(array[rows]))
+    return seen.encoded(codes, column, name=name)
+
+
+class TextCodes:
+    """Gives each distinct text a code when it first comes. Two texts are one id if and only if Python calls them equal.
+
+    The loop over texts is in C: that of `map` over a dictionary's lookup.
+    """
+
+    def __init__(self) -> None:
+        self._code_of: defaultdict[str, int] = defaultdict()
+        self._code_of.default_factory = self._code_of.__len__
+
+    def codes_of(self, texts: list[str]) -> NDArray[np.int32]:
+        """A code for each text, of Python's own type `str`; new texts get the next ones."""
+        return np.fromiter(map(self._code_of.__getitem__, texts), np.int32, len(texts))
+
+    def encoded(self, codes: NDArray[np.int32], column: str, *, name: str) -> EncodedIds:
+        """The column with codes in sorted order, in the place of those that were given out."""
+        texts = sorted(self._code_of)
+        rank = np.empty(len(texts), np.int32)
+        rank[self.codes_of(texts)] = np.arange(len(texts), dtype=np.int32)
+        codes = rank[codes]
+        unfit = [code for code, text in enumerate(texts) if not (text.isascii() or encodable(text))]
+        if unfit:
+            row = int(np.argmax(np.isin(codes, unfit)))
+            raise bad_cell(column, texts[codes[row]], row + 1, ENCODABLE)
+        return EncodedIds(column, codes, Vocabulary(as_text(texts, column), name=name))
 
 
 def distinct_integers(ids: NDArray[np.int64]) -> NDArray[np.int64]:

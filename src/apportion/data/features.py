@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 
 from apportion.data.arrow_columns import IdColumn
 from apportion.data.columns import IGNORE, USUAL_NAMES, _Ignore
+from apportion.data.feature_checks import too_specific
 from apportion.data.feature_groups import FeatureGroup, FeatureKind, learn_cross, learn_group
-from apportion.data.fineness import cautions
-from apportion.data.readers import _is_parquet
+from apportion.data.sources import naming, open_table
 from apportion.data.sparse_rows import ColumnRange, SparseRows
-from apportion.data.text_files import TextColumns, see_layout
 from apportion.data.vocabulary import TEXT, Ids, Vocabulary
 from apportion.errors import InputError
 
@@ -141,7 +140,7 @@ class ItemFeatures:
         columns: Sequence[str] | None = None,
         **arguments: Any,
     ) -> ItemFeatures:
-        """Read a Parquet file or a text file with separated columns.
+        """Read a file of any format that is known: CSV, TSV, Parquet.
 
         Args:
             path: the file.
@@ -150,18 +149,14 @@ class ItemFeatures:
             arguments: as in `from_frame`.
         """
         file = Path(path)
-        if not file.is_file():
-            raise InputError(f"There is no file {str(path)!r}.")
-        try:
+        with naming(file):
             space = arguments.pop("space", None)
             defaults = {"kinds": {}, "crosses": (), "separator": "|", "bins": 16, "buckets": 4096}
             learn = partial(_learn, **{**defaults, **arguments})
-            if _is_parquet(file):
-                return _finished(_parquet(file), item, space, learn, untyped=False)
-            table = _text(file, item or (space.item if space else None), columns)
-            return _finished(table, item, space, learn, untyped=True)
-        except InputError as error:
-            raise error.inside(file.name) from None
+            source = open_table(file, columns=columns)
+            _refuse_same_names(source.names)
+            table = source.read_all(_id_column(source.names, item or (space.item if space else None)))
+            return _finished(table, item, space, learn, untyped=source.untyped)
 
     def __len__(self) -> int:
         return len(self.item_ids)
@@ -233,7 +228,7 @@ def _finished(
     known = space or learn(table, column)
     rows = known.encode(table, encoded.codes, len(encoded.vocabulary))
     if space is None:
-        for sentence in cautions(rows):
+        for sentence in too_specific(rows):
             warnings.warn(sentence, FineFeaturesWarning, stacklevel=4)
     return ItemFeatures(encoded.vocabulary, rows, known)
 
@@ -279,43 +274,6 @@ def _as_table(frame: Any) -> pa.Table:
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise InputError(f"The frame cannot be read as Arrow: {str(error).splitlines()[0]}") from None
     return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
-
-
-def _parquet(file: Path) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    try:
-        return parquet.read_table(file)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"The Parquet file cannot be read: {str(error).splitlines()[0]}") from None
-
-
-def _text(file: Path, item: str | None, names: Sequence[str] | None) -> pa.Table:
-    """A text file; a column that turns out not to hold what its first cells suggest is read as text."""
-    import pyarrow as pa
-
-    layout = see_layout(file, None if names is None else list(names), None)
-    _refuse_same_names(layout.names)
-    columns = TextColumns(file, layout, dict.fromkeys(layout.names, "text"))
-    try:
-        return _in_utf8(columns.open({}).read_all())
-    except pa.ArrowInvalid:
-        pass
-    try:
-        return _in_utf8(columns.open({_id_column(layout.names, item): pa.string()}).read_all())
-    except pa.ArrowInvalid as error:
-        raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.") from None
-
-
-def _in_utf8(table: pa.Table) -> pa.Table:
-    """The table; refused where Arrow found bytes that are no text."""
-    import pyarrow as pa
-
-    for field in table.schema:
-        if pa.types.is_binary(field.type):
-            raise InputError(f"Column {field.name!r} holds text that is not in UTF-8; save the file in that encoding.")
-    return table
 
 
 def _find(known: Vocabulary, wanted: Vocabulary) -> NDArray[np.int32]:

@@ -1,15 +1,18 @@
-"""Rows of users who may have many: from a column of ids to user-major order and offsets."""
+"""Rows of users (or parties) who may have many: from a column of ids to user-major order and offsets."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from apportion.data.encoding import encode_ids, refuse_single_user
+from apportion.data.encoding import EncodedIds, encode_ids, refuse_single_user
 from apportion.data.ordering import stable_order
+from apportion.data.users import Users
+from apportion.data.vocabulary import Vocabulary, as_array
 from apportion.errors import InputError
 
 
@@ -20,36 +23,61 @@ class Grouping:
     Attributes:
         indptr: the rows of user l lie between indptr[l] and indptr[l + 1], once they are in order.
         order: positions of the rows as they were given, in user-major order; None if they were in it.
+        ids: of the users, in the order of the offsets.
     """
 
     indptr: NDArray[np.int64]
     order: NDArray[np.int64] | None
+    ids: Vocabulary
 
     @property
     def sizes(self) -> NDArray[np.int64]:
         """How many rows each user has."""
         return np.diff(self.indptr)
 
+    def users(self, user_columns: Mapping[str, NDArray[Any]] | None = None, **columns: NDArray[Any]) -> Users:
+        """Users with these columns of rows, which are given as the rows were."""
+        arranged = {name: self.arranged(np.asarray(column)) for name, column in columns.items()}
+        return Users(self.indptr, arranged, user_columns=user_columns)
+
     def arranged(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Rows in user-major order; rows of one user keep theirs."""
         return rows if self.order is None else rows[self.order]
 
 
-def group_rows(groups: ArrayLike, n_rows: int, *, single_user: bool = False) -> Grouping:
-    """Group rows by a column of user ids, integers or text, one per row.
+def group_rows(
+    users: ArrayLike, n_rows: int, *, single_user: bool = False, column: str = "users", name: str = "user"
+) -> Grouping:
+    """Group rows by a column of ids, integers or text, one per row.
 
     Args:
-        groups: the ids.
+        users: the ids.
         n_rows: how many there must be.
         single_user: whether one user may have all rows; where who takes part is private, a refusal would tell.
+        column: what the argument is called, for messages.
+        name: what one id stands for.
     """
-    if np.shape(groups) != (n_rows,):
-        raise InputError(f"Expected groups to have {n_rows} rows, one per row of data, got {np.shape(groups)}.")
-    users = encode_ids(groups, "groups", name="user")
+    owners = encode_column(users, n_rows, column, name=name)
     if not single_user:
-        refuse_single_user(users)
-    n_users = len(users.vocabulary)
-    sizes = np.bincount(users.codes, minlength=n_users)
-    ordered = bool((np.diff(users.codes) >= 0).all())
-    order = None if ordered else stable_order(users.codes, n_users)
-    return Grouping(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), order)
+        refuse_single_user(owners)
+    n_users = len(owners.vocabulary)
+    sizes = np.bincount(owners.codes, minlength=n_users)
+    ordered = bool((np.diff(owners.codes) >= 0).all())
+    order = None if ordered else stable_order(owners.codes, n_users)
+    return Grouping(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), order, owners.vocabulary)
+
+
+def encode_column(ids: ArrayLike, n_rows: int, column: str, *, name: str) -> EncodedIds:
+    """Codes of a column of ids that must have so many rows."""
+    given = as_array(ids)
+    if given.shape != (n_rows,):
+        raise InputError(f"Expected {column} to have {n_rows} rows, one per row of data, got {given.shape}.")
+    return encode_ids(given, column, name=name)
+
+
+def one_of(users: ArrayLike | None, groups: ArrayLike | None, column: str = "users") -> ArrayLike:
+    """The column that says whose row it is: `users`, or `groups` where a tool of scikit-learn passes that word."""
+    if (users is None) == (groups is None):
+        given = "neither" if users is None else "both"
+        raise InputError(f"Expected {column} (or groups, as scikit-learn calls it), one of the two; got {given}.")
+    return users if groups is None else groups  # type: ignore[return-value]

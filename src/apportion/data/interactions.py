@@ -27,7 +27,9 @@ from apportion.data.encoding import (
 )
 from apportion.data.ordering import refuse_repeated_pairs, user_major_order
 from apportion.data.segments import Segments, protected, segments_by_task, segments_by_user
-from apportion.data.vocabulary import Vocabulary
+from apportion.data.user_keys import sampling_keys
+from apportion.data.users import Users
+from apportion.data.vocabulary import Vocabulary, as_array
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -72,6 +74,13 @@ class Interactions:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, protected(getattr(self, name)))
 
+    @cached_property
+    def as_users(self) -> Users:
+        """The same rows as a run of users, which engines add up; arrays are shared."""
+        columns = {"tasks": self.tasks, "values": self.values}
+        keys = partial(sampling_keys, self.user_ids)
+        return Users(self.by_user.indptr, columns, n_tasks=self.n_tasks, keys=keys)
+
     # -- ways in --
 
     @classmethod
@@ -97,11 +106,12 @@ class Interactions:
         """
         encoded = encode_ids(users, "users", name="user")
         n_rows = len(encoded.codes)
-        if np.shape(tasks) != (n_rows,):
-            raise InputError(f"Expected tasks to have {n_rows} rows, one per user, got shape {np.shape(tasks)}.")
+        given = as_array(tasks)
+        if given.shape != (n_rows,):
+            raise InputError(f"Expected tasks to have {n_rows} rows, one per user, got shape {given.shape}.")
         return cls.from_encoded(
             encoded,
-            encode_ids(tasks, "tasks", name="task"),
+            encode_ids(given, "tasks", name="task"),
             None if values is None else as_values(values, "values", n_rows=n_rows),
             None if timestamps is None else as_timestamps(timestamps, "timestamps", n_rows=n_rows),
             task_ids=task_ids,

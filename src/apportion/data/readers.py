@@ -1,4 +1,4 @@
-"""Readers: frames that speak Arrow, Parquet files and text files become `Interactions`, batch by batch.
+"""Readers: frames that speak Arrow, and files of any format, become `Interactions`, batch by batch.
 
 Each reader finds the columns, streams their record batches into the gatherers of `arrow_columns`, and ends in
 `Interactions.from_encoded`. No reader holds the file as text or as Python objects, and errors raised while
@@ -17,15 +17,12 @@ import numpy as np
 from apportion.data.arrow_columns import IdColumn, TimeColumn, ValueColumn, first_failing
 from apportion.data.columns import ColumnChoice, Columns, choose_columns
 from apportion.data.interactions import Interactions
-from apportion.data.text_files import TextFile, see_layout
+from apportion.data.sources import CellKind, naming, open_table
 from apportion.data.vocabulary import bad_cell
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_PARQUET_MAGIC = b"PAR1"
-_PARQUET_BATCH_ROWS = 1 << 18
 
 Choices = Mapping[str, ColumnChoice]
 Finish = Callable[..., Interactions]
@@ -40,16 +37,12 @@ def read_file(
     columns: list[str] | tuple[str, ...] | None = None,
     separator: str | None = None,
 ) -> Interactions:
-    """Read a Parquet or a text file; see `Interactions.read`."""
+    """Read a file; see `Interactions.read`."""
     file = Path(path)
-    if not file.is_file():
-        raise InputError(f"There is no file {str(path)!r}.")
-    try:
-        if _is_parquet(file):
-            return _read_parquet(file, choices, finish)
-        return _read_text(file, choices, finish, columns, separator)
-    except InputError as error:
-        raise error.inside(file.name) from None
+    with naming(file):
+        source = open_table(file, columns=columns, separator=separator)
+        chosen = choose_columns(source.names, choices)
+        return source.scan(_kinds(chosen), lambda batches, _: _gather(batches, chosen, finish, untyped=source.untyped))
 
 
 def read_frame(frame: Any, choices: Choices, finish: Finish) -> Interactions:
@@ -71,36 +64,14 @@ def read_frame(frame: Any, choices: Choices, finish: Finish) -> Interactions:
     return _gather(reader, chosen, finish)
 
 
-def _read_parquet(file: Path, choices: Choices, finish: Finish) -> Interactions:
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    try:
-        source = parquet.ParquetFile(file)
-        chosen = choose_columns(source.schema_arrow.names, choices)
-        return _gather(source.iter_batches(_PARQUET_BATCH_ROWS, columns=chosen.names), chosen, finish)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"The Parquet file cannot be read: {str(error).splitlines()[0]}") from None
-
-
-def _read_text(
-    file: Path,
-    choices: Choices,
-    finish: Finish,
-    columns: list[str] | tuple[str, ...] | None,
-    separator: str | None,
-) -> Interactions:
-    import pyarrow as pa
-
-    layout = see_layout(file, columns, separator)
-    text = TextFile(file, layout, choose_columns(layout.names, choices))
-    types: dict[str, Any] = {}
-    while True:  # at most three times: each id column may turn out to be text
-        try:
-            types = types or text.first_types()
-            return _gather(text.open(types), text.columns, finish, untyped=True)
-        except pa.ArrowInvalid as error:
-            types = text.corrected_types(types, error)
+def _kinds(columns: Columns) -> dict[str, CellKind]:
+    """What the columns of interactions hold."""
+    kinds: dict[str, CellKind] = {columns.user: "id", columns.task: "id"}
+    if columns.value is not None:
+        kinds[columns.value] = "number"
+    if columns.timestamp is not None:
+        kinds[columns.timestamp] = "time"
+    return kinds
 
 
 def _gather(
@@ -125,11 +96,6 @@ def _gather(
         None if value is None else value.finish(),
         None if timestamp is None else timestamp.finish(),
     )
-
-
-def _is_parquet(file: Path) -> bool:
-    with file.open("rb") as stream:
-        return stream.read(len(_PARQUET_MAGIC)) == _PARQUET_MAGIC
 
 
 def _mixed_column(frame: Any, error: Exception) -> InputError:

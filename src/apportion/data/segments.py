@@ -47,15 +47,16 @@ def segments_by_user(
 
 
 def segments_by_task(
-    users: NDArray[np.int32], tasks: NDArray[np.int32], values: NDArray[np.float32], n_tasks: int
+    users: NDArray[np.int32], tasks: NDArray[np.int32], values: NDArray[np.float32] | None, n_tasks: int
 ) -> Segments:
-    """The same observations by task, users ascending within each."""
+    """The same observations by task, users ascending within each; without values where none are given."""
     order: NDArray[Any] = stable_order(tasks, n_tasks)
     if len(order) < 2**31:
         order = order.astype(np.int32)
     indptr = np.zeros(n_tasks + 1, np.int64)
     np.cumsum(np.bincount(tasks, minlength=n_tasks), out=indptr[1:])
-    arrays = (indptr, users[order], values[order], order)
+    held = np.zeros(0, np.float32) if values is None else values[order]
+    arrays = (indptr, users[order], held, order)
     return Segments(*(protected(array) for array in arrays))
 
 

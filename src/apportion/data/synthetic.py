@@ -19,6 +19,8 @@ from apportion.data.sampling import draw_distinct
 from apportion.data.vocabulary import Vocabulary
 from apportion.errors import InputError
 
+__all__ = ["ClickTruth", "RatingTruth", "long_tailed_clicks", "long_tailed_ratings"]
+
 _ROWS_AT_ONCE = 1 << 18
 _STAR_STEPS = {"whole": 1.0, "half": 0.5}
 

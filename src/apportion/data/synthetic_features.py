@@ -15,6 +15,8 @@ from apportion.data.features import ItemFeatures
 from apportion.data.interactions import Interactions
 from apportion.data.synthetic import ClickTruth, RatingTruth, long_tailed_clicks, long_tailed_ratings
 
+__all__ = ["DescribedItems", "clicks_with_features", "described_items", "ratings_with_features"]
+
 
 @dataclass(frozen=True, eq=False)
 class DescribedItems:

@@ -1,4 +1,4 @@
-"""Tables: named columns of a CSV, TSV or Parquet file, for statistics of rows that belong to users.
+"""Tables: named columns of a file, for statistics of rows that belong to users.
 
 The user column holds ids, integers or text, as in `Interactions`; the others hold numbers, read as float64, or text,
 read as codes of the distinct texts. Only the columns that are asked for are read, batch by batch, without a Python
@@ -7,12 +7,11 @@ object per row, and errors begin with the file's name.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +19,18 @@ from numpy.typing import NDArray
 from apportion.data.arrow_columns import IdColumn, ValueColumn, is_text, refuse_nulls
 from apportion.data.columns import _listed
 from apportion.data.encoding import EncodedIds, refuse_single_user
-from apportion.data.readers import _PARQUET_BATCH_ROWS, _is_parquet
-from apportion.data.text_files import CellKind, TextColumns, is_number, see_layout
+from apportion.data.sources import CellKind, OpenTable, naming, open_table
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+__all__ = ["Table", "read_table"]
+
 Floats = NDArray[np.float64]
 
 ColumnKind = Literal["number", "text", "number or text"]
-"""What a column is read as. "number or text" looks at the first cell of a text file, or at the type in Parquet."""
+"""What a column is read as. "number or text" goes by what the head of the file shows."""
 
 Progress = Callable[[str, int, int], None]
 """Called with what is counted, how many are done and how many there are."""
@@ -70,7 +70,7 @@ def read_table(
     single_user: bool = False,
     progress: Progress | None = None,
 ) -> Table:
-    """Read named columns of a Parquet or a text file.
+    """Read named columns of a file.
 
     Args:
         path: the file; text may be compressed (.gz, .bz2, .zst).
@@ -82,16 +82,12 @@ def read_table(
         progress: called as a long file is read.
     """
     file = Path(path)
-    if not file.is_file():
-        raise InputError(f"There is no file {str(path)!r}.")
-    try:
-        read = _read_parquet if _is_parquet(file) else _read_text
-        table = read(file, _Request(user, columns, None if names is None else tuple(names), separator), progress)
+    with naming(file):
+        source = open_table(file, columns=names, separator=separator)
+        table = _read(source, _Request(user, columns), progress)
         if not single_user:
             refuse_single_user(table.users)
         return table
-    except InputError as error:
-        raise error.inside(file.name) from None
 
 
 @dataclass(frozen=True)
@@ -100,8 +96,6 @@ class _Request:
 
     user: str
     columns: Mapping[str, ColumnKind]
-    names: tuple[str, ...] | None
-    separator: str | None
 
     @property
     def wanted(self) -> list[str]:
@@ -118,55 +112,18 @@ class _Request:
             raise InputError(f"Column {self.user!r} cannot be both user and something else.")
 
 
-def _read_parquet(file: Path, request: _Request, progress: Progress | None) -> Table:
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    try:
-        source = parquet.ParquetFile(file)
-        schema = source.schema_arrow
-        request.check(schema.names)
-        kinds = {
-            name: _of_type(schema.field(name).type) if kind == "number or text" else kind
-            for name, kind in request.columns.items()
-        }
-        n_batches = math.ceil(source.metadata.num_rows / _PARQUET_BATCH_ROWS)
-        batches = source.iter_batches(_PARQUET_BATCH_ROWS, columns=request.wanted)
-        return _gather(_counted(batches, n_batches, progress), request.user, kinds)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise InputError(f"The Parquet file cannot be read: {str(error).splitlines()[0]}") from None
-
-
-def _read_text(file: Path, request: _Request, progress: Progress | None) -> Table:
-    import pyarrow as pa
-
-    layout = see_layout(file, request.names, request.separator)
-    request.check(layout.names)
-    as_text: dict[str, CellKind] = {name: "text" for name in request.columns}
-    first = TextColumns(file, layout, as_text).first_cells() if "number or text" in request.columns.values() else {}
-    kinds = {
-        name: _of_cell(first.get(name)) if kind == "number or text" else kind for name, kind in request.columns.items()
+def _read(source: OpenTable, request: _Request, progress: Progress | None) -> Table:
+    request.check(source.names)
+    held = source.held_kinds([name for name, kind in request.columns.items() if kind == "number or text"])
+    seen: dict[str, Literal["number", "text"]] = {
+        name: "text" if kind == "text" else "number" for name, kind in held.items()
     }
-    text = TextColumns(file, layout, {request.user: "id", **kinds})
-    types: dict[str, Any] = {}
-    while True:  # at most twice: the user column may turn out to be text
-        try:
-            types = types or text.first_types()
-            batches = _counted(text.open(types), text.n_blocks(), progress)
-            return _gather(batches, request.user, kinds, untyped=True)
-        except pa.ArrowInvalid as error:
-            types = text.corrected_types(types, error)
-
-
-def _of_type(arrow_type: pa.DataType) -> Literal["number", "text"]:
-    import pyarrow as pa
-
-    held = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
-    return "text" if is_text(held) else "number"
-
-
-def _of_cell(cell: str | None) -> Literal["number", "text"]:
-    return "number" if cell is None or is_number(cell) else "text"
+    kinds = {name: seen[name] if kind == "number or text" else kind for name, kind in request.columns.items()}
+    cells: dict[str, CellKind] = {request.user: "id", **kinds}
+    return source.scan(
+        cells,
+        lambda batches, total: _gather(_counted(batches, total, progress), request.user, kinds, untyped=source.untyped),
+    )
 
 
 def _gather(

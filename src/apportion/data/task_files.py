@@ -1,4 +1,4 @@
-"""A folder with one file per task: CSV, TSV or Parquet, each with the rows of one party.
+"""A folder with one file per task, in any format that is known, each with the rows of one party.
 
 A file holds a column of labels and columns of numbers as features. Parties may lack features: the union of all files'
 columns is the list, and a task has zeros where it lacks one. Rows without a label are left out. Errors begin with the
@@ -7,28 +7,22 @@ file's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.arrow_columns import _as_floats, _decoded, is_text
+from apportion.data.arrow_columns import _as_floats, _decoded
 from apportion.data.columns import _listed
-from apportion.data.readers import _PARQUET_BATCH_ROWS, _is_parquet
-from apportion.data.text_files import CellKind, TextColumns, is_number, see_layout
-from apportion.data.vocabulary import bad_cell
+from apportion.data.sources import CellKind, OpenTable, name_without_ending, naming, open_table, table_endings
+from apportion.data.vocabulary import ENCODABLE, bad_cell, encodable
 from apportion.errors import InputError
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
-Anything = TypeVar("Anything")
-
-_ENDINGS = (".csv", ".tsv", ".parquet")
-_PACKED = (".gz", ".bz2", ".zst")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +57,9 @@ def task_files(folder: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
     for file in sorted(folder.iterdir()):
         if file.name.startswith(".") or not file.is_file():
             continue
-        name = _task_of(file.name)
+        if not encodable(file.name):  # bytes that are no UTF-8; pages and statements could not hold it
+            raise InputError(f"The name of the file {file.name!r} is not in UTF-8; expected {ENCODABLE}.")
+        name = name_without_ending(file.name)
         if name is None:
             ignored.append(file.name)
         elif name in found:
@@ -72,7 +68,7 @@ def task_files(folder: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
             found[name] = file
     if not found:
         raise InputError(
-            f"There is no {', '.join(_ENDINGS)} file in the folder {str(folder)!r}; expected one per task."
+            f"There is no {', '.join(table_endings())} file in the folder {str(folder)!r}; expected one per task."
         )
     return dict(sorted(found.items())), tuple(ignored)
 
@@ -89,14 +85,18 @@ def read_task_folder(
         progress: called after every file.
     """
     files, ignored = task_files(folder)
-    sources = {name: _naming(file, partial(_see, file, label)) for name, file in files.items()}
+    sources = {}
+    for name, file in files.items():
+        with naming(file):
+            sources[name] = _see(file, label)
     chosen, texts = _features(sources, label, features)
     has = np.array([[one in source.columns for one in chosen] for source in sources.values()], bool)
     _refuse_without(sources, has, features)
     matrices, labels, unlabelled = [], [], []
     for done, (source, own) in enumerate(zip(sources.values(), has, strict=True), 1):
         present = [name for name, held in zip(chosen, own, strict=True) if held]
-        rows, column, left_out = _naming(source.file, partial(_read, source, label, present))
+        with naming(source.file):
+            rows, column, left_out = _read(source, label, present)
         matrices.append(np.zeros((len(rows), len(chosen))))
         matrices[-1][:, own] = rows
         labels.append(column)
@@ -122,63 +122,23 @@ class _Source:
     file: Path
     columns: tuple[str, ...]
     texts: frozenset[str]
-    layout: Any
-
-
-def _task_of(name: str) -> str | None:
-    lower = name.lower()
-    packed = next((ending for ending in _PACKED if lower.endswith(ending)), "")
-    plain = lower.removesuffix(packed)
-    ending = next((ending for ending in _ENDINGS if plain.endswith(ending)), None)
-    if ending is None or (packed and ending == ".parquet"):
-        return None
-    return name[: len(plain) - len(ending)] or None
-
-
-def _naming(file: Path, action: Callable[[], Anything]) -> Anything:
-    """Do something with a file; an error begins with its name."""
-    try:
-        return action()
-    except InputError as error:
-        raise error.inside(file.name) from None
+    table: OpenTable
 
 
 def _see(file: Path, label: str) -> _Source:
-    source = _see_parquet(file) if _is_parquet(file) else _see_text(file)
-    for name in source.columns:
-        if source.columns.count(name) > 1:
-            raise InputError(f"Column {name!r} occurs {source.columns.count(name)} times; expected each column once.")
-    if label not in source.columns:
-        raise InputError(f"There is no column {label!r}, the label; found {_listed(source.columns)}.")
-    return source
-
-
-def _see_parquet(file: Path) -> _Source:
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
     try:
-        schema = parquet.ParquetFile(file).schema_arrow
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise InputError(f"The Parquet file cannot be read: {str(error).splitlines()[0]}") from None
-    held = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in schema]
-    numeric = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
-    others = [n for n, t in zip(schema.names, held, strict=True) if is_text(t) or not any(kind(t) for kind in numeric)]
-    return _Source(file, tuple(schema.names), frozenset(others), None)
-
-
-def _see_text(file: Path) -> _Source:
-    try:
-        layout = see_layout(file, None, None)
+        table = open_table(file)
     except InputError as error:
         if error.argument != "columns":
             raise
         raise InputError(f"{error.problem}; expected a header line.") from None
-    repeated = len(set(layout.names)) < len(layout.names)
-    kinds: dict[str, CellKind] = {} if repeated else dict.fromkeys(layout.names, "text")
-    first = TextColumns(file, layout, kinds).first_cells() if kinds else {}
-    texts = {name for name, cell in first.items() if cell is not None and not is_number(cell)}
-    return _Source(file, layout.names, frozenset(texts), layout)
+    for name in table.names:
+        if table.names.count(name) > 1:
+            raise InputError(f"Column {name!r} occurs {table.names.count(name)} times; expected each column once.")
+    if label not in table.names:
+        raise InputError(f"There is no column {label!r}, the label; found {_listed(table.names)}.")
+    others = frozenset(name for name, kind in table.held_kinds(table.names).items() if kind != "number")
+    return _Source(file, table.names, others, table)
 
 
 def _features(
@@ -215,9 +175,14 @@ def _refuse_without(sources: dict[str, _Source], has: NDArray[np.bool_], given: 
 
 def _read(source: _Source, label: str, features: list[str]) -> tuple[Floats, Floats, int]:
     """Features and labels of the rows that have a label, and how many have none."""
+    kinds: dict[str, CellKind] = dict.fromkeys([label, *features], "number")
+    return source.table.scan(kinds, lambda batches, _: _gathered(batches, label, features))
+
+
+def _gathered(batches: Iterable[Any], label: str, features: list[str]) -> tuple[Floats, Floats, int]:
     parts: list[tuple[Floats, Floats]] = []
     n_rows = n_kept = 0
-    for batch in _batches(source, [label, *features]):
+    for batch in batches:
         first_row, labels = n_rows + 1, _numbers(batch.column(label), label, n_rows + 1)
         kept = ~np.isnan(labels)
         _refuse_infinite(labels, kept, label, first_row)
@@ -231,25 +196,6 @@ def _read(source: _Source, label: str, features: list[str]) -> tuple[Floats, Flo
     if not parts:
         return np.zeros((0, len(features))), np.zeros(0), 0
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]), n_rows - n_kept
-
-
-def _batches(source: _Source, columns: list[str]) -> Iterator[Any]:
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    if source.layout is None:
-        try:
-            yield from parquet.ParquetFile(source.file).iter_batches(_PARQUET_BATCH_ROWS, columns=columns)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-            raise InputError(f"The Parquet file cannot be read: {str(error).splitlines()[0]}") from None
-        return
-    kinds: dict[str, CellKind] = dict.fromkeys(columns, "number")
-    text, types = TextColumns(source.file, source.layout, kinds), dict.fromkeys(columns, pa.float64())
-    try:
-        yield from text.open(types)
-    except pa.ArrowInvalid as error:
-        text.corrected_types(types, error)
-        raise
 
 
 def _numbers(cells: Any, column: str, first_row: int) -> Floats:

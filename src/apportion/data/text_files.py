@@ -12,10 +12,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from apportion.data.arrow_columns import casts_to, first_failing
-from apportion.data.columns import Columns
+from apportion.data.sources import CellKind
 from apportion.data.vocabulary import bad_cell
 from apportion.errors import InputError
 
@@ -23,9 +23,6 @@ _BLOCK_BYTES = 8 << 20
 _SEPARATORS = ("::", "\t", ",", ";", "|")
 _STAND_IN = "\x1f"  # ASCII "unit separator", which takes the place of a separator of several characters
 _FIRST_LINE_BYTES = 1 << 16
-
-CellKind = Literal["id", "number", "time", "text"]
-"""What the cells of a column hold; ids are integers if all of them are, else text."""
 
 
 @dataclass(frozen=True)
@@ -167,19 +164,6 @@ class TextColumns:
             )
 
 
-class TextFile(TextColumns):
-    """A text file of interactions: its columns have the roles of `Columns`."""
-
-    def __init__(self, path: Path, layout: Layout, columns: Columns) -> None:
-        kinds: dict[str, CellKind] = {columns.user: "id", columns.task: "id"}
-        if columns.value is not None:
-            kinds[columns.value] = "number"
-        if columns.timestamp is not None:
-            kinds[columns.timestamp] = "time"
-        super().__init__(path, layout, kinds)
-        self.columns = columns
-
-
 def _arrow_type(kind: CellKind, suggested: Any) -> Any:
     import pyarrow as pa
 
@@ -256,6 +240,8 @@ class _Replacing(io.RawIOBase):
         """At most `size` bytes; empty only at the end."""
         while True:
             fresh: bytes = self._stream.read(max(1, size - len(self._held)) if size >= 0 else None)
+            if _STAND_IN.encode() in fresh:
+                raise InputError(f"The file holds the character {_STAND_IN!r}, which stands for the separator.")
             *finished, rest = (self._held + fresh).split(self._separator)
             keep = _unfinished(rest, self._separator) if fresh else 0
             self._held = rest[len(rest) - keep :]

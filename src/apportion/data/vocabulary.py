@@ -7,7 +7,9 @@ list keeps its own order, so that features given in that order stay aligned.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -16,11 +18,15 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.errors import InputError
 
 TEXT: Final = np.dtypes.StringDType(coerce=False)
-"""NumPy's variable-width text, without a Python object per id."""
+"""NumPy's variable-width text, without a Python object per id. It keeps every character, but compares only up to the
+first NUL (and long text wrongly), so ids are compared, sorted and looked up as Python strings."""
 
 Ids = NDArray[Any]
 """One-dimensional ids: int64 or `TEXT`."""
 
+ENCODABLE: Final = "text that UTF-8 can hold, which half of a surrogate pair is not"
+
+_NUMBERS = (int, float, np.number)
 _SPAN_PER_ID = 8  # a lookup table may be this many times longer than the vocabulary ...
 _SPAN_ALWAYS = 1 << 16  # ... or this long in any case
 
@@ -113,12 +119,16 @@ class Vocabulary:
         return iter(self._ids.tolist())
 
     def __contains__(self, id_: object) -> bool:
-        fits = isinstance(id_, str) if self.holds_text else isinstance(id_, int | np.integer)
-        return fits and bool(self.find(np.array([id_]))[0] >= 0)
+        if self.holds_text:
+            return isinstance(id_, str) and encodable(id_) and bool(self.find([id_])[0] >= 0)
+        fits = isinstance(id_, int | np.integer) and not isinstance(id_, bool)
+        return fits and -(2**63) <= int(id_) < 2**63 and bool(self.find([int(id_)])[0] >= 0)  # type: ignore[call-overload]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Vocabulary):
             return NotImplemented
+        if self.holds_text and other.holds_text:
+            return bool(self._ids.tolist() == other._ids.tolist())
         return self.holds_text == other.holds_text and np.array_equal(self._ids, other._ids)
 
     __hash__ = None  # type: ignore[assignment]
@@ -130,17 +140,20 @@ class Vocabulary:
         return _restored, (self._ids, self.name, self.declared)
 
     def _refuse_repeated(self) -> None:
-        ordered = np.sort(self._ids)
-        repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-        if len(repeated):
-            raise InputError(f"Expected distinct {self.name}s, got {repeated[:1].tolist()[0]!r} more than once.")
+        if self.holds_text:
+            counts = Counter(self._ids.tolist()) if len(set(self._ids.tolist())) < len(self) else {}
+            repeated = sorted(text for text, count in counts.items() if count > 1)
+        else:
+            ordered = np.sort(self._ids)
+            repeated = ordered[1:][ordered[1:] == ordered[:-1]].tolist()
+        if repeated:
+            raise InputError(f"Expected distinct {self.name}s, got {repeated[0]!r} more than once.")
 
 
 class _Lookup:
     """From ids to codes: a table where integers lie close together, binary search for others, a dict for text.
 
-    NumPy's binary search compares long text of two arrays wrongly (seen in 2.4), and vocabularies are small beside the
-    data, so text goes through Python.
+    Vocabularies are small beside the data, so text goes through Python.
     """
 
     def __init__(self, ids: Ids) -> None:
@@ -190,24 +203,69 @@ def as_ids(ids: ArrayLike, name: str) -> Ids:
         ids: a one-dimensional array or list.
         name: the column or argument, for the message.
     """
-    array = np.asarray(ids)
+    array = checked_ids(ids, name)
+    if array.dtype == np.int64 or array.dtype == TEXT:
+        return array
+    return as_text(plain_texts(array), name)
+
+
+def checked_ids(ids: ArrayLike, name: str) -> NDArray[Any]:
+    """Ids as int64, or as text in the form in which it came; anything else is refused."""
+    array = as_array(ids)
     if array.ndim != 1:
         raise InputError(f"Expected {name} as a one-dimensional array, got shape {array.shape}.")
-    if array.dtype == np.int64 or isinstance(array.dtype, np.dtypes.StringDType):
+    if array.dtype == np.int64 or array.dtype.kind in "UT":
         return array
     if array.dtype.kind in "iu":
         return _narrowed_integers(array, name)
     if array.dtype.kind == "f":
         return _whole_numbers(array, name)
-    if array.dtype.kind == "U" and not isinstance(ids, np.ndarray):  # a list may mix numbers and text
-        return _from_objects(np.array(list(ids), dtype=object), name)  # type: ignore[arg-type]
-    if array.dtype.kind == "U":
-        return array.astype(TEXT)
     if array.dtype.kind == "O":
         return _from_objects(array, name)
     if not array.size:
         return array.astype(np.int64)
     raise bad_cell(name, array[:1].tolist()[0], 1, "integers or text")
+
+
+def as_array(ids: ArrayLike) -> NDArray[Any]:
+    """Ids as an array that holds exactly what was given.
+
+    NumPy drops NULs at the end of text, rounds integers that stand beside floats and takes True for 1. So a list
+    becomes an array of numbers only if all its elements have one numeric type, and of Python objects otherwise.
+    """
+    if not _is_list(ids):
+        array = np.asarray(ids)
+        may_be_missing = np.ma.isMaskedArray(ids) or hasattr(array.dtype, "na_object")
+        return np.array(ids.tolist(), dtype=object) if may_be_missing else array  # type: ignore[union-attr]
+    elements = list(ids)  # type: ignore[arg-type]
+    kinds = set(map(type, elements))
+    if len(kinds) == 1 and all(issubclass(kind, _NUMBERS) and kind is not bool for kind in kinds):
+        with contextlib.suppress(OverflowError):
+            return np.array(elements, dtype=np.int64 if isinstance(elements[0], int) else None)
+    return np.array(elements, dtype=object)
+
+
+def plain_texts(array: NDArray[Any]) -> list[str]:
+    """Text of any array as Python's own strings; NumPy's would lose NULs at the end when they are stored again."""
+    return list(map(str.__str__, array.tolist()))
+
+
+def as_text(texts: list[str], name: str) -> Ids:
+    """Python strings as `TEXT`, which keeps every character; one that UTF-8 has no form for is refused."""
+    try:
+        return np.array(texts, dtype=TEXT)
+    except UnicodeEncodeError:
+        row = next(row for row, text in enumerate(texts) if not encodable(text))
+        raise bad_cell(name, texts[row], row + 1, ENCODABLE) from None
+
+
+def encodable(text: str) -> bool:
+    """Whether UTF-8 can hold a text: it cannot hold half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def bad_cell(
@@ -221,8 +279,38 @@ def bad_cell(
     return InputError(problem, argument=argument, remedy=remedy)
 
 
+def largest_exact(bits: int) -> int:
+    """Up to which size floats of so many bits hold every integer; beyond it, two ids may have become one."""
+    return 1 << {16: 11, 32: 24}.get(bits, 53)
+
+
+def refuse_inexact(array: NDArray[np.floating[Any]], name: str, *, first_row: int = 1) -> None:
+    """Refuse floats that are no integers, or so large that they may have been rounded from several integers."""
+    limit = largest_exact(8 * array.dtype.itemsize)
+    whole = array == np.trunc(array)  # NaN compares false
+    exact = whole & (np.abs(array) < limit)
+    if exact.all():
+        return
+    position = int(np.argmax(~exact))
+    expected = "an id that is an integer or text"
+    if whole[position] and np.isfinite(array[position]):
+        expected += f"; {array.dtype} holds integers exactly only below 2**{limit.bit_length() - 1}"
+    raise bad_cell(name, float(array[position]), first_row + position, expected)
+
+
+def _is_list(ids: Any) -> bool:
+    """Whether the elements are to be taken one by one: those of a list, and text of another library's column."""
+    if isinstance(ids, np.ndarray | str | bytes | Mapping):
+        return False
+    if not (hasattr(ids, "__len__") and hasattr(ids, "__iter__")):
+        return False
+    if hasattr(ids, "__array__") or hasattr(ids, "__array_interface__"):
+        return getattr(ids, "ndim", 1) == 1 and isinstance(next(iter(ids), None), str)
+    return hasattr(ids, "__getitem__")
+
+
 def _narrowed_integers(array: NDArray[Any], name: str) -> Ids:
-    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
         row = int(np.argmax(array > np.iinfo(np.int64).max))
         raise bad_cell(name, int(array[row]), row + 1, "integers below 2**63")
     return array.astype(np.int64)
@@ -230,23 +318,19 @@ def _narrowed_integers(array: NDArray[Any], name: str) -> Ids:
 
 def _whole_numbers(array: NDArray[Any], name: str) -> Ids:
     """Floats that stand for integers, as frames with a gap in them hold; no other float is an id."""
-    whole = (array == np.trunc(array)) & (np.abs(array) < 2**53)  # NaN and infinities compare false
-    if not whole.all():
-        row = int(np.argmax(~whole))
-        raise bad_cell(name, float(array[row]), row + 1, "an id that is an integer or text")
+    refuse_inexact(array, name)
     return array.astype(np.int64)
 
 
-def _from_objects(array: NDArray[np.object_], name: str) -> Ids:
+def _from_objects(array: NDArray[np.object_], name: str) -> NDArray[Any]:
     """Python objects: all integers or all text."""
-    is_text = _is_instance(array, str)
-    if is_text.all() and array.size:
-        return array.astype(TEXT)
-    is_integer = _is_instance(array, int | np.integer) & ~_is_instance(array, bool)
-    if is_integer.all():
+    kinds = set(map(type, array.tolist()))
+    if kinds and all(issubclass(kind, str) for kind in kinds):
+        return array
+    if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
         return _integers_from_objects(array, name)
-    fits, kind = (is_text, "text") if is_text[0] else (is_integer, "an integer")
-    row = int(np.argmax(~fits))
+    fits, kind = (str, "text") if isinstance(array[0], str) else (int | np.integer, "an integer")
+    row = next(row for row, each in enumerate(array.tolist()) if not isinstance(each, fits) or isinstance(each, bool))
     raise bad_cell(name, array[row], row + 1, f"{kind}, as in the rows before" if row else "integers or text")
 
 
@@ -256,8 +340,3 @@ def _integers_from_objects(array: NDArray[np.object_], name: str) -> Ids:
         row = int(np.argmax(outside))
         raise bad_cell(name, array[row], row + 1, "integers below 2**63")
     return array.astype(np.int64)
-
-
-def _is_instance(array: NDArray[np.object_], kind: Any) -> NDArray[np.bool_]:
-    matches: NDArray[np.object_] = np.frompyfunc(lambda element: isinstance(element, kind), 1, 1)(array)
-    return matches.astype(bool)

@@ -2,6 +2,7 @@
 
 from apportion.engines.local import LocalEngine
 from apportion.engines.on_torch import TorchEngine
-from apportion.engines.protocol import Engine
+from apportion.engines.processors import Processors
+from apportion.engines.protocol import Engine, add_up_one
 
-__all__ = ["Engine", "LocalEngine", "TorchEngine"]
+__all__ = ["Engine", "LocalEngine", "Processors", "TorchEngine", "add_up_one"]

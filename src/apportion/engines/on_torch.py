@@ -1,6 +1,8 @@
-"""The engine of a GPU: the heavy sums and solves on a torch device, everything else as on the processor.
+"""The engine of a GPU: heavy sums and local regressions on a torch device, everything else as on the processor.
 
-Sums come back to the processor sealed, since they are small beside the data; per-user rows stay on the device.
+Sums come back to the processor sealed, since they are small beside the data; per-user rows stay on the device. On the
+device "cpu" users compute by the processor's own kernels, whose order of operations is fixed, so that sums are the
+same in every bit. A GPU rounds solutions differently: sums on a lattice then differ by a few steps for each user.
 """
 
 from __future__ import annotations
@@ -8,132 +10,179 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
-from apportion.data import Interactions, Segments
+from apportion import linalg
 from apportion.engines.local import LocalEngine
-from apportion.engines.protocol import check_layout, refuse_observation_rows, rows_by_task
-from apportion.privacy.bounded_sum import BoundedSum
-from apportion.privacy.bounds import Labels, ObservationRows, Rows, Weights
+from apportion.engines.processors import Processors, Summed
+from apportion.privacy.contributions import Kernels
+from apportion.privacy.contributions.base import Floats, TaskOrder, UserRun
+
+_AT_A_TIME = 1 << 24  # numbers formed at once on the device
 
 
 class TorchEngine(LocalEngine):
-    """Sums and solves on a torch device.
+    """Adds up on a torch device.
 
     Args:
         device: a torch device, by default the first GPU.
-        dtype: precision of what users compute for themselves; released sums are in float64.
+        dtype: precision of what users compute for themselves; released sums are in float64 or whole numbers.
+        exact: whether every sum is to be on a lattice.
+        runs: into how many runs users are cut.
     """
 
-    def __init__(self, device: str = "cuda", dtype: DTypeLike = np.float32) -> None:
-        super().__init__(dtype)
+    def __init__(
+        self, device: str = "cuda", dtype: DTypeLike = np.float32, *, exact: bool = False, runs: int = 1
+    ) -> None:
         self.device = device
-        self._placed: list[tuple[Segments, Any, Any]] = []
+        super().__init__(dtype, exact=exact, runs=runs)
 
-    def moments(self, data: Interactions, weights: Weights, rows: Rows, labels: Labels | None = None) -> BoundedSum:
-        """Σ_j w_ij y_ij x_j for every task i; labels of 1 if none are given."""
-        check_layout(data, weights, rows, labels)
-        indptr, indices = self._place_by_task(data, rows)
-        coefficients = weights._in_order(data.by_task.order)
-        if labels is not None:
-            coefficients = coefficients * labels._values[data.by_task.order]
-        sums = self._kernels.segment_moment(
-            indptr, indices, self._exact(rows._values), coefficients=self._exact(coefficients)
-        )
-        return BoundedSum.moments(sums.cpu().numpy(), weights, rows, labels)
+    def _make_kernels(self) -> Kernels:
+        return Device(self.device, self.dtype, exact=self.exact)
 
-    def grams(self, data: Interactions, weights: Weights, rows: Rows) -> BoundedSum:
-        """Σ_j w_ij x_j x_jᵀ for every task i, packed lower triangles."""
-        check_layout(data, weights, rows)
-        indptr, indices = self._place_by_task(data, rows)
-        placed = self._exact(weights._in_order(data.by_task.order))
-        sums = self._kernels.segment_gram(indptr, indices, self._exact(rows._values), weights=placed)
-        return BoundedSum.grams(sums.cpu().numpy(), weights, rows)
 
-    def user_total(self, data: Interactions, rows: Rows) -> BoundedSum:
-        """Σ_j x_j over the users who have data."""
-        return BoundedSum.user_total(self._present(data, rows).sum(0).cpu().numpy(), rows)
+class Device(Processors):
+    """Segment sums and local regressions on a torch device."""
 
-    def user_gram(self, data: Interactions, rows: Rows) -> BoundedSum:
-        """Σ_j x_j x_jᵀ over the users who have data, packed."""
-        present = self._present(data, rows)
-        return BoundedSum.user_gram(self._kernels.pack(present.T @ present).cpu().numpy(), rows)
+    def __init__(self, device: str, dtype: DTypeLike, *, exact: bool) -> None:
+        super().__init__(dtype, exact=exact)
+        self.device = device
+        self._placed: list[tuple[Any, Any]] = []
 
-    def total_of_users(self, data: Interactions, features: Any) -> Any:
+    @property
+    def _on_processor(self) -> bool:
+        return self.device == "cpu"
+
+    def moments(
+        self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, coefficients: Floats, bound: float
+    ) -> Summed:
+        """Σ c x for every task."""
+        placed = self._place(order.indptr), self._place(indices)
+        if self.exact:
+            step = linalg.step_below(bound)
+            return self._lattice_moments(*placed, self._double(rows), self._double(coefficients), step), step
+        sums = self._torch_kernels.segment_moment(
+            *placed, self._double(rows), coefficients=self._double(coefficients)
+        )  # fmt: skip
+        return sums.cpu().numpy(), None
+
+    def grams(self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, weights: Floats, norm: float) -> Summed:
+        """Σ w x xᵀ for every task, packed."""
+        placed = self._place(order.indptr), self._place(indices)
+        if self.exact:
+            step = linalg.step_below(norm, linalg.FACTOR_BITS)
+            return self._lattice_grams(*placed, self._double(rows), self._double(weights), step), step**2
+        sums = self._torch_kernels.segment_gram(*placed, self._double(rows), weights=self._double(weights))
+        return sums.cpu().numpy(), None
+
+    def total(self, rows: Any, norm: float) -> Summed:
+        """Σ x over rows."""
+        step = linalg.step_below(norm)
+        whole = (self._double(rows) / step).trunc().long()
+        return whole.sum(0).cpu().numpy(), step
+
+    def gram(self, rows: Any, norm: float) -> Summed:
+        """Σ x xᵀ over rows, packed."""
+        held = self._double(rows)
+        if not self.exact:
+            return self._torch_kernels.pack(held.T @ held).cpu().numpy(), None
+        import torch
+
+        everybody = torch.arange(len(held), device=self.device)
+        ends = torch.tensor([0, len(held)], device=self.device)
+        step = linalg.step_below(norm, linalg.FACTOR_BITS)
+        ones = torch.ones(len(held), dtype=torch.float64, device=self.device)
+        return self._lattice_grams(ends, everybody, held, ones, step)[0], step**2
+
+    def total_of_users(self, users: UserRun, features: Any) -> Any:
         """Add up the features of every user's own tasks."""
-        indptr, indices = self._place(data.by_user)
-        ones = self.asarray(np.ones(data.n_observations, self.dtype))
-        return self._kernels.segment_moment(indptr, indices, self.asarray(features), coefficients=ones)
+        if self._on_processor:
+            return super().total_of_users(users, features)
+        ones = self._real(np.ones(users.n_rows, self.dtype))
+        placed = self._place(users.indptr), self._place(users.column("tasks"))
+        return self._torch_kernels.segment_moment(*placed, self._real(features), coefficients=ones)
 
     def solve_users(
         self,
-        data: Interactions,
+        users: UserRun,
         features: Any,
         labels: Any,
         base: Any,
         base_rhs: Any | None = None,
         weights: Any | None = None,
     ) -> Any:
-        """Solve every user's own ridge regression; see `Engine.solve_users`."""
-        indptr, indices = self._place(data.by_user)
-        return self._kernels.segment_solve(
-            indptr,
-            indices,
-            self.asarray(features),
-            weights=None if weights is None else self.asarray(weights),
-            labels=self.asarray(labels),
-            base=self.asarray(base),
-            base_rhs=None if base_rhs is None else self.asarray(base_rhs),
+        """Solve every user's own ridge regression; see `Kernels.solve_users`."""
+        if self._on_processor:
+            return super().solve_users(users, features, labels, base, base_rhs, weights)
+        return self._torch_kernels.segment_solve(
+            self._place(users.indptr),
+            self._place(users.column("tasks")),
+            self._real(features),
+            weights=None if weights is None else self._real(weights),
+            labels=self._real(labels),
+            base=self._real(base),
+            base_rhs=None if base_rhs is None else self._real(base_rhs),
             unsolved="zero",  # a refusal would tell of one user's data
         )
 
-    def asarray(self, values: Any) -> Any:
-        """Bring values to the device, in this engine's precision."""
+    def _lattice_moments(self, indptr: Any, indices: Any, rows: Any, coefficients: Any, step: float) -> NDArray[Any]:
+        """Whole steps of c x, added up by task in 64 bits."""
         import torch
 
-        dtype = getattr(torch, self.dtype.name)
-        if isinstance(values, torch.Tensor):
-            return values.to(device=self.device, dtype=dtype).contiguous()
-        return torch.tensor(np.asarray(values, self.dtype), device=self.device)
+        sums = torch.zeros((len(indptr) - 1, rows.shape[1]), dtype=torch.int64, device=self.device)
+        owners = torch.repeat_interleave(torch.arange(len(indptr) - 1, device=self.device), indptr[1:] - indptr[:-1])
+        at_once = max(1, _AT_A_TIME // rows.shape[1])
+        for first in range(0, len(indices), at_once):
+            part = slice(first, first + at_once)
+            products = rows[indices[part].long()] * coefficients[part, None]
+            sums.index_add_(0, owners[part], (products / step).trunc().long())
+        return np.asarray(sums.cpu().numpy())
+
+    def _lattice_grams(self, indptr: Any, indices: Any, rows: Any, weights: Any, step: float) -> NDArray[Any]:
+        """Whole steps of √|w| x, multiplied and added up by task in 64 bits, with the sign of w."""
+        import torch
+
+        width = rows.shape[1]
+        one, two = torch.tril_indices(width, width, device=self.device)
+        sums = torch.zeros((len(indptr) - 1, len(one)), dtype=torch.int64, device=self.device)
+        owners = torch.repeat_interleave(torch.arange(len(indptr) - 1, device=self.device), indptr[1:] - indptr[:-1])
+        at_once = max(1, _AT_A_TIME // len(one))
+        for first in range(0, len(indices), at_once):
+            part = slice(first, first + at_once)
+            scales, signs = weights[part].abs().sqrt(), weights[part].sign().long()
+            whole = (rows[indices[part].long()] * scales[:, None] / step).trunc().long()
+            sums.index_add_(0, owners[part], whole[:, one] * whole[:, two] * signs[:, None])
+        return np.asarray(sums.cpu().numpy())
 
     @property
-    def _kernels(self) -> Any:
+    def _torch_kernels(self) -> Any:
         from apportion.linalg import on_torch  # needs torch, which is optional
 
         return on_torch
 
-    def _exact(self, values: Any) -> Any:
+    def _real(self, values: Any) -> Any:
+        """Bring values to the device, in this engine's precision."""
+        return self._there(values, self.dtype)
+
+    def _double(self, values: Any) -> Any:
         """Bring values to the device in float64, for sums that are released."""
+        return self._there(values, np.dtype(np.float64))
+
+    def _there(self, values: Any, dtype: np.dtype[Any]) -> Any:
         import torch
 
+        kind = getattr(torch, dtype.name)
         if isinstance(values, torch.Tensor):
-            return values.to(device=self.device, dtype=torch.float64).contiguous()
-        return torch.tensor(np.asarray(values, np.float64), device=self.device)
+            return values.to(device=self.device, dtype=kind).contiguous()
+        return torch.tensor(np.asarray(values, dtype), device=self.device)
 
-    def _place(self, segments: Segments) -> tuple[Any, Any]:
-        """The structure on the device; both orders of the last data set are kept, since every round needs them."""
+    def _place(self, indices: Any) -> Any:
+        """Offsets and positions on the device; the last few are kept, since every round needs them."""
         import torch
 
-        for known, indptr, indices in self._placed:
-            if known is segments:
-                return indptr, indices
-        indptr, indices = (torch.tensor(a, device=self.device) for a in (segments.indptr, segments.indices))
-        self._placed = [*self._placed[-1:], (segments, indptr, indices)]
-        return indptr, indices
-
-    def _place_by_task(self, data: Interactions, rows: Rows) -> tuple[Any, Any]:
-        """The structure of sums by task, where an observation's features are its user's row or its own."""
-        indptr, indices = self._place(data.by_task)
-        if not isinstance(rows, ObservationRows):
-            return indptr, indices
-        import torch
-
-        return indptr, torch.tensor(rows_by_task(data, rows), device=self.device)
-
-    def _present(self, data: Interactions, rows: Rows) -> Any:
-        import torch
-
-        refuse_observation_rows(rows)
-        check_layout(data, rows=rows)
-        with_data = torch.as_tensor(np.diff(data.by_user.indptr) > 0, device=self.device)
-        return self.asarray(rows._values)[with_data].to(torch.float64)
+        for known, placed in self._placed:
+            if known is indices:
+                return placed
+        placed = torch.tensor(np.asarray(indices), device=self.device)
+        self._placed = [*self._placed[-3:], (indices, placed)]
+        return placed

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -22,22 +23,19 @@ from apportion.allocation.users import (
     sizes_from_histogram,
     unnormalised_row_weights,
 )
+from apportion.data.users import Users
+from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.private import PrivateEstimator
-from apportion.privacy import (
-    ADD_REMOVE,
-    REPLACE_VALUES,
-    BoundedSum,
-    Budget,
-    Neighbours,
+from apportion.privacy import ADD_REMOVE, REPLACE_VALUES, BoundedSum, Budget, Neighbours, Session, Share
+from apportion.privacy.contributions import (
+    Contribution,
     PrivateRowWeights,
     PublicRowWeights,
-    Purpose,
-    Session,
-    Share,
+    RowWeighting,
+    SizeHistogram,
 )
-from apportion.privacy.contributions import RowWeights, size_histogram
-from apportion.privacy.purposes import Name
+from apportion.privacy.purposes import Name, Purpose
 
 Floats = NDArray[np.float64]
 Offsets = NDArray[np.int64]
@@ -69,12 +67,14 @@ class Bounded:
     """The weights of a fit.
 
     Attributes:
-        weights: of every row.
+        weights: how rows are weighed.
         threshold: h, public or from what was released.
+        users: the users, who carry public weights as a column.
     """
 
-    weights: RowWeights
+    weights: RowWeighting
     threshold: float
+    users: Users
 
 
 class ContributionsEstimator(PrivateEstimator):
@@ -85,6 +85,12 @@ class ContributionsEstimator(PrivateEstimator):
     sizes: Sizes
     sizes_share: float
     max_size: int
+    engine: Engine | None
+
+    @property
+    def _adder(self) -> Engine:
+        """The engine of this fit."""
+        return LocalEngine(np.float64) if self.engine is None else self.engine
 
     @property
     def _neighbours(self) -> Neighbours:
@@ -115,37 +121,45 @@ class ContributionsEstimator(PrivateEstimator):
         return {"sizes": self.sizes_share} if chosen else {}
 
     def _bounded(
-        self, indptr: Offsets, trade_off: float, session: Session, share: Share | None, correlation: float = 0.0
+        self, users: Users, trade_off: float, session: Session, share: Share | None, correlation: float = 0.0
     ) -> Bounded:
         """Weights of all rows; where sizes are private, the threshold is given or chosen from a released histogram.
 
         Args:
-            indptr: offsets of users.
+            users: the users with their rows.
             trade_off: A of `allocation.users`.
             session: pays for the histogram.
             share: for the histogram, if one is needed.
             correlation: assumed between two rows of one user.
         """
         if not self._sizes_are_private:
-            made = self.bounding.row_weights(indptr, trade_off, correlation)
-            return Bounded(PublicRowWeights(made.rows, indptr, made.description), made.threshold)
+            made = self.bounding.row_weights(users.indptr, trade_off, correlation)
+            return publicly_weighed(users, made.rows, made.description, made.threshold)
         threshold: float | None = getattr(self.bounding, "threshold", None)
         if threshold is None:
             assert share is not None
             edges = size_buckets(self.max_size)
-            released = release_noisy(session, Purpose.SIZES, size_histogram(indptr, edges), share)
+            histogram = SizeHistogram(np.asarray(edges, np.float64))
+            released = self._release(session, Purpose.SIZES, users, histogram, share)
             sizes, counts = sizes_from_histogram(released.values, edges)
             best = optimal_threshold(effective_sizes(sizes, correlation), trade_off, counts)
             threshold = float(np.clip(best, 1.0, self.max_size))
-        return Bounded(capped_weights(indptr, threshold, correlation), threshold)
+        return Bounded(capped_weights(threshold, correlation), threshold, users)
+
+    def _release(self, session: Session, name: Name, users: Users, contribution: Contribution, share: Share) -> Noisy:
+        """Add up, then release with the noise that the budget allows."""
+        return release_noisy(session, name, add_up_one(self._adder, users, contribution), share)
 
 
-def capped_weights(indptr: Offsets, threshold: float, correlation: float = 0.0) -> PrivateRowWeights:
+def publicly_weighed(users: Users, rows: Floats, made: str, threshold: float) -> Bounded:
+    """Public weights, in a column of the users."""
+    return Bounded(PublicRowWeights.from_rows(rows, users.indptr, made), threshold, users.with_columns(weights=rows))
+
+
+def capped_weights(threshold: float, correlation: float = 0.0) -> PrivateRowWeights:
     """min(h, effective size)/size for every row: a user's total is at most h, whoever else is there."""
-    rows = unnormalised_row_weights(indptr, threshold, correlation)
-    return PrivateRowWeights(
-        rows, indptr, threshold, f"each user's total weight at most min(h, size), h = {threshold:g}"
-    )
+    form = partial(unnormalised_row_weights, threshold=threshold, correlation=correlation)
+    return PrivateRowWeights(threshold, form, f"each user's total weight at most min(h, size), h = {threshold:g}")
 
 
 def release_noisy(session: Session, name: Name, statistic: BoundedSum, share: Share) -> Noisy:

@@ -3,61 +3,120 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation import Weights
-from apportion.allocation.policies import Allocated, Allocation, TaskCounts
-from apportion.data import Interactions
-from apportion.engines import Engine
-from apportion.engines.protocol import UserChunk
+from apportion.allocation.policies import Allocated, Allocation, Expected, ReleasedCounts
+from apportion.allocation.weightings import SplitEqually
+from apportion.data.users import Users
+from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
-from apportion.postprocessing.popularity import posterior_popularity
+from apportion.postprocessing.popularity import Popularity, posterior_popularity
 from apportion.privacy import Purpose, Session, Share
+from apportion.privacy.contributions import ClippedParts, Output, TaskCounts, Weighting
 
 LEAST_USERS = 10.0  # a noisy number of users is not believed below this
 
 
-def release_number_of_users(data: Interactions, session: Session, engine: Engine, share: Share) -> float:
+def number_of_users(session: Session) -> ClippedParts:
+    """One for each user who has rows."""
+    return ClippedParts(_ones, (Output(1, 1.0, False, "one for each user"),), neighbours=session.neighbours)
+
+
+def _ones(users: Users, weights: Any) -> tuple[NDArray[np.float64]]:
+    return (np.ones((users.n_users, 1)),)
+
+
+def release_number_of_users(users: Users, session: Session, engine: Engine, share: Share) -> float:
     """Release how many users have data; one user moves it by 1."""
+    total = add_up_one(engine, users, number_of_users(session))
+    return max(float(session.release(Purpose.NUMBER_OF_USERS, total, share)[0]), LEAST_USERS)
 
-    def part(chunk: UserChunk) -> NDArray[np.float64]:
-        return np.ones((len(chunk.indptr) - 1, 1))
 
-    sums = engine.user_sum(data, part, 1, 1.0, "one for each user")
-    return max(float(session.release(Purpose.NUMBER_OF_USERS, sums, share)[0]), LEAST_USERS)
+@dataclass(frozen=True)
+class ScaledMeans:
+    """One, and the user's own mean value, scaled to [-1, 1]: of norm at most √2."""
+
+    middle: float
+    half: float
+
+    def __call__(self, users: Users, weights: Any) -> tuple[NDArray[np.float64]]:
+        """The row of every user."""
+        values = np.clip(users.column("values"), self.middle - self.half, self.middle + self.half)
+        sums = np.bincount(users.owner, values - self.middle, minlength=users.n_users)
+        means = sums / np.maximum(users.sizes, 1) / self.half
+        return (np.stack([np.ones_like(means), means], axis=1),)
 
 
 def release_overview(
-    data: Interactions,
+    users: Users,
     session: Session,
     engine: Engine,
     share: Share,
     value_range: tuple[float, float],
     declared_users: int | None,
 ) -> tuple[float, float]:
-    """Release the number of users and the mean of users' mean values, together; a declared number stands instead.
-
-    A user's part is one and its own mean value, scaled to [-1, 1]: of norm at most √2.
-    """
+    """Release the number of users and the mean of users' mean values, together; a declared number stands instead."""
     low, high = value_range
-    middle, half = (low + high) / 2, (high - low) / 2
-
-    def part(chunk: UserChunk) -> NDArray[np.float64]:
-        values = np.clip(chunk.values, low, high)
-        sums = np.bincount(chunk.owner, values - middle, minlength=len(chunk.indptr) - 1)
-        means = sums / np.maximum(np.diff(chunk.indptr), 1) / half
-        return np.stack([np.ones_like(means), means], axis=1)
-
-    total = engine.user_sum(data, part, 2, float(np.sqrt(2)), "one, and the scaled mean of a user")
+    means = ScaledMeans((low + high) / 2, (high - low) / 2)
+    output = Output(2, float(np.sqrt(2)), False, "one, and the scaled mean of a user")
+    total = add_up_one(engine, users, ClippedParts(means, (output,), neighbours=session.neighbours))
     released = session.release(Purpose.OVERVIEW, total, share)
     n_users = float(declared_users or max(float(released[0]), LEAST_USERS))
-    return n_users, middle + half * float(np.clip(released[1] / n_users, -1, 1))
+    return n_users, means.middle + means.half * float(np.clip(released[1] / n_users, -1, 1))
+
+
+@dataclass(frozen=True)
+class ReleasedPopularity:
+    """Weighted popularity of every task, as released under the equal split.
+
+    Attributes:
+        posterior: mean and variance of what it may be.
+        counts: the same for allocations.
+    """
+
+    posterior: Popularity
+    counts: ReleasedCounts
+
+
+def release_popularity(
+    users: Users, session: Session, engine: Engine, share: Share, n_users: float
+) -> ReleasedPopularity:
+    """Release Σ_j 1/√n^j for every task, and deconvolve it."""
+    weights = SplitEqually(session.neighbours)
+    released = session.release(Purpose.POPULARITY, add_up_one(engine, users, TaskCounts(weights)), share)
+    stddev = weights.moved(1.0) / share.mu
+    posterior = posterior_popularity(released, stddev, n_users)
+    return ReleasedPopularity(posterior, ReleasedCounts(posterior.mean, stddev, n_users))
+
+
+def weighed_by(policy: Allocation, users: Users, popularity: ReleasedPopularity, session: Session) -> Allocated:
+    """What a policy gives that asks for released popularity once at most; nothing further is released."""
+    counts = popularity.counts
+    if policy.releases > 1:
+        raise InputError(
+            f"Expected an allocation that asks for one count at most, got one that asks {policy.releases} times."
+        )
+
+    def count(weights: Weighting) -> ReleasedCounts:
+        if not isinstance(weights, SplitEqually):
+            raise InputError("Expected an allocation that asks for the popularity of the equal split, got another.")
+        return counts
+
+    for sentence in getattr(policy, "assumes", ()):
+        session.assume_public(sentence)
+    given = policy.allocate(users, count, counts.n_users)
+    if not isinstance(given.weights, SplitEqually):
+        return given
+    known = Expected(counts.total, np.full(users.n_tasks, 1 / counts.typical_root))  # popularity itself is known
+    return replace(given, weights=SplitEqually(session.neighbours), expected=known)
 
 
 def allocated(
-    data: Interactions,
+    users: Users,
     policy: Allocation,
     session: Session,
     engine: Engine,
@@ -67,15 +126,15 @@ def allocated(
     """What the policy gives; each count that it asks for is released with the next share."""
     left = list(enumerate(shares))
 
-    def count(weights: Weights) -> TaskCounts:
+    def count(weights: Weighting) -> ReleasedCounts:
         if not left:
             raise InputError(f"The allocation asked for more than the {len(shares)} counts that it declares.")
         number, share = left.pop(0)
         name = Purpose.POPULARITY.at(step=number + 1 if number else None)
-        released = session.release(name, engine.counts(data, weights), share)
-        stddev = 1.0 / share.mu
-        return TaskCounts(posterior_popularity(released, stddev, n_users).mean, stddev, n_users)
+        released = session.release(name, add_up_one(engine, users, TaskCounts(weights)), share)
+        stddev = weights.moved(1.0) / share.mu
+        return ReleasedCounts(posterior_popularity(released, stddev, n_users).mean, stddev, n_users)
 
     for sentence in getattr(policy, "assumes", ()):
         session.assume_public(sentence)
-    return policy.allocate(data, count, n_users)
+    return policy.allocate(users, count, n_users)

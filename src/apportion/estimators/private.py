@@ -59,7 +59,7 @@ class PrivateEstimator(Estimator):
 
 
 class InteractionsEstimator(PrivateEstimator):
-    """A private estimator of what users do with tasks; its neighbours add or remove one user."""
+    """A private estimator of what users do with tasks; neighbours add or remove a user, or are the allocation's."""
 
     delta: float
     n_users: int | None
@@ -73,10 +73,16 @@ class InteractionsEstimator(PrivateEstimator):
 
     def _declared(self, given: Session | None, data: Interactions, further_public: list[str]) -> Session:
         """The session of this fit, with what it says of tasks and of the number of users."""
-        session = self._open(given, self._budget(), ADD_REMOVE, [_about_tasks(data), *further_public])
+        session = self._open(given, self._budget(), self._neighbours, [_about_tasks(data), *further_public])
         if self.n_users is not None:
             session.declare_users(self.n_users)
         return session
+
+    @property
+    def _neighbours(self) -> Neighbours:
+        """Those that the weights of the allocation, if there is one, are bounded for."""
+        found: Neighbours = getattr(getattr(self, "allocation", None), "neighbours", ADD_REMOVE)
+        return found
 
     def _engine_or(self, default: LocalEngine, session: Session) -> Engine:
         """The engine of this fit; the default one forms exact sums where the session wants them."""

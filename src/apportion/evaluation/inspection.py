@@ -18,7 +18,7 @@ from apportion.errors import InputError
 from apportion.evaluation.results import MetricValue, slice_means
 from apportion.evaluation.slices import PopularitySlices
 from apportion.evaluation.study import StudyResults
-from apportion.linalg.ranking import row_products, top_columns
+from apportion.linalg.fixed_order import row_products, top_columns
 from apportion.recommend import load
 from apportion.recommend.model import ItemModel, Neighbour
 

@@ -24,7 +24,7 @@ from apportion.data.features import ItemFeatures
 from apportion.errors import InputError
 from apportion.evaluation.compare import compare_rankings, compare_ratings
 from apportion.evaluation.results import Comparison
-from apportion.linalg.ranking import row_products
+from apportion.linalg.fixed_order import row_products
 from apportion.recommend.model import ItemModel, RatingModel
 
 FROM_FEATURES: Final = "from features"

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.own_units import OwnUnits
+from apportion.data.standardisation import Standardisation
 from apportion.data.vocabulary import Vocabulary
+from apportion.losses import Logistic
 from apportion.parties import BayesParties, Parties, ProtectedMultiTask, ProximalParties, Sending
 from apportion.parties.posterior import Local, local_side
 from apportion.parties.tasks import TaskRows
@@ -74,10 +75,10 @@ def own_gains(
     for fold in range(folds):
         kept = [part != fold for part in parts]
         train = [x[k] for x, k in zip(matrices, kept, strict=True)], [y[k] for y, k in zip(labels, kept, strict=True)]
-        units = OwnUnits.of(*train, deviations=deviations, classes=model.loss == "logistic")
-        parties = learned_again(model, *units.inside(*train), has=has)
+        units = Standardisation.of(*train, deviations=deviations, classes=model.loss == "logistic")
+        parties = learned_again(model, *units.standardised(*train), has=has)
         for total, models in ((together, parties.models()), (alone, parties.alone())):
-            total += _losses(units.outside(_masked(models, has)), matrices, labels, kept, model.loss)
+            total += _losses(units.in_given_units(_masked(models, has)), matrices, labels, kept, model.loss)
         if progress is not None:
             progress("fold", fold + 1, folds)
     return [_gain(len(column), folds, *sums) for column, *sums in zip(labels, together, alone, strict=True)]
@@ -131,7 +132,7 @@ def _losses(
     for at, (x, y, k, w, start) in enumerate(zip(matrices, labels, kept, *found, strict=True)):
         scores = x[~k] @ w + start
         if loss == "logistic":
-            sums[at] = np.logaddexp(0.0, -np.where(y[~k] > 0, 1.0, -1.0) * scores).sum()
+            sums[at] = Logistic().value(scores, y[~k]).sum()
         else:
             sums[at] = np.square(scores - y[~k]).sum()
     return sums

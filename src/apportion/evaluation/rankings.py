@@ -26,7 +26,7 @@ from apportion.data import Interactions
 from apportion.errors import InputError
 from apportion.evaluation.results import Evaluation, MetricValue, slice_means
 from apportion.evaluation.slices import PopularitySlices
-from apportion.linalg.ranking import top_columns
+from apportion.linalg.fixed_order import top_columns
 
 RECALL_AT_BY_SLICE: Final = (100, 80, 60, 40, 20)
 """Cut-offs for five slices, rarest first: 20 for the most popular one and 20 more for each that is rarer."""

@@ -16,23 +16,27 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation.tasks import sampling_keys
 from apportion.data import Interactions
-from apportion.engines import LocalEngine
+from apportion.data.user_keys import sampling_keys
+from apportion.data.users import Users
+from apportion.engines import LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.evaluation.validation_scores import SCORES
 from apportion.privacy import ADD_REMOVE, Account, Budget, NoiseSource, Purpose, Rows, Session, Statement, SystemNoise
+from apportion.privacy.contributions import Kernels, UserTotal
 from apportion.privacy.ledger import Receipt, SelectionRun
 from apportion.privacy.sampling import poisson_sample
 from apportion.privacy.selection import SelectionCost, Tries, calibrate
 from apportion.privacy.statement import LedgerReference, Tuning
 from apportion.recommend.model import ItemModel
 
+__all__ = ["Tuned", "tune"]
+
 Settings = Mapping[str, Any]
 Make = Callable[[Settings, Budget], Any]
 """Makes an unfitted estimator from settings, for one try's budget."""
 
-_SPLIT: Final = (0x7475_6E65_2D73_706C, 0x6974_2D75_7365_7273)  # public: who is in which part follows from the id alone
+_SPLIT: Final = b"apportion: tune divides users by"  # public: who is in which part follows from the id alone
 _COUNT_SCALE: Final = 0.1  # the number of users is only needed to show a mean, and gets little of the release
 _LEAST_USERS: Final = 10.0
 
@@ -163,6 +167,16 @@ def divide(data: Interactions, validation: float) -> Parts:
     return Parts(data.select_users(~held), data.select_users(held))
 
 
+@dataclass(frozen=True)
+class _Scores:
+    """The score of every user, and that it has one; clipped."""
+
+    norm: float
+
+    def __call__(self, users: Users, kernels: Kernels) -> Rows:
+        return Rows.clipped(users.of_user("scores"), self.norm)
+
+
 def _one_try(
     parts: Parts, make: Make, settings: dict[str, Any], budget: Budget, noise: NoiseSource, window: str
 ) -> _Try:
@@ -176,7 +190,8 @@ def _one_try(
     each = score.of_users(model, parts.validation)
     scored = np.isfinite(each)
     rows = np.stack([np.where(scored, each, 0.0), _COUNT_SCALE * scored], axis=1)
-    statistic = LocalEngine().user_total(parts.validation, Rows.clipped(rows, math.hypot(1.0, _COUNT_SCALE)))
+    users = parts.validation.as_users.with_user_columns(scores=rows)
+    statistic = add_up_one(LocalEngine(), users, UserTotal(_Scores(math.hypot(1.0, _COUNT_SCALE))))
     share = checking.plan(score=1.0).one("score")
     released: NDArray[np.float64] = checking.release(Purpose.VALIDATION_SCORE, statistic, share)
     stddev = statistic.l2_sensitivity / share.mu

@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation.tasks import pair_keys, user_keys
 from apportion.data import Interactions
-from apportion.linalg.ranking import row_products
+from apportion.data.user_keys import pair_keys
+from apportion.linalg.fixed_order import row_products
 from apportion.recommend.model import ClickModel, RatingModel
 
 KEPT_BACK: Final = 0.2  # of a user's rows, at least one
@@ -46,7 +46,7 @@ class Score:
 
 def keep_back(data: Interactions) -> tuple[Interactions, Interactions]:
     """Divide every user's own rows into what is shown and what is to be found; users with one row show it."""
-    keys = pair_keys(user_keys(data.user_ids)[data.users], data.tasks, _SEED)
+    keys = pair_keys(data.as_users.keys, data.users, data.tasks, _SEED)
     order = np.lexsort((data.tasks, keys, data.users))
     rank = np.empty(data.n_observations, np.int64)
     rank[order] = np.arange(data.n_observations) - data.by_user.indptr[data.users]
@@ -56,7 +56,7 @@ def keep_back(data: Interactions) -> tuple[Interactions, Interactions]:
     return data.where(~back), data.where(back)
 
 
-def closeness(model: RatingModel, data: Interactions) -> Floats:
+def accuracy_scores(model: RatingModel, data: Interactions) -> Floats:
     """1 − 2 min(e, c)/c for each user's mean squared error e on what was kept back, with the cap c."""
     history, targets = keep_back(data)
     low, high = model.value_range
@@ -66,7 +66,7 @@ def closeness(model: RatingModel, data: Interactions) -> Floats:
     return np.asarray(1 - 2 * np.minimum(errors / error_cap(model), 1.0))
 
 
-def found(model: ClickModel, data: Interactions) -> Floats:
+def recall_scores(model: ClickModel, data: Interactions) -> Floats:
     """2 r − 1 for each user's recall r of what was kept back, among the first tasks that were not shown."""
     history, targets = keep_back(data)
     vectors = model.user_vectors(history)
@@ -97,13 +97,13 @@ def error_cap(model: RatingModel) -> float:
 SCORES: Final[dict[str, Score]] = {
     RatingModel.kind: Score(
         "mean squared error of users, each at most an eighth of the scale's squared width",
-        closeness,
+        accuracy_scores,
         lambda mean, model: (1 - mean) / 2 * error_cap(model),
         lambda noise, model: noise / 2 * error_cap(model),
     ),
     ClickModel.kind: Score(
         f"recall at {DEPTH}, mean over users",
-        found,
+        recall_scores,
         lambda mean, model: (1 + mean) / 2,
         lambda noise, model: noise / 2,
     ),

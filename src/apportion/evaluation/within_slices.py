@@ -20,7 +20,7 @@ from apportion.data import Interactions
 from apportion.evaluation.rankings import RankingModel, Tally, check_targets, scores_to_rank, user_blocks
 from apportion.evaluation.results import MetricValue
 from apportion.evaluation.slices import PopularitySlices
-from apportion.linalg.ranking import top_columns
+from apportion.linalg.fixed_order import top_columns
 
 
 def recall_within_slices(

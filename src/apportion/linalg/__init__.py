@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from apportion.linalg.backend import active_backend, compiled_available, use_backend
 from apportion.linalg.kernel import instruction_sets, thread_count, use_instruction_set
+from apportion.linalg.keyed_words import keyed_words
 from apportion.linalg.lattice import FACTOR_BITS, lattice_gram, lattice_moment, step_below, whole_steps
 from apportion.linalg.normals import fill_normals
 from apportion.linalg.packed import (
@@ -19,31 +20,41 @@ from apportion.linalg.packed import (
     unpack,
 )
 from apportion.linalg.psd import project_psd
+from apportion.linalg.rating_round import rating_round
+from apportion.linalg.rating_settings import RatingRound, TaskWeights
 from apportion.linalg.rounded_laplace import add_rounded_laplace
 from apportion.linalg.rounded_normals import add_rounded_normals
 from apportion.linalg.segments import segment_gram, segment_moment, segment_solve, solve_packed
-from apportion.linalg.shrinkage import shrink_towards
+from apportion.linalg.shrinkage import common_shape, shrink_towards
+from apportion.linalg.stacks import inverse_or_zero, solve_or_zero
 
 __all__ = [
     "FACTOR_BITS",
+    "RatingRound",
+    "TaskWeights",
     "active_backend",
     "add_rounded_laplace",
     "add_rounded_normals",
+    "common_shape",
     "compiled_available",
     "diagonal_positions",
     "fill_normals",
     "frobenius_weights",
     "instruction_sets",
+    "inverse_or_zero",
+    "keyed_words",
     "lattice_gram",
     "lattice_moment",
     "pack",
     "packed_dim",
     "packed_size",
     "project_psd",
+    "rating_round",
     "segment_gram",
     "segment_moment",
     "segment_solve",
     "shrink_towards",
+    "solve_or_zero",
     "solve_packed",
     "step_below",
     "thread_count",

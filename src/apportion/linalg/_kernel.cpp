@@ -9,31 +9,30 @@
 // that the same tile also does the bulk of the Cholesky factorisation A = U'U.  A segment with fewer rows than
 // columns is solved in its dual form (see solve_dual), where the matrix is the smaller one.
 // Everything below `KERNEL_LEVEL` is compiled once per instruction set (the file includes itself), and the best one
-// that the processor has is chosen at run time.  Results do not depend on the number of threads.
+// that the processor has is chosen at run time.
+//
+// Results depend neither on the number of threads nor on the instruction set, to the last bit.  Products are added by
+// fused operations, written out as such, on every set (by the C library where the processor has none); the compiler is
+// told not to fuse any by itself.  Every number is a sum in an order that follows from the arguments alone: tiles and
+// vectors of other sizes compute the same numbers, side by side.
 
 #ifndef KERNEL_LEVEL
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
 #include <mutex>
-#include <new>
-#include <system_error>
-#include <thread>
 #include <type_traits>
-#include <vector>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "_threads.hpp"
 
 #define INLINE inline __attribute__((always_inline))
 #define INLINE_LAMBDA __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
 
 namespace {
-
-using Index = int64_t;
 
 enum class Want { gram, moment, solution };
 
@@ -57,55 +56,15 @@ struct Segments {  // the arguments of one call, shared by its threads; features
     int64_t* counts = nullptr;  // out, in whole steps
 };
 
-constexpr Index kSuccess = -1, kOutOfMemory = -2;  // other results name the first segment that failed
 constexpr Index kPanelBytes = 49152;                // gathered rows that fit the inner caches
 constexpr Index kPieceLength = 16384, kMostPieces = 16;  // of a long segment
 constexpr Index kRangeBytes = Index(8) << 20;       // rows that fit the outer cache together with what else is there
+constexpr Index kStep = 4;                          // rows that are eliminated together
+constexpr Index kSums = 16;                         // a product of two vectors is so many sums of every 16th term
 constexpr Index kAhead = 16;                        // observations between asking memory for a row and its use
 constexpr Index kWholeRows = Index(1) << 18;        // rows whose products, up to 2^34 steps, add up to less than 2^53
 constexpr int kBlocks = 16;                         // ChaCha20 blocks made at a time
 constexpr Index kNormals = 8 * kBlocks;             // normal numbers made of them
-
-constexpr int64_t wrapped_sum(int64_t a, int64_t b) { return int64_t(uint64_t(a) + uint64_t(b)); }
-
-constexpr Index round_up(Index n, Index multiple) { return (n + multiple - 1) / multiple * multiple; }
-
-struct FreeAligned {
-    void operator()(void* p) const { std::free(p); }
-};
-template <typename T>
-using Buffer = std::unique_ptr<T[], FreeAligned>;
-
-template <typename T>
-Buffer<T> zeros(Index n) {
-    const size_t bytes = size_t(round_up(std::max<Index>(n, 1) * Index(sizeof(T)), 64));
-    void* p = std::aligned_alloc(64, bytes);
-    if (!p) throw std::bad_alloc();
-    std::memset(p, 0, bytes);
-    return Buffer<T>(static_cast<T*>(p));
-}
-
-// Calls body(thread, i) for all i < n, each thread taking the next i, on as many threads as the system grants.
-template <typename Body>
-void in_parallel(int threads, Index n, const Body& body) {
-    std::atomic<Index> next{0};
-    auto work = [&](int thread) {
-        for (Index i; (i = next++) < n;) body(thread, i);
-    };
-    std::vector<std::thread> others;
-    try {
-        for (int t = 1; t < threads && t < n; ++t) others.emplace_back(work, t);
-    } catch (const std::system_error&) {
-    }
-    work(0);
-    for (std::thread& other : others) other.join();
-}
-
-void keep_smallest(std::atomic<Index>& target, Index value) {
-    Index seen = target.load();
-    while ((seen < 0 || value < seen) && !target.compare_exchange_weak(seen, value)) {
-    }
-}
 
 // Who does what.  A long segment is cut into pieces that threads can share; the others are handed out in turns of
 // about equal work.  How a segment is cut depends on its own length alone: neither the number of threads nor any other
@@ -316,6 +275,17 @@ void kernel_chacha20(int level, const uint8_t* key, uint64_t counter, uint64_t n
     AT_LEVEL(std::min(level, best_level()), chacha20(key_words, counter, nonce, words));
 }
 
+// out[k] = the first 64 bits of the ChaCha20 block at points[k], a counter and a nonce.
+void kernel_keyed_words(int level, int threads, const uint8_t* key, Index n, const uint64_t* points, uint64_t* out) {
+    level = std::min(level, best_level());
+    uint32_t words[8];
+    std::memcpy(words, key, 32);
+    const Index batches = (n + kBlocks - 1) / kBlocks, share = 1024;
+    in_parallel(threads, (batches + share - 1) / share, [&](int, Index i) {
+        AT_LEVEL(level, fill_keyed(words, i * share, std::min((i + 1) * share, batches), n, points, out));
+    });
+}
+
 // setuptools expects this name; the library is meant for ctypes and refuses to be imported.
 extern void* PyExc_ImportError;
 void PyErr_SetString(void*, const char*);
@@ -337,7 +307,8 @@ struct Shape {
     static constexpr int rows = KERNEL_ROWS;
     static constexpr int wide = KERNEL_WIDE;  // vectors per tile: rows * wide accumulators fit the registers
     using Vector = typename VectorOf<T, lanes>::type;
-    using Block = typename VectorOf<T, rows>::type;  // one row of a diagonal block
+    using Block = typename VectorOf<T, rows>::type;  // as wide as a tile is high
+    using Step = typename VectorOf<T, kStep>::type;  // one row of a diagonal block
 };
 
 template <typename V, typename T>
@@ -349,6 +320,37 @@ INLINE V load(const T* p) {
 
 template <typename V, typename T>
 INLINE void store(T* p, V v) { __builtin_memcpy(p, &v, sizeof v); }
+
+// a * b + c and c - a * b, rounded once
+INLINE float fused(float a, float b, float c) { return std::fma(a, b, c); }
+INLINE double fused(double a, double b, double c) { return std::fma(a, b, c); }
+
+template <typename V, typename T = std::decay_t<decltype(V{}[0])>>
+INLINE V fused(V a, V b, V c) {
+#if KERNEL_VECTOR_BYTES >= 32
+    if constexpr (std::is_same_v<T, float>) {
+        if constexpr (sizeof(V) == 16) return (V)_mm_fmadd_ps((__m128)a, (__m128)b, (__m128)c);
+        if constexpr (sizeof(V) == 32) return (V)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+    } else {
+        if constexpr (sizeof(V) == 32) return (V)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+    }
+#if KERNEL_VECTOR_BYTES == 64
+    if constexpr (std::is_same_v<T, float>) {
+        if constexpr (sizeof(V) == 64) return (V)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+    } else {
+        if constexpr (sizeof(V) == 64) return (V)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+    }
+#endif
+#endif
+    for (int i = 0; i < int(sizeof(V) / sizeof(T)); ++i) c[i] = std::fma(T(a[i]), T(b[i]), T(c[i]));
+    return c;
+}
+
+template <typename V, typename T = std::decay_t<decltype(V{}[0])>>
+INLINE V fused(T a, V b, V c) { return fused(a - V{}, b, c); }
+
+template <typename T, typename V>
+INLINE V fused_minus(T a, V b, V c) { return fused(-a, b, c); }
 
 template <typename V>
 INLINE auto sum_lanes(V v) {
@@ -394,6 +396,16 @@ INLINE void for_vectors(Index begin, Index end, const F& f) {
     if (S::rows < S::lanes && c < end) f(typename S::Block{}, c);
 }
 
+// The same for columns that are multiples of kStep
+template <typename T, typename F>
+INLINE void for_steps(Index begin, Index end, const F& f) {
+    using S = Shape<T>;
+    Index c = begin;
+    for (; c < end && c % S::lanes; c += kStep) f(typename S::Step{}, c);
+    for (; c + S::lanes <= end; c += S::lanes) f(typename S::Vector{}, c);
+    for (; c < end; c += kStep) f(typename S::Step{}, c);
+}
+
 // The heart: out[r][c] = in[r][c] +- sum_k left[k][r] right[k][c] for `rows` rows and N vectors of columns.
 template <typename V, int N, bool Minus, typename T>
 INLINE void tile(const T* left, const T* right, Index depth, Index stride, const T* in, T* out) {
@@ -406,8 +418,8 @@ INLINE void tile(const T* left, const T* right, Index depth, Index stride, const
         UNROLL for (int j = 0; j < N; ++j) x[j] = load<V>(right + j * lanes);
         UNROLL for (int r = 0; r < rows; ++r)
             UNROLL for (int j = 0; j < N; ++j)
-                if constexpr (Minus) sum[r][j] -= left[r] * x[j];
-                else sum[r][j] += left[r] * x[j];
+                if constexpr (Minus) sum[r][j] = fused_minus(left[r], x[j], sum[r][j]);
+                else sum[r][j] = fused(left[r], x[j], sum[r][j]);
     }
     UNROLL for (int r = 0; r < rows; ++r)
         UNROLL for (int j = 0; j < N; ++j) store(out + r * stride + j * lanes, sum[r][j]);
@@ -449,80 +461,126 @@ void rank_update(const T* left, const T* right, Index depth, Index stride, Index
                         Lower ? 0 : r, Lower ? r + Shape<T>::rows : size);
 }
 
-// Upper Cholesky factor U of a (a = U'U), in place, and 1 / U[r][r].  False if a is not positive definite.
+// Rows r0 .. r0 + kStep of a Cholesky factor, from which all rows before have been eliminated; 1 / their diagonal.
+// False if the matrix is not positive definite.
+template <typename T>
+INLINE bool factor_step(T* block, Index r0, Index size, Index stride, T* inverse) {
+    using B = typename Shape<T>::Step;
+    B diagonal[kStep];
+    UNROLL for (int r = 0; r < kStep; ++r) diagonal[r] = load<B>(block + r * stride + r0);
+    bool positive = true;
+    UNROLL for (int r = 0; r < kStep; ++r) {
+        const T pivot = diagonal[r][r], reciprocal = T(1) / pivot;
+        positive &= pivot > 0;
+        inverse[r] = std::sqrt(reciprocal);  // not waited for: the next pivot needs the reciprocal alone
+        UNROLL for (int i = r + 1; i < kStep; ++i)
+            diagonal[i] = fused_minus(T(diagonal[r][i] * reciprocal), diagonal[r], diagonal[i]);
+    }
+    if (!positive) return false;
+    UNROLL for (int r = 0; r < kStep; ++r) store(block + r * stride + r0, diagonal[r] * inverse[r]);
+    for_steps<T>(r0 + kStep, size, [&](auto v, Index c) {
+        using V = decltype(v);
+        V x[kStep];
+        UNROLL for (int r = 0; r < kStep; ++r) x[r] = load<V>(block + r * stride + c);
+        UNROLL for (int r = 0; r < kStep; ++r) {
+            x[r] *= inverse[r];
+            UNROLL for (int i = r + 1; i < kStep; ++i) x[i] = fused_minus(block[r * stride + r0 + i], x[r], x[i]);
+            store(block + r * stride + c, x[r]);
+        }
+    });
+    return true;
+}
+
+// Eliminates the kStep rows of `block` from the kStep rows after them, which begin at column r0
+template <typename T>
+INLINE void eliminate(T* block, Index r0, Index size, Index stride) {
+    T* next = block + kStep * stride;
+    for_steps<T>(r0, size, [&](auto v, Index c) {
+        using V = decltype(v);
+        V x[kStep];
+        UNROLL for (int r = 0; r < kStep; ++r) x[r] = load<V>(block + r * stride + c);
+        UNROLL for (int i = 0; i < kStep; ++i) {
+            V rest = load<V>(next + i * stride + c);
+            UNROLL for (int r = 0; r < kStep; ++r) rest = fused_minus(block[r * stride + r0 + i], x[r], rest);
+            store(next + i * stride + c, rest);
+        }
+    });
+}
+
+// Upper Cholesky factor U of a (a = U'U), in place, and 1 / U[r][r].  Rows are eliminated kStep at a time, whatever the
+// height of a tile.
 template <typename T>
 bool factor(T* a, Index size, Index stride, T* inverse_diagonal) {
-    using S = Shape<T>;
-    constexpr int rows = S::rows;
-    using B = typename S::Block;
+    constexpr int rows = Shape<T>::rows;
     for (Index r0 = 0; r0 < size; r0 += rows) {
-        T* block = a + r0 * stride;
-        T* inverse = inverse_diagonal + r0;
-        if (r0) tile_row<true>(a + r0, a, r0, stride, block, block, r0, size);
-        B diagonal[rows];
-        UNROLL for (int r = 0; r < rows; ++r) diagonal[r] = load<B>(block + r * stride + r0);
-        bool positive = true;
-        UNROLL for (int r = 0; r < rows; ++r) {
-            const T pivot = diagonal[r][r], reciprocal = T(1) / pivot;
-            positive &= pivot > 0;
-            inverse[r] = std::sqrt(reciprocal);  // not waited for: the next pivot needs the reciprocal alone
-            UNROLL for (int i = r + 1; i < rows; ++i) diagonal[i] -= (diagonal[r][i] * reciprocal) * diagonal[r];
+        if (r0) tile_row<true>(a + r0, a, r0, stride, a + r0 * stride, a + r0 * stride, r0, size);
+        for (Index r = r0; r < r0 + rows; r += kStep) {
+            if (!factor_step(a + r * stride, r, size, stride, inverse_diagonal + r)) return false;
+            if (r + kStep < r0 + rows) eliminate(a + r * stride, r + kStep, size, stride);
         }
-        if (!positive) return false;
-        UNROLL for (int r = 0; r < rows; ++r) store(block + r * stride + r0, diagonal[r] * inverse[r]);
-        for_vectors<T>(r0 + rows, size, [&](auto v, Index c) {
-            using V = decltype(v);
-            V x[rows];
-            UNROLL for (int r = 0; r < rows; ++r) x[r] = load<V>(block + r * stride + c);
-            UNROLL for (int r = 0; r < rows; ++r) {
-                x[r] *= inverse[r];
-                UNROLL for (int i = r + 1; i < rows; ++i) x[i] -= block[r * stride + r0 + i] * x[r];
-                store(block + r * stride + c, x[r]);
-            }
-        });
     }
     return true;
 }
 
-// x <- (U'U)^-1 x, block by block; the numbers of one block stay in registers
+template <typename T>
+INLINE void add_step(const T* block, Index stride, const T* x, T* sums) {
+    using B = typename Shape<T>::Step;
+    UNROLL for (int r = 0; r < kStep; ++r)
+        store(sums + r * kSums, fused(load<B>(block + r * stride), load<B>(x), load<B>(sums + r * kSums)));
+}
+
+// z[r] = from[r] - sum_c block[r][c] x[c] over columns begin .. end: kSums sums, of columns that far apart each
+template <typename T>
+INLINE void subtract_products(const T* block, Index stride, Index begin, Index end, const T* x, T* z, const T* from) {
+    using V = typename Shape<T>::Vector;
+    constexpr int lanes = Shape<T>::lanes, parts = kSums / lanes;
+    T sums[kStep][kSums] = {};
+    Index c = begin;
+    for (; c < end && c % kSums; c += kStep) add_step(block + c, stride, x + c, &sums[0][c % kSums]);
+    if (c + kSums <= end) {
+        V sum[kStep][parts];
+        UNROLL for (int r = 0; r < kStep; ++r)
+            UNROLL for (int p = 0; p < parts; ++p) sum[r][p] = load<V>(&sums[r][p * lanes]);
+        for (; c + kSums <= end; c += kSums)
+            UNROLL for (int p = 0; p < parts; ++p) {
+                const V known = load<V>(x + c + p * lanes);
+                UNROLL for (int r = 0; r < kStep; ++r)
+                    sum[r][p] = fused(load<V>(block + r * stride + c + p * lanes), known, sum[r][p]);
+            }
+        UNROLL for (int r = 0; r < kStep; ++r)
+            UNROLL for (int p = 0; p < parts; ++p) store(&sums[r][p * lanes], sum[r][p]);
+    }
+    for (; c < end; c += kStep) add_step(block + c, stride, x + c, &sums[0][c % kSums]);
+    UNROLL for (int r = 0; r < kStep; ++r) z[r] = from[r] - sum_lanes(load<typename VectorOf<T, kSums>::type>(sums[r]));
+}
+
+// x <- (U'U)^-1 x, kStep numbers at a time, which stay in registers
 template <typename T>
 void substitute(const T* u, Index size, Index stride, const T* inverse_diagonal, T* x) {
-    constexpr int rows = Shape<T>::rows;
-    T z[rows];
-    for (Index r0 = 0; r0 < size; r0 += rows) {  // forwards: U' z = x
+    T z[kStep];
+    for (Index r0 = 0; r0 < size; r0 += kStep) {  // forwards: U' z = x
         const T* block = u + r0 * stride;
-        UNROLL for (int r = 0; r < rows; ++r) z[r] = x[r0 + r];
-        UNROLL for (int r = 0; r < rows; ++r) {
+        UNROLL for (int r = 0; r < kStep; ++r) z[r] = x[r0 + r];
+        UNROLL for (int r = 0; r < kStep; ++r) {
             z[r] *= inverse_diagonal[r0 + r];
-            UNROLL for (int i = r + 1; i < rows; ++i) z[i] -= block[r * stride + r0 + i] * z[r];
+            UNROLL for (int i = r + 1; i < kStep; ++i) z[i] = fused(-block[r * stride + r0 + i], z[r], z[i]);
         }
-        UNROLL for (int r = 0; r < rows; ++r) x[r0 + r] = z[r];
-        for_vectors<T>(r0 + rows, size, [&](auto v, Index c) {
+        UNROLL for (int r = 0; r < kStep; ++r) x[r0 + r] = z[r];
+        for_steps<T>(r0 + kStep, size, [&](auto v, Index c) {
             using V = decltype(v);
             V rest = load<V>(x + c);
-            UNROLL for (int r = 0; r < rows; ++r) rest -= z[r] * load<V>(block + r * stride + c);
+            UNROLL for (int r = 0; r < kStep; ++r) rest = fused_minus(z[r], load<V>(block + r * stride + c), rest);
             store(x + c, rest);
         });
     }
-    for (Index r0 = size - rows; r0 >= 0; r0 -= rows) {  // backwards: U x = z
+    for (Index r0 = size - kStep; r0 >= 0; r0 -= kStep) {  // backwards: U x = z
         const T* block = u + r0 * stride;
-        typename Shape<T>::Vector wide[rows] = {};
-        typename Shape<T>::Block narrow[rows] = {};
-        for_vectors<T>(r0 + rows, size, [&](auto v, Index c) {
-            using V = decltype(v);
-            V known = load<V>(x + c);
-            UNROLL for (int r = 0; r < rows; ++r) {
-                V product = load<V>(block + r * stride + c) * known;
-                if constexpr (std::is_same_v<V, typename Shape<T>::Vector>) wide[r] += product;
-                else narrow[r] += product;
-            }
-        });
-        UNROLL for (int r = 0; r < rows; ++r) z[r] = x[r0 + r] - sum_lanes(wide[r]) - sum_lanes(narrow[r]);
-        UNROLL for (int r = rows - 1; r >= 0; --r) {
+        subtract_products(block, stride, r0 + kStep, size, x, z, x + r0);
+        UNROLL for (int r = kStep - 1; r >= 0; --r) {
             z[r] *= inverse_diagonal[r0 + r];
-            UNROLL for (int i = 0; i < r; ++i) z[i] -= block[i * stride + r0 + r] * z[r];
+            UNROLL for (int i = 0; i < r; ++i) z[i] = fused(-block[i * stride + r0 + r], z[r], z[i]);
         }
-        UNROLL for (int r = 0; r < rows; ++r) x[r0 + r] = z[r];
+        UNROLL for (int r = 0; r < kStep; ++r) x[r0 + r] = z[r];
     }
 }
 
@@ -534,10 +592,10 @@ void weighted_sum(const T* panel, Index depth, Index stride, Index size, const T
         V even = load<V>(out + c), odd{};
         Index k = 0;
         for (; k + 1 < depth; k += 2) {
-            even += coefficients[k] * load<V>(panel + k * stride + c);
-            odd += coefficients[k + 1] * load<V>(panel + (k + 1) * stride + c);
+            even = fused(coefficients[k], load<V>(panel + k * stride + c), even);
+            odd = fused(coefficients[k + 1], load<V>(panel + (k + 1) * stride + c), odd);
         }
-        if (k < depth) even += coefficients[k] * load<V>(panel + k * stride + c);
+        if (k < depth) even = fused(coefficients[k], load<V>(panel + k * stride + c), even);
         store(out + c, even + odd);
     });
 }
@@ -574,7 +632,7 @@ struct Worker {
     const Segments<T, F>& task;
     const Padding<T> pad;
     const Index dim = pad.dim, size = pad.size, stride = pad.stride;
-    const Index depth = std::clamp<Index>(kPanelBytes / (stride * Index(sizeof(T))), 32, 256);  // rows in a panel
+    const Index depth = std::clamp<Index>(kPanelBytes / (round_up(dim, 16) * Index(sizeof(T))), 32, 256);  // of a panel
     const Index most_rows = std::max(depth, stride);
     Buffer<T> panel = zeros<T>(want == Want::moment ? 0 : most_rows * stride);
     Buffer<T> left_panel = zeros<T>(task.signed_weights ? most_rows * stride : 0);
@@ -674,7 +732,7 @@ struct Worker {
             for (; c + 8 * S::lanes <= dim; c += 8 * S::lanes) add_columns<8>(from, to, c);
             for (; c + S::lanes <= dim; c += S::lanes) add_columns<1>(from, to, c);
             for (; c < dim; ++c)
-                for (Index k = from; k < to; ++k) vector[c] += task.labels[k] * row_of(k)[c];
+                for (Index k = from; k < to; ++k) vector[c] = fused(task.labels[k], T(row_of(k)[c]), vector[c]);
         }
     }
 
@@ -684,7 +742,7 @@ struct Worker {
         UNROLL for (int j = 0; j < N; ++j) sum[j] = load<V>(&vector[c + j * S::lanes]);
         for (Index k = from; k < to; ++k) {
             const F* row = row_of(k) + c;
-            UNROLL for (int j = 0; j < N; ++j) sum[j] += task.labels[k] * widened(row + j * S::lanes);
+            UNROLL for (int j = 0; j < N; ++j) sum[j] = fused(task.labels[k], widened(row + j * S::lanes), sum[j]);
         }
         UNROLL for (int j = 0; j < N; ++j) store(&vector[c + j * S::lanes], sum[j]);
     }
@@ -731,7 +789,7 @@ struct Worker {
         } else {
             std::fill_n(to, dim, T(0));
             for (Index r = 0; r < dim; ++r)
-                for (Index c = 0; c < dim; ++c) to[c] += vector[r] * task.back[r * dim + c];
+                for (Index c = 0; c < dim; ++c) to[c] = fused(vector[r], task.back[r * dim + c], to[c]);
         }
         return all_finite(to, dim);
     }
@@ -741,7 +799,7 @@ struct Worker {
         return false;
     }
 
-    bool dual_is_cheaper(Index length) const { return round_up(length, S::rows) * 6 <= dim * 5; }  // as measured
+    bool dual_is_cheaper(Index length) const { return round_up(length, 8) * 6 <= dim * 5; }  // as measured
 
     // With theta_0 = base_rhs / ridge:  theta = theta_0 + X' (ridge I + X X')^-1 (y - X theta_0)
     bool solve_dual(Index segment, Index begin, Index count) {
@@ -920,24 +978,24 @@ void solve_packed(int threads, Index n, Index dim, const T* packed, const T* rhs
 template <typename V>
 INLINE V rotate(V x, int n) { return (x << n) | (x >> (32 - n)); }
 
-// words[i][b] = word i of block number counter + b (RFC 8439 section 2.3, with a 64-bit counter and nonce)
-inline void chacha20(const uint32_t* key, uint64_t counter, uint64_t nonce, uint32_t (*words)[kBlocks]) {
+// words[i][b] = word i of block number counters[b] of nonces[b] (RFC 8439 section 2.3, with a 64-bit counter and nonce)
+inline void chacha20_at(const uint32_t* key, const uint64_t* counters, const uint64_t* nonces,
+                        uint32_t (*words)[kBlocks]) {
     constexpr int lanes = KERNEL_VECTOR_BYTES / 4;
     using V = typename VectorOf<uint32_t, lanes>::type;
     for (int b = 0; b < kBlocks; b += lanes) {
         V start[16], x[16];
-        uint32_t low[lanes], high[lanes];
+        uint32_t ends[4][lanes];
         const uint32_t constants[4] = {0x61707865, 0x3320646e, 0x79622d32, 0x6b206574};
         UNROLL for (int i = 0; i < 4; ++i) start[i] = V{} + constants[i];
         UNROLL for (int i = 0; i < 8; ++i) start[4 + i] = V{} + key[i];
         for (int lane = 0; lane < lanes; ++lane) {
-            low[lane] = uint32_t(counter + b + lane);
-            high[lane] = uint32_t((counter + b + lane) >> 32);
+            ends[0][lane] = uint32_t(counters[b + lane]);
+            ends[1][lane] = uint32_t(counters[b + lane] >> 32);
+            ends[2][lane] = uint32_t(nonces[b + lane]);
+            ends[3][lane] = uint32_t(nonces[b + lane] >> 32);
         }
-        start[12] = load<V>(low);
-        start[13] = load<V>(high);
-        start[14] = V{} + uint32_t(nonce);
-        start[15] = V{} + uint32_t(nonce >> 32);
+        UNROLL for (int i = 0; i < 4; ++i) start[12 + i] = load<V>(ends[i]);
         UNROLL for (int i = 0; i < 16; ++i) x[i] = start[i];
         auto quarter = [&x](int i, int j, int k, int l) INLINE_LAMBDA {
             x[i] += x[j]; x[l] = rotate(x[l] ^ x[i], 16);
@@ -950,6 +1008,25 @@ inline void chacha20(const uint32_t* key, uint64_t counter, uint64_t nonce, uint
             UNROLL for (int i = 0; i < 4; ++i) quarter(i, 4 + (i + 1) % 4, 8 + (i + 2) % 4, 12 + (i + 3) % 4);
         }
         UNROLL for (int i = 0; i < 16; ++i) store(&words[i][b], x[i] + start[i]);
+    }
+}
+
+// words[i][b] = word i of block number counter + b
+inline void chacha20(const uint32_t* key, uint64_t counter, uint64_t nonce, uint32_t (*words)[kBlocks]) {
+    uint64_t counters[kBlocks], nonces[kBlocks];
+    for (int b = 0; b < kBlocks; ++b) counters[b] = counter + b, nonces[b] = nonce;
+    chacha20_at(key, counters, nonces, words);
+}
+
+// out[k] = the first 64 bits of the block whose counter is points[2 k] and whose nonce is points[2 k + 1]
+inline void fill_keyed(const uint32_t* key, Index first, Index last, Index n, const uint64_t* points, uint64_t* out) {
+    uint32_t words[16][kBlocks];
+    uint64_t counters[kBlocks] = {}, nonces[kBlocks] = {};
+    for (Index i = first; i < last; ++i) {
+        const Index start = i * kBlocks, here = std::min(Index(kBlocks), n - start);
+        for (Index k = 0; k < here; ++k) counters[k] = points[2 * (start + k)], nonces[k] = points[2 * (start + k) + 1];
+        chacha20_at(key, counters, nonces, words);
+        for (Index k = 0; k < here; ++k) out[start + k] = uint64_t(words[1][k]) << 32 | words[0][k];
     }
 }
 

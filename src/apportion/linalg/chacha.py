@@ -28,12 +28,17 @@ def chacha20_blocks(key: bytes, counter: int, n_blocks: int, nonce: int = 0) -> 
         n_blocks: how many blocks.
         nonce: 64 bits.
     """
-    start = np.empty((16, n_blocks), dtype=np.uint32)
+    counters = np.uint64(counter) + np.arange(n_blocks, dtype=np.uint64)
+    return chacha20_at(key, counters, np.full(n_blocks, nonce, np.uint64))
+
+
+def chacha20_at(key: bytes, counters: NDArray[np.uint64], nonces: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    """Words [n, 16] of the blocks that each have a counter and a nonce of their own."""
+    start = np.empty((16, len(counters)), dtype=np.uint32)
     start[:4] = _CONSTANTS[:, None]
     start[4:12] = np.frombuffer(key, dtype="<u4")[:, None]
-    counters = np.uint64(counter) + np.arange(n_blocks, dtype=np.uint64)
-    start[12], start[13] = counters & np.uint64(0xFFFFFFFF), counters >> np.uint64(32)
-    start[14], start[15] = nonce & 0xFFFFFFFF, nonce >> 32
+    for row, numbers in ((12, counters), (14, nonces)):
+        start[row], start[row + 1] = numbers & np.uint64(0xFFFFFFFF), numbers >> np.uint64(32)
     x = start.copy()
     for _ in range(10):
         _quarter_rounds(x[:4], x[4:8], x[8:12], x[12:])

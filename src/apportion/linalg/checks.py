@@ -47,27 +47,30 @@ def checked_segments(indptr: ArrayLike, indices: ArrayLike, features: ArrayLike)
     rows = checked_floats("features", features, ndim=2)
     if rows.shape[1] == 0:
         raise InputError(f"Expected features with at least one column, got shape {rows.shape}.")
-    starts = _checked_integers("indptr", indptr, np.int64)
-    _check_indptr(starts)
-    picks = _checked_integers("indices", indices, np.int32, below=rows.shape[0], what="rows of features")
+    starts = checked_indptr(indptr)
+    picks = checked_integers("indices", indices, np.int32, below=rows.shape[0], what="rows of features")
     if starts[-1] != picks.size:
         raise InputError(f"Expected indptr from 0 to {picks.size}, the number of indices, got {starts[-1]} last.")
     return SegmentedRows(starts, picks, rows)
 
 
-def _check_indptr(indptr: NDArray[Any]) -> None:
-    if indptr.size < 1 or indptr[0] != 0:
-        raise InputError(f"Expected indptr to start with 0, got {indptr[:1].tolist()}.")
-    falls = np.flatnonzero(np.diff(indptr) < 0)
+def checked_indptr(indptr: ArrayLike) -> NDArray[np.int64]:
+    """Boundaries of segments, int64, that start with 0 and never fall."""
+    starts = checked_integers("indptr", indptr, np.int64)
+    if starts.size < 1 or starts[0] != 0:
+        raise InputError(f"Expected indptr to start with 0, got {starts[:1].tolist()}.")
+    falls = np.flatnonzero(np.diff(starts) < 0)
     if falls.size:
         at = int(falls[0])
-        got = f"{indptr[at]} then {indptr[at + 1]} at position {at + 1}"
+        got = f"{starts[at]} then {starts[at + 1]} at position {at + 1}"
         raise InputError(f"Expected indptr that does not decrease, got {got}.")
+    return starts
 
 
-def _checked_integers(
+def checked_integers(
     name: str, values: ArrayLike, dtype: type[np.integer[Any]], *, below: int | None = None, what: str = ""
 ) -> NDArray[Any]:
+    """A contiguous array of whole numbers with one dimension, all from 0 to `below` where that is given."""
     array = np.asarray(values)
     if array.ndim != 1:
         raise InputError(f"Expected {name} to have one dimension, got shape {array.shape}.")

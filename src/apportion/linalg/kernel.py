@@ -1,6 +1,7 @@
 """Loads the compiled kernel (`_kernel.cpp`) and calls it; arguments have been checked before.
 
-The library is optional. `library()` is None where it was not built, and everything runs on NumPy.
+The library is optional. `library()` is None where it was not built, and everything runs on NumPy. The environment
+variable APPORTION_INSTRUCTIONS (baseline, avx2 or avx512) limits the instructions that it uses.
 """
 
 from __future__ import annotations
@@ -26,7 +27,17 @@ INSTRUCTION_SETS = ("baseline", "avx2", "avx512")
 BLOCKS_AT_A_TIME = 16
 _SUCCESS = -1
 _OUT_OF_MEMORY = -2
-_level: ContextVar[int] = ContextVar("apportion_linalg_level", default=len(INSTRUCTION_SETS) - 1)
+
+
+def _widest() -> int:
+    name = os.environ.get("APPORTION_INSTRUCTIONS") or INSTRUCTION_SETS[-1]
+    if name not in INSTRUCTION_SETS:
+        raise InputError(f"Expected APPORTION_INSTRUCTIONS to be one of {INSTRUCTION_SETS}, got {name!r}.")
+    return INSTRUCTION_SETS.index(name)
+
+
+_WIDEST = _widest()
+_level: ContextVar[int] = ContextVar("apportion_linalg_level", default=_WIDEST)
 
 
 @lru_cache(maxsize=1)
@@ -66,8 +77,14 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     rounded.restype = None
     rounded.argtypes = [number, number, ctypes.c_char_p, ctypes.c_uint64, size, pointer, number]
     rounded.argtypes += [pointer, size, pointer, pointer]
+    loaded.kernel_keyed_words.restype = None
+    loaded.kernel_keyed_words.argtypes = [number, number, ctypes.c_char_p, size, pointer, pointer]
     loaded.kernel_chacha20.restype = None
     loaded.kernel_chacha20.argtypes = [number, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64, pointer]
+    loaded.users_rating_round.restype = size
+    loaded.users_rating_round.argtypes = [number, number, pointer]
+    loaded.users_ranking.restype = size
+    loaded.users_ranking.argtypes = [number, number, number, pointer]
     loaded.kernel_best_level.restype = number
     loaded.kernel_best_level.argtypes = []
     return loaded
@@ -101,9 +118,9 @@ def _loaded() -> ctypes.CDLL:
 
 
 def instruction_sets() -> tuple[str, ...]:
-    """The instruction sets that this processor has, slowest first; empty if the kernel was not built."""
+    """The instruction sets that this processor has and may use, slowest first; empty if the kernel was not built."""
     found = library()
-    return () if found is None else INSTRUCTION_SETS[: found.kernel_best_level() + 1]
+    return () if found is None else INSTRUCTION_SETS[: min(found.kernel_best_level(), _WIDEST) + 1]
 
 
 @contextmanager
@@ -187,6 +204,21 @@ def lattice(
         raise MemoryError("No memory left for the working space of the kernel.")
 
 
+def rating_round(arguments: ctypes.Structure, *, threads: int | None = None) -> int | None:
+    """Adds up a round on ratings; returns the first user whose tasks are out of order, or None. See `rating_round`."""
+    failed: int = _loaded().users_rating_round(_level.get(), thread_count(threads), ctypes.byref(arguments))
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+    return None if failed == _SUCCESS else failed
+
+
+def ranking(arguments: ctypes.Structure, *, doubles: bool, threads: int | None = None) -> None:
+    """Fills products of rows with rows, all or the largest; see `apportion.linalg.fixed_order`."""
+    failed: int = _loaded().users_ranking(_level.get(), thread_count(threads), doubles, ctypes.byref(arguments))
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+
+
 def rounded_normals(
     sums: NDArray[np.int64],
     shift: int,
@@ -221,6 +253,13 @@ def fill_normals(out: FloatArray, key: bytes, counter: int = 0, *, threads: int 
     """Fills the contiguous array `out` from the stream of `key`, starting at block `counter`."""
     call = getattr(_loaded(), f"kernel_normals_{out.dtype.name}")
     call(_level.get(), thread_count(threads), key, counter, out.size, _address(out))
+
+
+def keyed_words(key: bytes, points: NDArray[np.uint64], out: NDArray[np.uint64], *, threads: int | None = None) -> None:
+    """Fills `out`; see `apportion.linalg.keyed_words`."""
+    _loaded().kernel_keyed_words(
+        _level.get(), thread_count(threads), key, len(points), _address(points), _address(out)
+    )  # fmt: skip
 
 
 def chacha20_words(key: bytes, counter: int, nonce: int = 0) -> NDArray[np.uint32]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from apportion.errors import InputError
-from apportion.linalg import kernel, reference
+from apportion.linalg import fixed_factors, kernel, reference
 from apportion.linalg.backend import active_backend
 from apportion.linalg.checks import (
     FLOATS,
@@ -31,6 +31,7 @@ from apportion.linalg.checks import (
     checked_symmetric,
     first_non_finite,
 )
+from apportion.linalg.fixed_order import row_products
 from apportion.linalg.kernel import thread_count
 from apportion.linalg.packed import FloatArray, packed_dim, packed_size
 
@@ -254,8 +255,12 @@ class _Whitening:
 
     transform: FloatArray
 
-    def rows(self, rows: SegmentedRows) -> SegmentedRows:
-        return SegmentedRows(rows.indptr, rows.indices, rows.features @ self.transform.T)
+    def rows(self, rows: SegmentedRows, threads: int) -> SegmentedRows:
+        changed = row_products(rows.features, self.transform, threads=threads)
+        return SegmentedRows(rows.indptr, rows.indices, changed)
+
+    def vector(self, values: FloatArray) -> FloatArray:
+        return np.ascontiguousarray(row_products(self.transform, values[None, :])[:, 0])
 
 
 def _compiled_solve(
@@ -279,11 +284,11 @@ def _compiled_solve(
             kernel.SOLUTION, rows.indptr, rows.indices, rows.features, out,
             weights=weights, labels=labels, base=base, base_rhs=base_rhs, ridge=ridge or 0.0, threads=threads,
         )  # fmt: skip
-    white, transform = whitening.rows(rows), whitening.transform
+    white, transform = whitening.rows(rows, threads), whitening.transform
     return kernel.segments(
         kernel.SOLUTION, white.indptr, white.indices, white.features, out,
         weights=weights, labels=labels, base=np.eye(rows.dim, dtype=base.dtype),
-        base_rhs=np.ascontiguousarray(transform @ base_rhs), ridge=1.0, back=transform, threads=threads,
+        base_rhs=whitening.vector(base_rhs), ridge=1.0, back=transform, threads=threads,
     )  # fmt: skip
 
 
@@ -300,9 +305,14 @@ def _whitening(base: FloatArray) -> _Whitening | None:
     A segment of n < d observations costs n^2 d/2 + n^3/6 multiply-adds in the dual form instead of
     n d^2/2 + d^3/6; the change itself costs d^2 per row of features. It is safe wherever `base` has an inverse
     in its precision, and then more accurate than the direct form: it meets the root of base's condition number.
+    T is the inverse of the Cholesky factor of `base`, by elementary operations in a fixed order: LAPACK would round it
+    differently on another processor.
     """
-    eigenvalues, vectors = np.linalg.eigh(base.astype(np.float64))
-    if eigenvalues[0] <= 16 * np.finfo(base.dtype).eps * eigenvalues[-1]:
+    factor = fixed_factors.cholesky(base.astype(np.float64))
+    if factor is None:
         return None
-    transform = (vectors / np.sqrt(eigenvalues)).T
+    transform = fixed_factors.inverse_of_lower(factor)
+    largest_of_inverse = float(np.square(transform).sum(axis=0).max())  # on its diagonal
+    if not float(base.diagonal().max()) * largest_of_inverse * 16 * np.finfo(base.dtype).eps < 1:
+        return None
     return _Whitening(np.ascontiguousarray(transform, dtype=base.dtype))

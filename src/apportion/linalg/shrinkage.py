@@ -24,10 +24,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.errors import InputError
-from apportion.linalg.checks import checked_floats, checked_out, refuse_non_finite
-from apportion.linalg.packed import FloatArray, frobenius_weights, packed_dim
+from apportion.linalg.checks import checked_floats, refuse_non_finite
+from apportion.linalg.packed import FloatArray, diagonal_positions, frobenius_weights, pack, packed_dim
+from apportion.linalg.psd import project_psd
 
 MAX_ELEMENTS = 1 << 21
+_LARGEST_RATIO = 1e200  # so that sums of many stay finite
 
 
 def shrink_towards(
@@ -37,8 +39,7 @@ def shrink_towards(
     noise_variance: ArrayLike,
     *,
     pooled_coordinates: int = 4096,
-    out: FloatArray | None = None,
-) -> FloatArray:
+) -> tuple[FloatArray, NDArray[np.float64]]:
     """Moves each packed matrix noisy[i] towards scale[i] * common by its own intensity.
 
     Args:
@@ -47,10 +48,9 @@ def shrink_towards(
         common: [d(d+1)/2], the packed shape C.
         noise_variance: sigma^2 of the noise on the diagonal, one for all or [s]; not negative.
         pooled_coordinates: how many noisy numbers, at least, stand behind an intensity.
-        out: where to put the result; may be `noisy` itself.
 
     Returns:
-        The shrunk matrices. An intensity of 0 leaves a matrix alone, one of 1 gives its target.
+        The shrunk matrices, and the intensities. An intensity of 0 leaves a matrix alone, one of 1 gives its target.
     """
     matrices = checked_floats("noisy", noisy, ndim=2)
     n, size = matrices.shape
@@ -58,14 +58,26 @@ def shrink_towards(
     shape = checked_floats("common", common, shape=(size,), dtype=matrices.dtype)
     variances = _checked_variances(noise_variance, n)
     refuse_non_finite(noisy=matrices, scale=scales, common=shape)
-    result = checked_out(out, matrices.shape, matrices.dtype)
-
+    result = np.empty_like(matrices)
     distances = squared_distances(matrices, scales, shape)
     alpha = intensities(distances, scales, variances, size, pooled_coordinates)
     for part in _parts(n, size):
         target = scales[part, None].astype(matrices.dtype) * shape
         result[part] = matrices[part] + alpha[part, None].astype(matrices.dtype) * (target - matrices[part])
-    return result
+    return result, alpha
+
+
+def common_shape(noisy: FloatArray) -> tuple[NDArray[np.float64], float]:
+    """C, and the trace of the sum of all packed matrices, in which the noise is small.
+
+    C is that sum, made positive semidefinite and of trace 1; where nothing is left of it, the identity over d.
+    """
+    total = project_psd(noisy.sum(axis=0)[None])[0]
+    dimension = packed_dim(total.size)
+    trace = float(total[diagonal_positions(dimension)].sum())
+    if trace <= 0:
+        return np.asarray(pack(np.eye(dimension) / dimension)), 0.0
+    return np.asarray(total / trace), trace
 
 
 def squared_distances(matrices: FloatArray, scales: FloatArray, shape: FloatArray) -> NDArray[np.float64]:
@@ -88,7 +100,8 @@ def intensities(
     """min(1, (p - 2) / pooled(D / sigma^2)) for p = `size`; 0 where there is no noise."""
     noisy = variances > 0
     alpha = np.zeros(distances.size)
-    ratios = distances[noisy] / variances[noisy]
+    with np.errstate(over="ignore"):  # hardly any noise: a ratio beyond the largest counts as that
+        ratios = np.minimum(distances[noisy] / variances[noisy], _LARGEST_RATIO)
     window = min(max(1, -(-pooled_coordinates // size)), ratios.size)
     if ratios.size:
         pooled = _neighbour_means(ratios, np.argsort(scales[noisy], kind="stable"), window)

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation.rounds import RoundSchedule, Uniform, recommended
+from apportion.data.grouping import one_of
 from apportion.data.numbers import finite_matrix
-from apportion.data.vocabulary import Vocabulary
+from apportion.data.vocabulary import Vocabulary, as_array
 from apportion.errors import InputError
 from apportion.estimators.base import defaults_of
 from apportion.estimators.private import PrivateEstimator
@@ -26,7 +27,7 @@ from apportion.parties.parties import BayesParties, Parties, Party, ProximalPart
 from apportion.parties.posterior import local_side
 from apportion.parties.release import GaussianRelease, MatrixRelease
 from apportion.parties.structure import structure_of
-from apportion.parties.tasks import TaskRows, rows_by_group, rows_of_lists
+from apportion.parties.tasks import TaskRows, rows_by_party, rows_of_lists
 from apportion.privacy import Budget, Neighbours, NoiseSource, Session
 from apportion.privacy.neighbours import ADD_REMOVE_TASK, REPLACE_TASK
 from apportion.privacy.statement import Statement
@@ -104,8 +105,18 @@ class ProtectedMultiTask(PrivateEstimator):
         statement_: the privacy statement of what was released.
 
     Privacy: joint (ε, δ)-DP. Everybody but party i sees only what was released, in which task i moves each round's sum
-    by
-    at most K² (add or remove) or √2 K² (replace). Party i's own model is a function of its own rows and of releases.
+    by at most K² (add or remove) or √2 K² (replace). Party i's own model is a function of its own rows and of releases.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> common = rng.standard_normal((1, 4))  # one direction that all parties' models lie along
+        >>> x = [rng.standard_normal((10, 4)) for _ in range(60)]
+        >>> y = [rows @ (rng.standard_normal(1) @ common) for rows in x]
+        >>> model = ProtectedMultiTask(epsilon=3.0).fit(x, y)
+        >>> model.coef_.shape  # row i belongs to party i and to nobody else
+        (60, 4)
+        >>> len(model.released_)  # may be shared
+        1
     """
 
     coef_: Floats
@@ -173,21 +184,24 @@ class ProtectedMultiTask(PrivateEstimator):
         self,
         X: Any,  # noqa: N803
         y: Any,
-        groups: ArrayLike | None = None,
+        parties: ArrayLike | None = None,
         *,
+        groups: ArrayLike | None = None,
         session: Session | None = None,
         progress: Progress | None = None,
     ) -> Self:
         """Spend the budget on the data; afterwards `released_` and `statement_` may be shared, and nothing else.
 
         Args:
-            X: features, one row per observation; without groups, one such matrix per task.
-            y: labels, one per row; without groups, one column per task.
-            groups: whose row it is, integers or text.
+            X: features, one row per observation; without `parties`, one such matrix per task.
+            y: labels, one per row; without `parties`, one column per task.
+            parties: whose row it is, integers or text.
+            groups: the same as `parties`, for tools of scikit-learn that pass this word; give at most one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
             progress: called with what is done, how far it is and how far it goes.
         """
-        data = rows_of_lists(X, y) if groups is None else rows_by_group(X, y, groups)
+        owners = parties if groups is None else one_of(parties, groups, "parties")
+        data = rows_of_lists(X, y) if owners is None else rows_by_party(X, y, owners)
         mask = self._mask(data)
         data = data if mask is None else data.masked(mask)
         self._check(data)
@@ -195,36 +209,37 @@ class ProtectedMultiTask(PrivateEstimator):
         if self.fit_intercept:
             data, feature_means, label_means = data.centred()
         opened = self._session(session, data)
-        parties = self._parties(data, opened)
+        members = self._parties(data, opened)
         curator = self._curator(opened, data)
         for number in range(1, self._rounds + 1):
-            parties.receive(curator.answer(parties.send()))
+            members.receive(curator.answer(members.send()))
             if progress is not None:
                 progress("round", number, self._rounds)
-        self._keep(parties, data, mask)
+        self._keep(members, data, mask)
         self.intercept_ = label_means - np.einsum("md,md->m", feature_means, self.coef_)
         self.single_task_intercept_ = label_means - np.einsum("md,md->m", feature_means, self.single_task_)
         self.released_ = tuple(curator.rounds)
         self.statement_ = opened.statement()
         return self
 
-    def predict(self, X: Any, groups: ArrayLike | None = None) -> Any:  # noqa: N803
+    def predict(self, X: Any, parties: ArrayLike | None = None) -> Any:  # noqa: N803
         """Every row's prediction by the model of its own task; classes 0 and 1 for the logistic loss."""
-        scores = self.decision_function(X, groups)
+        scores = self.decision_function(X, parties)
         if self.loss != "logistic":
             return scores
-        return [(s > 0).astype(np.float64) for s in scores] if groups is None else (scores > 0).astype(np.float64)
+        return [(s > 0).astype(np.float64) for s in scores] if parties is None else (scores > 0).astype(np.float64)
 
-    def decision_function(self, X: Any, groups: ArrayLike | None = None) -> Any:  # noqa: N803
-        """Scores by the model of the row's own task; without groups, one matrix per task, in the order of the fit."""
-        if groups is None:
+    def decision_function(self, X: Any, parties: ArrayLike | None = None) -> Any:  # noqa: N803
+        """Scores by the model of the row's own task; without `parties`, one matrix per task, as in the fit."""
+        if parties is None:
             if len(X) != len(self.coef_):
                 raise InputError(f"Expected one matrix for each of {len(self.coef_)} tasks, got {len(X)}.")
             return [self._rows(x) @ w + c for x, w, c in zip(X, self.coef_, self.intercept_, strict=True)]
         rows = self._rows(X)
-        if np.shape(groups) != (len(rows),):
-            raise InputError(f"Expected groups to have {len(rows)} rows, one per row of X, got {np.shape(groups)}.")
-        at = self.task_ids_.codes_of(groups)
+        given = as_array(parties)
+        if given.shape != (len(rows),):
+            raise InputError(f"Expected parties to have {len(rows)} rows, one per row of X, got {given.shape}.")
+        at = self.task_ids_.codes_of(given)
         return np.einsum("nd,nd->n", rows, self.coef_[at]) + self.intercept_[at]
 
     def party(self, task: int | str) -> Party:

@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from apportion.data.encoding import encode_ids
-from apportion.data.grouping import Grouping
+from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_column, finite_matrix
-from apportion.data.ordering import stable_order
 from apportion.data.vocabulary import Vocabulary
 from apportion.errors import InputError
 
@@ -102,19 +100,12 @@ class Block:
     units: Floats
 
 
-def rows_by_group(X: ArrayLike, y: ArrayLike, groups: ArrayLike) -> TaskRows:  # noqa: N803
+def rows_by_party(X: ArrayLike, y: ArrayLike, parties: ArrayLike) -> TaskRows:  # noqa: N803
     """Tasks from a column that says whose row it is."""
     features = finite_matrix(X, "X")
     labels = finite_column(y, "y", len(features))
-    if np.shape(groups) != (len(features),):
-        raise InputError(f"Expected groups to have {len(features)} rows, one per row of X, got {np.shape(groups)}.")
-    coded = encode_ids(groups, "groups", name="task")
-    n_tasks = len(coded.vocabulary)
-    counts = np.bincount(coded.codes, minlength=n_tasks)
-    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    order = None if bool((np.diff(coded.codes) >= 0).all()) else stable_order(coded.codes, n_tasks)
-    grouping = Grouping(indptr, order)
-    return TaskRows(coded.vocabulary, grouping.arranged(features), grouping.arranged(labels), indptr)
+    grouping = group_rows(parties, len(features), single_user=True, column="parties", name="task")
+    return TaskRows(grouping.ids, grouping.arranged(features), grouping.arranged(labels), grouping.indptr)
 
 
 def rows_of_lists(X: Sequence[Any], y: Sequence[Any]) -> TaskRows:  # noqa: N803

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.linalg import solve_or_zero
+
 Floats = NDArray[np.floating[Any]]
 
 _TASKS_AT_A_TIME = 4096
@@ -108,7 +110,7 @@ def _posterior_of(
     total = signal[:, None, None] * spread + evidence.sampling[tasks, None, None] * _positive(design)
     total += np.diag(evidence.noise_variance)
     crossed = exposure[:, None, None] * (design @ covariance)
-    gain = np.linalg.solve(total, crossed).swapaxes(1, 2)
+    gain = solve_or_zero(total, crossed).swapaxes(1, 2)
     expected = covariates[tasks] @ prior.coefficients
     surprise = evidence.statistics[tasks] - exposure[:, None] * (expected @ design.T)
     mean = expected + np.einsum("nij,nj->ni", gain, surprise)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.linalg import solve_or_zero
 from apportion.postprocessing.empirical_bayes import Evidence, Prior, _chunks, _positive
 
 Floats = NDArray[np.floating[Any]]
@@ -63,8 +64,8 @@ class Regressors:
         """Mean square length of a task's features in each group, over the tasks that have any."""
         by_feature = np.asarray(self.features.power(2).sum(axis=0)).ravel()
         totals = np.bincount(self.groups, by_feature, minlength=self.n_groups)
-        described = max(int(np.count_nonzero(np.diff(self.features.indptr))), 1)
-        return np.asarray(np.maximum(totals / described, 1e-6))
+        with_features = max(int(np.count_nonzero(np.diff(self.features.indptr))), 1)
+        return np.asarray(np.maximum(totals / with_features, 1e-6))
 
     def times(self, coefficients: Floats) -> NDArray[np.float64]:
         """Every task's prior mean."""
@@ -90,16 +91,16 @@ class FeaturePrior:
     variances: NDArray[np.float64]
 
     @classmethod
-    def starting(cls, about: Regressors, width: int, covariance: Floats, variance: float) -> FeaturePrior:
+    def starting(cls, regressors: Regressors, width: int, covariance: Floats, variance: float) -> FeaturePrior:
         """No effect of anything yet; each group is expected to move a task's parameters by this variance."""
-        size = about.covariates.shape[1] + about.features.shape[1]
-        variances = np.repeat(variance / about.group_squares()[:, None], width, axis=1)
+        size = regressors.covariates.shape[1] + regressors.features.shape[1]
+        variances = np.repeat(variance / regressors.group_squares()[:, None], width, axis=1)
         return cls(np.zeros((size, width)), np.asarray(covariance), variances)
 
-    def widened(self, about: Regressors, dimension: int, variance: float, group_variance: float) -> FeaturePrior:
+    def widened(self, regressors: Regressors, dimension: int, variance: float, group_variance: float) -> FeaturePrior:
         """The same prior with further coordinates, independent, of mean 0, as in `starting`."""
         plain = Prior(self.coefficients, self.covariance).widened(dimension, variance)
-        variances = FeaturePrior.starting(about, dimension, plain.covariance, group_variance).variances
+        variances = FeaturePrior.starting(regressors, dimension, plain.covariance, group_variance).variances
         variances[:, : self.variances.shape[1]] = self.variances
         return FeaturePrior(plain.coefficients, plain.covariance, variances)
 
@@ -114,13 +115,13 @@ class FeaturePosterior:
     expected: NDArray[np.float64]
 
 
-def fit(evidence: Evidence, about: Regressors, start: FeaturePrior, steps: int) -> FeaturePosterior:
+def fit(evidence: Evidence, regressors: Regressors, start: FeaturePrior, steps: int) -> FeaturePosterior:
     """Fit the prior in `steps` steps, then return every task's posterior."""
     prior = start
     for step in range(steps):
         seen = _see(evidence, prior.covariance)
-        coefficients, spread = _least_squares(about, seen, prior)
-        expected = about.times(coefficients)
+        coefficients, spread = _least_squares(regressors, seen, prior)
+        expected = regressors.times(coefficients)
         mean = expected + np.einsum("nij,nj->ni", seen.gains, _surprise(evidence, expected))
         prior = replace(prior, coefficients=coefficients)
         if step == steps - 1:
@@ -128,31 +129,31 @@ def fit(evidence: Evidence, about: Regressors, start: FeaturePrior, steps: int) 
         apart = mean - expected
         covariance = (apart.T @ apart + seen.left.sum(axis=0)) / len(mean)
         covariance += 1e-8 * np.eye(len(covariance))
-        prior = FeaturePrior(coefficients, covariance, _variances(about, coefficients, spread))
+        prior = FeaturePrior(coefficients, covariance, _variances(regressors, coefficients, spread))
     raise AssertionError("at least one step")
 
 
-def ridge(values: Floats, about: Regressors, steps: int) -> NDArray[np.float64]:
+def ridge(values: Floats, regressors: Regressors, steps: int) -> NDArray[np.float64]:
     """Coefficients of a ridge regression of known values on the regressors, one per column.
 
     A column's noise s_c and the groups' variances τ_g² s_c are fitted along, by EM, coefficients taken one at a time.
     """
-    variances = _EXPLAINED_AT_FIRST / about.group_squares()
-    known, diagonal_squares = about.covariates.shape[1], about.squares_times(np.ones((len(values), 1)))
-    coefficients = np.zeros((known + about.features.shape[1], values.shape[1]))
-    target = about.transposed_times(values)
+    variances = _EXPLAINED_AT_FIRST / regressors.group_squares()
+    known, diagonal_squares = regressors.covariates.shape[1], regressors.squares_times(np.ones((len(values), 1)))
+    coefficients = np.zeros((known + regressors.features.shape[1], values.shape[1]))
+    target = regressors.transposed_times(values)
     for _ in range(steps):
-        penalty = np.concatenate([np.full(known, _FLAT), 1 / variances[about.groups]])[:, None]
-        applied = partial(_ridge_matrix, about, penalty)
+        penalty = np.concatenate([np.full(known, _FLAT), 1 / variances[regressors.groups]])[:, None]
+        applied = partial(_ridge_matrix, regressors, penalty)
         coefficients = _conjugate_gradients(applied, target, coefficients, diagonal_squares + penalty)
-        noise = np.maximum(np.square(values - about.times(coefficients)).mean(axis=0), 1e-12)
+        noise = np.maximum(np.square(values - regressors.times(coefficients)).mean(axis=0), 1e-12)
         seconds = (np.square(coefficients) / noise).mean(axis=1, keepdims=True) + 1 / (diagonal_squares + penalty)
-        variances = np.maximum(group_means(about, seconds[known:])[:, 0], _LEAST_VARIANCE)
+        variances = np.maximum(group_means(regressors, seconds[known:])[:, 0], _LEAST_VARIANCE)
     return coefficients
 
 
-def _ridge_matrix(about: Regressors, penalty: Floats, coefficients: Floats) -> NDArray[np.float64]:
-    return about.transposed_times(about.times(coefficients)) + penalty * coefficients
+def _ridge_matrix(regressors: Regressors, penalty: Floats, coefficients: Floats) -> NDArray[np.float64]:
+    return regressors.transposed_times(regressors.times(coefficients)) + penalty * coefficients
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ def _see(evidence: Evidence, covariance: Floats) -> _Seen:
         signal = np.square(exposure) + evidence.exposure_variance[tasks]
         total = signal[:, None, None] * spread + evidence.sampling[tasks, None, None] * positive
         total += np.diag(evidence.noise_variance)
-        inner = np.linalg.solve(total, exposure[:, None, None] * design).swapaxes(1, 2)  # t Aᵀ V⁻¹
+        inner = solve_or_zero(total, exposure[:, None, None] * design).swapaxes(1, 2)  # t Aᵀ V⁻¹
         weights[tasks] = inner @ (exposure[:, None, None] * design)
         targets[tasks] = np.einsum("nij,nj->ni", inner, evidence.statistics[tasks])
         gains[tasks] = covariance @ inner
@@ -196,22 +197,22 @@ def _surprise(evidence: Evidence, expected: Floats) -> NDArray[np.float64]:
 
 
 def _least_squares(
-    about: Regressors, seen: _Seen, prior: FeaturePrior
+    regressors: Regressors, seen: _Seen, prior: FeaturePrior
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The coefficients' posterior mean, by conjugate gradients, and their variances taken one at a time.
 
     The normal equations are Σ_i z_i z_iᵀ C W_i + P∘C = Σ_i z_i r_iᵀ with z = (f, x); they are never formed.
     """
     width = seen.targets.shape[1]
-    flat = np.full((about.covariates.shape[1], width), _FLAT)
-    penalty = np.concatenate([flat, 1 / prior.variances[about.groups]])
-    diagonal = about.squares_times(np.einsum("nii->ni", seen.weights)) + penalty
+    flat = np.full((regressors.covariates.shape[1], width), _FLAT)
+    penalty = np.concatenate([flat, 1 / prior.variances[regressors.groups]])
+    diagonal = regressors.squares_times(np.einsum("nii->ni", seen.weights)) + penalty
 
     def applied(coefficients: Floats) -> NDArray[np.float64]:
-        weighted = np.einsum("nij,nj->ni", seen.weights, about.times(coefficients))
-        return about.transposed_times(weighted) + penalty * coefficients
+        weighted = np.einsum("nij,nj->ni", seen.weights, regressors.times(coefficients))
+        return regressors.transposed_times(weighted) + penalty * coefficients
 
-    target = about.transposed_times(seen.targets)
+    target = regressors.transposed_times(seen.targets)
     return _conjugate_gradients(applied, target, prior.coefficients, diagonal), 1 / diagonal
 
 
@@ -226,7 +227,10 @@ def _conjugate_gradients(applied: Any, target: Floats, start: Floats, diagonal: 
         if size <= enough:
             break
         moved = applied(direction)
-        length = size / float((direction * moved).sum())
+        curvature = float((direction * moved).sum())
+        if not curvature > 0:  # rounding has left nothing of the system that could be solved for
+            break
+        length = size / curvature
         solution += length * direction
         residual = residual - length * moved
         scaled = residual / diagonal
@@ -235,18 +239,18 @@ def _conjugate_gradients(applied: Any, target: Floats, start: Floats, diagonal: 
     return solution
 
 
-def group_means(about: Regressors, values: Floats) -> NDArray[np.float64]:
+def group_means(regressors: Regressors, values: Floats) -> NDArray[np.float64]:
     """The mean of values of features over each group, for every column."""
-    sizes = np.maximum(np.bincount(about.groups, minlength=about.n_groups), 1)
-    totals = [np.bincount(about.groups, column, minlength=about.n_groups) for column in values.T]
+    sizes = np.maximum(np.bincount(regressors.groups, minlength=regressors.n_groups), 1)
+    totals = [np.bincount(regressors.groups, column, minlength=regressors.n_groups) for column in values.T]
     return np.asarray(np.stack(totals, axis=1) / sizes[:, None])
 
 
-def _variances(about: Regressors, coefficients: Floats, spread: Floats) -> NDArray[np.float64]:
+def _variances(regressors: Regressors, coefficients: Floats, spread: Floats) -> NDArray[np.float64]:
     """τ² of every group and coordinate: the mean of the squared coefficients and their variances (EM).
 
     MacKay's fixed point, which converges faster, shrinks groups away that are worth keeping while the noise is large
     (measured: 0.003 RMSE at ε = 1); a start that is not too wide matters more than convergence.
     """
-    known = about.covariates.shape[1]
-    return np.maximum(group_means(about, np.square(coefficients[known:]) + spread[known:]), _LEAST_VARIANCE)
+    known = regressors.covariates.shape[1]
+    return np.maximum(group_means(regressors, np.square(coefficients[known:]) + spread[known:]), _LEAST_VARIANCE)

@@ -41,54 +41,54 @@ class _Basis:
         return self.weights * self.values
 
 
-def denoise_rows(noisy: Floats, stddev: float, spread: Floats, about: Regressors, steps: int) -> Denoised:
+def denoise_rows(noisy: Floats, stddev: float, spread: Floats, regressors: Regressors, steps: int) -> Denoised:
     """Return posterior means of rows with features, everything fitted in `steps` steps.
 
     Args:
         noisy: one row per task.
         stddev: of the noise on every entry.
         spread: h, relative prior variance of each task's row.
-        about: the tasks' features, and covariates if there are any.
+        regressors: the tasks' features, and covariates if there are any.
         steps: as in `low_rank.denoise_rows`; stopping early regularises.
     """
     rows = np.asarray(noisy, np.float64) / stddev
     relative = np.asarray(spread, np.float64)[:, None] / np.mean(spread)
     covariance = rows.T @ (rows / relative) / len(rows)
-    shares = _EXPLAINED_AT_FIRST / about.group_squares()
-    coefficients = np.zeros((about.covariates.shape[1] + about.features.shape[1], rows.shape[1]))
+    shares = _EXPLAINED_AT_FIRST / regressors.group_squares()
+    coefficients = np.zeros((regressors.covariates.shape[1] + regressors.features.shape[1], rows.shape[1]))
     for step in range(steps + 1):
         basis = _Basis.of(covariance, relative)
         turned = coefficients @ basis.vectors
-        turned, spreads = _least_squares(rows @ basis.vectors, relative, about, basis, turned, shares)
-        expected = np.sqrt(relative) * about.times(turned)
+        turned, spreads = _least_squares(rows @ basis.vectors, relative, regressors, basis, turned, shares)
+        expected = np.sqrt(relative) * regressors.times(turned)
         apart = basis.gain * (rows @ basis.vectors - expected)
         coefficients = turned @ basis.vectors.T
         if step == steps:
             break
         left = np.diag((basis.values / (relative * basis.values + 1)).mean(axis=0))
         covariance = basis.vectors @ ((apart / relative).T @ apart / len(rows) + left) @ basis.vectors.T
-        shares = _shares(about, turned / np.sqrt(basis.values), spreads / basis.values)
+        shares = _shares(regressors, turned / np.sqrt(basis.values), spreads / basis.values)
     resolved = (basis.gain * basis.values).sum(axis=1) / basis.values.sum()
     return Denoised(stddev * ((expected + apart) @ basis.vectors.T), resolved)
 
 
 def _least_squares(
-    rows: Floats, relative: Floats, about: Regressors, basis: _Basis, start: Floats, shares: Floats
+    rows: Floats, relative: Floats, regressors: Regressors, basis: _Basis, start: Floats, shares: Floats
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Coefficients given Σ and τ, in Σ's eigenbasis, and their variances taken one at a time."""
-    flat = np.full(about.covariates.shape[1], _FLAT)
-    penalty = np.concatenate([flat, 1 / shares[about.groups]])[:, None] / basis.values
-    diagonal = about.squares_times(basis.weights) + penalty
+    flat = np.full(regressors.covariates.shape[1], _FLAT)
+    penalty = np.concatenate([flat, 1 / shares[regressors.groups]])[:, None] / basis.values
+    diagonal = regressors.squares_times(basis.weights) + penalty
 
     def applied(coefficients: Floats) -> NDArray[np.float64]:
-        return about.transposed_times(basis.weights * about.times(coefficients)) + penalty * coefficients
+        return regressors.transposed_times(basis.weights * regressors.times(coefficients)) + penalty * coefficients
 
-    target = about.transposed_times(basis.weights / np.sqrt(relative) * rows)
+    target = regressors.transposed_times(basis.weights / np.sqrt(relative) * rows)
     return _conjugate_gradients(applied, target, start, diagonal), 1 / diagonal
 
 
-def _shares(about: Regressors, scaled: Floats, spreads: Floats) -> NDArray[np.float64]:
+def _shares(regressors: Regressors, scaled: Floats, spreads: Floats) -> NDArray[np.float64]:
     """τ² of every group: the mean of the squared coefficients and their variances, over Σ (EM)."""
-    known = about.covariates.shape[1]
-    seconds = group_means(about, np.square(scaled[known:]) + spreads[known:])
+    known = regressors.covariates.shape[1]
+    seconds = group_means(regressors, np.square(scaled[known:]) + spreads[known:])
     return np.asarray(np.maximum(seconds.mean(axis=1), 1e-8))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 
 _GRID, _STEPS = 80, 60
+_LEAST = 1e-9  # of the least popularity on the grid: what is left of one that was released far below 0
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ def posterior_popularity(noisy: Floats, stddev: float, ceiling: float) -> Popula
         noisy: released counts.
         stddev: standard deviation of their noise.
         ceiling: no task is more popular than this (a released number of users).
+
+    Returns:
+        Means above 0, whatever was released.
     """
     smallest = min(0.02 * max(stddev, 1.0), 0.1)
     grid = np.concatenate([[0.0], np.geomspace(smallest, max(ceiling, 10 * smallest), _GRID)])
@@ -42,7 +46,7 @@ def posterior_popularity(noisy: Floats, stddev: float, ceiling: float) -> Popula
         prior = _responsibilities(likelihood, prior).mean(axis=0) + 1e-3 / len(grid)
         prior /= prior.sum()
     posterior = _responsibilities(likelihood, prior)
-    mean = posterior @ grid
+    mean = np.maximum(posterior @ grid, _LEAST * smallest)
     return Popularity(mean, np.maximum(posterior @ grid**2 - mean**2, 0.0))
 
 
@@ -69,13 +73,18 @@ class Exposure:
     squares: NDArray[np.float64]
 
 
-def exposure(popularity: Popularity, weights: Floats, n_users: float) -> Exposure:
-    """Estimate exposure under task weights ω that were normalised per user."""
-    mean = popularity.mean
-    typical = np.sqrt((np.square(weights) * mean).sum() / mean.sum())
-    total = weights * mean / typical
-    squares = total * weights
-    return Exposure(total, np.square(weights / typical) * popularity.variance, squares * (n_users / squares.sum()))
+def exposure(popularity: Popularity, total: Floats, typical: Floats, n_users: float) -> Exposure:
+    """Estimate exposure, given what weights add up to and what one of them is, for every task.
+
+    Args:
+        popularity: what is known of popularity under the equal split.
+        total: about Σ_j w_ij.
+        typical: about the weight of one observation, up to a factor that all tasks share.
+        n_users: the number of users, whose squares sum to 1 each.
+    """
+    squares = total * typical
+    variance = np.square(total / popularity.mean) * popularity.variance
+    return Exposure(np.asarray(total, np.float64), variance, squares * (n_users / squares.sum()))
 
 
 def log_popularity(popularity: Popularity) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ from apportion.privacy.neighbours import (
     REPLACE_LABELS,
     REPLACE_TASK,
     REPLACE_VALUES,
+    REPLACE_VALUES_PUBLIC_GRAPH,
     Neighbours,
 )
 from apportion.privacy.noise import NoiseSource, SeededNoise, SystemNoise
@@ -28,6 +29,7 @@ __all__ = [
     "REPLACE_LABELS",
     "REPLACE_TASK",
     "REPLACE_VALUES",
+    "REPLACE_VALUES_PUBLIC_GRAPH",
     "Account",
     "Base",
     "BoundedSum",

@@ -1,8 +1,9 @@
 """A sum over users that nobody can read: the only thing a release accepts.
 
-Its sensitivity to adding or removing one user is derived, by the constructors below, from the bounds that the
-summed arrays carry (and by `ClippedTotal`, which clips as it adds); sums over rows whose owners are public state theirs
-for replacing what one user's rows hold (`contributions`). Noise may be anisotropic: coordinate k gets
+Its sensitivity is derived, by the constructors below, from the bounds that the summed arrays carry (and by
+`ClippedParts`, which clips). It is for adding or removing one user, unless the weights say that the graph is
+public: then for replacing one user's values (docs/proofs/weights.md). Sums over rows whose owners are public state
+theirs for replacing what one user's rows hold (`contributions`). Noise may be anisotropic: coordinate k gets
 standard deviation σ·s_k and the sensitivity is the norm of the coordinate-wise quotient by s, which is the same
 guarantee. A packed symmetric matrix uses s = 1 on the diagonal and 1/√2 off it, so that its norm is the Frobenius
 norm (docs/proofs/releases.md).
@@ -15,15 +16,53 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from apportion.privacy.bounds import FloatArray, Hidden, Labels, Rows, Weights
-from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
+from apportion.privacy.bounds import FloatArray, Hidden
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, in_words, moved_by_user
 
 _ROUNDING = 1 + 2.0**-30  # by which norms and products in float64 may be below the true ones
-_KEY = object()  # held by this layer and by the auditor's door, apportion.auditing.door
+_KEY = object()  # held by this layer and by the auditor's door, apportion.auditing.hidden_values
+
+
+class Long(Protocol):
+    """Rows that are at most `norm` long."""
+
+    @property
+    def norm(self) -> float:
+        """The bound on every row."""
+
+
+class Limited(Protocol):
+    """Numbers that are at most `bound` in size."""
+
+    @property
+    def bound(self) -> float:
+        """The bound on every number."""
+
+
+class Weighed(Protocol):
+    """Weights whose squares sum to at most 1 for each user, or what makes them."""
+
+    @property
+    def description(self) -> str:
+        """How they are made."""
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation that sums formed with them are bounded for."""
+
+    @property
+    def signed(self) -> bool:
+        """Whether a weight may be negative."""
+
+    def moved(self, reach: float) -> float:
+        """How far one user moves a sum of rows of at most this norm."""
+
+    def moved_gram(self, reach: float) -> float:
+        """The same for positive semidefinite matrices."""
 
 
 class BoundedSum(Hidden):
@@ -98,35 +137,42 @@ class BoundedSum(Hidden):
         return self._step
 
     @classmethod
-    def counts(cls, value: Any, weights: Weights, step: float | None = None) -> BoundedSum:
+    def counts(cls, value: Any, weights: Weighed, step: float | None = None) -> BoundedSum:
         """Σ_j w_ij for every task i: a user's part is the vector of its weights, of norm at most 1."""
-        return cls(_KEY, value, 1.0, f"{weights.description}: norm of one user's weights <= 1", step=step)
+        text = f"{weights.description}: norm of one user's weights <= 1{in_words(weights.neighbours)}"
+        return cls(_KEY, value, weights.moved(1.0), text, neighbours=weights.neighbours, step=step)
 
     @classmethod
     def moments(
-        cls, value: Any, weights: Weights, rows: Rows, labels: Labels | None, step: float | None = None
+        cls, value: Any, weights: Weighed, rows: Long, labels: Limited | None, step: float | None = None
     ) -> BoundedSum:
         """Σ_j w_ij y_ij x_j for every task i: one user's part is at most the label bound times the norm of x."""
         label_bound = 1.0 if labels is None else labels.bound
         text = f"{weights.description}; row norm {rows.norm:g} x label bound {label_bound:g}"
-        return cls(_KEY, value, rows.norm * label_bound, text, step=step)
+        text += in_words(weights.neighbours)
+        return cls(_KEY, value, weights.moved(rows.norm * label_bound), text, neighbours=weights.neighbours, step=step)
 
     @classmethod
-    def grams(cls, value: Any, weights: Weights, rows: Rows, step: float | None = None) -> BoundedSum:
+    def grams(cls, value: Any, weights: Weighed, rows: Long, step: float | None = None) -> BoundedSum:
         """Σ_j w_ij x_j x_jᵀ for every task i, packed: Frobenius norm of one user's part at most ||x||²."""
         text = f"{weights.description}; squared row norm {rows.norm:g}^2, Frobenius"
-        return cls(_KEY, value, rows.norm**2, text, symmetric_scales(value.shape[-1]), step=step)
+        text += in_words(weights.neighbours, semidefinite=not weights.signed)
+        bound, scales = weights.moved_gram(rows.norm**2), symmetric_scales(value.shape[-1])
+        return cls(_KEY, value, bound, text, scales, neighbours=weights.neighbours, step=step)
 
     @classmethod
-    def user_total(cls, value: Any, rows: Rows, step: float | None = None) -> BoundedSum:
+    def user_total(cls, value: Any, rows: Long, step: float | None = None) -> BoundedSum:
         """Σ_j x_j: one user's part has norm at most ||x||."""
         return cls(_KEY, value, rows.norm, f"row norm {rows.norm:g}", step=step)
 
     @classmethod
-    def user_gram(cls, value: Any, rows: Rows, step: float | None = None) -> BoundedSum:
+    def user_gram(
+        cls, value: Any, rows: Long, step: float | None = None, neighbours: Neighbours = ADD_REMOVE
+    ) -> BoundedSum:
         """Σ_j x_j x_jᵀ over users, packed: Frobenius norm of one user's part at most ||x||²."""
-        text = f"squared row norm {rows.norm:g}^2, Frobenius"
-        return cls(_KEY, value, rows.norm**2, text, symmetric_scales(value.shape[-1]), step=step)
+        text = f"squared row norm {rows.norm:g}^2, Frobenius{in_words(neighbours, semidefinite=True)}"
+        bound = rows.norm**2 * moved_by_user(neighbours, semidefinite=True)
+        return cls(_KEY, value, bound, text, symmetric_scales(value.shape[-1]), neighbours=neighbours, step=step)
 
     @property
     def size(self) -> int:

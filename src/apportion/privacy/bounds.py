@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, moved_by_user
 
 MARGIN = 1e-6
 _AT_A_TIME = 500_000  # observations squared at once
@@ -133,19 +134,39 @@ class Labels(Hidden):
 class Weights(Hidden):
     """One weight per observation, in user-major order, with Σ w² ≤ 1 over the tasks of each user.
 
-    A user's weights may depend on that user's own rows and on released values, on nothing else. They belong to the
-    data whose `indptr` they were made with; engines refuse them for any other.
+    A user's weights may depend on that user's own rows and on released values, on nothing else; where neighbours are of
+    one graph, also on that graph. They belong to the data whose `indptr` they were made with; engines refuse them for
+    any other.
+
+    Args:
+        values: the weights.
+        indptr: offsets of users.
+        description: how they were made, for the statement.
+        neighbours: the relation that sums formed with them are bounded for.
+        signed: whether a weight may be negative.
     """
 
-    __slots__ = ("_description", "_indptr", "_rearranged", "_values")
+    __slots__ = ("_description", "_indptr", "_neighbours", "_rearranged", "_signed", "_values")
 
-    def __init__(self, values: FloatArray, indptr: Offsets, description: str) -> None:
+    def __init__(
+        self,
+        values: FloatArray,
+        indptr: Offsets,
+        description: str,
+        neighbours: Neighbours = ADD_REMOVE,
+        *,
+        signed: bool = False,
+    ) -> None:
         held = _held(values)
+        if neighbours != ADD_REMOVE and not signed and bool((held < 0).any()):
+            raise InputError("Expected weights of at least 0 where values are replaced; some weight is negative.")
         if not float(_sum_of_squares(held, indptr).max(initial=0.0)) <= 1.0:
             raise InputError("Expected every user's squared weights to sum to at most 1; some user's do not.")
         self._values = held
         self._indptr: Offsets = _held(indptr)
         self._description = description
+        self._neighbours = neighbours
+        self._signed = signed
         self._rearranged: tuple[Any, NDArray[np.float64]] | None = None
 
     @property
@@ -153,20 +174,51 @@ class Weights(Hidden):
         """How they were made, for the statement."""
         return self._description
 
-    @classmethod
-    def normalised(cls, raw: FloatArray, indptr: Offsets, description: str) -> Weights:
-        """Scale each user's weights so that their squares sum to 1."""
-        return cls._fitted(raw, indptr, description, only_down=False)
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation that sums formed with them are bounded for."""
+        return self._neighbours
+
+    @property
+    def signed(self) -> bool:
+        """Whether a weight may be negative."""
+        return self._signed
+
+    def moved(self, reach: float) -> float:
+        """How far one user moves a sum that weighs rows of at most this norm."""
+        return reach * moved_by_user(self._neighbours)
+
+    def moved_gram(self, reach: float) -> float:
+        """The same where rows are positive semidefinite matrices, which signed weights do not leave so."""
+        return reach * moved_by_user(self._neighbours, semidefinite=not self._signed)
 
     @classmethod
-    def clipped(cls, raw: FloatArray, indptr: Offsets, description: str) -> Weights:
+    def normalised(
+        cls, raw: FloatArray, indptr: Offsets, description: str, neighbours: Neighbours = ADD_REMOVE
+    ) -> Weights:
+        """Scale each user's weights so that their squares sum to 1."""
+        return cls(_fitted(raw, indptr, _SHORTEST), indptr, description, neighbours)
+
+    @classmethod
+    def clipped(
+        cls, raw: FloatArray, indptr: Offsets, description: str, neighbours: Neighbours = ADD_REMOVE
+    ) -> Weights:
         """Scale down the weights of users whose squares sum to more than 1 (eq. 12)."""
-        return cls._fitted(raw, indptr, description, only_down=True)
+        return cls(_fitted(raw, indptr, 1.0), indptr, description, neighbours)
 
     def of_users(self, chosen: NDArray[np.bool_]) -> Weights:
         """The weights of some users, and 0 for all others."""
         kept = np.repeat(chosen, np.diff(self._indptr))
-        return Weights(np.where(kept, self._values, 0).astype(self._values.dtype), self._indptr, self._description)
+        return self._like(np.where(kept, self._values, 0).astype(self._values.dtype), self._description)
+
+    def on_rows(self, chosen: NDArray[np.bool_], description: str) -> Weights:
+        """Weights of 0 outside some rows, and larger ones within: a user's squares add up to what they did before."""
+        before = np.asarray(self._values, np.float64)
+        raw = np.where(chosen, before, 0.0)
+        whole, left = _sum_of_squares(before, self._indptr), _sum_of_squares(raw, self._indptr)
+        factors = np.sqrt(np.divide(whole, left, out=np.zeros_like(whole), where=left > 1e-200))
+        scaled = raw * np.repeat(factors, np.diff(self._indptr))
+        return self._like(_fitted(scaled, self._indptr, 1.0), description)
 
     def times(self, factors: FloatArray, clip: float) -> Weights:
         """Each weight times a number of its own observation, over `clip`, each user's clipped to a norm of 1.
@@ -176,16 +228,11 @@ class Weights(Hidden):
         """
         scaled = np.nan_to_num(np.asarray(factors, np.float64) / clip, nan=0.0).clip(-_LARGEST, _LARGEST)
         products = np.asarray(self._values, np.float64) * scaled  # nobody's numbers make the others' fail
-        return Weights.clipped(products, self._indptr, f"{self.description}, times residuals clipped to {clip:g}")
+        text = f"{self.description}, times residuals clipped to {clip:g}"
+        return Weights(_fitted(products, self._indptr, 1.0), self._indptr, text, self._neighbours, signed=True)
 
-    @classmethod
-    def _fitted(cls, raw: FloatArray, indptr: Offsets, description: str, *, only_down: bool) -> Weights:
-        norms = np.sqrt(_sum_of_squares(raw, indptr))
-        if not np.isfinite(norms).all():
-            raise InputError("Expected finite weights, got NaN or infinity.")
-        floor = 1.0 if only_down else _SHORTEST
-        factors = (1 - MARGIN) / np.maximum(norms, floor)
-        return cls(_stretched(raw, np.repeat(factors, np.diff(indptr))), indptr, description)
+    def _like(self, values: FloatArray, description: str) -> Weights:
+        return Weights(values, self._indptr, description, self._neighbours, signed=self._signed)
 
     def _in_order(self, order: NDArray[Any] | None) -> NDArray[np.float64]:
         """The weights in another order of observations, in float64, as sums want them.
@@ -242,6 +289,15 @@ class Parts(Hidden):
 
     def __repr__(self) -> str:
         return f"Parts(norm of a user's part <= {self.norm:g}, values hidden)"
+
+
+def _fitted(raw: FloatArray, indptr: Offsets, least_norm: float) -> Any:
+    """Weights whose squares sum to at most 1 over each user: divided by the user's norm, or by this if that is less."""
+    norms = np.sqrt(_sum_of_squares(raw, indptr))
+    if not np.isfinite(norms).all():
+        raise InputError("Expected finite weights, got NaN or infinity.")
+    factors = (1 - MARGIN) / np.maximum(norms, least_norm)
+    return _stretched(raw, np.repeat(factors, np.diff(indptr)))
 
 
 def _refuse_extreme(norm: float) -> None:

@@ -21,8 +21,9 @@ _KEPT_BACK = 1e-12  # so that rounding in a sum of shares can never exceed the w
 class Budget:
     """An (ε, δ) that everything made from one user's data must stay within; δ = 0 is pure differential privacy.
 
-    >>> Budget(1.0, 1e-5).mu  # doctest: +ELLIPSIS
-    0.268...
+    Example:
+        >>> Budget(epsilon=1.0, delta=1e-5).mu  # doctest: +ELLIPSIS
+        0.268...
     """
 
     epsilon: float

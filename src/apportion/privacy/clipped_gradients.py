@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
-from apportion.privacy.bounds import Hidden, Weights
+from apportion.privacy.bounds import Hidden
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
 _INNER = 1 - 1e-5  # of the clip norm, to cover the rounding of float32 gradients
@@ -113,16 +113,6 @@ class GradientTotal(Hidden):
         value = np.concatenate([*parts, [self._within]])
         text += f"; with the count of units within it, {self._counted:g} of the squared sensitivity"
         return BoundedSum(_KEY, value, bound, text, held, neighbours=self._neighbours)
-
-
-def units_taking_part(weights: Weights) -> NDArray[np.int64]:
-    """Which units have a weight that is not zero, where each has one: those in a sample."""
-    return np.flatnonzero(weights._values)
-
-
-def equal_weights(n_units: int) -> Weights:
-    """A weight of 1 for each of so many units."""
-    return Weights(np.ones(n_units), np.arange(n_units + 1), "each unit once")
 
 
 def number_of_units(n_units: int, neighbours: Neighbours) -> BoundedSum:

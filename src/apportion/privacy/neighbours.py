@@ -8,7 +8,10 @@ What is stored names a relation by its key. The sentences are for readers and ma
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+
+from apportion.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,11 @@ REPLACE_VALUES = Neighbours(
     "user: the contents of all rows of one user",
     "replace the contents of one user's rows; which rows belong to one user, and so how many rows each has, is public",
 )
+REPLACE_VALUES_PUBLIC_GRAPH = Neighbours(
+    "replace-values-public-graph",
+    "user: the values of all rows of one user, private features among them, but not which tasks these rows are for",
+    "replace the values of one user's rows; which user has which task is public",
+)
 REPLACE_LABELS = Neighbours(
     "replace-labels",
     "user: the labels of all rows of one user",
@@ -64,6 +72,7 @@ RELATIONS = {
         ADD_REMOVE_EXAMPLE,
         ADD_REMOVE_TASK,
         REPLACE_VALUES,
+        REPLACE_VALUES_PUBLIC_GRAPH,
         REPLACE_LABELS,
         REPLACE_TASK,
     )
@@ -73,3 +82,30 @@ RELATIONS = {
 def relation_of(key: str, unit: str, relation: str) -> Neighbours:
     """A stored relation: the library's own by its key, or one of somebody else's in its own words."""
     return RELATIONS.get(key, Neighbours(key, unit, relation))
+
+
+def moved_by_user(neighbours: Neighbours, *, semidefinite: bool = False) -> float:
+    """How far one user moves a sum over users, each of whose parts has a norm of at most 1.
+
+    A user who comes or goes moves it by one part, one whose values are replaced by the difference of two. Two positive
+    semidefinite matrices are never more than a right angle apart, so that their difference is at most √2 long
+    (docs/proofs/weights.md).
+
+    Args:
+        neighbours: how the data sets differ: by a user with all rows, or by the values of one user's rows.
+        semidefinite: whether every part is a positive semidefinite matrix, or a row of such, in Frobenius norm.
+    """
+    if neighbours == ADD_REMOVE:
+        return 1.0
+    if neighbours == REPLACE_VALUES_PUBLIC_GRAPH:
+        return math.sqrt(2) if semidefinite else 2.0
+    raise InputError(f"Expected neighbours that differ in one user of a sum over users, got: {neighbours.relation}.")
+
+
+def in_words(neighbours: Neighbours, *, semidefinite: bool = False) -> str:
+    """What `moved_by_user` multiplies a bound by, for the derivation of a sensitivity."""
+    if moved_by_user(neighbours) == 1.0:
+        return ""
+    return (
+        "; sqrt(2) for replaced values, both parts positive semidefinite" if semidefinite else "; 2 for replaced values"
+    )

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.privacy.bounded_sum import _KEY
 from apportion.privacy.bounds import Hidden
-from apportion.privacy.contributions import PublicRowWeights, RowWeights, _same_rows
+from apportion.privacy.contributions import PublicRowWeights, RowWeighting, UserRun
 from apportion.privacy.neighbours import Neighbours
 
 Floats = NDArray[np.float64]
@@ -120,18 +120,17 @@ class RankedRows(Hidden):
 
     __slots__ = ("_cumulative", "_support", "_values", "_weights")
 
-    def __init__(self, values: ArrayLike, weights: RowWeights, base: Base) -> None:
+    def __init__(self, users: UserRun, weights: RowWeighting, base: Base, column_name: str = "values") -> None:
         """Values beyond the base's support count as lying at its end."""
-        column = np.asarray(values, np.float64)
-        _same_rows(len(column), weights._values)
+        column = np.asarray(users.column(column_name), np.float64)
         if column.ndim != 1 or not np.isfinite(column).all():
             raise InputError("Expected one finite value per row; some value is not.")
         low, high = base.support()
         self._support = (float(low), float(high))
         column = np.clip(column, low, high)
-        order = np.argsort(column)  # the order of equal values does not matter
+        order = np.argsort(column, kind="stable")  # equal values in one order on every processor
         self._values: Floats = column[order]
-        self._cumulative: Floats = np.concatenate([[0.0], np.cumsum(weights._values[order])])
+        self._cumulative: Floats = np.concatenate([[0.0], np.cumsum(weights.of(users)[order])])
         self._weights = weights
 
     def scores(self, cuts: Sequence[float], quantiles: Sequence[float | None]) -> RankScores:

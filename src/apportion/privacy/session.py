@@ -22,13 +22,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from apportion.errors import BudgetError, InputError
 from apportion.privacy import gaussian
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
-from apportion.privacy.bounds import Weights
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
 from apportion.privacy.fixed_schedule import FixedSchedule, cost_of_all, noise_beside
 from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, Receipt
@@ -49,7 +45,7 @@ from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 from apportion.privacy.noise import NoiseSource, noise_source
 from apportion.privacy.purposes import Name, ReleaseName, release_name
 from apportion.privacy.ranks import Base, RankScores
-from apportion.privacy.sampling import Keys, poisson_sample
+from apportion.privacy.sampling import Sample
 from apportion.privacy.statement import (
     DEFAULTS,
     EXACT_ARITHMETIC,
@@ -100,6 +96,14 @@ class Session:
         window: the time span of the data, declared.
         ledger: a durable record that every charge is written to first: an account of a `Ledger`.
         neighbours: which two data sets are to be indistinguishable.
+
+    Example:
+        >>> from apportion.statistics import UserMean
+        >>> session = Session(Budget(epsilon=1.0, delta=1e-6))
+        >>> mean = UserMean(value_range=(0, 5), sizes="private")
+        >>> fitted = mean.fit([4, 3, 5, 4], users=["ann", "ann", "bob", "cem"], session=session)
+        >>> round(session.spent, 6)
+        1.0
     """
 
     def __init__(
@@ -250,26 +254,19 @@ class Session:
         return [float(point) for point in self.release_with(PointsOnLine(base), name, scores, share)]
 
     def release_sampled(
-        self,
-        name: Name,
-        weights: Weights,
-        form: Callable[[Weights], BoundedSum],
-        share: PlannedShare[SampledGaussian],
-        keys: Keys,
+        self, name: Name, form: Callable[[Sample], BoundedSum], share: PlannedShare[SampledGaussian]
     ) -> Any:
         """Draw a fresh Poisson sample of the users, charge, then return the sum over the sample with Gaussian noise.
 
         Args:
             name: of the release.
-            weights: of all users; those outside the sample get zero before `form` sees them.
-            form: makes the sum from the weights it is given, and from no others.
+            form: makes the sum over the users who are in the sample it is given, and over no others.
             share: as planned by `plan_sampled`.
-            keys: two numbers for each user, from its id alone.
 
         Privacy: add or remove one user; all releases of the session are composed numerically (`accounting`).
         """
         named = release_name(name)
-        statistic = form(weights.of_users(self._sample(named.text, keys, share.mechanism.probability)))
+        statistic = form(self._sample(named.text, share.mechanism.probability))
         return self._release(share.mechanism, named, statistic, share)
 
     def release_with(self, mechanism: Mechanism[ShareType], name: Name, statistic: Any, share: ShareType) -> Any:
@@ -451,14 +448,13 @@ class Session:
         mus = tuple(r.mu for r in self._releases if r.mu is not None and r.mechanism == Gaussian.key)
         return cost_of_all(mus, self._schedule.planned, len(self._releases) - len(mus), self.budget)
 
-    def _sample(self, name: str, keys: Keys, probability: float) -> NDArray[np.bool_]:
-        """Who takes part; the auditor records it."""
-        return poisson_sample(keys, self._secret(name), probability)
+    def _sample(self, name: str, probability: float) -> Sample:
+        """A fresh sample; the auditor records it."""
+        return Sample(self._secret(name), probability)
 
-    def _secret(self, name: str) -> tuple[int, int]:
-        """Two fresh secret numbers for a sample; the auditor's replay overrides this to feed recorded ones."""
-        first, second, third, fourth = (int(u * 2**32) for u in self.noise.uniform(4))
-        return first << 32 | second, third << 32 | fourth
+    def _secret(self, name: str) -> bytes:
+        """A fresh secret for a sample; the auditor's replay overrides this to feed recorded ones."""
+        return self.noise.key()
 
     def _refuse_beyond_budget(self, record: Release) -> None:
         if self._schedule is not None:

@@ -18,21 +18,24 @@ No per-task matrix is released: at these budgets the vectors B_i are worth far m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion import allocation
+from apportion.allocation import Allocation, EqualSplit
+from apportion.allocation.rounds import Power
 from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
-from apportion.engines import Engine, LocalEngine
+from apportion.data.users import Users
+from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
-from apportion.estimators.counts import release_number_of_users
-from apportion.postprocessing import feature_rows, popularity
+from apportion.estimators.counts import release_number_of_users, release_popularity, weighed_by
+from apportion.postprocessing import feature_rows
 from apportion.postprocessing.low_rank import Denoised, denoise_rows
 from apportion.privacy import NoiseSource, Purpose, Rows, Session, Share, Statement
+from apportion.privacy.contributions import Kernels, RowsOf, TaskMoments, Weighting
 from apportion.recommend.als import Progress
 from apportion.recommend.features.new_items import FeatureMap
 from apportion.recommend.features.prior import (
@@ -103,7 +106,8 @@ class PrivateClickRecommender(FeaturesEstimator):
         epsilon: ε of the whole fit.
         delta: δ of the whole fit.
         n_users: a number of users that is declared public; None to release it.
-        features: public features of the items, the mean of whose prior they move; None to know items by id alone.
+        features: public item features. They shift the prior mean of each item's vector. None to know items by id alone.
+        allocation: how each user divides its sensitivity over its items; None for equally.
         dimension: length of task vectors; None for the default of this budget.
         rounds: number of rounds; None for the default.
         settings: all settings at once.
@@ -116,6 +120,13 @@ class PrivateClickRecommender(FeaturesEstimator):
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
     tasks and the features are public.
+
+    Example:
+        >>> from apportion.data.synthetic import long_tailed_clicks
+        >>> data, _ = long_tailed_clicks(300, 40, 4000, rank=2, rng=np.random.default_rng(0))
+        >>> model = PrivateClickRecommender(epsilon=5.0, dimension=2, rounds=2).fit(data).model_
+        >>> model.n_tasks, model.statement.epsilon
+        (40, 5.0)
     """
 
     def __init__(
@@ -125,6 +136,7 @@ class PrivateClickRecommender(FeaturesEstimator):
         *,
         n_users: int | None = None,
         features: ItemFeatures | None = None,
+        allocation: Allocation | None = None,
         dimension: int | None = None,
         rounds: int | None = None,
         settings: ClickSettings | None = None,
@@ -139,6 +151,7 @@ class PrivateClickRecommender(FeaturesEstimator):
         self.delta = delta
         self.n_users = n_users
         self.features = features
+        self.allocation = allocation
         self.dimension = dimension
         self.rounds = rounds
         self.settings = settings
@@ -158,7 +171,8 @@ class PrivateClickRecommender(FeaturesEstimator):
             raise InputError(f"Expected a list of at least 2 tasks to rank, got {data.n_tasks}.")
         settings: ClickSettings = self._chosen_settings(ClickSettings.for_budget)
         session = self._declared(session, data, self._public_features())
-        fit = _Fit(data, session, self._engine_or(LocalEngine(), session), settings, self.n_users, self.features)
+        engine, policy = self._engine_or(LocalEngine(), session), self.allocation or EqualSplit()
+        fit = _Fit(data, session, engine, settings, policy, self.n_users, self.features)
         state = fit.run(np.random.default_rng(self.random_state), progress)
         self.statement_ = session.statement()
         self.model_ = fit.model(state, self.statement_)
@@ -170,8 +184,32 @@ class _State:
     """What is known of the tasks; all released."""
 
     popularity: NDArray[np.float64]
+    exposure: NDArray[np.float64]
     count_noise: float
     rows: Denoised
+
+
+@dataclass(frozen=True, eq=False)
+class _Totals:
+    """The sum of the vectors of a user's own tasks, scaled to length 1."""
+
+    vectors: Floats
+    norm: float = 1.0
+
+    def __call__(self, users: Users, kernels: Kernels) -> Rows:
+        return Rows.scaled(kernels.total_of_users(users, self.vectors), self.norm)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tastes:
+    """What a user's own regression says of its taste, scaled to length 1."""
+
+    fold_in: FoldIn
+    norm: float = 1.0
+
+    def __call__(self, users: Users, kernels: Kernels) -> Rows:
+        solved = self.fold_in.solve(kernels, users, np.ones(users.n_rows, np.float32))
+        return Rows.scaled(solved[:, 1:], self.norm)
 
 
 class _Fit:
@@ -183,9 +221,12 @@ class _Fit:
         session: Session,
         engine: Engine,
         settings: ClickSettings,
+        allocation: Allocation,
         declared_users: int | None,
         features: ItemFeatures | None,
     ) -> None:
+        self._users = data.as_users
+        self._allocation = allocation
         self._features = features
         self._rows = None if features is None else features.for_tasks(data.task_ids)
         self._directions = None if self._rows is None else leading_directions(self._rows, settings.feature_directions)
@@ -201,35 +242,31 @@ class _Fit:
         fixed = {"counts": chosen.counts_share}
         if self._declared_users is None:
             fixed["users"] = chosen.users_share
-        growth = np.arange(1, chosen.rounds + 1) ** chosen.ramp
-        shares = growth / growth.sum() * (1 - sum(fixed.values()))
-        plan = self._session.plan(**fixed, rounds=shares.tolist())
-        n_users = float(
-            self._declared_users or release_number_of_users(self._data, self._session, self._engine, plan.one("users"))
-        )
-        weights = allocation.equal_split(self._data)
-        counts = self._session.release(Purpose.POPULARITY, self._engine.counts(self._data, weights), plan.one("counts"))
-        count_noise = 1 / plan.one("counts").mu
-        found = popularity.posterior_popularity(counts, count_noise, n_users).mean
+        left = 1 - sum(fixed.values())
+        plan = self._session.plan(**fixed, rounds=[left * s for s in Power(chosen.ramp / 2).shares(chosen.rounds)])
+        parts = self._users, self._session, self._engine
+        n_users = float(self._declared_users or release_number_of_users(*parts, plan.one("users")))
+        released = release_popularity(*parts, plan.one("counts"), n_users)
+        given = weighed_by(self._allocation, self._users, released, self._session)
+        found, count_noise = released.posterior.mean, released.counts.stddev
         dimension = chosen.dimension or default_dimension(self._session.budget.mu, n_users, self._data.n_tasks)
-        state = _State(found, count_noise, _random_start(found, dimension, rng))
+        state = _State(found, given.expected.total, count_noise, _random_start(found, dimension, rng))
         for k, share in enumerate(plan.several("rounds")):
             if progress:
                 progress("round", k, chosen.rounds)
-            state = self._round(k, state, weights, share)
+            state = self._round(k, state, given.weights, share)
         if progress:
             progress("round", chosen.rounds, chosen.rounds)
         return state
 
-    def _round(self, k: int, state: _State, weights: allocation.Weights, share: Share) -> _State:
-        rows = self._user_rows(k, state)
-        moments = self._engine.moments(self._data, weights, rows)
+    def _round(self, k: int, state: _State, weights: Weighting, share: Share) -> _State:
+        moments = add_up_one(self._engine, self._users, TaskMoments(weights, self._user_rows(k, state)))
         released = self._session.release(Purpose.ITEM_VECTORS.at(round=k + 1), moments, share)
         vectors = np.asarray(released, np.float64)
-        found = state.popularity
+        found = state.exposure
         vectors -= np.outer(found, found @ vectors) / (found @ found)
         spread = np.maximum(found, self._settings.least_popularity * found.mean())
-        return _State(found, state.count_noise, self._denoised(vectors, rows.norm / share.mu, spread))
+        return replace(state, rows=self._denoised(vectors, moments.l2_sensitivity / share.mu, spread))
 
     def _denoised(self, vectors: Floats, stddev: float, spread: Floats) -> Denoised:
         if self._rows is None or not self._settings.feature_prior:
@@ -237,13 +274,9 @@ class _Fit:
         about = regressors(np.ones((len(vectors), 1)), self._rows)
         return feature_rows.denoise_rows(vectors, stddev, spread, about, self._settings.steps)
 
-    def _user_rows(self, k: int, state: _State) -> Rows:
+    def _user_rows(self, k: int, state: _State) -> RowsOf:
         """Every user's unit vector, from its own clicks and released values."""
-        if k == 0:
-            return Rows.scaled(self._engine.total_of_users(self._data, state.rows.mean), 1.0)
-        ones = np.ones(self._data.n_observations, np.float32)
-        solved = _fold_in(state, self._settings).solve(self._engine, self._data, ones)
-        return Rows.scaled(solved[:, 1:], 1.0)
+        return _Totals(state.rows.mean) if k == 0 else _Tastes(_fold_in(state, self._settings))
 
     def model(self, state: _State, statement: Statement) -> ClickModel:
         """The public model."""

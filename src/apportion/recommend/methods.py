@@ -20,6 +20,8 @@ from apportion.recommend.als import ClickRecommender, RatingRecommender
 from apportion.recommend.clicks import ClickSettings, PrivateClickRecommender
 from apportion.recommend.ratings import PrivateRatingRecommender, RatingSettings
 
+__all__ = ["build", "methods"]
+
 _TYPES = {
     bool: (bool, "true or false"),
     int: (Integral, "a whole number"),

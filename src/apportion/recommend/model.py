@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 
 from apportion.data import Interactions, Vocabulary
 from apportion.data.features import ItemFeatures
-from apportion.engines import Engine, LocalEngine
+from apportion.data.users import Users
+from apportion.engines import Processors
 from apportion.errors import InputError
-from apportion.linalg.ranking import row_products, top_columns
+from apportion.linalg.fixed_order import row_products, top_columns, top_products
+from apportion.privacy.contributions import Kernels
 from apportion.privacy.statement import Statement
 from apportion.recommend.features.new_items import WITHOUT_FEATURES, NewItemMap, joined_ids
 
@@ -40,10 +42,10 @@ class FoldIn:
     base: Floats
     base_rhs: Floats
 
-    def solve(self, engine: Engine, history: Interactions, labels: Floats) -> Any:
-        """Return every user's solution, from that user's history alone."""
-        weights = self.observation_weights[history.tasks]
-        return engine.solve_users(history, self.features, labels, self.base, self.base_rhs, weights)
+    def solve(self, kernels: Kernels, users: Users, labels: Floats) -> Any:
+        """Return every user's solution, from that user's own rows alone."""
+        weights = self.observation_weights[users.column("tasks")]
+        return kernels.solve_users(users, self.features, labels, self.base, self.base_rhs, weights)
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class ItemModel(ABC):
         self.settings = dict(settings or {})
         self.feature_map = feature_map
         self.no_map = no_map
-        self._engine: Engine = LocalEngine(np.float32)
+        self._kernels: Kernels = Processors(np.float32)
 
     @abstractmethod
     def labels(self, history: Interactions) -> Floats:
@@ -130,7 +132,7 @@ class ItemModel(ABC):
     def user_vectors(self, history: Interactions) -> NDArray[np.float32]:
         """Fold in every user of the history, each from their own rows; costs no privacy."""
         self._check_tasks(history)
-        solved: NDArray[np.float32] = self.fold_in.solve(self._engine, history, self.labels(history))
+        solved: NDArray[np.float32] = self.fold_in.solve(self._kernels, history.as_users, self.labels(history))
         return solved
 
     def score(self, history: Interactions, users: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
@@ -172,21 +174,21 @@ class ItemModel(ABC):
             value_range=self.value_range,
             settings=self.settings,
             feature_map=known,
-            **self.further,
+            **self.extra_arguments,
         )
 
     @property
-    def further(self) -> dict[str, Any]:
+    def extra_arguments(self) -> dict[str, Any]:
         """What the constructor of this kind of model takes beside the arguments that all have."""
         return {}
 
-    def about(self) -> dict[str, Any]:
+    def stored_fields(self) -> dict[str, Any]:
         """The same as plain values, for storage."""
         return {}
 
     @classmethod
-    def further_of(cls, about: Mapping[str, Any]) -> dict[str, Any]:
-        """What `further` was, from what `about` said."""
+    def extra_from_stored(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """What `extra_arguments` was, from the fields that `stored_fields` gave."""
         return {}
 
     def recommend(
@@ -205,14 +207,10 @@ class ItemModel(ABC):
             raise InputError(f"Expected k from 1 to {scored.n_tasks}, the number of tasks, got {k}.")
         users = np.flatnonzero(np.diff(history.by_user.indptr)).astype(np.int32)
         vectors = self.user_vectors(history)
-        tasks = np.empty((len(users), k), dtype=np.int32)
-        scores = np.empty((len(users), k), dtype=np.float32)
-        for rows in row_chunks(len(users)):
-            block = scored._scores(vectors[users[rows]])
-            if exclude_history:
-                _mask_history(block, history, users[rows])
-            tasks[rows], scores[rows] = _best(block, k)
-        return Recommendations(users, tasks, scores, scored.task_ids)
+        own, features = vectors[users], np.asarray(scored.fold_in.features, vectors.dtype)
+        excluded = _history_of(history, users) if exclude_history else None
+        tasks, scores = top_products(own, features, k, offset=scored.offset, excluded=excluded)
+        return Recommendations(users, tasks, scores.astype(np.float32, copy=False), scored.task_ids)
 
     def similar(self, task: int | str, k: int = 10) -> list[Neighbour]:
         """Return the k tasks whose vectors point most in the direction of this one's."""
@@ -276,12 +274,9 @@ def row_chunks(length: int, step: int = _USERS_AT_A_TIME) -> Iterator[slice]:
     return (slice(start, min(start + step, length)) for start in range(0, length, step))
 
 
-def _mask_history(scores: NDArray[np.float32], history: Interactions, users: NDArray[np.int32]) -> None:
-    indptr = history.by_user.indptr
-    lengths = indptr[users + 1] - indptr[users]
-    rows = np.repeat(np.arange(len(users)), lengths)
-    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    scores[rows, history.tasks[np.repeat(indptr[users], lengths) + within]] = -np.inf
+def _history_of(history: Interactions, users: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """What each of these users, who are all that have any rows, has: offsets, and tasks in order."""
+    return np.concatenate([[0], np.cumsum(history.by_user.counts[users])]), history.tasks
 
 
 def _best(scores: NDArray[np.floating[Any]], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:

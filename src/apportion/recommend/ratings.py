@@ -17,26 +17,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion import allocation
+from apportion.allocation import Adaptive, Allocation
+from apportion.allocation.rounds import Geometric
 from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
 from apportion.engines import Engine, LocalEngine
-from apportion.estimators.counts import release_overview
+from apportion.estimators.counts import release_overview, release_popularity, weighed_by
 from apportion.estimators.private import check_value_range
+from apportion.linalg import RatingRound
 from apportion.postprocessing import evidence, popularity
 from apportion.privacy import NoiseSource, Purpose, Session, Share, Statement
-from apportion.recommend import ratings_user_side
+from apportion.privacy.contributions import RatingParts, Weighting, step_of
 from apportion.recommend.als import Progress
 from apportion.recommend.features.prior import FeaturesEstimator
 from apportion.recommend.features.ratings_items import ItemSide, Posterior
 from apportion.recommend.model import FoldIn, RatingModel
-from apportion.recommend.ratings_user_side import Round
 
 Floats = NDArray[np.floating[Any]]
 
@@ -107,7 +107,8 @@ class PrivateRatingRecommender(FeaturesEstimator):
         delta: δ of the whole fit.
         n_users: a number of users that is declared public; None to release it.
         value_range: the public scale of the values; values outside are brought into it.
-        features: public features of the items, the mean of whose prior they move; None to know items by id alone.
+        features: public item features. They shift the prior mean of each item's vector. None to know items by id alone.
+        allocation: how each user divides its sensitivity over its items; None for popularity^-exponent of the settings.
         dimension: length of item vectors; None for the default of this budget.
         rounds: number of rounds; None for the default of this budget.
         settings: all settings at once, instead of `dimension` and `rounds`.
@@ -120,6 +121,15 @@ class PrivateRatingRecommender(FeaturesEstimator):
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
     tasks, the value range and the features are public.
+
+    Example:
+        >>> from apportion.data.synthetic import long_tailed_ratings
+        >>> data, _ = long_tailed_ratings(300, 40, 4000, rank=2, rng=np.random.default_rng(0))
+        >>> model = PrivateRatingRecommender(epsilon=5.0, dimension=2, rounds=2).fit(data).model_
+        >>> model.vectors.shape  # items; what a user likes is solved from the user's own ratings
+        (40, 2)
+        >>> model.statement.epsilon
+        5.0
     """
 
     def __init__(
@@ -130,6 +140,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
         n_users: int | None = None,
         value_range: tuple[float, float] = (1.0, 5.0),
         features: ItemFeatures | None = None,
+        allocation: Allocation | None = None,
         dimension: int | None = None,
         rounds: int | None = None,
         settings: RatingSettings | None = None,
@@ -145,6 +156,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
         self.n_users = n_users
         self.value_range = value_range
         self.features = features
+        self.allocation = allocation
         self.dimension = dimension
         self.rounds = rounds
         self.settings = settings
@@ -166,7 +178,8 @@ class PrivateRatingRecommender(FeaturesEstimator):
         public = [f"the scale of the values, {low:g} to {high:g}", *self._public_features()]
         session = self._declared(session, data, public)
         engine = self._engine_or(LocalEngine(np.float64), session)
-        fit = _Fit(data, session, engine, settings, self.value_range, self.n_users, self.features)
+        policy = self.allocation or Adaptive(settings.exponent, settings.popularity_floor)
+        fit = _Fit(data, session, engine, settings, policy, self.value_range, self.n_users, self.features)
         state = fit.run(np.random.default_rng(self.random_state), progress)
         self.statement_ = session.statement()
         self.model_ = fit.model(state, self.statement_)
@@ -203,12 +216,15 @@ class _Fit:
         session: Session,
         engine: Engine,
         settings: RatingSettings,
+        allocation: Allocation,
         value_range: tuple[float, float],
         declared_users: int | None,
         features: ItemFeatures | None,
     ) -> None:
         self._items = ItemSide(settings, features, data.task_ids)
         self._data = data
+        self._users = data.as_users
+        self._allocation = allocation
         self._session = session
         self._engine = engine
         self._settings = settings
@@ -221,9 +237,9 @@ class _Fit:
         chosen = self._settings
         fixed = {"overview": chosen.overview_share, "counts": chosen.counts_share}
         n_rounds = chosen.rounds + 1
-        growth = chosen.growth ** np.arange(n_rounds)
-        shares = growth / growth.sum() * (1 - chosen.moments_share - sum(fixed.values()))
-        plan = self._session.plan(**fixed, moments=[chosen.moments_share / n_rounds] * n_rounds, rounds=shares.tolist())
+        left = 1 - chosen.moments_share - sum(fixed.values())
+        rounds = [left * share for share in Geometric.growing(chosen.growth).shares(n_rounds)]
+        plan = self._session.plan(**fixed, moments=[chosen.moments_share / n_rounds] * n_rounds, rounds=rounds)
         start, weights = self._start(plan.one("overview"), plan.one("counts"))
         state = None
         for k, shares in enumerate(zip(plan.several("rounds"), plan.several("moments"), strict=True)):
@@ -235,45 +251,36 @@ class _Fit:
         assert state is not None
         return state
 
-    def _start(self, overview: Share, counts: Share) -> tuple[_Start, allocation.Weights]:
+    def _start(self, overview: Share, counts: Share) -> tuple[_Start, Weighting]:
         n_users, centre = release_overview(
-            self._data, self._session, self._engine, overview, self._range, self._declared_users
+            self._users, self._session, self._engine, overview, self._range, self._declared_users
         )
-        split = allocation.equal_split(self._data)
-        released = self._session.release(Purpose.POPULARITY, self._engine.counts(self._data, split), counts)
-        found = popularity.posterior_popularity(released, 1.0 / counts.mu, n_users)
-        floored = np.maximum(found.mean, self._settings.popularity_floor * found.mean.mean())
-        weights = allocation.adaptive(self._data, floored, self._settings.exponent)
-        exposure = popularity.exposure(found, floored**-self._settings.exponent, n_users)
+        released = release_popularity(self._users, self._session, self._engine, counts, n_users)
+        given = weighed_by(self._allocation, self._users, released, self._session)
+        found, expected = released.posterior, given.expected
+        exposure = popularity.exposure(found, expected.total, expected.typical, n_users)
         logs = popularity.log_popularity(found)
-        return _Start(n_users, centre, exposure, found, np.stack([np.ones_like(logs), logs], axis=1)), weights
+        return _Start(n_users, centre, exposure, found, np.stack([np.ones_like(logs), logs], axis=1)), given.weights
 
     def _round(
         self,
         k: int,
         start: _Start,
         before: _State | None,
-        weights: allocation.Weights,
+        weights: Weighting,
         shares: tuple[Share, Share],
         rng: np.random.Generator,
     ) -> _State:
         about = self._about(k, start, before, rng)
-        task_sums, user_sums = self._engine.part_sums(
-            self._data,
-            weights,
-            partial(ratings_user_side.contribute, about=about),
-            (about.width, about.summary_width),
-            (about.clip_norm, _SUMMARY_CLIP),
-            f"round {k}",
-        )
+        task_sums, user_sums = self._engine.add_up(self._users, [RatingParts(about, weights, f"round {k}")])
         released = self._session.release(Purpose.ITEM_SUMS.at(round=k), task_sums, shares[0])
         moments = evidence.shared_moments(
             self._session.release(Purpose.SHARED_MOMENTS.at(round=k), user_sums, shares[1]),
-            _SUMMARY_CLIP / shares[1].mu,
+            user_sums.l2_sensitivity / shares[1].mu,
         )
-        return self._learn(k, start, before, about, moments, released, about.clip_norm / shares[0].mu)
+        return self._learn(k, start, before, about, moments, released, task_sums.l2_sensitivity / shares[0].mu)
 
-    def _about(self, k: int, start: _Start, before: _State | None, rng: np.random.Generator) -> Round:
+    def _about(self, k: int, start: _Start, before: _State | None, rng: np.random.Generator) -> RatingRound:
         """What users are told at the beginning of round k: biases first, then random tastes, then estimates."""
         chosen = self._settings
         latent = chosen.dimension if k else 0
@@ -286,13 +293,20 @@ class _Fit:
         if k == 1:
             parameters[:, 1:] = chosen.start_scale * self._first_vectors(start, parameters[:, 0], rng)
         residual = _FIRST_RESIDUAL_VARIANCE if before is None else before.residual_variance
-        return Round(
-            fold_in=self._fold_in(parameters, variances, residual),
+        fold_in = self._fold_in(parameters, variances, residual)
+        return RatingRound(
+            features=np.asarray(fold_in.features, np.float64),
+            trust=np.asarray(fold_in.observation_weights, np.float64),
+            base=np.asarray(fold_in.base, np.float64),
+            base_rhs=np.asarray(fold_in.base_rhs, np.float64),
+            scales=np.array([1.0] + [chosen.latent_scale / np.sqrt(max(latent, 1))] * latent),
+            value_range=self._range,
             centre=start.centre,
             unit=self._unit,
-            value_range=self._range,
-            scales=np.array([1.0] + [chosen.latent_scale / np.sqrt(max(latent, 1))] * latent),
             clip_norm=chosen.clip,
+            step=step_of(chosen.clip),
+            summary_clip=_SUMMARY_CLIP,
+            summary_step=step_of(_SUMMARY_CLIP),
             starting=k <= 1,
             start_norm=float(np.sqrt(chosen.start_level * latent)),
         )
@@ -322,13 +336,13 @@ class _Fit:
         k: int,
         start: _Start,
         before: _State | None,
-        about: Round,
+        about: RatingRound,
         moments: evidence.SharedMoments,
         released: Floats,
         stddev: float,
     ) -> _State:
         """Post-processing of one round: all evidence so far, then the posterior of every task."""
-        around = about.fold_in.features[:, 1:].copy()
+        around = about.features[:, 1:].copy()
         if k == 1:
             around[:, 1:] = 0.0  # residuals of that round were taken around biases alone
         this = evidence.of_round(released, stddev, about.scales, moments, around, start.exposure)
@@ -346,7 +360,7 @@ class _Fit:
             fold_in=self._items.fold_in(self._fold_in(mean, variance, state.residual_variance), self._unit),
             vectors=self._items.vectors(mean),
             popularity=state.start.popularity.mean.astype(np.float32),
-            reliability=np.clip(1 - variance.sum(axis=1) / spread.sum(), 0, 1).astype(np.float32),
+            reliability=np.clip(1 - variance.sum(axis=1) / max(float(spread.sum()), 1e-9), 0, 1).astype(np.float32),
             task_ids=self._data.task_ids,
             statement=statement,
             offset=state.start.centre,

@@ -32,7 +32,22 @@ _MAP = "feature_map."
 
 
 def save(model: ItemModel, path: str | Path) -> None:
-    """Write a model with its statement; an existing model at that path is replaced, nothing else is."""
+    """Write a model with its statement; an existing model at that path is replaced, nothing else is.
+
+    Args:
+        model: the `model_` of a recommender.
+        path: a directory, which is made.
+
+    Example:
+        >>> import tempfile
+        >>> from apportion.data.synthetic import long_tailed_ratings
+        >>> from apportion.recommend import PrivateRatingRecommender
+        >>> data, _ = long_tailed_ratings(200, 30, 2000, rank=2, rng=np.random.default_rng(0))
+        >>> folder = tempfile.mkdtemp() + "/model"
+        >>> save(PrivateRatingRecommender(epsilon=1.0, dimension=2, rounds=1).fit(data).model_, folder)
+        >>> load(folder).statement.epsilon
+        1.0
+    """
     from safetensors.numpy import save_file
 
     target = Path(path)
@@ -73,6 +88,16 @@ def load(path: str | Path, *, encoder: Any = None) -> ItemModel:
         path: where it was saved.
         encoder: for a model whose encoder was a module of one's own: a module of the same form, whose parameters are
             replaced by the stored ones, so that new items can be scored.
+
+    Example:
+        >>> import tempfile
+        >>> from apportion.data.synthetic import long_tailed_clicks
+        >>> from apportion.recommend import PrivateClickRecommender
+        >>> data, _ = long_tailed_clicks(200, 30, 2000, rank=2, rng=np.random.default_rng(0))
+        >>> folder = tempfile.mkdtemp() + "/model"
+        >>> save(PrivateClickRecommender(epsilon=1.0, dimension=2, rounds=1).fit(data).model_, folder)
+        >>> load(folder).vectors.shape
+        (30, 2)
     """
     folder = Path(path)
     if not (folder / _DESCRIPTION).is_file():
@@ -104,7 +129,7 @@ def _loaded(folder: Path) -> ItemModel:
         raise InputError(f"The privacy statement of the model at {str(folder)!r} is missing.")
     ids = tensors["task_ids"] if about["task_ids"] is None else np.array(about["task_ids"], dtype=object)
     fold_in = FoldIn(*(tensors[f"fold_in.{name}"] for name in FoldIn.__dataclass_fields__))
-    further = kind.further_of(about)
+    further = kind.extra_from_stored(about)
     if "no_map" in about:
         further["no_map"] = about["no_map"]
     return kind(
@@ -166,14 +191,14 @@ def _description(model: ItemModel) -> dict[str, Any]:
         "offset": model.offset,
         "value_range": list(model.value_range),
         "settings": model.settings,
-        **model.about(),
+        **model.stored_fields(),
         **({"no_map": model.no_map} if model.feature_map is None else {"features": _map(model.feature_map)}),
     }
 
 
 def _map(known: NewItemMap) -> dict[str, Any]:
     about = {"space": json.loads(known.space.to_json()), "observation_weight": known.observation_weight}
-    return {"kind": known.kind, **about, **known.about()}
+    return {"kind": known.kind, **about, **known.stored_fields()}
 
 
 def _replace(staging: Path, target: Path) -> None:

@@ -2,20 +2,14 @@
 
 from apportion.regression.erm import MultiTaskERM
 from apportion.regression.label_private import LabelPrivateRegression
-from apportion.regression.losses import Huber, Logistic, Loss, SmoothedHinge, Squared
 from apportion.regression.observations import Observations
 from apportion.regression.ridge import MultiTaskRidge
 from apportion.regression.user_erm import UserERM
 
 __all__ = [
-    "Huber",
     "LabelPrivateRegression",
-    "Logistic",
-    "Loss",
     "MultiTaskERM",
     "MultiTaskRidge",
     "Observations",
-    "SmoothedHinge",
-    "Squared",
     "UserERM",
 ]

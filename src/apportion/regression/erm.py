@@ -14,17 +14,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation import Adaptive
 from apportion.allocation.policies import Allocation
-from apportion.engines import Engine
+from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
-from apportion.privacy import Labels, NoiseSource, ObservationRows, Purpose, Session
-from apportion.regression.losses import Loss, loss_of
+from apportion.losses import Loss, loss_of
+from apportion.privacy import NoiseSource, Purpose, Session
+from apportion.privacy.contributions import TaskMoments
 from apportion.regression.multi_task import MultiTaskRegression, Start, into_ball, not_negative, positive
 from apportion.regression.observations import Observations
 from apportion.regression.step_rules import Problem, check_rule, number_of_steps, step_sizes
+from apportion.regression.user_sides import Design, Directions, Slopes
 
 Floats = NDArray[np.float64]
 
-_ROWS_AT_A_TIME = 1 << 18
 _LEAST_EXPOSURE = 1e-3  # of the mean, so that step sizes stay finite
 
 
@@ -34,7 +35,7 @@ class MultiTaskERM(MultiTaskRegression):
     Minimises Σ_i Σ_j ℓ(θ_i · x_ij, y_ij) + λ ‖θ_i‖² over ‖θ_i‖ ≤ r by full-batch steps.
 
     Args:
-        loss: "squared", "logistic", "huber", or an object with `value` and `derivative` (see `losses.Loss`).
+        loss: "squared", "logistic", "huber", or an object with `value` and `derivative` (see `apportion.losses.Loss`).
         epsilon: ε of the whole fit.
         delta: δ of the whole fit.
         feature_norm: the norm that rows of X are clipped to; public.
@@ -68,7 +69,8 @@ class MultiTaskERM(MultiTaskRegression):
         statement_: the privacy statement.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for `coef_` and `n_steps_`. The list of tasks,
-    if given, and the bounds are public.
+    if given, and the bounds are public. With an allocation for a public graph it is for replacing one user's values
+    and features.
     """
 
     n_steps_: int
@@ -162,19 +164,19 @@ class MultiTaskERM(MultiTaskRegression):
         return [*super()._assumed_public(), bound]
 
     def _learn(self, observations: Observations, session: Session, engine: Engine) -> Floats:
-        loss = loss_of(self.loss)
-        users = _UserSide(observations, loss, self.feature_norm, engine)
+        users, design = observations.users, Design(self.feature_norm, loss_of(self.loss))
+        directions = Directions(design)
         plan = self._plan(session, {"gradients": 1.0})
         start = self._start(observations, session, engine, plan)
         share = plan.one("gradients")
-        problem = self._problem(start, observations.dimension, share.mu)
+        problem = self._problem(start, observations.dimension, share.mu / start.weights.moved(1.0))
         n_steps = self.steps or number_of_steps(self.rule, problem, self.max_steps)
         shares = share.split(**{f"{step}": 1 / n_steps for step in range(1, n_steps + 1)})
         theta = np.zeros((observations.data.n_tasks, observations.dimension))
         mean = theta
         for step in range(1, n_steps + 1):
-            slopes = Labels.clipped(users.slopes(theta), problem.gradient_bound)
-            sums = engine.moments(observations.data, start.weights, users.directions, slopes)
+            slopes = Slopes(design, theta, problem.gradient_bound, by_task=True)
+            sums = add_up_one(engine, users, TaskMoments(start.weights, directions, slopes))
             gradient = session.release(Purpose.GRADIENT.at(step=step), sums, shares[f"{step}"])
             gradient = gradient + 2 * self.ridge * start.exposure[:, None] * theta
             sizes = self.step_size * step_sizes(self.rule, problem, step, n_steps)
@@ -195,28 +197,3 @@ class MultiTaskERM(MultiTaskRegression):
             radius=self.domain_radius,
             strong_convexity=self._convexity(),
         )
-
-
-class _UserSide:
-    """What users compute from their own rows and released parameters: each gradient as a direction and a length."""
-
-    def __init__(self, observations: Observations, loss: Loss, feature_norm: float, engine: Engine) -> None:
-        with np.errstate(over="ignore"):  # a row of infinite length becomes zero
-            lengths = np.linalg.norm(observations.features, axis=1)
-        factors = feature_norm / np.maximum(lengths, feature_norm)
-        coded = getattr(loss, "coded", None)
-        self._loss = loss
-        self._features = observations.features * factors[:, None]
-        self._lengths = np.minimum(lengths, feature_norm)
-        self._labels = observations.labels if coded is None else coded(observations.labels)
-        self._tasks = observations.data.tasks
-        self.directions = ObservationRows.scaled(self._features, 1.0)
-
-    def slopes(self, theta: Floats) -> Floats:
-        """ℓ'(θ_i · x, y) ‖x‖: the gradient's signed length along x / ‖x‖."""
-        slopes = np.empty(len(self._labels))
-        for first in range(0, len(slopes), _ROWS_AT_A_TIME):
-            part = slice(first, first + _ROWS_AT_A_TIME)
-            scores = np.einsum("nd,nd->n", self._features[part], theta[self._tasks[part]])
-            slopes[part] = self._loss.derivative(scores, self._labels[part]) * self._lengths[part]
-        return np.nan_to_num(slopes)  # clipped afterwards; a refusal would tell of one row

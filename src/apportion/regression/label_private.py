@@ -16,14 +16,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation.users import SampleLimit, Unbounded
-from apportion.data.grouping import group_rows
+from apportion.data.grouping import group_rows, one_of
 from apportion.data.numbers import finite_column, finite_matrix
+from apportion.data.users import Users
+from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.contributions import Noisy, release_noisy
 from apportion.estimators.private import PrivateEstimator, check_value_range
+from apportion.linalg.fixed_order import dot_rows
 from apportion.postprocessing.intervals import half_widths
 from apportion.privacy import REPLACE_LABELS, BoxedValues, Budget, NoiseSource, Purpose, Session, Share
-from apportion.privacy.contributions import label_total
+from apportion.privacy.contributions import BoxedColumns, LabelTotal, LabelVectors, Values
 from apportion.privacy.statement import Statement
 from apportion.regression.label_weights.optimal import LabelWeights, least_squares_weights, optimal_label_weights
 
@@ -80,6 +83,14 @@ class LabelPrivateRegression(PrivateEstimator):
         statement_: the privacy statement.
 
     Privacy: replacing the labels of one user. Features, and which rows belong to one user, are public.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> users, x = rng.integers(0, 500, 2000), rng.uniform(-1, 1, (2000, 1))
+        >>> y = 0.5 * x[:, 0] + rng.uniform(-0.1, 0.1, 2000)
+        >>> model = LabelPrivateRegression(epsilon=5.0, label_range=(-1, 1)).fit(x, y, users=users)
+        >>> round(float(model.coef_[0]), 1)
+        0.5
     """
 
     coef_: Floats
@@ -111,6 +122,7 @@ class LabelPrivateRegression(PrivateEstimator):
         window: str = "not declared",
         tuning: str | None = None,
         noise: NoiseSource | str | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -126,13 +138,15 @@ class LabelPrivateRegression(PrivateEstimator):
         self.window = window
         self.tuning = tuning
         self.noise = noise
+        self.engine = engine
 
     def fit(
         self,
         X: ArrayLike,  # noqa: N803
         y: ArrayLike,
         *,
-        groups: ArrayLike,
+        users: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
         session: Session | None = None,
         progress: Progress | None = None,
     ) -> Self:
@@ -141,24 +155,24 @@ class LabelPrivateRegression(PrivateEstimator):
         Args:
             X: features, one row per label; public, and together with a column of ones of full rank.
             y: labels.
-            groups: whose label it is, integers or text; public.
+            users: whose label it is, integers or text; public.
+            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
             progress: called with what is done, how far it is and how far it goes.
         """
         self._check()
         features = finite_matrix(X, "X")
         labels = finite_column(y, "y", len(features))
-        grouping = group_rows(groups, len(features))
+        grouping = group_rows(one_of(users, groups), len(features))
         if self.fit_intercept:
             features = np.column_stack([features, np.ones(len(features))])
         opened = self._open(session, Budget(self.epsilon, self.delta), REPLACE_LABELS, self._assumed_public())
-        low, high = map(float, self.label_range)
         rows = _Rows(grouping.arranged(features), grouping.indptr, self.target == "predictions")
-        boxed = BoxedValues.clipped(grouping.arranged(labels)[:, None], low, high)
+        owners = grouping.users(labels=labels).with_columns(features=rows.features)
         plan = opened.plan(**self._fractions())
-        spread = self._spread(rows, boxed, grouping.arranged(labels), opened, plan.get("variance"), progress)
+        spread = self._spread(rows, owners, opened, plan.get("variance"), progress)
         made = self._weights(rows, spread.likely, opened, plan.one("coefficients"), self.tolerance, progress)
-        released = self._released(Purpose.COEFFICIENTS, rows, made.rows, boxed, opened, plan.one("coefficients"))
+        released = self._released(Purpose.COEFFICIENTS, owners, made.rows, opened, plan.one("coefficients"))
         self._publish(rows, made, released, spread)
         self.statement_ = opened.statement()
         return self
@@ -256,8 +270,7 @@ class LabelPrivateRegression(PrivateEstimator):
     def _spread(
         self,
         rows: _Rows,
-        boxed: BoxedValues,
-        labels: Floats,
+        users: Users,
         session: Session,
         share: Share | tuple[Share, ...] | None,
         progress: Progress | None,
@@ -269,15 +282,10 @@ class LabelPrivateRegression(PrivateEstimator):
             return _Spread(scaled, scaled)
         parts = share.split(rough=0.5, residuals=0.5)
         made = self._weights(rows, _LARGEST_VARIANCE, session, parts["rough"], _ROUGH, progress)
-        rough = self._released(Purpose.ROUGH_COEFFICIENTS, rows, made.rows, boxed, session, parts["rough"])
-        clipped = np.clip(labels, *self.label_range)
-        residuals = np.clip((clipped - rows.features @ rough.values) / self._width, -1.0, 1.0)
-        squares = BoxedValues.clipped(np.square(residuals)[:, None], 0.0, 1.0)
-        sizes = np.diff(rows.indptr)
-        each = np.repeat(1 / np.maximum(sizes, 1) / (sizes > 0).sum(), sizes)
-        noisy = release_noisy(
-            session, Purpose.RESIDUALS, label_total(squares, each[:, None], rows.indptr), parts["residuals"]
-        )
+        rough = self._released(Purpose.ROUGH_COEFFICIENTS, users, made.rows, session, parts["rough"])
+        squares = _SquaredResiduals((float(self.label_range[0]), float(self.label_range[1])), rough.values)
+        each = np.repeat(1 / np.maximum(users.sizes, 1) / users.present.sum(), users.sizes)
+        noisy = self._noisy(Purpose.RESIDUALS, users, squares, each[:, None], session, parts["residuals"])
         of_rough = float(each @ np.square(rows.features).sum(axis=1)) * rough.variance / self._width**2
         sampling = float(np.square(each).sum()) / 4  # a number within [0, 1] has variance at most 1/4
         error = math.sqrt(noisy.variance + sampling + of_rough**2)
@@ -287,11 +295,20 @@ class LabelPrivateRegression(PrivateEstimator):
         careful = likely + _CAREFUL * error
         return _Spread(likely, min(careful, _LARGEST_VARIANCE))
 
-    def _released(
-        self, name: Purpose, rows: _Rows, weights: Floats, boxed: BoxedValues, session: Session, share: Share
+    def _noisy(
+        self, name: Purpose, users: Users, labels: Values, vectors: Floats, session: Session, share: Share
     ) -> Noisy:
+        """Labels times public vectors, added up and released."""
+        contribution = LabelTotal(labels, LabelVectors.from_rows(vectors, users.indptr))
+        engine = LocalEngine(np.float64) if self.engine is None else self.engine
+        return release_noisy(
+            session, name, add_up_one(engine, users.with_columns(vectors=vectors), contribution), share
+        )
+
+    def _released(self, name: Purpose, users: Users, weights: Floats, session: Session, share: Share) -> Noisy:
         """Coefficients in the units of labels, for the features as the weights see them."""
-        noisy = release_noisy(session, name, label_total(boxed, weights, rows.indptr), share)
+        boxed = BoxedColumns(float(self.label_range[0]), float(self.label_range[1]), column="labels")
+        noisy = self._noisy(name, users, boxed, weights, session, share)
         middle = (float(self.label_range[0]) + float(self.label_range[1])) / 2
         values = self._width * noisy.values + middle * weights.sum(axis=0)
         return Noisy(values, self._width * noisy.stddev, self._width * noisy.scale)
@@ -313,6 +330,21 @@ class LabelPrivateRegression(PrivateEstimator):
         self.total_variance_ = of_labels + made.rows.shape[1] * released.variance
         self.gap_ = made.gap
         self.label_weights_ = made
+
+
+@dataclass(frozen=True, eq=False)
+class _SquaredResiduals:
+    """Squared distances of labels from a released line, over the squared range, at most 1."""
+
+    label_range: tuple[float, float]
+    coefficients: Floats
+
+    def __call__(self, users: Users) -> BoxedValues:
+        low, high = self.label_range
+        features = users.column("features")
+        fitted = dot_rows(features, np.broadcast_to(self.coefficients, features.shape))
+        residuals = np.clip((np.clip(users.column("labels"), low, high) - fitted) / (high - low), -1.0, 1.0)
+        return BoxedValues.clipped(np.square(residuals)[:, None], 0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,16 +10,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from apportion.allocation import EqualSplit, KnownCounts, TailSample, UniformSample, Weights
+from apportion.allocation import EqualSplit, KnownCounts, TailSample, UniformSample
 from apportion.allocation.policies import Allocation
 from apportion.data import Vocabulary
+from apportion.data.grouping import one_of
 from apportion.data.numbers import finite_matrix
-from apportion.engines import Engine, LocalEngine
+from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.counts import allocated, release_number_of_users
 from apportion.estimators.private import InteractionsEstimator
 from apportion.privacy import Purpose, Session
 from apportion.privacy.budget import Plan
+from apportion.privacy.contributions import TaskCounts, Weighting
 from apportion.privacy.statement import Statement
 from apportion.regression.observations import Observations
 
@@ -33,13 +35,13 @@ class Start:
     """What is known before the first statistic.
 
     Attributes:
-        weights: of every observation; private.
+        weights: how every user weighs its tasks.
         exposure: estimates of Σ_j w_ij, none negative; released or public.
         exposure_stddev: standard deviation of their noise, 0 if they were not released.
         typical_weight: about the weight of one observation of a task; from released or public counts.
     """
 
-    weights: Weights
+    weights: Weighting
     exposure: Floats
     exposure_stddev: float
     typical_weight: Floats
@@ -64,7 +66,8 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
         y: ArrayLike,
         *,
         tasks: ArrayLike,
-        groups: ArrayLike,
+        users: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
         task_ids: ArrayLike | Vocabulary | None = None,
         session: Session | None = None,
     ) -> Self:
@@ -74,11 +77,13 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
             X: features, one row per (user, task) pair; add a column of ones for an intercept.
             y: labels, one per row.
             tasks: which task a row belongs to, integers or text.
-            groups: whose row it is; a user has at most one row for a task.
+            users: whose row it is; a user has at most one row for a task.
+            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             task_ids: the public list of tasks; without it, which tasks occur is revealed.
             session: brings its own budget, noise and window; those of the estimator are then not used.
         """
-        return self.fit_observations(Observations.from_arrays(X, y, tasks, groups, task_ids), session=session)
+        observations = Observations.from_arrays(X, y, tasks, one_of(users, groups), task_ids)
+        return self.fit_observations(observations, session=session)
 
     def fit_observations(self, observations: Observations, *, session: Session | None = None) -> Self:
         """Fit to rows that were checked and sorted before; see `fit`."""
@@ -145,17 +150,17 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
 
     def _start(self, observations: Observations, session: Session, engine: Engine, plan: Plan) -> Start:
         """Release the number of users, what the allocation asks for, and every task's total weight."""
-        data = observations.data
+        users = observations.users
         public = self._public_users()
-        n_users = public or release_number_of_users(data, session, engine, plan.one("users"))
+        n_users = public or release_number_of_users(users, session, engine, plan.one("users"))
         shares = plan.several("counts") if self.allocation.releases else ()
-        given = allocated(data, self.allocation, session, engine, shares, n_users)
+        given = allocated(users, self.allocation, session, engine, shares, n_users)
         weights, expected = given.weights, given.expected
         if self._exposure_share() == 0:
             return Start(weights, np.maximum(expected.total, 0.0), 0.0, expected.typical)
         share = plan.one("exposure")
-        released = session.release(Purpose.EXPOSURE, engine.counts(data, weights), share)
-        return Start(weights, np.maximum(released, 0.0), 1 / share.mu, expected.typical)
+        released = session.release(Purpose.EXPOSURE, add_up_one(engine, users, TaskCounts(weights)), share)
+        return Start(weights, np.maximum(released, 0.0), weights.moved(1.0) / share.mu, expected.typical)
 
 
 def positive(name: str, value: float) -> None:

@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.data import Interactions, Vocabulary
-from apportion.data.encoding import encode_ids, match_public_list, refuse_single_user
+from apportion.data.encoding import match_public_list, refuse_single_user
+from apportion.data.grouping import encode_column
 from apportion.data.numbers import finite_column, finite_matrix
 from apportion.data.ordering import user_major_order
+from apportion.data.users import Users
 from apportion.errors import InputError
 
 
@@ -45,7 +47,7 @@ class Observations:
         features: ArrayLike,
         labels: ArrayLike,
         tasks: ArrayLike,
-        groups: ArrayLike,
+        users: ArrayLike,
         task_ids: ArrayLike | Vocabulary | None = None,
     ) -> Observations:
         """Build from parallel arrays in any order.
@@ -54,22 +56,25 @@ class Observations:
             features: one row per observation.
             labels: one number per observation.
             tasks: id of the task of each observation, integers or text.
-            groups: id of its user.
+            users: id of its user.
             task_ids: the public list of tasks; by default the tasks that occur.
         """
         x = finite_matrix(features, "X")
         y = finite_column(labels, "y", len(x))
-        for name, column in (("tasks", tasks), ("groups", groups)):
-            if np.shape(column) != (len(x),):
-                raise InputError(f"Expected {name} to have {len(x)} rows, one per row of X, got {np.shape(column)}.")
-        users = encode_ids(groups, "groups", name="user")
-        refuse_single_user(users)
-        encoded = match_public_list(encode_ids(tasks, "tasks", name="task"), task_ids)
+        coded_tasks = encode_column(tasks, len(x), "tasks", name="task")
+        owners = encode_column(users, len(x), "users", name="user")
+        refuse_single_user(owners)
+        matched = match_public_list(coded_tasks, task_ids)
         data = Interactions.from_codes(
-            users.codes, encoded.codes, user_ids=users.vocabulary, task_ids=encoded.vocabulary
+            owners.codes, matched.codes, user_ids=owners.vocabulary, task_ids=matched.vocabulary
         )
-        order = user_major_order(users.codes, encoded.codes, data.n_tasks)
+        order = user_major_order(owners.codes, matched.codes, data.n_tasks)
         return cls(data, x, y) if order is None else cls(data, x[order], y[order])
+
+    @property
+    def users(self) -> Users:
+        """The users with their rows, which engines add up."""
+        return self.data.as_users.with_columns(features=self.features, labels=self.labels)
 
     @property
     def dimension(self) -> int:

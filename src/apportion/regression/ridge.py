@@ -20,10 +20,12 @@ from apportion.allocation import Adaptive
 from apportion.allocation.policies import Allocation
 from apportion.engines import Engine
 from apportion.errors import InputError
-from apportion.privacy import Labels, NoiseSource, ObservationRows, Purpose, Session
+from apportion.privacy import NoiseSource, Purpose, Session
+from apportion.privacy.contributions import TaskGrams, TaskMoments
 from apportion.regression.multi_task import MultiTaskRegression, into_ball, not_negative, positive
 from apportion.regression.observations import Observations
 from apportion.regression.solves import Statistics, solve_psd, solve_shrunk
+from apportion.regression.user_sides import ClippedFeatures, ClippedLabels
 
 Floats = NDArray[np.float64]
 
@@ -63,14 +65,15 @@ class MultiTaskRidge(MultiTaskRegression):
         statement_: the privacy statement.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for `coef_`. The list of tasks, if given, and
-    the bounds are public. There is no `score`: it would be computed from raw data, which ε does not cover.
+    the bounds are public. With an allocation for a public graph it is for replacing one user's values and features.
+    There is no `score`: it would be computed from raw data, which ε does not cover.
 
     Example:
         >>> rng = np.random.default_rng(0)
         >>> users, tasks = np.repeat(np.arange(2000), 2), np.tile([0, 1], 2000)
         >>> x = rng.uniform(-0.7, 0.7, (4000, 2))
         >>> y = x[:, 0] * np.where(tasks == 0, 0.5, -0.5)
-        >>> model = MultiTaskRidge(epsilon=5.0, label_bound=0.5).fit(x, y, tasks=tasks, groups=users, task_ids=[0, 1])
+        >>> model = MultiTaskRidge(epsilon=5.0, label_bound=0.5).fit(x, y, tasks=tasks, users=users, task_ids=[0, 1])
         >>> model.coef_.shape
         (2, 2)
     """
@@ -134,18 +137,16 @@ class MultiTaskRidge(MultiTaskRegression):
         gram_share = self.gram_share or default_gram_share(self.solve, observations.dimension)
         plan = self._plan(session, {"grams": gram_share, "moments": 1 - gram_share})
         start = self._start(observations, session, engine, plan)
-        data, weights = observations.data, start.weights
-        rows = ObservationRows.clipped(observations.features, self.feature_norm)
-        labels = Labels.clipped(observations.labels, self.label_bound)
-        grams = session.release(Purpose.TASK_MATRICES, engine.grams(data, weights, rows), plan.one("grams"))
-        moments = session.release(
-            Purpose.TASK_MOMENTS, engine.moments(data, weights, rows, labels), plan.one("moments")
-        )
+        weights, rows, labels = start.weights, ClippedFeatures(self.feature_norm), ClippedLabels(self.label_bound)
+        contributions = [TaskGrams(weights, rows), TaskMoments(weights, rows, labels)]
+        gram_sums, moment_sums = engine.add_up(observations.users, contributions)
+        grams = session.release(Purpose.TASK_MATRICES, gram_sums, plan.one("grams"))
+        moments = session.release(Purpose.TASK_MOMENTS, moment_sums, plan.one("moments"))
         released = Statistics(
             grams,
-            self.feature_norm**2 / plan.one("grams").mu,
+            weights.moved_gram(self.feature_norm**2) / plan.one("grams").mu,
             moments,
-            self.feature_norm * self.label_bound / plan.one("moments").mu,
+            weights.moved(self.feature_norm * self.label_bound) / plan.one("moments").mu,
             start.exposure,
             start.exposure_stddev,
         )

@@ -22,11 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion import linalg
-from apportion.linalg.shrinkage import intensities, squared_distances
 
 Floats = NDArray[np.float64]
 
-_POOLED = 4096  # noisy numbers behind one shrinkage intensity
 _SMALLEST = 1e-300
 
 
@@ -62,7 +60,7 @@ def solve_psd(released: Statistics, ridge: float) -> Floats:
 
 def solve_shrunk(released: Statistics, ridge: float) -> Floats:
     """The noise-aware solution above, for every task."""
-    shape = common_shape(released.grams)
+    shape, _ = linalg.common_shape(released.grams)
     scales = task_scales(released, shape)
     shrunk, doubt = _shrink(released, shape, scales)
     values, vectors = np.linalg.eigh(linalg.unpack(shrunk))
@@ -73,16 +71,6 @@ def solve_shrunk(released: Statistics, ridge: float) -> Floats:
     damping = released.moment_stddev**2 / variance + doubt[:, None]
     below = np.square(values) + ridge * released.exposure[:, None] * values + damping
     return _in_eigenbasis(vectors, released.moments, values / np.maximum(below, _SMALLEST))
-
-
-def common_shape(grams: Floats) -> Floats:
-    """C: the sum of all Gram matrices, positive semidefinite, of trace 1; the identity's shape where there is none."""
-    total = linalg.project_psd(grams.sum(axis=0)[None])[0]
-    dimension = linalg.packed_dim(total.size)
-    trace = float(total[linalg.diagonal_positions(dimension)].sum())
-    if trace <= 0:
-        return np.asarray(linalg.pack(np.eye(dimension) / dimension))
-    return np.asarray(total / trace)
 
 
 def task_scales(released: Statistics, shape: Floats) -> Floats:
@@ -113,13 +101,11 @@ def _shrink(released: Statistics, shape: Floats, scales: Floats) -> tuple[Floats
     What noise is left in S is that of Â where it was kept, and that of C where it was not.
     """
     n_tasks, size = released.grams.shape
-    variances = np.full(n_tasks, released.gram_stddev**2)
-    distances = squared_distances(released.grams, scales, shape)
-    intensity = intensities(distances, scales, variances, size, _POOLED)
-    shrunk = released.grams + intensity[:, None] * (scales[:, None] * shape - released.grams)
+    variance = released.gram_stddev**2
+    shrunk, intensity = linalg.shrink_towards(released.grams, scales, shape, variance)
     of_shape = np.minimum(1.0, n_tasks * np.square(scales / max(float(scales.sum()), _SMALLEST)))
-    left = variances * (1 - intensity + intensity * of_shape)
-    return shrunk, left * (linalg.packed_dim(size) + 1) / 2
+    left = variance * (1 - intensity + intensity * of_shape)
+    return np.asarray(shrunk), left * (linalg.packed_dim(size) + 1) / 2
 
 
 def _coefficient_variance(released: Statistics, eigenvalues: Floats) -> float:

@@ -23,32 +23,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation.users import ContributionPolicy, Smooth
-from apportion.data.grouping import Grouping, group_rows
+from apportion.data.grouping import group_rows, one_of
 from apportion.data.numbers import finite_column, finite_matrix
+from apportion.data.users import Users
+from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.contributions import Bounded, ContributionsEstimator, Sizes
+from apportion.losses import Loss, loss_of
 from apportion.postprocessing.intervals import student_half_width
-from apportion.privacy import (
-    BoxedValues,
-    Labels,
-    NoiseSource,
-    ObservationRows,
-    PublicRowWeights,
-    Purpose,
-    Session,
-    Share,
-)
+from apportion.privacy import BoxedValues, NoiseSource, PublicRowWeights, Purpose, Session, Share
 from apportion.privacy.budget import Plan
-from apportion.privacy.contributions import gradient_total, weighted_total
+from apportion.privacy.contributions import GradientTotal, RowTotal
 from apportion.privacy.statement import Statement
-from apportion.regression.losses import Loss, loss_of
 from apportion.regression.multi_task import into_ball, not_negative, positive
+from apportion.regression.user_sides import Design, Directions, Slopes
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -59,7 +53,6 @@ _NOISE_REACH = 0.5  # of the domain's radius
 _SQUARED_GRADIENT = 1 / 8  # of a typical row, in units of L²
 _TOTAL_SHARE = 0.02  # for the total weight, where sizes are private
 _PARTS_SEED = 0  # public
-_ROWS_AT_A_TIME = 1 << 18
 
 
 class UserERM(ContributionsEstimator):
@@ -70,7 +63,7 @@ class UserERM(ContributionsEstimator):
 
     Args:
         loss: "logistic", "squared", "huber", "smoothed-hinge", or an object with `value` and `derivative` (see
-            `losses.Loss`).
+            `apportion.losses.Loss`).
         epsilon: ε of the whole fit.
         delta: δ of the whole fit, above 0; keep it far below one over the number of users.
         feature_norm: the norm that rows of X are clipped to; public.
@@ -82,7 +75,7 @@ class UserERM(ContributionsEstimator):
         fit_intercept: whether to add a constant to every row.
         trade_off: A, in (max_l Σ_{S_l} c)² + A Σ c², which the weights minimise. None balances what noise and sampling
             do to a gradient: d (2L max_l Σ c/μ)² against L²/8 Σ c², so A = μ²/(32d), or μ²/(8d) where users are added
-            or removed, over `interval_groups` if there are any.
+            or removed, over `interval_parts` if there are any.
         bounding: how each user's contribution is bounded: Smooth(), SampleLimit() or Unbounded().
         sizes: "public" if everybody may know how many rows each user has; "private" to protect that too.
         sizes_share: share of the budget for a histogram of sizes, from which the threshold is chosen, if they are
@@ -91,7 +84,7 @@ class UserERM(ContributionsEstimator):
         steps: T; None for a number from the noise (above).
         step_size: η; None for one from the noise and the loss's `curvature`.
         average: whether to return the mean of the iterates, later ones weighing more, instead of the last.
-        interval_groups: K > 1 divides users into K parts, by a public rule, and runs K descents on them side by side;
+        interval_parts: K > 1 divides users into K parts, by a public rule, and runs K descents on them side by side;
             the model is the mean of the K and intervals are those of Student's t. It costs about √K in noise. That all
             descents stop early is not in the intervals: on generated data they covered as often as they say where
             `n_steps_` was above its least, 20, and sometimes far less often where it was not; 5 covered better than
@@ -105,7 +98,7 @@ class UserERM(ContributionsEstimator):
     Attributes:
         coef_: coefficients.
         intercept_: the constant, 0 without one.
-        coef_intervals_: (low, high) for each coefficient; None without interval groups.
+        coef_intervals_: (low, high) for each coefficient; None without interval parts.
         intercept_interval_: (low, high) of the intercept, likewise.
         threshold_: h, above which a user's further rows add no weight.
         n_steps_: how many steps were taken.
@@ -114,6 +107,13 @@ class UserERM(ContributionsEstimator):
     Privacy: (ε, δ)-DP. With public sizes, for replacing features and labels of all rows of one user, who moves a step's
     gradient by at most 2 L max_l Σ_{S_l} c; with private ones, for adding or removing one user, whose weight is at
     most h: L h, and the total weight is released too.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> users, x = rng.integers(0, 2000, 8000), rng.uniform(-1, 1, (8000, 1))
+        >>> model = UserERM("logistic", epsilon=5.0).fit(x, x[:, 0] > 0, users=users)
+        >>> model.predict([[0.9], [-0.9]])
+        array([1., 0.])
     """
 
     coef_: Floats
@@ -143,12 +143,13 @@ class UserERM(ContributionsEstimator):
         steps: int | None = None,
         step_size: float | None = None,
         average: bool = True,
-        interval_groups: int = 0,
+        interval_parts: int = 0,
         level: float = 0.95,
         public: Sequence[str] = (),
         window: str = "not declared",
         tuning: str | None = None,
         noise: NoiseSource | str | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.loss = loss
         self.epsilon = epsilon
@@ -166,19 +167,21 @@ class UserERM(ContributionsEstimator):
         self.steps = steps
         self.step_size = step_size
         self.average = average
-        self.interval_groups = interval_groups
+        self.interval_parts = interval_parts
         self.level = level
         self.public = public
         self.window = window
         self.tuning = tuning
         self.noise = noise
+        self.engine = engine
 
     def fit(
         self,
         X: ArrayLike,  # noqa: N803
         y: ArrayLike,
         *,
-        groups: ArrayLike,
+        users: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
         session: Session | None = None,
         progress: Progress | None = None,
     ) -> Self:
@@ -187,22 +190,24 @@ class UserERM(ContributionsEstimator):
         Args:
             X: features, one row per observation.
             y: labels, one per row.
-            groups: whose row it is, integers or text.
+            users: whose row it is, integers or text.
+            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
             progress: called with what is done, how far it is and how far it goes.
         """
         self._check()
         features = finite_matrix(X, "X")
         labels = finite_column(y, "y", len(features))
-        grouping = group_rows(groups, len(features), single_user=self._sizes_are_private)
+        grouping = group_rows(one_of(users, groups), len(features), single_user=self._sizes_are_private)
         parts = self._parts(len(grouping.sizes))
         opened = self._session(session, self._assumed_public())
         if opened.budget.pure:
             raise InputError(f"Expected a delta above 0, as noise on many gradients needs, got {opened.budget.delta}.")
         plan = self._plan(opened)
-        rows = _UserSide(grouping, features, labels, loss_of(self.loss), self.feature_norm, self._constant, parts)
-        risk = self._risk(rows, grouping, parts, opened, plan)
-        self._publish(self._descended(rows, risk, opened, plan.one("gradients"), progress))
+        owners = grouping.users(None if parts is None else {"part": parts}, features=features, labels=labels)
+        dimension = features.shape[1] + bool(self._constant)
+        risk = self._risk(owners, dimension, parts, opened, plan)
+        self._publish(self._descended(dimension, risk, opened, plan.one("gradients"), progress))
         self.threshold_ = risk.bounded.threshold
         self.statement_ = opened.statement()
         return self
@@ -243,9 +248,9 @@ class UserERM(ContributionsEstimator):
                 positive(name, getattr(self, name))
         if self.steps is not None and self.steps < 1:
             raise InputError(f"Expected steps of at least 1, got {self.steps}.")
-        if self.interval_groups and self.interval_groups < 2:
-            raise InputError(f"Expected interval_groups of 0, or at least 2, got {self.interval_groups}.")
-        if self.interval_groups and self._sizes_are_private:
+        if self.interval_parts and self.interval_parts < 2:
+            raise InputError(f"Expected interval_parts of 0, or at least 2, got {self.interval_parts}.")
+        if self.interval_parts and self._sizes_are_private:
             raise InputError("Expected public sizes for intervals: who is in which part depends on all users.")
         if not 0 < self.level < 1:
             raise InputError(f"Expected a level strictly between 0 and 1, got {self.level}.")
@@ -281,17 +286,17 @@ class UserERM(ContributionsEstimator):
             f"the norm {self.feature_norm:g} that features are clipped to",
             f"the norm {self._clip_norm():g} that the gradient of every row is clipped to",
         ]
-        if self.interval_groups:
-            about.append(f"which of {self.interval_groups} parts each user is in, by a public seed")
+        if self.interval_parts:
+            about.append(f"which of {self.interval_parts} parts each user is in, by a public seed")
         return about
 
     def _parts(self, n_users: int) -> Integers | None:
         """The part of each user: drawn by a public seed from the number of users alone."""
-        if not self.interval_groups:
+        if not self.interval_parts:
             return None
-        if n_users < self.interval_groups:
-            raise InputError(f"Expected at least {self.interval_groups} users, one for each interval group.")
-        return np.random.default_rng(_PARTS_SEED).permutation(n_users) % self.interval_groups
+        if n_users < self.interval_parts:
+            raise InputError(f"Expected at least {self.interval_parts} users, one for each part.")
+        return np.random.default_rng(_PARTS_SEED).permutation(n_users) % self.interval_parts
 
     # -- releases --
 
@@ -302,39 +307,43 @@ class UserERM(ContributionsEstimator):
             raise InputError(f"Expected sizes_share below {1 - _TOTAL_SHARE:g}, got {self.sizes_share}.")
         return session.plan(**first, gradients=rest)
 
-    def _risk(self, rows: _UserSide, grouping: Grouping, parts: Integers | None, session: Session, plan: Plan) -> _Risk:
+    def _risk(self, users: Users, dimension: int, parts: Integers | None, session: Session, plan: Plan) -> _Risk:
         """Weights of all rows, and the total weight of each part: public, or released."""
         share = plan.one("gradients")
-        trade_off = self.trade_off or self._default_trade_off(rows.dimension, share.mu)
-        found = self._bounded(grouping.indptr, trade_off, session, plan.one("sizes") if "sizes" in plan else None)
+        trade_off = self.trade_off or self._default_trade_off(dimension, share.mu)
+        found = self._bounded(users, trade_off, session, plan.one("sizes") if "sizes" in plan else None)
         weights = found.weights
         if isinstance(weights, PublicRowWeights):
-            totals = np.ones(1) if parts is None else self._part_totals(grouping, parts, trade_off)
+            totals = np.ones(1) if parts is None else self._part_totals(users, parts, trade_off)
         else:
-            halves = BoxedValues(np.full((int(grouping.indptr[-1]), 1), 0.5))
-            released = session.release(Purpose.TOTAL_WEIGHT, weighted_total(halves, weights), plan.one("total"))
+            total = add_up_one(self._adder, users, RowTotal(_halves, 1, weights))
+            released = session.release(Purpose.TOTAL_WEIGHT, total, plan.one("total"))
             totals = np.maximum(2 * np.asarray(released, np.float64), found.threshold)
         noise = weights.moved(self._clip_norm()) / share.mu / float(totals.min())
         return _Risk(found, parts, totals, noise)
 
-    def _part_totals(self, grouping: Grouping, parts: Integers, trade_off: float) -> Floats:
-        rows = self.bounding.row_weights(grouping.indptr, trade_off).rows
-        return np.asarray(np.bincount(np.repeat(parts, grouping.sizes), rows), np.float64)
+    def _part_totals(self, users: Users, parts: Integers, trade_off: float) -> Floats:
+        rows = self.bounding.row_weights(users.indptr, trade_off).rows
+        return np.asarray(np.bincount(np.repeat(parts, users.sizes), rows), np.float64)
 
     def _default_trade_off(self, dimension: int, mu: float) -> float:
-        moved = 1.0 if self._sizes_are_private else 4.0 * max(self.interval_groups, 1)
+        moved = 1.0 if self._sizes_are_private else 4.0 * max(self.interval_parts, 1)
         return _SQUARED_GRADIENT * mu**2 / (dimension * moved)
 
     def _descended(
-        self, rows: _UserSide, risk: _Risk, session: Session, share: Share, progress: Progress | None
+        self, dimension: int, risk: _Risk, session: Session, share: Share, progress: Progress | None
     ) -> Floats:
         """One θ for each part, by accelerated descent on noisy gradients."""
-        n_steps, size = self._schedule(risk.noise, rows.dimension)
+        n_steps, size = self._schedule(risk.noise, dimension)
+        design = Design(self.feature_norm, loss_of(self.loss), self._constant)
+        directions, weights = Directions(design), risk.bounded.weights
+        n_parts = 0 if risk.parts is None else len(risk.totals)
         shares = share.split(**{f"{step}": 1 / n_steps for step in range(1, n_steps + 1)})
-        theta = ahead = mean = np.zeros((len(risk.totals), rows.dimension))
+        theta = ahead = mean = np.zeros((len(risk.totals), dimension))
         for step in range(1, n_steps + 1):
-            slopes = Labels.clipped(rows.slopes(ahead), self._clip_norm())
-            sums = gradient_total(rows.directions, slopes, risk.bounded.weights, risk.parts)
+            slopes = Slopes(design, ahead, self._clip_norm(), by_task=False)
+            gradients = GradientTotal(directions, slopes, weights, dimension, n_parts)
+            sums = add_up_one(self._adder, risk.bounded.users, gradients)
             released = session.release(Purpose.GRADIENT.at(step=step), sums, shares[f"{step}"])
             gradient = np.reshape(released, theta.shape) / risk.totals[:, None] + 2 * self.ridge * ahead
             before, theta = theta, into_ball(ahead - size * gradient, self.domain_radius)
@@ -361,7 +370,7 @@ class UserERM(ContributionsEstimator):
         middle = scaled.mean(axis=0)
         self.coef_, self.intercept_ = middle[:-1], float(middle[-1])
         self.coef_intervals_ = self.intercept_interval_ = None
-        if self.interval_groups:
+        if self.interval_parts:
             widths = student_half_width(self.level, len(scaled) - 1) * scaled.std(axis=0, ddof=1)
             ends = middle[:, None] + np.array([-1.0, 1.0]) * (widths / math.sqrt(len(scaled)))[:, None]
             self.coef_intervals_, self.intercept_interval_ = ends[:-1], ends[-1]
@@ -384,42 +393,6 @@ class _Risk:
     noise: float
 
 
-class _UserSide:
-    """What users compute from their own rows and released parameters: each row's gradient, a direction and a length."""
-
-    def __init__(
-        self,
-        grouping: Grouping,
-        features: Floats,
-        labels: Floats,
-        loss: Loss,
-        feature_norm: float,
-        constant: float,
-        parts: Integers | None,
-    ) -> None:
-        x = grouping.arranged(features)
-        with np.errstate(over="ignore"):  # a row of infinite length becomes zero
-            x = x * (feature_norm / np.maximum(np.linalg.norm(x, axis=1), feature_norm))[:, None]
-        y: Floats = grouping.arranged(labels)
-        coded: Any = getattr(loss, "coded", None)
-        self._loss = loss
-        self._labels = y if coded is None else coded(y)
-        self._features = np.column_stack([x, np.full(len(x), constant)]) if constant else x
-        self._lengths = np.linalg.norm(self._features, axis=1)
-        self._owners = None if parts is None else np.repeat(parts, grouping.sizes)
-        self.directions = ObservationRows.scaled(self._features, 1.0)
-        self.dimension = int(self._features.shape[1])
-
-    def slopes(self, theta: Floats) -> Floats:
-        """ℓ'(θ · x, y) ‖x‖, θ that of the row's part: the gradient's signed length along x / ‖x‖."""
-        slopes: Floats = self._loss.derivative(self._scores(theta), self._labels) * self._lengths
-        return np.nan_to_num(slopes)  # clipped afterwards; a refusal would tell of one row
-
-    def _scores(self, theta: Floats) -> Floats:
-        if self._owners is None:
-            return np.asarray(np.einsum("nd,d->n", self._features, theta[0]))
-        scores = np.empty(len(self._labels))
-        for first in range(0, len(scores), _ROWS_AT_A_TIME):
-            part = slice(first, first + _ROWS_AT_A_TIME)
-            scores[part] = np.einsum("nd,nd->n", self._features[part], theta[self._owners[part]])
-        return scores
+def _halves(users: Users) -> BoxedValues:
+    """1/2 in every row, so that the sum is half the total weight."""
+    return BoxedValues(np.full((users.n_rows, 1), 0.5))

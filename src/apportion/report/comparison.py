@@ -13,7 +13,11 @@ from functools import partial
 from typing import Any
 
 from apportion.evaluation.inspection import StudyInspection
-from apportion.evaluation.study import LOWER_IS_BETTER, MARKING, Cell, Figure, StudyResults, settings_in_words
+from apportion.evaluation.study import StudyResults
+from apportion.evaluation.study.description import LOWER_IS_BETTER
+from apportion.evaluation.study.methods import settings_in_words
+from apportion.evaluation.study.study_results import Cell, Figure
+from apportion.evaluation.study.units import MARKING
 from apportion.report.comparison_charts import Axis, Curve, curve_chart, figure_in_words
 from apportion.report.internal import display_name
 from apportion.report.rendering import render

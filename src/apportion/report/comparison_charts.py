@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from apportion.evaluation.study import Figure
+from apportion.evaluation.study.study_results import Figure
 from apportion.report.internal_charts import spread
 from apportion.report.svg import Drawing, Linear, Log, Point, round_domain
 from apportion.report.wording import compact

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Literal
 
-from apportion.privacy.neighbours import ADD_REMOVE, REPLACE_LABELS
 from apportion.privacy.statement import SEEDED, Statement
 from apportion.report import estimates_chart as charts
 from apportion.report.estimates_releases import groups_of
@@ -18,7 +17,7 @@ from apportion.report.public_charts import guess_chart
 from apportion.report.releases import explain, families_of, mechanisms_of, unspent
 from apportion.report.rendering import render
 from apportion.report.svg import Drawing
-from apportion.report.wording import meaning_of, number, precise, whole
+from apportion.report.wording import alike_without, attack_on, meaning_of, number, precise, whole
 
 Kind = Literal["mean", "quantile", "regression", "logistic"]
 
@@ -109,8 +108,8 @@ def estimates_page(found: Estimates) -> str:
         lines=list(zip(*columns.values(), strict=True)),
         draw_estimates=_drawing(found),
         mixed=any(charts.holds_zero(row.interval) for row in found.rows) and found.kind in ("regression", "logistic"),
-        attack=_attack(statement),
-        alike=_alike(statement),
+        attack=attack_on(statement),
+        alike=alike_without(statement),
         not_releasable=SEEDED,
         unit=statement.neighbours.one.capitalize(),
         one_in="" if statement.delta == 0 else f"one in {whole(1 / statement.delta)}",
@@ -252,25 +251,3 @@ def _drawing(found: Estimates) -> partial[Drawing]:
     if found.kind == "quantile":
         return partial(charts.quantile_chart, found.rows, found.label)
     return partial(charts.coefficient_chart, found.rows)
-
-
-def _attack(statement: Statement) -> str:
-    """What the attacker knows and wants, by the neighbour relation."""
-    if statement.neighbours == ADD_REMOVE:
-        return (
-            "knows everybody else’s data, sees all that was released, and wants to tell whether one particular person "
-            "took part"
-        )
-    what = "labels" if statement.neighbours == REPLACE_LABELS else "rows"
-    return (
-        "knows everybody else’s data and all that was assumed public, sees all that was released, and wants to tell "
-        f"which of two guesses at one particular person’s {what} is right"
-    )
-
-
-def _alike(statement: Statement) -> str:
-    """What could have been different without the numbers coming out much different."""
-    if statement.neighbours == ADD_REMOVE:
-        return "had any one person’s rows, all of them, not been there"
-    what = "labels" if statement.neighbours == REPLACE_LABELS else "rows, all of them,"
-    return f"had any one person’s {what} held anything else"

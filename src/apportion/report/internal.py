@@ -93,7 +93,7 @@ def internal_page(
         slices=slices,
         names=[display_name(metric) for metric in metrics],
         overall=[_overall_row(comparison, roles, name, metrics) for name in roles.in_order],
-        parts=[_part(comparison, roles, metric, slices) for metric in metrics],
+        parts=[metric_part(comparison, roles, metric, slices) for metric in metrics],
         new_items=new_items and _new_items(new_items),
     )
 
@@ -156,8 +156,8 @@ def _overall_row(comparison: Comparison, roles: Roles, name: str, metrics: Seque
     }
 
 
-def _part(comparison: Comparison, roles: Roles, metric: str, slices: Sequence[str]) -> dict[str, Any]:
-    """What the page shows about one metric."""
+def metric_part(comparison: Comparison, roles: Roles, metric: str, slices: Sequence[str]) -> dict[str, Any]:
+    """What a page shows about one metric: figures, and drawings overall and by slice."""
     lines = [_line(comparison[name][metric], roles, name) for name in roles.in_order]
     lower, shown = metric in _LOWER_IS_BETTER, display_name(metric)
     return {

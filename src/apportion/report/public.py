@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from apportion.errors import InputError
+from apportion.privacy.neighbours import ADD_REMOVE
 from apportion.privacy.statement import SEEDED
 from apportion.recommend.model import ItemModel
 from apportion.report import public_charts as charts
 from apportion.report.bands import popularity_bands
 from apportion.report.releases import explain, families_of, mechanisms_of, popularity_noise, unspent
 from apportion.report.rendering import render
-from apportion.report.wording import meaning_of, number, whole
+from apportion.report.wording import alike_without, attack_on, meaning_of, number, whole
 
 Titles = Mapping[int | str, str]
 
@@ -71,6 +72,9 @@ def public_page(model: ItemModel, *, titles: Titles | None = None) -> str:
         "public.html",
         statement=statement,
         meaning=(meaning := meaning_of(statement)),
+        added=statement.neighbours == ADD_REMOVE,
+        attack=attack_on(statement),
+        alike=alike_without(statement),
         not_releasable=SEEDED,
         kind="values" if model.kind == "convex" else model.kind,
         n_tasks=model.n_tasks,
@@ -82,10 +86,10 @@ def public_page(model: ItemModel, *, titles: Titles | None = None) -> str:
         unspent=unspent(rows),
         bands=bands,
         neighbours=_looks(model, titles or {}),
-        settings=_settings(model.settings),
-        features=_features(model),
-        popularity_words=_popularity_words(model, noise),
-        popularity_caption=_popularity_caption(noise),
+        settings=settings_in_words(model.settings),
+        features=features_in_words(model),
+        popularity_words=popularity_words(model, noise),
+        popularity_caption=popularity_caption(noise),
         draw_guess=partial(charts.guess_chart, meaning.best_guess),
         draw_budget=partial(charts.budget_chart, rows),
         draw_popularity=partial(charts.popularity_chart, model.popularity, noise),
@@ -114,13 +118,14 @@ def _title(task: int | str, titles: Titles) -> str:
     return titles.get(task, f"item {task}")
 
 
-def _settings(settings: Mapping[str, Any]) -> str:
+def settings_in_words(settings: Mapping[str, Any]) -> str:
+    """The settings of a fit, on one line."""
     return ", ".join(
         f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}" for name, value in settings.items()
     )
 
 
-def _features(model: ItemModel) -> list[str]:
+def features_in_words(model: ItemModel) -> list[str]:
     """The public features that the model was fitted with, in words."""
     if model.feature_map is None:
         return []
@@ -128,7 +133,8 @@ def _features(model: ItemModel) -> list[str]:
     return [f"{group.name}: {_KINDS[group.kind].format(whole(group.size))}" for group in groups]
 
 
-def _popularity_words(model: ItemModel, noise: float | None) -> str:
+def popularity_words(model: ItemModel, noise: float | None) -> str:
+    """How many items rest on data, and how many stand clear of the noise."""
     n_reliable = int((model.reliability >= 0.5).sum())
     who = f"{whole(n_reliable)} of the" if n_reliable else "None of the"
     known = model.feature_map is not None and model.settings.get("feature_prior", True)  # for clicks a setting
@@ -143,7 +149,8 @@ def _popularity_words(model: ItemModel, noise: float | None) -> str:
     return words + f" {whole(clear)} have a released popularity of more than twice its noise."
 
 
-def _popularity_caption(noise: float | None) -> str:
+def popularity_caption(noise: float | None) -> str:
+    """What the drawing of popularity shows."""
     words = (
         "Popularity as it was released and then smoothed, largest first; both axes go in factors of ten. A person "
         "who touched n items counts 1/√n for each of them."

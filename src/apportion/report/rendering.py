@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import Any
 
 from apportion.report import wording
@@ -15,6 +16,11 @@ _FUNCTIONS = (
     wording.shape,
     wording.whole,
 )
+
+
+def source(name: str) -> str:
+    """A style sheet or a script from the templates, as it is."""
+    return (files("apportion.report") / "templates" / name).read_text(encoding="utf-8")
 
 
 def render(template: str, **values: Any) -> str:

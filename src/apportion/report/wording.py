@@ -18,7 +18,7 @@ from statistics import NormalDist
 from typing import Final
 
 from apportion.privacy import gaussian
-from apportion.privacy.neighbours import REPLACE_LABELS, REPLACE_VALUES
+from apportion.privacy.neighbours import ADD_REMOVE, REPLACE_LABELS, REPLACE_VALUES, REPLACE_VALUES_PUBLIC_GRAPH
 from apportion.privacy.statement import Statement, rounded_up
 
 
@@ -61,7 +61,9 @@ _GRADES: Final = (
 _SECRETS: Final = {
     REPLACE_VALUES: "what {one} person’s rows hold",
     REPLACE_LABELS: "what {one} person’s labels are",
+    REPLACE_VALUES_PUBLIC_GRAPH: "which values {one} person’s rows have",
 }
+_REPLACED: Final = {REPLACE_LABELS: "labels", REPLACE_VALUES_PUBLIC_GRAPH: "values"}
 _TOOK_PART: Final = "whether {one} person’s data was used"
 
 
@@ -82,8 +84,36 @@ def meaning_of(statement: Statement, *, seen: str = "this model") -> Meaning:
         log_odds = mu**2 / 2 - mu * NormalDist().inv_cdf(statement.delta)
     limit, words, verdict = next(grade for grade in _GRADES if best_guess <= grade[0])
     one = "any one" if limit < 0.9 else "a"  # "almost nothing about any one person", "something about a person"
-    secret = _SECRETS.get(statement.neighbours, _TOOK_PART).format(one=one)
-    return Meaning(words.format(seen=seen, secret=secret), verdict, best_guess, factor(log_odds))
+    headline = words.format(seen=seen, secret=secret_of(statement, one))
+    return Meaning(headline, verdict, best_guess, factor(log_odds))
+
+
+def secret_of(statement: Statement, one: str = "one") -> str:
+    """What an attacker wants to tell: whether a person took part, or what that person's rows or labels are."""
+    return _SECRETS.get(statement.neighbours, _TOOK_PART).format(one=one)
+
+
+def attack_on(statement: Statement) -> str:
+    """What the attacker knows and wants, by the neighbour relation."""
+    if statement.neighbours == ADD_REMOVE:
+        return (
+            "knows everybody else’s data, sees all that was released, and wants to tell whether one particular person "
+            "took part"
+        )
+    what = _REPLACED.get(statement.neighbours, "rows")
+    return (
+        "knows everybody else’s data and all that was assumed public, sees all that was released, and wants to tell "
+        f"which of two guesses at one particular person’s {what} is right"
+    )
+
+
+def alike_without(statement: Statement) -> str:
+    """What could have been different without the numbers coming out much different."""
+    if statement.neighbours == ADD_REMOVE:
+        return "had any one person’s rows, all of them, not been there"
+    if statement.neighbours in _REPLACED:
+        return f"had any one person’s {_REPLACED[statement.neighbours]} been any others"
+    return "had any one person’s rows, all of them, held anything else"
 
 
 def best_guess_of(mu: float) -> float:

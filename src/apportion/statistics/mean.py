@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation.users import ContributionPolicy, Smooth
-from apportion.data.grouping import group_rows
+from apportion.data.grouping import group_rows, one_of
 from apportion.data.numbers import finite_rows
+from apportion.data.users import Users
+from apportion.engines import Engine
 from apportion.errors import InputError
 from apportion.estimators.contributions import (
     Bounded,
@@ -25,17 +27,16 @@ from apportion.estimators.contributions import (
     Noisy,
     Sizes,
     capped_weights,
-    release_noisy,
+    publicly_weighed,
 )
 from apportion.estimators.private import check_value_range
 from apportion.postprocessing.intervals import half_widths
-from apportion.privacy import BoxedValues, NoiseSource, PublicRowWeights, Purpose, Session, Share
+from apportion.privacy import NoiseSource, PublicRowWeights, Purpose, Session, Share
 from apportion.privacy.budget import Plan
-from apportion.privacy.contributions import RowWeights, weighted_total
+from apportion.privacy.contributions import BoxedColumns, RowTotal
 from apportion.privacy.statement import Statement
 
 Floats = NDArray[np.float64]
-Offsets = NDArray[np.int64]
 
 _LARGEST_VARIANCE = 0.25  # of values within [-1/2, 1/2]
 _CAREFUL = 1.0  # standard deviations that an estimated variance is raised by; errs on the wide side (measured)
@@ -62,6 +63,7 @@ class UserMean(ContributionsEstimator):
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement, if any was given.
         noise: "secure" (which None is, too), "exact" for exact arithmetic as well, or a source of one's own.
+        engine: where sums are formed; None for this machine's processors.
 
     Attributes:
         mean_: a number, or one for each column.
@@ -73,6 +75,15 @@ class UserMean(ContributionsEstimator):
 
     Privacy: with public sizes, replacing the values of one user; with private ones, adding or removing one user. The
     range, the variance if given, and the correlation are public.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> users, hours = rng.integers(0, 2000, 10_000), rng.uniform(0, 8, 10_000)
+        >>> mean = UserMean(epsilon=1.0, value_range=(0, 24)).fit(hours, users=users)
+        >>> round(float(mean.mean_))
+        4
+        >>> mean.statement_.delta
+        0.0
     """
 
     mean_: Any
@@ -100,6 +111,7 @@ class UserMean(ContributionsEstimator):
         window: str = "not declared",
         tuning: str | None = None,
         noise: NoiseSource | str | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -116,28 +128,38 @@ class UserMean(ContributionsEstimator):
         self.window = window
         self.tuning = tuning
         self.noise = noise
+        self.engine = engine
 
-    def fit(self, X: ArrayLike, y: object = None, *, groups: ArrayLike, session: Session | None = None) -> Self:  # noqa: N803
+    def fit(
+        self,
+        X: ArrayLike,  # noqa: N803
+        y: object = None,
+        *,
+        users: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        session: Session | None = None,
+    ) -> Self:
         """Spend the budget on the data; afterwards everything that ends in _ may be released.
 
         Args:
             X: values, one per row, or a matrix with one column for each mean.
             y: ignored, for compatibility.
-            groups: whose row it is, integers or text.
+            users: whose row it is, integers or text.
+            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
         """
         values = finite_rows(X, "X")
         box = _Box.of(self.value_range, values.shape[1])
         given = self._given_variance(box)
-        grouping = group_rows(groups, len(values), single_user=self._sizes_are_private)
+        grouping = group_rows(one_of(users, groups), len(values), single_user=self._sizes_are_private)
         opened = self._session(session, self._assumed_public(given is not None))
-        boxed = BoxedValues.clipped(grouping.arranged(values), box.low, box.high)
+        owners, width = grouping.users(values=values), values.shape[1]
         plan = self._plan(opened, estimates_variance=given is None)
-        spread = _Spread(given, given) if given is not None else self._spread(boxed, grouping.indptr, opened, plan)
+        spread = _Spread(given, given) if given is not None else self._spread(owners, box, opened, plan)
         share = plan.one("mean")
-        trade_off = float(spread.likely.mean()) / self._price(boxed.width, opened, share)
-        found = self._bounded(grouping.indptr, trade_off, opened, _maybe(plan, "sizes"), self.correlation)
-        estimate = self._released(Purpose.MEAN, boxed, found, opened, share)
+        trade_off = float(spread.likely.mean()) / self._price(width, opened, share)
+        found = self._bounded(owners, trade_off, opened, _maybe(plan, "sizes"), self.correlation)
+        estimate = self._released(Purpose.MEAN, BoxedColumns(box.low, box.high), width, found, opened, share)
         self._publish(estimate, spread, box, flat=np.ndim(X) == 1)
         self.threshold_ = found.threshold
         self.statement_ = opened.statement()
@@ -183,18 +205,18 @@ class UserMean(ContributionsEstimator):
             return 2 * (columns / share.pure_epsilon) ** 2 / (4 if self._sizes_are_private else 1)
         return columns / share.mu**2 / (4 if self._sizes_are_private else 1)
 
-    def _spread(self, boxed: BoxedValues, indptr: Offsets, session: Session, plan: Plan) -> _Spread:
+    def _spread(self, users: Users, box: _Box, session: Session, plan: Plan) -> _Spread:
         """Estimate the variance of every column from first and second moments in which each user counts the same."""
-        width = boxed.width
-        equal: RowWeights
+        width = len(box.low)
         if self._sizes_are_private:
-            equal = capped_weights(indptr, 1.0)
+            equal = Bounded(capped_weights(1.0), 1.0, users)
         else:
-            sizes = np.diff(indptr)
+            sizes = users.sizes
             each = np.repeat(1 / np.maximum(sizes, 1) / (sizes > 0).sum(), sizes)
-            equal = PublicRowWeights(each, indptr, "every user with the same total weight")
+            equal = publicly_weighed(users, each, "every user with the same total weight", 1.0)
         share = plan.one("variance")
-        found = self._released(Purpose.FIRST_MOMENTS, boxed.with_squares(), Bounded(equal, 1.0), session, share)
+        values = BoxedColumns(box.low, box.high, squares=True)
+        found = self._released(Purpose.FIRST_MOMENTS, values, width, equal, session, share)
         first, second = found.values[:width], (found.values[width:] + 0.5) / 4
         likely = np.clip(second - np.square(first), 0.0, _LARGEST_VARIANCE)
         of_first, of_second = found.noise_variance[0], found.noise_variance[width]
@@ -203,15 +225,19 @@ class UserMean(ContributionsEstimator):
         careful = likely + _CAREFUL * math.hypot(noise, sampling) + of_first
         return _Spread(likely, np.minimum(careful, _LARGEST_VARIANCE))
 
-    def _released(self, name: Purpose, boxed: BoxedValues, found: Bounded, session: Session, share: Share) -> _Estimate:
+    def _released(
+        self, name: Purpose, values: BoxedColumns, columns: int, found: Bounded, session: Session, share: Share
+    ) -> _Estimate:
         """Means of the columns, and what their errors are made of."""
-        if isinstance(found.weights, PublicRowWeights):
-            noisy = release_noisy(session, name, weighted_total(boxed, found.weights), share)
-            rho, (rows, totals) = self.correlation, found.weights.sums_of_squares
-            scales = np.full((boxed.width, 1), noisy.scale)
-            return _Estimate(noisy.values, np.full(boxed.width, noisy.stddev), scales, (1 - rho) * rows + rho * totals)
-        noisy = release_noisy(session, name, weighted_total(boxed.with_constant(), found.weights), share)
-        return self._ratio(noisy, found.threshold)
+        public = isinstance(found.weights, PublicRowWeights)
+        form = values if public else replace(values, constant=True)
+        width = form.width(columns)
+        noisy = self._release(session, name, found.users, RowTotal(form, width, found.weights), share)
+        if not isinstance(found.weights, PublicRowWeights):
+            return self._ratio(noisy, found.threshold)
+        rho, (rows, totals) = self.correlation, found.weights.sums_of_squares
+        scales = np.full((width, 1), noisy.scale)
+        return _Estimate(noisy.values, np.full(width, noisy.stddev), scales, (1 - rho) * rows + rho * totals)
 
     def _ratio(self, noisy: Noisy, threshold: float) -> _Estimate:
         """A noisy sum over a noisy total weight; the total's noise counts in the error, and makes it err low."""

@@ -19,12 +19,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation.users import ContributionPolicy, Smooth
-from apportion.data.grouping import group_rows
+from apportion.data.grouping import group_rows, one_of
 from apportion.data.numbers import finite_rows
+from apportion.engines import Engine
 from apportion.errors import InputError
 from apportion.estimators.contributions import ContributionsEstimator, Sizes
 from apportion.privacy import Base, NoiseSource, PublicRowWeights, Purpose, RankedRows, Session, UniformBase
-from apportion.privacy.contributions import RowWeights
+from apportion.privacy.contributions import RowWeighting
 from apportion.privacy.statement import Statement
 
 Floats = NDArray[np.float64]
@@ -59,6 +60,13 @@ class UserQuantile(ContributionsEstimator):
 
     Privacy: with public sizes, replacing the values of one user; with private ones, adding or removing one user. The
     range or base is public.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> users, hours = rng.integers(0, 2000, 10_000), rng.uniform(0, 8, 10_000)
+        >>> median = UserQuantile(0.5, epsilon=1.0, value_range=(0, 24)).fit(hours, users=users)
+        >>> round(float(median.quantiles_))
+        4
     """
 
     quantiles_: Any
@@ -85,6 +93,7 @@ class UserQuantile(ContributionsEstimator):
         window: str = "not declared",
         tuning: str | None = None,
         noise: NoiseSource | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.quantiles = quantiles
         self.epsilon = epsilon
@@ -100,14 +109,24 @@ class UserQuantile(ContributionsEstimator):
         self.window = window
         self.tuning = tuning
         self.noise = noise
+        self.engine = engine
 
-    def fit(self, X: ArrayLike, y: object = None, *, groups: ArrayLike, session: Session | None = None) -> Self:  # noqa: N803
+    def fit(
+        self,
+        X: ArrayLike,  # noqa: N803
+        y: object = None,
+        *,
+        users: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        session: Session | None = None,
+    ) -> Self:
         """Spend the budget on the data; afterwards everything that ends in _ may be released.
 
         Args:
             X: values, one per row.
             y: ignored, for compatibility.
-            groups: whose row it is, integers or text.
+            users: whose row it is, integers or text.
+            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
         """
         sought = self._sought()
@@ -115,7 +134,7 @@ class UserQuantile(ContributionsEstimator):
         values = finite_rows(X, "X")
         if values.shape[1] != 1:
             raise InputError(f"Expected one column of values, got {values.shape[1]}.")
-        grouping = group_rows(groups, len(values), single_user=self._sizes_are_private)
+        grouping = group_rows(one_of(users, groups), len(values), single_user=self._sizes_are_private)
         opened = self._session(session, [about])
         halvings = math.ceil(math.log2(len(sought) + 1))
         first = self._sizes_fractions()
@@ -125,14 +144,15 @@ class UserQuantile(ContributionsEstimator):
         plan = opened.plan(**first, halvings=[rest / halvings] * halvings)
         shares = plan.several("halvings")
         trade_off = _trade_off(sought, shares[0].pure_epsilon)
-        found = self._bounded(grouping.indptr, trade_off, opened, plan.one("sizes") if first else None)
-        rows = RankedRows(grouping.arranged(values)[:, 0], found.weights, base)
+        owners = grouping.users(values=values[:, 0])
+        found = self._bounded(owners, trade_off, opened, plan.one("sizes") if first else None)
+        rows = RankedRows(found.users, found.weights, base)
         search, scales = _Search(tuple(sought)), []
         for number, share in enumerate(shares):
             scores = rows.scores(*search.cells())
             scales.append(2 * scores.total_sensitivity / share.pure_epsilon)
             search.answer(opened.choose_points(Purpose.QUANTILES.at(step=number + 1), scores, base, share))
-        points = [search.found[q] for q in np.atleast_1d(np.asarray(self.quantiles, np.float64)).tolist()]
+        points = [search.points[q] for q in np.atleast_1d(np.asarray(self.quantiles, np.float64)).tolist()]
         errors = self._rank_errors(found.weights, scales)
         single = np.ndim(self.quantiles) == 0
         self.quantiles_ = points[0] if single else np.array(points)
@@ -160,7 +180,7 @@ class UserQuantile(ContributionsEstimator):
         low, high = self.value_range
         return UniformBase(float(low), float(high)), f"the range of values, {low:.12g} to {high:.12g}"
 
-    def _rank_errors(self, weights: RowWeights, scales: Sequence[float]) -> Floats | None:
+    def _rank_errors(self, weights: RowWeighting, scales: Sequence[float]) -> Floats | None:
         """Claims 5 and 6 of the paper, with a normal quantile in place of Hoeffding's bound; halvings add up."""
         if not isinstance(weights, PublicRowWeights):
             return None
@@ -184,7 +204,7 @@ class _Search:
     """Finds quantiles by halving: in every part the middle one first."""
 
     def __init__(self, sought: tuple[float, ...]) -> None:
-        self.found: dict[float, float] = {}
+        self.points: dict[float, float] = {}
         self._parts = [_Part(sought, 0.0, 1.0)]
         self._cuts: list[float] = []
 
@@ -206,7 +226,7 @@ class _Search:
                 parts.append(part)
                 continue
             middle, point = _middle(part.quantiles), next(left)
-            self.found[middle] = point
+            self.points[middle] = point
             at = part.quantiles.index(middle)
             parts += [_Part(part.quantiles[:at], part.low, middle), _Part(part.quantiles[at + 1 :], middle, part.high)]
             cuts.append(point)

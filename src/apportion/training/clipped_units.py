@@ -29,27 +29,28 @@ class WatchedRows:
     Args:
         inputs: rows of model inputs.
         targets: their targets.
-        groups: the group of each target, from 0.
-        owners: whose row it is; None where each row is a unit.
+        class_groups: the group of each target, from 0.
+        users: whose row it is; None where each row is a unit.
     """
 
-    def __init__(self, inputs: Tensor, targets: Tensor, groups: ArrayLike, owners: ArrayLike | None) -> None:
+    def __init__(self, inputs: Tensor, targets: Tensor, class_groups: ArrayLike, users: ArrayLike | None) -> None:
         self._targets = targets
-        self._groups = torch.as_tensor(np.asarray(groups, np.int64))
-        if self._groups.shape != targets.shape:
+        self._class_groups = torch.as_tensor(np.asarray(class_groups, np.int64))
+        if self._class_groups.shape != targets.shape:
             raise InputError(
-                f"Expected a group for each target, got groups of shape {tuple(self._groups.shape)} for targets of "
+                f"Expected a group for each target, got class_groups of shape "
+                f"{tuple(self._class_groups.shape)} for targets of "
                 f"shape {tuple(targets.shape)}."
             )
         places = torch.arange(len(inputs))
-        self.units = ExampleRows(inputs, places) if owners is None else UserRows(inputs, places, owners)
+        self.units = ExampleRows(inputs, places) if users is None else UserRows(inputs, places, users)
 
     def batches(self) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor, Tensor, Tensor]]:
-        """Units, and their inputs, targets, groups and offsets, some at a time."""
+        """Units, and their inputs, targets, class groups and offsets, some at a time."""
         first = 0
         for inputs, places, offsets in self.units.batches(np.arange(len(self.units)), _ROWS):
             units = np.arange(first, first + len(offsets) - 1)
-            yield units, inputs, self._targets[places.to(self._targets.device)], self._groups[places], offsets
+            yield units, inputs, self._targets[places.to(self._targets.device)], self._class_groups[places], offsets
             first += len(units)
 
 
@@ -70,7 +71,7 @@ def clip_factors(module: nn.Module, loss: Loss, rows: WatchedRows, step: ComingS
 
 
 def noise_to_signal(
-    module: nn.Module, loss: Loss, rows: WatchedRows, n_groups: int, step: ComingStep, factors: Floats
+    module: nn.Module, loss: Loss, rows: WatchedRows, n_class_groups: int, step: ComingStep, factors: Floats
 ) -> Floats:
     """Length of a step's noise over that of each group's part of the units' mean clipped gradient.
 
@@ -82,25 +83,25 @@ def noise_to_signal(
         module: as it is before the step.
         loss: that is trained with.
         rows: that are watched.
-        n_groups: how many groups there are.
+        n_class_groups: how many of these groups there are.
         step: how the step treats units.
         factors: what each unit's gradient is multiplied by, from `clip_factors`.
     """
     parameters = list(trainable(module).values())
-    sums = [[torch.zeros(p.shape, dtype=torch.float64) for p in parameters] for _ in range(n_groups)]
-    seen = np.zeros(n_groups, bool)
-    for units, inputs, targets, groups, offsets in rows.batches():
-        seen[np.unique(groups.numpy())] = True
+    sums = [[torch.zeros(p.shape, dtype=torch.float64) for p in parameters] for _ in range(n_class_groups)]
+    seen = np.zeros(n_class_groups, bool)
+    for units, inputs, targets, class_groups, offsets in rows.batches():
+        seen[np.unique(class_groups.numpy())] = True
         sizes = offsets.diff()
         by_unit = torch.as_tensor(factors[units]) / (sizes.clamp_min(1) if step.mean_of_rows else 1)
         weights = by_unit.repeat_interleave(sizes)
         kept = weights > 0  # zero times what is not finite would not be zero
         if bool(kept.any()):
             chosen = [part[kept.to(part.device)] for part in (inputs, targets)]
-            _add_parts(sums, module, loss, (chosen[0], chosen[1]), groups[kept], weights[kept], parameters)
+            _add_parts(sums, module, loss, (chosen[0], chosen[1]), class_groups[kept], weights[kept], parameters)
     signal = np.array([_length(parts) for parts in sums]) / max(1, len(rows.units))
     noise = _length_of_noise(step.noise, parameters)
-    ratios = np.divide(noise, signal, out=np.full(n_groups, np.inf), where=signal > 0)
+    ratios = np.divide(noise, signal, out=np.full(n_class_groups, np.inf), where=signal > 0)
     return np.where(seen, ratios, np.nan)
 
 
@@ -109,7 +110,7 @@ def _add_parts(
     module: nn.Module,
     loss: Loss,
     rows: tuple[Tensor, Tensor],
-    groups: Tensor,
+    class_groups: Tensor,
     weights: Tensor,
     parameters: Sequence[nn.Parameter],
 ) -> None:
@@ -119,8 +120,8 @@ def _add_parts(
         losses = loss(outputs, rows[1])
         weighted = losses * weights.to(losses).reshape(-1, *[1] * (losses.dim() - 1))
         (slopes,) = torch.autograd.grad(weighted.sum(), outputs, retain_graph=True)
-        for group in groups.unique().tolist():
-            part = slopes * (groups == group).to(slopes.device).unsqueeze(1)
+        for group in class_groups.unique().tolist():
+            part = slopes * (class_groups == group).to(slopes.device).unsqueeze(1)
             found = torch.autograd.grad(outputs, parameters, part, retain_graph=True, allow_unused=True)
             for total, gradient in zip(sums[group], found, strict=True):
                 if gradient is not None:

@@ -52,7 +52,7 @@ def frequency_groups(labels: ArrayLike, edges: ArrayLike) -> NDArray[np.int64]:
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def scores_by_group(
-    module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, groups: ArrayLike, n_groups: int
+    module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, class_groups: ArrayLike, n_class_groups: int
 ) -> GroupScores:
     """Score a module on raw rows; outputs have their classes on axis 1, groups are one for each target."""
     lost: list[Tensor] = []
@@ -63,10 +63,10 @@ def scores_by_group(
         lost.append(loss(outputs, targets[part]).double().cpu())
         right.append((outputs.argmax(1) == targets[part]).double().cpu())
     losses, hits = torch.cat(lost).numpy().ravel(), torch.cat(right).numpy().ravel()
-    places = np.asarray(groups, np.int64).ravel()
-    counts = np.bincount(places, minlength=n_groups).astype(np.float64)
+    places = np.asarray(class_groups, np.int64).ravel()
+    counts = np.bincount(places, minlength=n_class_groups).astype(np.float64)
     counts[counts == 0] = np.nan
-    by_group = [np.bincount(places, values, minlength=n_groups) / counts for values in (losses, hits)]
+    by_group = [np.bincount(places, values, minlength=n_class_groups) / counts for values in (losses, hits)]
     return GroupScores(float(losses.mean()), float(hits.mean()), by_group[0], by_group[1])
 
 

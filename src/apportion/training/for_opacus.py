@@ -24,6 +24,8 @@ from opacus.optimizers import (
 from apportion.errors import InputError
 from apportion.training.known_noise import AddedNoise, KnownNoiseOptimizer
 
+__all__ = ["KnownNoisePrivacyEngine", "added_by", "follow"]
+
 _FLAT = {DPOptimizer.add_noise, DistributedDPOptimizer.add_noise}
 _GHOST = {DPOptimizerFastGradientClipping.add_noise, DistributedDPOptimizerFastGradientClipping.add_noise}
 _ADAPTIVE = {AdaClipDPOptimizer.add_noise}

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from apportion.errors import BudgetError, InputError
-from apportion.privacy import BoundedSum, PlannedShare, Purpose, ReleaseName, SampledGaussian, Session, Share, Weights
-from apportion.privacy.clipped_gradients import GradientTotal, equal_weights, number_of_units, units_taking_part
+from apportion.privacy import BoundedSum, PlannedShare, Purpose, ReleaseName, SampledGaussian, Session, Share
+from apportion.privacy.clipped_gradients import GradientTotal, number_of_units
+from apportion.privacy.sampling import Sample
 from apportion.training.clipping import Clip, ComingStep, FixedClip, SecondMomentScales, noise_of
-from apportion.training.filling import filled_up, places_apart
 from apportion.training.known_noise import NO_NOISE, AddedNoise, KnownNoiseOptimizer
 from apportion.training.layers import LayerFactors
 from apportion.training.module_state import unchanged
+from apportion.training.padding import padded, row_alignment
 from apportion.training.per_unit import GradientWay, Loss, gradient_way, means_of_units, trainable
 from apportion.training.units import Units
 
@@ -141,8 +142,8 @@ class PrivateGradients:
         scales = None if self._scaling is None else self._scaling.scales()
         formed: list[BoundedSum] = []
 
-        def form(weights: Weights) -> BoundedSum:
-            formed.append(self._sum(units_taking_part(weights), scales))
+        def form(sample: Sample | None) -> BoundedSum:
+            formed.append(self._sum(self._taking_part(sample), scales))
             return formed[-1]
 
         released = self._released(Purpose.GRADIENT.at(step=self._made), form, share)
@@ -160,7 +161,7 @@ class PrivateGradients:
             raise InputError("Expected a module whose layers have one row for each row of data, as LayerFactors needs.")
         way = self._given or found
         if self._rows_at_once > 1:
-            self._apart = places_apart(way, self._module, self._loss, *self._units.like)
+            self._apart = row_alignment(way, self._module, self._loss, *self._units.like)
         return way
 
     def _check_module(self) -> None:
@@ -199,13 +200,14 @@ class PrivateGradients:
         self._expected = known * self._sampling
         return shares
 
-    def _released(self, name: ReleaseName, form: Callable[[Weights], BoundedSum], share: _Share) -> NDArray[Any]:
-        weights = equal_weights(len(self._units))
+    def _released(self, name: ReleaseName, form: Callable[[Sample | None], BoundedSum], share: _Share) -> NDArray[Any]:
         if isinstance(share, PlannedShare):
-            released = self._session.release_sampled(name, weights, form, share, self._units.keys)
-        else:
-            released = self._session.release(name, form(weights), share)
-        return np.asarray(released, np.float64)
+            return np.asarray(self._session.release_sampled(name, form, share), np.float64)
+        return np.asarray(self._session.release(name, form(None), share), np.float64)
+
+    def _taking_part(self, sample: Sample | None) -> NDArray[np.int64]:
+        """Which units are in the sample; all of them without one."""
+        return np.arange(len(self._units)) if sample is None else np.flatnonzero(sample.members(self._units.keys))
 
     def _sum(self, units: NDArray[np.int64], scales: list[Tensor] | None) -> BoundedSum:
         """The hidden sum of these units' clipped gradients."""
@@ -215,7 +217,7 @@ class PrivateGradients:
             self.clip_norm, shapes, scales=placed, counted=self._clip.counted, neighbours=self._units.neighbours
         )
         for inputs, targets, offsets in self._units.batches(units, self._rows_at_once):
-            filled = filled_up(offsets, self._apart)
+            filled = padded(offsets, self._apart)
             rows, bounds = filled.rows.to(inputs.device), filled.offsets
             with unchanged(self._module):
                 blocks = self._way.blocks(inputs[rows], targets[rows.to(targets.device)], bounds)

@@ -50,6 +50,22 @@ class PrivateTrainer:
 
     Privacy: (ε, δ)-DP for the module's parameters, for adding or removing one user (`UserRows`) or one row
     (`ExampleRows`); the unit is in the statement.
+
+    Example:
+        >>> from apportion.training import DPAdamBC, UserRows
+        >>> x, users = torch.linspace(-1, 1, 200).reshape(-1, 1), torch.arange(200).numpy() // 2
+        >>> module = nn.Linear(1, 2)
+        >>> trainer = PrivateTrainer(
+        ...     module,
+        ...     DPAdamBC(module.parameters(), lr=0.1),
+        ...     lambda outputs, wanted: nn.functional.cross_entropy(outputs, wanted, reduction="none"),
+        ...     epsilon=4.0,
+        ...     delta=1e-5,
+        ...     steps=5,
+        ...     n_units=100,
+        ... )
+        >>> trainer.fit(UserRows(x, (x[:, 0] > 0).long(), users)).statement_.epsilon
+        4.0
     """
 
     statement_: Statement

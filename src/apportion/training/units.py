@@ -13,8 +13,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from apportion.allocation.tasks import sampling_keys
-from apportion.data.encoding import encode_ids
+from apportion.data.grouping import group_rows
+from apportion.data.user_keys import sampling_keys
 from apportion.data.vocabulary import Vocabulary
 from apportion.errors import InputError
 from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_EXAMPLE, Neighbours
@@ -76,30 +76,20 @@ class UserRows(Units):
     Args:
         inputs: one row of model inputs each.
         targets: one row of targets each.
-        groups: whose row it is, integers or text.
+        users: whose row it is, integers or text.
     """
 
     neighbours = ADD_REMOVE
     name = "users"
     counted = Purpose.NUMBER_OF_USERS
 
-    def __init__(self, inputs: Any, targets: Any, groups: ArrayLike) -> None:
+    def __init__(self, inputs: Any, targets: Any, users: ArrayLike) -> None:
         inputs, targets = _matching(inputs, targets)
-        if np.shape(groups) != (len(inputs),):
-            raise InputError(
-                f"Expected groups to have {len(inputs)} rows, one per row of data, got {np.shape(groups)}."
-            )
-        users = encode_ids(groups, "groups", name="user")
-        order = np.argsort(users.codes, kind="stable")
-        counts = np.bincount(users.codes, minlength=len(users.vocabulary))
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        places = torch.as_tensor(order)
-        super().__init__(
-            inputs[places.to(inputs.device)],
-            targets[places.to(targets.device)],
-            offsets,
-            sampling_keys(users.vocabulary),
-        )
+        grouping = group_rows(users, len(inputs), single_user=True)
+        if grouping.order is not None:
+            places = torch.as_tensor(grouping.order)
+            inputs, targets = inputs[places.to(inputs.device)], targets[places.to(targets.device)]
+        super().__init__(inputs, targets, grouping.indptr, sampling_keys(grouping.ids))
 
 
 class ExampleRows(Units):

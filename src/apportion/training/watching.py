@@ -68,12 +68,12 @@ class Watch:
     Args:
         inputs: rows of model inputs.
         targets: their targets.
-        groups: the group of each target, from 0.
-        n_groups: how many groups there are.
+        class_groups: the group of each target, from 0.
+        n_class_groups: how many of these groups there are.
         every: how many steps lie between two looks.
         gradients: whether to look at gradients, too: which units are clipped, the noise beside what each group adds,
             alignment, and the law of section 2 for a linear softmax head.
-        owners: whose row each is, as for `UserRows`; needed to look at gradients where users are trained on, since they
+        users: whose row each is, as for `UserRows`; needed to look at gradients where users are trained on, since they
             are what is clipped. The figures are about the watched rows of a user: watch all of them.
         scored_by: the loss that rows are scored by; None for the one that is trained with.
     """
@@ -82,24 +82,25 @@ class Watch:
         self,
         inputs: Tensor,
         targets: Tensor,
-        groups: ArrayLike,
-        n_groups: int,
+        class_groups: ArrayLike,
+        n_class_groups: int,
         every: int = 10,
         *,
         gradients: bool = False,
-        owners: ArrayLike | None = None,
+        users: ArrayLike | None = None,
         scored_by: Loss | None = None,
     ) -> None:
-        if every < 1 or n_groups < 1:
-            raise InputError(f"Expected every and n_groups of at least 1, got {every} and {n_groups}.")
-        places = np.asarray(groups, np.int64)
-        if places.size and not 0 <= places.min() <= places.max() < n_groups:
-            raise InputError(f"Expected groups from 0 to {n_groups - 1}, got {places.min()} to {places.max()}.")
+        if every < 1 or n_class_groups < 1:
+            raise InputError(f"Expected every and n_class_groups of at least 1, got {every} and {n_class_groups}.")
+        places = np.asarray(class_groups, np.int64)
+        if places.size and not 0 <= places.min() <= places.max() < n_class_groups:
+            got = f"{places.min()} to {places.max()}"
+            raise InputError(f"Expected class_groups from 0 to {n_class_groups - 1}, got {got}.")
         self.every = every
         self._rows = inputs, targets
-        self._groups = places
-        self._n_groups = n_groups
-        self._units = WatchedRows(inputs, targets, places, owners)
+        self._class_groups = places
+        self._n_class_groups = n_class_groups
+        self._units = WatchedRows(inputs, targets, places, users)
         self._gradients = gradients
         self._scored_by = scored_by
 
@@ -113,14 +114,14 @@ class Watch:
             edges: numbers of targets, falling; group k has classes below edge k - 1 and not below edge k.
             settings: as for a `Watch`.
         """
-        groups = frequency_groups(targets.cpu().numpy(), edges)
-        return cls(inputs, targets, groups, np.size(edges) + 1, **settings)
+        class_groups = frequency_groups(targets.cpu().numpy(), edges)
+        return cls(inputs, targets, class_groups, np.size(edges) + 1, **settings)
 
     def check(self, units: Units) -> None:
         """Refuse to look at other units' gradients than those that are clipped in training."""
         if self._gradients and isinstance(units, UserRows) != isinstance(self._units.units, UserRows):
-            given = "owners" if isinstance(self._units.units, UserRows) else "none"
-            wanted = "owners of the watched rows" if isinstance(units, UserRows) else "no owners of the watched rows"
+            given = "users" if isinstance(self._units.units, UserRows) else "none"
+            wanted = "users of the watched rows" if isinstance(units, UserRows) else "no users of the watched rows"
             raise InputError(f"Expected {wanted}, since {units.name} are what is clipped in training, got {given}.")
 
     def look(self, module: nn.Module, loss: Loss, steps: int, coming: ComingStep) -> Seen:
@@ -130,11 +131,11 @@ class Watch:
         """
         with unchanged(module):
             scored_by = self._scored_by or loss
-            scores = scores_by_group(module, scored_by, *self._rows, self._groups, self._n_groups)
+            scores = scores_by_group(module, scored_by, *self._rows, self._class_groups, self._n_class_groups)
             if not self._gradients:
                 return Seen(steps, scores, coming.clip_norm)
             factors = clip_factors(module, loss, self._units, coming)
-            ratios = noise_to_signal(module, loss, self._units, self._n_groups, coming, factors)
+            ratios = noise_to_signal(module, loss, self._units, self._n_class_groups, coming, factors)
             clipped = float((factors < 1).mean()) if len(factors) else 0.0
             return Seen(steps, scores, coming.clip_norm, clipped, ratios, *self._by_class(module, loss))
 

@@ -43,7 +43,7 @@ def test_ctrl_c_ends_all_processes_and_leaves_whole_files(ratings, tmp_path):
         time.sleep(0.01)
     os.killpg(running.pid, signal.SIGINT)
     try:
-        assert running.wait(timeout=30) != 0
+        assert running.wait(timeout=120) != 0
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)

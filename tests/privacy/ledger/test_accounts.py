@@ -11,7 +11,6 @@ import pytest
 
 from apportion.errors import BudgetError, InputError
 from apportion.privacy import (
-    ADD_REMOVE,
     REPLACE_LABELS,
     REPLACE_VALUES,
     BoundedSum,
@@ -27,6 +26,7 @@ from apportion.privacy import (
 from apportion.privacy.gaussian import epsilon_of, mu_of_pure
 from apportion.privacy.ledger import GaussianRelease, PureRelease, SampledRun, SelectionRun
 from apportion.privacy.ledger.events import from_json
+from apportion.privacy.neighbours import RELATIONS
 from apportion.privacy.selection import Tries, divergence
 
 BUDGET = Budget(2.0, 1e-6)
@@ -38,6 +38,9 @@ class Untouchable(SeededNoise):
 
     def uniform(self, size):
         raise AssertionError("noise was drawn")
+
+    def key(self):
+        raise AssertionError("a secret was drawn")
 
 
 def a_sum(size=3):
@@ -154,12 +157,15 @@ def test_a_session_for_other_neighbours_is_refused(ledger):
         renyi.charge("run", SampledRun((), 2.0, 0.1, 3))
 
 
-@pytest.mark.parametrize(
-    "relation", [ADD_REMOVE, REPLACE_VALUES, REPLACE_LABELS, Neighbours("drop-task", "task", "drop a task")]
-)
+@pytest.mark.parametrize("relation", [*RELATIONS.values(), Neighbours("drop-task", "task", "drop a task")])
 def test_an_account_remembers_its_relation(ledger, relation):
     ledger.create_account("visits", BUDGET, neighbours=relation)
     assert ledger.account("visits").neighbours == relation
+
+
+def test_the_key_of_a_relation_is_not_given_to_another(ledger):
+    with pytest.raises(InputError, match="a key of their own for other neighbours, got 'add-remove', which is taken"):
+        ledger.create_account("visits", BUDGET, neighbours=Neighbours("add-remove", "task", "drop a task"))
 
 
 def test_sessions_for_parts_of_what_is_left_always_fit_and_use_it_up(ledger):

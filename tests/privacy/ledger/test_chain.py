@@ -77,9 +77,9 @@ def test_sqlite_forbids_to_replace_and_to_leave_gaps(account, url, sql):
         return
     for number in (3, 7):
         with pytest.raises(sqlite3.IntegrityError, match="numbered in order"):
-            sql("INSERT OR REPLACE INTO apportion_entries VALUES ('visits', ?, 'x', 'y')", number)
+            sql("INSERT OR REPLACE INTO apportion_entries VALUES ('visits', ?, 'x', 'y', '')", number)
     with pytest.raises(sqlite3.IntegrityError, match="of that name exists"):
-        sql("INSERT OR REPLACE INTO apportion_accounts VALUES ('visits', 'x', 'y')")
+        sql("INSERT OR REPLACE INTO apportion_accounts VALUES ('visits', 'x', 'y', '')")
     assert account.verify().entries == 5
 
 
@@ -145,26 +145,31 @@ def test_entries_that_changed_places_are_named(account, unguarded):
 
 def test_entries_renumbered_to_hide_one_are_named(account, unguarded):
     unguarded("DELETE FROM apportion_entries WHERE number = 4")
-    entry = account._store.last("visits")
+    *_, entry = account._store.rows("visits")
     fields = json.loads(entry.body) | {"number": 4}
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     unguarded("DELETE FROM apportion_entries WHERE number = 5")
     hashed = hashlib.sha256(text.encode()).hexdigest()
-    unguarded("INSERT INTO apportion_entries VALUES ('visits', 4, ?, ?)", text, hashed)
+    unguarded("INSERT INTO apportion_entries VALUES ('visits', 4, ?, ?, '')", text, hashed)
     with pytest.raises(LedgerError, match="Entry 4 of account 'visits' does not follow the one before"):
         account.verify()
 
 
-def test_a_tail_that_was_cut_shows_only_against_a_head_that_was_kept(account, unguarded):
+def test_a_tail_that_was_cut_shows_only_against_a_head_that_was_kept(ledger, account, unguarded):
     kept = account.status().head
     unguarded("DELETE FROM apportion_entries WHERE number >= 4")
-    assert account.verify().entries == 3  # nothing in the ledger itself can tell
+    anew = ledger.account("visits")
+    assert anew.verify().entries == 3  # nothing in the ledger itself can tell
+    assert any("entries cut off at the end" in sentence for sentence in anew.unseen())
     with pytest.raises(LedgerError, match="entries were cut off, or all were rewritten"):
-        account.verify(kept)
+        anew.verify(kept)
+    for refused in (account.verify, account.status, lambda: account.charge("more", GaussianRelease(0.01))):
+        with pytest.raises(LedgerError, match="the first 5 entries are not those that this process has seen"):
+            refused()
 
 
 def test_an_account_whose_total_was_raised_is_refused(ledger, account, unguarded):
-    body, _ = ledger._store.account("visits")
+    body = ledger._store.account("visits").body
     raised = json.dumps(json.loads(body) | {"epsilon": 20.0}, sort_keys=True, separators=(",", ":"))
     unguarded("UPDATE apportion_accounts SET body = ?", raised)
     with pytest.raises(LedgerError, match="'visits' was altered: it is not as it was opened"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from apportion.auditing import audit_neighbour
-from apportion.auditing.door import peek
+from apportion.auditing.hidden_values import raw_value
 from apportion.errors import BudgetError, InputError
 from apportion.linalg.packed import unpack
 from apportion.privacy import BoundedSum, Budget, Gaussian, Ledger, Rows, SeededNoise, Session, accounting
@@ -167,7 +167,7 @@ def test_draws_have_the_planned_degrees_of_freedom():
     for seed in range(700):
         session, _, share = planned(seed=seed)
         released += [release(session, name, statistic, share) for name in ("one", "two")]
-    noise, direction = unpack(np.stack(released) - peek(statistic)), np.array([1.0, -2.0, 0.5, 1.0])
+    noise, direction = unpack(np.stack(released) - raw_value(statistic)), np.array([1.0, -2.0, 0.5, 1.0])
     scale = share.noise_multiplier * 4.0
     squared = float(direction @ direction)
     forms = np.einsum("i,nij,j->n", direction, noise, direction) / scale / squared
@@ -182,7 +182,7 @@ def test_draws_have_the_planned_degrees_of_freedom():
 def test_removing_any_model_moves_the_sum_by_at_most_its_sensitivity_and_by_rank_one(seed, norm, width):
     models = random_models(6, width, seed)
     full, rest = (sum_of(some, norm) for some in (models, models[1:]))
-    moved = unpack(peek(full) - peek(rest))
+    moved = unpack(raw_value(full) - raw_value(rest))
     assert np.linalg.norm(moved) <= full.l2_sensitivity * (1 + 1e-9)
     values = np.linalg.eigvalsh(moved)
     assert values.min() >= -1e-9 * norm**2

@@ -13,14 +13,16 @@ from apportion.allocation import Expected
 from apportion.data import Interactions
 from apportion.engines import LocalEngine
 from apportion.errors import InputError
+from apportion.losses import Logistic, PseudoHuber
 from apportion.privacy import SeededNoise
 from apportion.published.public_features import ConvexModel
-from apportion.published.public_features.convex import ConvexMinimisation, ConvexRound, EncoderConvex
-from apportion.published.public_features.losses import LogisticLoss, PseudoHuberLoss
+from apportion.published.public_features.convex import ConvexMinimisation, ConvexRound, EncoderConvex, Scores
 from apportion.published.public_features.ssp import EncoderStatistics
 from apportion.published.public_features.statistics import Released
 from apportion.published.public_features.training import Training
+from apportion.published.public_features.user_side import BiasedVectors
 from apportion.recommend import RatingModel, load, save
+from held_values import plainly
 
 from encoder_cases import (
     assert_audited,
@@ -35,7 +37,7 @@ from private_estimators import at_the_bound
 from strategies import interactions, random_interactions
 
 FEW = Training(epochs=2, batch_size=None)
-LOSSES = {"logistic": LogisticLoss(), "pseudo-Huber": PseudoHuberLoss(0.5)}
+LOSSES = {"logistic": Logistic(), "pseudo-Huber": PseudoHuber(0.5)}
 
 
 def make(loss):
@@ -62,7 +64,7 @@ def signed(data):
 
 def test_a_user_at_the_bound_moves_slopes_and_curvatures_by_a_good_part_of_it():
     data, extreme = at_the_bound()
-    best = best_ratios(make(LogisticLoss()), signed(data), extreme, [0])
+    best = best_ratios(make(Logistic()), signed(data), extreme, [0])
     assert max(best.values()) <= 1 + 1e-9
     assert best["round 1: item curvatures"] > 0.5
     assert best["round 1: item slopes"] > 0.4  # a slope of 1 needs a score far on the wrong side
@@ -97,7 +99,7 @@ def test_a_model_that_is_loaded_predicts_what_the_fitted_one_does(loss, tmp_path
     assert again.settings["update"]["training"]["epochs"] == 2
 
 
-class Own(LogisticLoss):
+class Own(Logistic):
     """A loss that the library does not know."""
 
 
@@ -117,26 +119,36 @@ def test_a_loaded_model_with_a_loss_of_ones_own_says_so_and_predicts_when_it_is_
 def a_round():
     """A convex round, with users' biases beside their labels."""
     plain = some_round()
-    offsets = np.linspace(-1, 1, plain.data.n_users)[plain.data.users]
-    held = {name: getattr(plain, name) for name in plain.__dataclass_fields__}
-    return ConvexRound(**{**held, "labels": np.sign(held["labels"] + 0.1)}, offsets=offsets)
+    seen = plainly(plain)
+    own = np.column_stack([np.linspace(-1, 1, plain.users.n_users), np.zeros(plain.users.n_users), seen.vectors[:, 1]])
+    users = plain.users.with_columns(labels=np.sign(seen.labels + 0.1)).with_user_columns(own=own)
+    given = {name: getattr(plain, name) for name in plain.__dataclass_fields__}
+    rows = BiasedVectors(lambda some, _kernels: some.of_user("own"), 2, 0.5, 0.8)
+    return ConvexRound(**{**given, "users": users, "rows": rows})
+
+
+def scored(about):
+    """Users' biases and vectors (1/2, taste within 0.8), as arrays, and the scores that they give."""
+    seen, own = plainly(about), about.users.of_user("own")
+    vectors = np.column_stack([np.full(len(own), 0.5), np.clip(own[:, 2], -0.8, 0.8)])
+    return seen, vectors, own[seen.users, 0] + (vectors[seen.users] * about.items[seen.tasks]).sum(axis=1)
 
 
 def test_scores_are_users_biases_and_their_vectors_times_items():
     about = a_round()
-    by_hand = about.offsets + (about.vectors[about.data.users] * about.items[about.data.tasks]).sum(axis=1)
-    np.testing.assert_allclose(about.scores(about.items), by_hand)
+    found = Scores(about.rows, about.items, about.kernels).of(about.users)
+    np.testing.assert_allclose(found, scored(about)[2])
 
 
 def test_slopes_and_curvatures_are_released_where_users_stand():
-    about, loss = a_round(), LogisticLoss()
+    about, loss = a_round(), Logistic()
     update = EncoderConvex(two_layers(2), FEW).for_items(features_of(9))
     session, shares = session_for(update)
     released = update._released(about, session, ENGINE, shares)
-    scores = about.offsets + (about.vectors[about.data.users] * about.items[about.data.tasks]).sum(axis=1)
-    pulls = np.asarray(about.weights._values, float) * -loss.slope(scores, about.labels)
+    seen, vectors, scores = scored(about)
+    pulls = seen.weights * -loss.derivative(scores, seen.labels)
     expected = np.zeros((9, 2))
-    np.add.at(expected, about.data.tasks, pulls[:, None] * about.vectors[about.data.users])
+    np.add.at(expected, seen.tasks, pulls[:, None] * vectors[seen.users])
     np.testing.assert_allclose(released.vectors, expected, atol=1e-4)
 
 
@@ -168,7 +180,7 @@ def test_the_plain_quadratic_has_its_ridge_and_is_another_one_than_the_noise_awa
 def test_values_far_beyond_the_threshold_are_predicted():
     data, rows = feature_driven_ratings(400, 40)
     train, test = data.split_by_value(np.random.default_rng(0), (0.8, 0.2))
-    update = EncoderConvex(two_layers(4), Training(epochs=20, batch_size=None), loss=PseudoHuberLoss(0.5))
+    update = EncoderConvex(two_layers(4), Training(epochs=20, batch_size=None), loss=PseudoHuber(0.5))
     fitted = estimator(
         update, ConvexMinimisation, features=rows, epsilon=300.0, dimension=3, rounds=4, user_norm=1.5, user_ridge=1.0,
         noise=SeededNoise(0), engine=LocalEngine(np.float64),

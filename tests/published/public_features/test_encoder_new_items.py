@@ -34,9 +34,9 @@ from apportion.published.public_features import (
 )
 from apportion.recommend import load, save
 from apportion.recommend.features import FeatureMap
-from feature_data import features_of, frame_of
 
 from encoder_cases import estimator
+from feature_data import features_of, frame_of
 from private_estimators import published
 from strategies import random_interactions
 
@@ -167,6 +167,7 @@ def without_torch(program):
     return subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False).stderr
 
 
+@pytest.mark.slow
 def test_a_stored_model_and_a_factorisation_need_no_torch(tmp_path):
     save(fitted("convex", "two layers").model_, tmp_path / "model")
     assert not without_torch(f"load({str(tmp_path / 'model')!r}).with_new_items(new)")

@@ -138,6 +138,7 @@ def test_a_user_at_the_bound_moves_every_gradient_by_nine_tenths_of_it(name):
     assert min(gradients.values()) > 0.9
 
 
+@pytest.mark.slow
 def test_samples_of_users_are_accounted_as_such_and_spend_the_budget():
     session = Session(Budget(2.0, 1e-5), noise=SeededNoise(1))
     data = random_interactions(5)

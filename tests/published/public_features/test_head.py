@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from rounds import some_round
 
-from apportion import allocation
-from apportion.allocation import Expected
+from apportion.allocation import Expected, SplitEqually
+from apportion.allocation.weightings import OnTasks, TimesFactors
 from apportion.engines import LocalEngine
-from apportion.engines.moved_weights import moved_weights
 from apportion.errors import InputError
 from apportion.privacy import Budget, SeededNoise, Session
 from apportion.published.public_features.head import head_by_popularity, on_head
 from apportion.published.public_features.ssp import EncoderStatistics
 from apportion.published.public_features.training import Training
+from held_values import plainly, values_of
 
 from encoder_cases import estimator, feature_driven_ratings, two_layers
 from strategies import random_interactions
@@ -24,9 +24,9 @@ from strategies import random_interactions
 FEW = Training(epochs=2, batch_size=None)
 
 
-def half_of_it(data):
+def half_of_it():
     """Weights whose squares add up to a quarter."""
-    return allocation.equal_split(data).times(np.full(data.n_observations, 0.5), 1.0)
+    return TimesFactors(SplitEqually(), lambda users: np.full(users.n_rows, 0.5), 1.0)
 
 
 def test_the_head_holds_the_most_popular_items_and_at_least_one():
@@ -42,13 +42,13 @@ def test_a_fraction_that_makes_no_sense_is_refused(fraction):
         head_by_popularity(np.ones(3), fraction)
 
 
-@pytest.mark.parametrize("policy", [allocation.equal_split, half_of_it], ids=["all of the unit", "half of it"])
+@pytest.mark.parametrize("policy", [SplitEqually, half_of_it], ids=["all of the unit", "half of it"])
 def test_users_weight_moves_to_the_head_and_its_squares_add_up_to_what_they_did(policy):
     data = random_interactions(5, n_users=40)
     head = np.arange(9) % 3 == 0
-    weights = policy(data)
-    moved = moved_weights(data, weights, head, "the head")
-    before, after = (np.asarray(held._values, float) for held in (weights, moved))
+    weights = policy()
+    moved = OnTasks(weights, head, "the head")
+    before, after = (values_of(made, data).astype(float) for made in (weights, moved))
     assert not after[~head[data.tasks]].any()
     has_some = np.bincount(data.users, head[data.tasks]) > 0
     sums = [np.bincount(data.users, np.square(held)) for held in (before, after)]
@@ -62,11 +62,12 @@ def test_users_weight_moves_to_the_head_and_its_squares_add_up_to_what_they_did(
 
 def test_a_round_on_the_head_expects_more_of_the_head_and_nothing_of_the_tail():
     about = some_round(n_users=400, seed=1)
-    counts = np.bincount(about.data.tasks, np.asarray(about.weights._values, float), minlength=9)
-    about = replace(about, expected=Expected(counts, np.full(9, float(np.mean(about.weights._values)))))
+    seen = plainly(about)
+    counts = np.bincount(seen.tasks, seen.weights, minlength=9)
+    about = replace(about, expected=Expected(counts, np.full(9, float(np.mean(seen.weights)))))
     moved, head = on_head(about, 0.4)
     assert head.tolist() == head_by_popularity(counts, 0.4).tolist()
-    truly = np.bincount(about.data.tasks, np.asarray(moved.weights._values, float), minlength=9)
+    truly = np.bincount(seen.tasks, plainly(moved).weights, minlength=9)
     np.testing.assert_allclose(moved.expected.total[head], truly[head], rtol=0.25)
     assert (truly[head] > 1.1 * counts[head]).all()
     assert not moved.expected.total[~head].any()

@@ -60,7 +60,7 @@ def test_a_users_steps_lead_to_the_solution_of_its_own_regression():
     assert (np.abs(first).max(axis=1) > 1e-3).all()
     for _ in range(3000):
         own = fit._moved(own, items, labels)
-    exact = fit._fold_in(items).solve(engine, data, labels)
+    exact = fit._fold_in(items).solve(engine.kernels, data.as_users, labels)
     np.testing.assert_allclose(
         own, np.delete(exact, 1, axis=1), atol=1e-3
     )  # without the item's bias, whose factor is 1

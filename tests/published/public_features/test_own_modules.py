@@ -245,4 +245,5 @@ def test_who_is_there_is_not_told_by_a_refusal_where_an_encoder_says_infinity():
         users, items = ["a"] * 3 + ["b"] * 3 + ["c"], [0, 1, 2, 1, 2, 3, item]
         data = Interactions.from_arrays(users, items, [1, 5, 3, 4, 2, 5, 3], task_ids=np.arange(6))
         update = EncoderGradient(DenseEncoder(Steep()), steps=1, own_step=1.0)
-        estimator(update, JointGradient, features=rows, noise=SeededNoise(0)).fit(data)
+        fitted = estimator(update, JointGradient, features=rows, noise=SeededNoise(0)).fit(data)
+        assert np.isfinite(fitted.model_.popularity).all()

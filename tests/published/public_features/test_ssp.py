@@ -9,10 +9,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rounds import nobody
 
-from apportion import allocation, linalg
+from apportion import linalg
 from apportion.allocation import Expected
-from apportion.data import Interactions
 from apportion.engines import LocalEngine
 from apportion.errors import InputError
 from apportion.evaluation import rmse
@@ -29,7 +29,7 @@ from apportion.published.public_features.statistics import (
     shrink,
 )
 from apportion.published.public_features.training import CommonEncoder, EncoderTrainer, Training
-from apportion.published.skew.updates import Round
+from held_values import plainly, round_of
 
 from encoder_cases import (
     assert_audited,
@@ -108,7 +108,7 @@ def some_round(seed=0, n_users=40):
     labels = np.clip((data.values - 3).astype(float), -2, 2)
     flat = Expected(np.full(data.n_tasks, 5.0), np.full(data.n_tasks, 0.3))
     items = rng.standard_normal((data.n_tasks, 2)) * 0.2
-    return Round(data, allocation.equal_split(data), flat, vectors, 1.0, labels, items, 0.0, 1)
+    return round_of(data, vectors, labels, flat, items)
 
 
 def almost_exact(about, label_bound=2.0):
@@ -121,12 +121,13 @@ def test_the_gradient_of_the_statistics_is_the_gradient_of_the_users_losses():
     about, rows = some_round(), features_of(9)
     surrogate = plain_surrogate(almost_exact(about), 0.0)
     encoder = two_layers(2, sparse=False).double()
-    weights = torch.as_tensor(about.weights._values.astype(float))
-    users, tasks = (torch.tensor(held, dtype=torch.int64) for held in (about.data.users, about.data.tasks))
+    seen = plainly(about)
+    weights = torch.as_tensor(seen.weights)
+    users, tasks = (torch.tensor(held, dtype=torch.int64) for held in (seen.users, seen.tasks))
     batch = FeatureBatch.of(rows)
     batch = replace(batch, values=batch.values.double(), bag_weights=batch.bag_weights.double())
     vectors = encoder(batch)
-    errors = (torch.as_tensor(about.vectors)[users] * vectors[tasks]).sum(1) - torch.as_tensor(about.labels)
+    errors = (torch.as_tensor(seen.vectors)[users] * vectors[tasks]).sum(1) - torch.as_tensor(seen.labels)
     direct = torch.autograd.grad(0.5 * (weights * errors**2).sum(), encoder.parameters(), retain_graph=True)
     bent = torch.einsum("mij,mj->mi", torch.as_tensor(surrogate.curvature), vectors)
     loss = ((0.5 * bent - torch.as_tensor(surrogate.slope)) * vectors).sum()
@@ -136,15 +137,7 @@ def test_the_gradient_of_the_statistics_is_the_gradient_of_the_users_losses():
 
 
 def test_noise_of_both_releases_has_the_stated_scale():
-    empty = some_round()
-    nobody = Interactions.from_arrays([0, 1], [0, 0], [3.0, 3.0], task_ids=np.arange(2000))
-    about = replace(
-        empty,
-        data=nobody,
-        weights=allocation.equal_split(nobody),
-        vectors=np.zeros((2, 2)),
-        labels=np.zeros(2),
-    )
+    about = nobody(some_round())
     session = Session(Budget(1.0, 1e-5), noise=SeededNoise(3))
     pair = session.plan(parts=[0.5, 0.5]).several("parts")
     released = release_statistics(about, session, LocalEngine(np.float64), pair, 0.7)

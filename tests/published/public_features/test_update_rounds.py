@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from rounds import ENGINE, N_ITEMS, exact_statistics, session_for, some_round
+from rounds import ENGINE, N_ITEMS, exact_statistics, nobody, session_for, some_round
 
-from apportion import allocation
-from apportion.data import Interactions
 from apportion.privacy import Budget, SeededNoise, Session
 from apportion.published.public_features import (
     CollectiveFactorisation,
@@ -83,12 +81,9 @@ def test_weight_decay_holds_dense_parameters_small():
     assert sizes[1] < 0.5 * sizes[0]
 
 
+@pytest.mark.slow
 def test_noise_of_statistics_of_a_sample_has_the_stated_scale():
-    nobody = Interactions.from_arrays([0, 1], [0, 0], [3.0, 3.0], task_ids=np.arange(2000))
-    about = some_round()
-    about = replace(
-        about, data=nobody, weights=allocation.equal_split(nobody), vectors=np.zeros((2, 2)), labels=np.zeros(2)
-    )
+    about = nobody(some_round())
     session = Session(Budget(1.0, 1e-5), noise=SeededNoise(3))
     _, sampled = session.plan_sampled(2, 0.25)
     released = release_statistics(about, session, ENGINE, (sampled, sampled), 0.7)

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from test_gradient import N_ITEMS, make, opaque
 
-from apportion import allocation
-from apportion.auditing.door import peek
-from apportion.engines import LocalEngine, local
+from apportion.allocation import SplitEqually
+from apportion.allocation.weightings import OnSample
+from apportion.auditing.hidden_values import raw_value
+from apportion.engines import LocalEngine, add_up_one
 from apportion.privacy import SeededNoise
+from apportion.privacy.contributions import ClippedParts, Output, clipped
+from apportion.privacy.sampling import Sample
 from apportion.published.public_features import user_gradients as routes
 from apportion.published.public_features.gradient import EncoderGradient
 
@@ -23,7 +26,7 @@ def test_the_sum_is_the_same_however_few_users_are_worked_on_at_once(encoder, sa
     data = random_interactions(3, n_users=60, n_tasks=N_ITEMS)
     found = []
     for at_once in (1 << 23, 300):  # the encoder has some ninety parameters, a history times features more
-        monkeypatch.setattr(local, "_NUMBERS_AT_ONCE", at_once)
+        monkeypatch.setattr(clipped, "_NUMBERS_AT_ONCE", at_once)
         monkeypatch.setattr(routes, "_NUMBERS_AT_ONCE", at_once)
         monkeypatch.setattr(routes, "_ITEMS_OF_A_SAMPLE", 64 if at_once > 300 else 3)
         made = make(encoder, sampling=sampling, own_step=1.0)(
@@ -34,21 +37,24 @@ def test_the_sum_is_the_same_however_few_users_are_worked_on_at_once(encoder, sa
 
 
 def test_rows_of_users_who_do_not_take_part_are_never_made_and_others_some_at_a_time(monkeypatch):
-    monkeypatch.setattr(local, "_NUMBERS_AT_ONCE", 1_000_000)
+    monkeypatch.setattr(clipped, "_NUMBERS_AT_ONCE", 1_000_000)
     seen = []
 
-    def part(chunk):
-        rows = np.ones((int(chunk.taking_part.sum()), 100_000))
-        seen.append(len(rows))
-        return np.zeros((len(chunk.tasks), 1)), rows
+    def part(users, weights):
+        taking_part = np.bincount(users.owner, weights != 0, minlength=users.n_users) > 0
+        seen.append(int(taking_part.sum()))
+        return (np.ones((seen[-1], 100_000)),)
 
-    data = random_interactions(0, n_users=300)
-    chosen = np.arange(300) % 10 == 0
-    weights = allocation.equal_split(data).of_users(chosen)
-    found = LocalEngine().part_sums(data, weights, part, (1, 100_000), (1.0, 1000.0), "ones")[1]
-    assert sum(seen) == 30
-    np.testing.assert_allclose(peek(found), 30, rtol=1e-4)
+    users = random_interactions(0, n_users=300).as_users
+    sample = Sample(bytes(32), 0.1)
+    expected = int(sample.members(users.keys).sum())
+    ones = ClippedParts(part, (Output(100_000, 1000.0, False, "ones"),), OnSample(SplitEqually(), sample))
+    found = add_up_one(LocalEngine(), users, ones)
+    assert sum(seen) == expected
+    assert 15 < expected < 60
+    np.testing.assert_allclose(raw_value(found), expected, rtol=1e-4)
     assert max(seen) == 10
+    assert len(seen) == -(-expected // 10)  # as few pieces as there can be, however many users are left out
 
 
 def test_a_head_moves_every_users_weight_and_the_tail_keeps_to_the_encoder():

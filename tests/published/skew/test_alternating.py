@@ -7,15 +7,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from apportion import allocation
-from apportion.allocation import Adaptive, ClosedForm, EqualSplit, Expected, TailSample, UniformSample
+from apportion.allocation import (
+    Adaptive,
+    ClosedForm,
+    EqualSplit,
+    Expected,
+    ReleasedCounts,
+    SplitEqually,
+    TailSample,
+    UniformSample,
+)
+from apportion.allocation.weightings import TimesFactors
 from apportion.data.synthetic import long_tailed_clicks, long_tailed_ratings
 from apportion.engines import LocalEngine
 from apportion.errors import InputError
 from apportion.evaluation import GlobalMean, recall_at_k, rmse
 from apportion.privacy import Budget, SeededNoise, Session
 from apportion.published.skew import AlternatingMinimisation, GradientDescent, SufficientStatistics
-from apportion.published.skew.updates import Round
+from held_values import plainly, round_of, values_of
 
 from strategies import random_interactions
 
@@ -65,7 +74,7 @@ def some_round(seed=0, unobserved=0.0):
     labels = (data.values - 3).astype(float)
     flat = Expected(np.full(data.n_tasks, 5.0), np.full(data.n_tasks, 0.3))
     items = rng.standard_normal((data.n_tasks, 2)) * 0.2
-    return Round(data, allocation.equal_split(data), flat, vectors, 1.0, labels, items, unobserved, 1)
+    return round_of(data, vectors, labels, flat, items, unobserved=unobserved)
 
 
 def almost_noiseless(update, about):
@@ -80,12 +89,12 @@ def almost_noiseless(update, about):
 def test_without_noise_sufficient_statistics_solve_every_items_regression(unobserved):
     about = some_round(unobserved=unobserved)
     found = almost_noiseless(SufficientStatistics(label_bound=2.0, ridge=0.5), about)
-    weights = about.weights._values.astype(float)
-    users, tasks = about.data.users, about.data.tasks
-    every = about.vectors[np.unique(users)]
+    seen = plainly(about)
+    weights, users, tasks = seen.weights, seen.users, seen.tasks
+    every = seen.vectors[np.unique(users)]
     stddev = 1 / (Budget(1e12, 1e-5).mu * np.sqrt(0.49 if unobserved else 0.5))
-    for task in range(about.data.n_tasks):
-        x, w, y = about.vectors[users[tasks == task]], weights[tasks == task], about.labels[tasks == task]
+    for task in range(seen.n_tasks):
+        x, w, y = seen.vectors[users[tasks == task]], weights[tasks == task], seen.labels[tasks == task]
         gram = (x.T * w) @ x + unobserved * 0.3 * every.T @ every + 0.5 * stddev * np.eye(2)
         if len(y) < 3:
             continue
@@ -96,12 +105,12 @@ def test_without_noise_one_gradient_step_descends_the_weighted_loss():
     about = some_round(1, unobserved=0.2)
     update = GradientDescent(steps=1, clip=5.0, step=1e-3, ridge=0.0)
     moved = almost_noiseless(update, about) - about.items
-    weights = about.weights._values.astype(float)
-    users, tasks = about.data.users, about.data.tasks
-    every = about.vectors[np.unique(users)]
+    seen = plainly(about)
+    weights, users, tasks = seen.weights, seen.users, seen.tasks
+    every = seen.vectors[np.unique(users)]
 
     def loss(items):
-        errors = (about.vectors[users] * items[tasks]).sum(axis=1) - about.labels
+        errors = (seen.vectors[users] * items[tasks]).sum(axis=1) - seen.labels
         return 0.5 * (weights * errors**2).sum() + 0.5 * 0.2 * 0.3 * np.square(every @ items.T).sum()
 
     numeric = np.zeros_like(about.items)
@@ -116,18 +125,20 @@ def test_without_noise_one_gradient_step_descends_the_weighted_loss():
 
 def test_a_users_gradient_is_clipped_as_a_whole_and_small_ones_are_left_alone():
     about = some_round(2)
-    factors = about.residuals(about.items)
-    kept = about.weights.times(factors, clip=100.0)._values * 100.0
-    np.testing.assert_allclose(kept, about.weights._values * factors, rtol=1e-5)
-    cut = about.weights.times(factors, clip=0.5)._values * 0.5
-    norms = np.sqrt(np.bincount(about.data.users, cut**2))
-    full = np.sqrt(np.bincount(about.data.users, (about.weights._values * factors) ** 2))
+    seen, residuals = plainly(about), about.residuals(about.items)
+    factors = residuals(about.users)
+    by_hand = seen.labels - (seen.vectors[seen.users] * about.items[seen.tasks]).sum(axis=1)
+    np.testing.assert_allclose(factors, by_hand, rtol=1e-12)
+    kept, cut = (TimesFactors(about.weights, residuals, clip).of(about.users)._values * clip for clip in (100.0, 0.5))
+    np.testing.assert_allclose(kept, seen.weights * factors, rtol=1e-5)
+    norms = np.sqrt(np.bincount(seen.users, cut**2))
+    full = np.sqrt(np.bincount(seen.users, (seen.weights * factors) ** 2))
     np.testing.assert_allclose(norms, np.minimum(full, 0.5), rtol=1e-5)
 
 
 def test_even_steps_are_those_of_the_root_mean_square_task_and_others_are_each_tasks_own():
     about = some_round(3)
-    rising = np.arange(1.0, about.data.n_tasks + 1)
+    rising = np.arange(1.0, about.users.n_tasks + 1)
     uneven = replace(about, expected=Expected(rising, about.expected.typical))
     even, own = (almost_noiseless(GradientDescent(steps=1, even=flag), uneven) - about.items for flag in (True, False))
     factors = np.sqrt(np.square(rising).mean()) / rising
@@ -164,10 +175,10 @@ def test_nonsense_is_refused_in_one_sentence(arguments, message):
 
 def test_expected_weights_are_near_the_true_ones_on_long_tailed_data(ratings):
     train, _ = ratings
-    exact = np.bincount(train.tasks, allocation.equal_split(train)._values, minlength=train.n_tasks).astype(float)
-    counts = allocation.TaskCounts(exact, 0.0, float(train.n_users))
+    exact = np.bincount(train.tasks, values_of(SplitEqually(), train), minlength=train.n_tasks).astype(float)
+    counts = ReleasedCounts(exact, 0.0, float(train.n_users))
     for policy in (Adaptive(0.25), Adaptive(0.5), ClosedForm(0.5)):
-        weights = policy.weights(train, lambda _: counts)._values.astype(float)
+        weights = values_of(policy.weights(train.n_tasks, lambda _: counts), train).astype(float)
         expected = policy.expected([counts], train.n_users, train.n_tasks)
         total = np.bincount(train.tasks, weights, minlength=train.n_tasks)
         typical = total / train.by_task.counts

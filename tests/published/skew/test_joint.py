@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from apportion import allocation
-from apportion.allocation import TaskCounts
+from apportion.allocation import Adaptive, ReleasedCounts, SplitEqually
 from apportion.data import Interactions
 from apportion.engines import LocalEngine
 from apportion.errors import InputError
@@ -17,6 +16,7 @@ from apportion.estimators.counts import allocated
 from apportion.privacy import Budget, Session
 from apportion.privacy.noise import SeededNoise
 from apportion.published.skew import Exact, ExactJoint, Joint, joint_weights, solve_joint, solve_public_graph
+from held_values import values_of
 
 from strategies import interactions, random_interactions
 
@@ -50,7 +50,7 @@ def exact_counts(data, n_users):
     """Counts without noise, as a policy sees them."""
 
     def count(weights):
-        return TaskCounts(np.bincount(data.tasks, weights._values, minlength=data.n_tasks), 0.0, n_users)
+        return ReleasedCounts(np.bincount(data.tasks, values_of(weights, data), minlength=data.n_tasks), 0.0, n_users)
 
     return count
 
@@ -147,9 +147,9 @@ def test_known_answers_and_what_nobody_has_is_left_out():
 @pytest.mark.parametrize("gamma", [0.0, 1.0])
 def test_released_counts_without_noise_lead_to_the_same_weights(gamma):
     data = equally_active(1)
-    many = Joint(gamma, rounds=40, floor=0.0).weights(data, exact_counts(data, 400))
+    many = Joint(gamma, rounds=40, floor=0.0).weights(data.n_tasks, exact_counts(data, 400))
     best = joint_weights(data, gamma, 1e-9)
-    np.testing.assert_allclose(many._values, best._values, rtol=1e-3)
+    np.testing.assert_allclose(values_of(many, data), values_of(best, data), rtol=1e-3)
 
 
 def test_every_round_comes_closer_to_the_best():
@@ -157,7 +157,9 @@ def test_every_round_comes_closer_to_the_best():
     cost = costs(data, 1.0)
     best = solved(data, cost).objective
     gaps = [
-        objective(data, Joint(1.0, rounds, 0.0).weights(data, exact_counts(data, 400))._values, cost) / best - 1
+        objective(data, values_of(Joint(1.0, rounds, 0.0).weights(data.n_tasks, exact_counts(data, 400)), data), cost)
+        / best
+        - 1
         for rounds in (1, 2, 4, 8)
     ]
     assert gaps[0] > gaps[1] > gaps[2] > gaps[3] >= -1e-5
@@ -176,12 +178,14 @@ def test_given_what_was_released_nobody_elses_weights_move_when_a_user_leaves(da
         return released[len(replayed) - 1]
 
     policy = Joint(rounds=rounds)
-    weights, rest = policy.weights(data, record), policy.weights(data.without(user), replay)
+    fewer = data.without(user)
+    made = policy.weights(data.n_tasks, record), policy.weights(fewer.n_tasks, replay)
+    weights, rest = values_of(made[0], data), values_of(made[1], fewer)
     assert len(released) == len(replayed) == policy.releases == rounds
-    squares = np.bincount(data.users, np.square(weights._values, dtype=float), minlength=data.n_users)
+    squares = np.bincount(data.users, np.square(weights, dtype=float), minlength=data.n_users)
     assert squares.min() > 1 - 1e-5
     assert squares.max() <= 1.0
-    np.testing.assert_array_equal(weights._values[data.users != user], rest._values)
+    np.testing.assert_array_equal(weights[data.users != user], rest)
 
 
 def test_what_it_expects_of_its_weights_is_about_right():
@@ -193,12 +197,12 @@ def test_what_it_expects_of_its_weights_is_about_right():
             released.append(exact_counts(data, 3000)(weights))
             return released[-1]
 
-        sums = np.bincount(data.tasks, policy.weights(data, count)._values, minlength=data.n_tasks)
+        sums = np.bincount(data.tasks, values_of(policy.weights(data.n_tasks, count), data), minlength=data.n_tasks)
         expected = policy.expected(released, 3000, data.n_tasks)
         np.testing.assert_allclose(expected.total, sums, rtol=0.05)
         np.testing.assert_allclose(expected.typical, sums / counts_of(data), rtol=0.05)
-    adaptive = allocation.Adaptive(0.5)
-    one = [exact_counts(data, 3000)(allocation.equal_split(data))]
+    adaptive = Adaptive(0.5)
+    one = [exact_counts(data, 3000)(SplitEqually())]
     np.testing.assert_allclose(  # one step from the equal split, users alike: eq. 11
         Joint(rounds=1).expected(one, 3000, data.n_tasks).total,
         adaptive.expected(one, 3000, data.n_tasks).total,
@@ -210,14 +214,14 @@ def test_sessions_charge_each_round_and_name_what_is_assumed_public():
     data = random_interactions(4, n_users=60)
     session = Session(Budget(2.0, 1e-5), noise=SeededNoise(1))
     shares = session.plan(counts=[0.05, 0.05]).several("counts")
-    given = allocated(data, Joint(), session, LocalEngine(), shares, 60.0)
+    given = allocated(data.as_users, Joint(), session, LocalEngine(), shares, 60.0)
     assert [r.name for r in session.statement().releases] == ["popularity", "step 2: popularity"]
     assert all(1 <= r.sensitivity < 1 + 1e-8 for r in session.statement().releases)
     assert len(given.counts) == 2
     assert "released counts" in given.weights.description
     assert not any("task is public" in sentence for sentence in session.statement().public)
     for policy in (Exact(), ExactJoint()):
-        public = allocated(data, policy, session, LocalEngine(), (), 60.0).weights
+        public = allocated(data.as_users, policy, session, LocalEngine(), (), 60.0).weights
         assert "public" in public.description
         assert "which user has which task is public" in session.statement().public
     assert len(session.statement().releases) == 2
@@ -225,9 +229,9 @@ def test_sessions_charge_each_round_and_name_what_is_assumed_public():
 
 def test_the_policy_for_a_public_graph_knows_its_sums():
     data, policy = random_interactions(3), ExactJoint(gamma=0.0)
-    given = policy.allocate(data, exact_counts(data, 12), 12)
+    given = policy.allocate(data.as_users, exact_counts(data, 12), 12)
     weights, expected = given.weights, given.expected
-    sums = np.bincount(data.tasks, weights._values, minlength=data.n_tasks)
+    sums = np.bincount(data.tasks, values_of(weights, data), minlength=data.n_tasks)
     np.testing.assert_allclose(expected.total, sums, rtol=1e-5)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from feature_data import RECOMMENDERS
 
 from apportion.data.features import ItemFeatures
 from apportion.data.sparse_rows import ColumnRange, SparseRows
 from apportion.recommend.features import prior
 from apportion.recommend.features.prior import leading_directions, linear_map, regressors
 
+from feature_data import RECOMMENDERS
 from strategies import random_interactions
 
 

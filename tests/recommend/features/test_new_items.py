@@ -7,7 +7,6 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
-from feature_data import RECOMMENDERS, features_of, frame_of
 from sklearn.base import clone
 
 from apportion.data import Interactions, Vocabulary
@@ -18,6 +17,7 @@ from apportion.evaluation import recall_at_k, rmse
 from apportion.privacy import SeededNoise
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender, load, save
 
+from feature_data import RECOMMENDERS, features_of, frame_of
 from strategies import random_interactions
 
 MAKERS = pytest.mark.parametrize("make", RECOMMENDERS.values(), ids=RECOMMENDERS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from feature_data import RECOMMENDERS, clicks, features_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from apportion.auditing import audit
 from apportion.privacy import Budget, SeededNoise
 from apportion.recommend import ClickSettings
 
+from feature_data import RECOMMENDERS, clicks, features_of
 from private_estimators import published
 from strategies import interactions, random_interactions
 

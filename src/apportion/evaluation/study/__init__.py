@@ -22,45 +22,20 @@ Figures are computed from raw data and noise is seeded: everything here is inter
 
 from __future__ import annotations
 
-from apportion.evaluation.study.bench import Builder
-from apportion.evaluation.study.description import (
-    LOWER_IS_BETTER,
-    Budgets,
-    Inspection,
-    Measures,
-    SplitPlan,
-    Study,
-    Tuning,
-    read_study,
-)
-from apportion.evaluation.study.methods import NON_PRIVATE, Combination, Method, settings_in_words
-from apportion.evaluation.study.parts import Parts, split_study, study_slices
-from apportion.evaluation.study.processes import processors
+from apportion.evaluation.study.description import Budgets, Inspection, Measures, SplitPlan, Study, Tuning, read_study
+from apportion.evaluation.study.methods import Method
 from apportion.evaluation.study.running import run_study
-from apportion.evaluation.study.study_results import Cell, Figure, StudyResults
-from apportion.evaluation.study.units import MARKING
+from apportion.evaluation.study.study_results import StudyResults
 
 __all__ = [
-    "LOWER_IS_BETTER",
-    "MARKING",
-    "NON_PRIVATE",
     "Budgets",
-    "Builder",
-    "Cell",
-    "Combination",
-    "Figure",
     "Inspection",
     "Measures",
     "Method",
-    "Parts",
     "SplitPlan",
     "Study",
     "StudyResults",
     "Tuning",
-    "processors",
     "read_study",
     "run_study",
-    "settings_in_words",
-    "split_study",
-    "study_slices",
 ]

@@ -130,7 +130,7 @@ class Bench:
 
         save(model, self.model_folder(unit))
 
-    def found(self, unit: Unit) -> Evaluation | None:
+    def stored_result(self, unit: Unit) -> Evaluation | None:
         """What a finished unit measured; None if it is not there, or not whole."""
         if unit.keep_model and not self.model_folder(unit).is_dir():
             return None

@@ -149,14 +149,14 @@ class _Run:
                 label,
                 combination,
                 epsilon,
-                tuple(found for unit in mine if (found := self.bench.found(unit)) is not None),
-                self.bench.model_folder(mine[0]) if mine[0].keep_model and self.bench.found(mine[0]) else None,
+                tuple(found for unit in mine if (found := self.bench.stored_result(unit)) is not None),
+                self.bench.model_folder(mine[0]) if mine[0].keep_model and self.bench.stored_result(mine[0]) else None,
             )
             for (label, combination, epsilon), mine in zip(wanted, units, strict=True)
         )
 
     def _run(self, job: str, units: Mapping[str, Unit]) -> None:
-        missing = [unit for unit in units.values() if self.fresh or self.bench.found(unit) is None]
+        missing = [unit for unit in units.values() if self.fresh or self.bench.stored_result(unit) is None]
         if len(missing) < len(units):
             self.say(f"{job}: {len(units) - len(missing)} of {len(units)} fits were finished before and are kept.")
         if not missing:

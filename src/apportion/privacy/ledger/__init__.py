@@ -4,6 +4,8 @@ from apportion.privacy.ledger.accounts import Account
 from apportion.privacy.ledger.book import Ledger
 from apportion.privacy.ledger.chain import Entry, LedgerError
 from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, Receipt, SampledRun, SelectionRun
+from apportion.privacy.ledger.fingerprints import OtherDataWarning
+from apportion.privacy.ledger.keys import LedgerKey
 from apportion.privacy.ledger.status import Status
 
 __all__ = [
@@ -13,6 +15,8 @@ __all__ = [
     "GaussianRelease",
     "Ledger",
     "LedgerError",
+    "LedgerKey",
+    "OtherDataWarning",
     "PureRelease",
     "Receipt",
     "SampledRun",

@@ -1,24 +1,31 @@
 """An account: one data set's budget, and every charge to it.
 
-A charge is one transaction: it reads what was spent, refuses or adds an entry, and returns when that is on disk. Then
-only does the session draw. A crash between the two wastes the charge; there are no refunds.
+A charge is one transaction: it checks the whole chain, refuses or adds an entry, and returns when that is on disk and
+its head is kept outside. Then only does the session draw. A crash between the two wastes the charge; there are no
+refunds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from apportion.errors import BudgetError
 from apportion.privacy import gaussian
 from apportion.privacy.budget import Budget
 from apportion.privacy.ledger import chain, events
-from apportion.privacy.ledger.chain import Definition, Entry, LedgerError, Row
+from apportion.privacy.ledger.chain import Definition, Entry, LedgerError, Row, Standing, Stored
 from apportion.privacy.ledger.events import Event, Receipt, SampledRun
 from apportion.privacy.ledger.filters import Amounts, added, below, root_below, to_text
+from apportion.privacy.ledger.fingerprints import Fingerprints, OtherDataWarning, digest_of
+from apportion.privacy.ledger.heads import Head, KeptHead
+from apportion.privacy.ledger.keys import LedgerKey
+from apportion.privacy.ledger.prefix import CheckedPrefix, Rows
 from apportion.privacy.ledger.status import Status
-from apportion.privacy.ledger.store import Store
+from apportion.privacy.ledger.store import Store, Transaction
 from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_EXAMPLE, Neighbours
 from apportion.privacy.noise import NoiseSource
 
@@ -34,13 +41,33 @@ class _BeyondTotal(Exception):  # noqa: N818 - never seen by anybody
         self.before = before
 
 
+@dataclass(frozen=True)
+class Guards:
+    """What protects an account from those who can write to the store.
+
+    Attributes:
+        key: authenticates every entry.
+        head: is kept outside the ledger.
+        fingerprints: of the data that accounts were charged for.
+    """
+
+    key: LedgerKey | None = None
+    head: KeptHead | None = None
+    fingerprints: Fingerprints | None = None
+
+
 class Account:
     """One data set's budget. A session takes it as `ledger=`; `session` opens one for a part of what is left."""
 
-    def __init__(self, store: Store, definition: Definition, run: str) -> None:
+    def __init__(self, store: Store, definition: Definition, stored: Stored, run: str, guards: Guards) -> None:
         self._store = store
         self._definition = definition
+        self._stored = stored
         self._filter = definition.filter
+        self._guards = guards
+        self._prefix = CheckedPrefix(definition, guards.key)
+        self._digest: str | None = None
+        self._warn: Callable[[str], None] = _warn_of_other_data
         self.run = run
 
     @property
@@ -79,24 +106,32 @@ class Account:
                 f"Releases on samples of the users are accounted for neighbours that differ thus: "
                 f"{ADD_REMOVE.relation}; account {self.name!r} promises: {self.neighbours.relation}."
             )
+        self._refuse_unguarded()
         cost = self._filter.cost(event)
-
-        def following(last: Row | None) -> Row:
-            number, previous, before = self._standing(last)
-            spent = added(before, cost)
-            if not self._filter.allows(spent):
-                raise _BeyondTotal(before)
-            entry = Entry(number + 1, chain.now(), self.run, name, event, cost, spent, previous)
-            return chain.written_entry(self.name, entry)
-
+        if self._prefix.is_empty:
+            self._standing()  # nobody should wait while many entries are checked for the first time
         try:
-            row = self._store.append(self.name, following)
+            row, compared = self._add(name, event, cost)
         except _BeyondTotal as refused:  # said only now, when nobody waits for the transaction any more
             raise BudgetError(
                 f"Release {name!r} asks for {events.in_words(event)} of account {self.name!r}, which cannot bear it: "
                 f"{self._left_in_words(refused.before)}."
             ) from None
+        self._keep_head(row, compared)
+        self._note_data()
         return Receipt(self.name, self.run, row.number, row.hash)
+
+    def about(self, data: str | os.PathLike[str], warn: Callable[[str], None] | None = None) -> Account:
+        """Say which file or folder this handle charges for; where fingerprints are kept, other data are warned of.
+
+        Args:
+            data: read now, if fingerprints are kept.
+            warn: takes the sentence; by default it is an `OtherDataWarning`.
+        """
+        if self._guards.fingerprints is not None:
+            self._digest = digest_of(data)
+        self._warn = warn or _warn_of_other_data
+        return self
 
     def session(
         self,
@@ -118,7 +153,8 @@ class Account:
         """
         from apportion.privacy.session import Session
 
-        _, _, spent = self._standing(self._store.last(self.name))
+        self._refuse_unguarded()
+        spent = self._standing().spent
         if isinstance(part, Budget):
             budget = part
             if not self._filter.covers(budget, spent):
@@ -142,10 +178,10 @@ class Account:
 
     def status(self) -> Status:
         """Where the account stands: what was spent, what is left, the head of its chain."""
-        return self._status(*self._standing(self._store.last(self.name)))
+        return self._status(self._standing())
 
-    def _status(self, number: int, head: str, spent: Amounts) -> Status:
-        adds, definition = self._filter, self._definition
+    def _status(self, standing: Standing) -> Status:
+        adds, definition, spent = self._filter, self._definition, standing.spent
         left_mu, left_epsilon = self._left(spent)
         return Status(
             definition.name,
@@ -157,8 +193,8 @@ class Account:
             definition.window,
             definition.owner,
             definition.created,
-            number,
-            head,
+            standing.number,
+            standing.hash,
             adds.spent_epsilon(spent),
             adds.spent_mu(spent),
             left_epsilon,
@@ -172,30 +208,62 @@ class Account:
         """All charges, in order; refuses a ledger that was altered."""
         return list(self._checked())
 
-    def verify(self, head: str | None = None) -> Status:
-        """Recompute every hash, cost and sum; raises at the first entry that is not as it was written.
+    def verify(self, kept: str | None = None) -> Status:
+        """Recompute every hash, code, cost and sum, and compare the head; raises at the first thing that is wrong.
+
+        What it cannot see without a key or a head, `unseen` says.
 
         Args:
-            head: one that was kept elsewhere. It must be that of this account or of one of its entries: else the
-                tail was cut, or the whole chain rewritten, which nothing in the ledger itself can show.
+            kept: a hash of an entry that was kept elsewhere, as statements and cards carry it. The chain must still
+                hold it.
         """
-        standing, found = self._standing(None), head in (None, self._definition.hash)
+        self._standing()
+        standing, found = self._definition.start, kept in (None, self._definition.hash)
         for entry in self._checked():
-            standing, found = (entry.number, entry.hash, entry.spent), found or entry.hash == head
+            standing, found = Standing(entry.number, entry.hash, entry.spent), found or entry.hash == kept
         if not found:
             raise LedgerError(
-                f"No entry of account {self.name!r} has the hash {head!r}: entries were cut off, or all were rewritten."
+                f"No entry of account {self.name!r} has the hash {kept!r}: entries were cut off, or all were rewritten."
             )
-        return self._status(*standing)
+        return self._status(standing)
+
+    def unseen(self) -> tuple[str, ...]:
+        """What `verify` cannot see here, one sentence each."""
+        sentences = []
+        if self._guards.head is None:
+            sentences.append(
+                "No head was given: entries cut off at the end, or an older copy in place of the ledger, do not show."
+            )
+        if self._definition.key is not None and self._guards.key is None:
+            sentences.append("The account's key was not given: codes were not checked.")
+        if self._guards.key is None and self._guards.head is None:
+            sentences.append("Neither key nor head was given: a chain that was rewritten as a whole does not show.")
+        return tuple(sentences)
+
+    def write_first_head(self) -> Status:
+        """Write the head where there is none yet, after checking the chain."""
+        head = self._guards.head
+        if head is None:
+            raise LedgerError(f"No place was given to keep the head of account {self.name!r}.")
+        self._refuse_unguarded()
+        with self._store.transaction(self.name) as held:
+            if head.found() is not None:
+                raise LedgerError(
+                    f"There is a head of account {self.name!r} at {head.place} already; charges renew it."
+                )
+            self._refuse_other_definition(held.account())
+            standing, _ = self._prefix.follow(held.rows)
+            head.write(standing.number, standing.hash)
+        return self._status(standing)
 
     def export(self) -> dict[str, Any]:
         """Everything, as JSON has it: the status, and each entry with its event in dp_accounting's words too."""
         entries = self.history()
         last = entries[-1] if entries else None
-        standing = self._standing(None) if last is None else (last.number, last.hash, last.spent)
+        standing = self._definition.start if last is None else Standing(last.number, last.hash, last.spent)
         return {
             "format": chain.FORMAT,
-            "account": asdict(self._status(*standing)),
+            "account": asdict(self._status(standing)),
             "genesis": self._definition.hash,
             "entries": [
                 {
@@ -212,18 +280,92 @@ class Account:
                 }
                 for entry in entries
             ],
-            "head": standing[1],
+            "head": standing.hash,
         }
 
     def _checked(self) -> Iterator[Entry]:
-        yield from chain.check(self._definition, self._store.rows(self.name))
+        yield from chain.check(self._definition, self._store.rows(self.name), self._guards.key)
 
-    def _standing(self, last: Row | None) -> tuple[int, str, Amounts]:
-        """Number and hash of the last entry, and what was spent up to it; refuses one that was altered."""
-        if last is None:
-            return 0, self._definition.hash, self._filter.nothing
-        entry = chain.read_entry(self.name, last)
-        return entry.number, entry.hash, entry.spent
+    def _standing(self) -> Standing:
+        """Where the chain stands, all of it checked, and compared with the head."""
+        self._refuse_other_definition(self._store.account(self.name))
+        return self._compared(self._expected_head(), lambda: self._store.rows(self.name))
+
+    def _compared(self, expected: Head | None, rows: Rows) -> Standing:
+        standing, hash_there = self._prefix.follow(rows, 0 if expected is None else expected.entries)
+        if expected is not None and self._guards.head is not None:
+            self._guards.head.compare(expected, standing.number, hash_there)
+        return standing
+
+    def _expected_head(self) -> Head | None:
+        """Read before the chain: a head is never ahead of a chain that is read later."""
+        return None if self._guards.head is None else self._guards.head.expected()
+
+    def _add(self, name: str, event: Event, cost: Amounts) -> tuple[Row, Head | None]:
+        """Check, refuse or write, in one transaction; returns the entry, and the head that was compared."""
+        expected = self._expected_head()
+        with self._store.transaction(self.name) as held:
+            row, standing = self._following(held, expected, name, event, cost)
+            held.add(row)
+        self._prefix.extend(row, standing)
+        return row, expected
+
+    def _following(
+        self, held: Transaction, expected: Head | None, name: str, event: Event, cost: Amounts
+    ) -> tuple[Row, Standing]:
+        """The next entry, and where the chain stands after it."""
+        self._refuse_other_definition(held.account())
+        before = self._compared(expected, held.rows)
+        spent = added(before.spent, cost)
+        if not self._filter.allows(spent):
+            raise _BeyondTotal(before.spent)
+        entry = Entry(before.number + 1, chain.now(), self.run, name, event, cost, spent, before.hash)
+        row = chain.written_entry(self.name, entry, self._guards.key)
+        return row, Standing(row.number, row.hash, spent)
+
+    def _keep_head(self, row: Row, compared: Head | None) -> None:
+        """Write the head of an entry, unless a later one is there; processes take turns by the store's lock.
+
+        A head that others wrote meanwhile is compared before it is replaced: entries that they drew on must be there.
+        """
+        head = self._guards.head
+        if head is None:
+            return
+        try:
+            with self._store.transaction(self.name) as held:
+                found = head.expected()
+                if found != compared:
+                    self._compared(found, held.rows)
+                    self._refuse_unless_held(row, held.rows)
+                if found.entries < row.number:
+                    head.write(row.number, row.hash)
+        except LedgerError as error:
+            raise LedgerError(f"Entry {row.number} was charged, and nothing may be drawn on it: {error}") from error
+
+    def _refuse_unless_held(self, row: Row, rows: Rows) -> None:
+        _, hash_there = self._prefix.follow(rows, row.number)
+        if hash_there != row.hash:
+            raise LedgerError(f"Account {self.name!r} was rewritten: another entry has its number.")
+
+    def _note_data(self) -> None:
+        if self._digest is None or self._guards.fingerprints is None:
+            return
+        digest, self._digest = self._digest, None  # once for each handle
+        if not self._guards.fingerprints.note(self._definition.hash, digest):
+            self._warn(f"Account {self.name!r} was charged for other data before: is it the account of these data?")
+
+    def _refuse_unguarded(self) -> None:
+        """Refuse to charge without the key or the head that the account was opened with."""
+        if self._definition.key is not None and self._guards.key is None:
+            raise LedgerError(
+                f"Account {self.name!r} has key {self._definition.key}: give the ledger's key file to charge it."
+            )
+        if self._definition.headed and self._guards.head is None:
+            raise LedgerError(f"Account {self.name!r} was opened with a head: say where it is to charge the account.")
+
+    def _refuse_other_definition(self, stored: Stored | None) -> None:
+        if stored != self._stored:
+            raise LedgerError(f"The account {self.name!r} was altered: it is not as this process has read it.")
 
     def _left(self, spent: Amounts) -> tuple[float | None, float]:
         """The μ of one more Gaussian release, and the ε of one more session, rounded down."""
@@ -241,3 +383,7 @@ class Account:
         whole = root_below(self._filter.gaussian_left(self._filter.nothing))
         worth = f"worth epsilon {epsilon:.6g} at delta {self.budget.delta:g} to a session of its own"
         return f"mu {mu:.6g} of {whole:.6g} is left, {worth}"
+
+
+def _warn_of_other_data(sentence: str) -> None:
+    warnings.warn(sentence, OtherDataWarning, stacklevel=4)

@@ -1,8 +1,11 @@
 """The ledger: accounts per data set, which every release is charged to before its noise is drawn.
 
+A key (in a file elsewhere) authenticates every row; a head (elsewhere, too) shows what was cut off. See
+docs/proofs/ledger.md for who is kept from what.
+
 Example::
 
-    with Ledger.open("visits.db") as ledger:
+    with Ledger.open("visits.db", key="/etc/keys/visits.key", head="https://heads.example.org/visits") as ledger:
         ledger.create_account("visits", Budget(2.0, 1e-6), window="2025", owner="data office")
         session = ledger.account("visits").session(0.5)  # half of what is left, charged release by release
 """
@@ -18,8 +21,11 @@ from typing import Self
 from apportion.errors import InputError
 from apportion.privacy.budget import Budget
 from apportion.privacy.ledger import chain
-from apportion.privacy.ledger.accounts import Account
-from apportion.privacy.ledger.chain import Definition, LedgerError
+from apportion.privacy.ledger.accounts import Account, Guards
+from apportion.privacy.ledger.chain import Definition, LedgerError, Stored
+from apportion.privacy.ledger.fingerprints import Fingerprints
+from apportion.privacy.ledger.heads import HeadPlace, KeptHead, open_heads
+from apportion.privacy.ledger.keys import LedgerKey
 from apportion.privacy.ledger.store import Store, open_store
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
@@ -27,25 +33,60 @@ _LONGEST_NAME = 200
 
 
 class Ledger:
-    """A durable record of what was spent of which data set's budget; `Ledger.open` opens one."""
+    """A durable record of what was spent of which data set's budget; `Ledger.open` opens one.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    Example:
+        >>> import tempfile
+        >>> ledger = Ledger.open(tempfile.mkdtemp() + "/visits.db")
+        >>> account = ledger.create_account("visits", Budget(2.0, 1e-6), window="2025")
+        >>> session = account.session(0.5)  # half of what is left, charged release by release
+        >>> ledger.accounts()
+        ['visits']
+        >>> ledger.close()
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        key: LedgerKey | None = None,
+        heads: HeadPlace | None = None,
+        fingerprints: Fingerprints | None = None,
+    ) -> None:
+        self._store, self._key, self._heads, self._fingerprints = store, key, heads, fingerprints
 
     @classmethod
-    def open(cls, url: str | os.PathLike[str], *, create: bool = True) -> Self:
+    def open(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        key: str | os.PathLike[str] | None = None,
+        head: str | os.PathLike[str] | None = None,
+        fingerprints: str | os.PathLike[str] | None = None,
+    ) -> Self:
         """Open a ledger.
 
         Args:
             url: a path or sqlite:///path for a SQLite file on a local disk, postgresql://... for a database.
             create: whether to make an empty one where there is none.
+            key: the file of the ledger's key (`LedgerKey.create` makes one); default: $APPORTION_LEDGER_KEY.
+            head: a file, or http(s)://..., where heads are kept outside the ledger; default: $APPORTION_LEDGER_HEAD.
+            fingerprints: a file for fingerprints of the data; default: $APPORTION_LEDGER_FINGERPRINTS.
         """
+        found = LedgerKey.find(key)
+        guards = (found, open_heads(head), Fingerprints.find(fingerprints, found))
         store = open_store(url)
-        if not store.is_ready():
+        version = store.format()
+        if version is None:
             if not create:
                 raise LedgerError(f"There is no ledger at {store.place}; `apportion ledger init` makes one.")
             store.prepare()
-        return cls(store)
+        elif version != chain.FORMAT:
+            raise LedgerError(
+                f"The ledger at {store.place} has format {version}; this version of apportion reads format "
+                f"{chain.FORMAT} only."
+            )
+        return cls(store, *guards)
 
     def create_account(
         self,
@@ -72,23 +113,36 @@ class Ledger:
         if not (name.strip() and name.isprintable() and len(name) <= _LONGEST_NAME):
             raise InputError(f"Expected a name of 1 to {_LONGEST_NAME} printable characters, got {name!r}.")
         adds = chain.make_filter(budget, kind or ("pure" if budget.pure else "gaussian"), orders)
-        definition = Definition(name, adds, neighbours, window, owner, chain.now())
-        body, hashed = chain.written_definition(definition)
-        if not self._store.add_account(name, body, hashed):
+        definition = Definition(
+            name, adds, neighbours, window, owner, chain.now(), secrets.token_hex(16),
+            None if self._key is None else self._key.name, self._heads is not None,
+        )  # fmt: skip
+        stored = chain.written_definition(definition, self._key)
+        self._find(name)
+        if not self._store.add_account(name, stored):
             raise InputError(f"An account named {name!r} exists already; accounts are never replaced.")
-        return Account(self._store, replace(definition, hash=hashed), _new_run())
+        guards = self._guards(name)
+        if guards.head is not None:
+            guards.head.write(0, stored.hash)
+        return Account(self._store, replace(definition, hash=stored.hash), stored, _new_run(), guards)
 
     def account(self, name: str, *, run: str | None = None) -> Account:
         """A handle on an account, for one run; entries say which run made them."""
-        stored = self._store.account(name)
+        stored = self._find(name)
         if stored is None:
             known = ", ".join(map(repr, self.accounts())) or "none"
             raise InputError(f"There is no account {name!r} in this ledger; there are: {known}.")
-        return Account(self._store, chain.read_definition(name, *stored), run or _new_run())
+        definition = chain.read_definition(name, stored, self._key)
+        return Account(self._store, definition, stored, run or _new_run(), self._guards(name))
 
     def accounts(self) -> list[str]:
         """The names of all accounts."""
         return self._store.accounts()
+
+    def removed(self) -> list[str]:
+        """Accounts that the head file knows and the ledger does not have."""
+        headed = [] if self._heads is None else self._heads.accounts()
+        return sorted({*headed} - {*self.accounts()})
 
     def close(self) -> None:
         """Close this thread's connection; the ledger opens it again when it is needed."""
@@ -99,6 +153,22 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _find(self, name: str) -> Stored | None:
+        """What the store has of an account; one that is missing although there is a head of it is refused."""
+        kept = self._guards(name).head
+        head = None if kept is None else kept.found()
+        stored = self._store.account(name)
+        if stored is None and kept is not None and head is not None:
+            raise LedgerError(
+                f"Account {name!r} is not in the ledger at {self._store.place}, and its head at {kept.place} is at "
+                f"entry {head.entries}: it was removed, or renamed, or this is another ledger."
+            )
+        return stored
+
+    def _guards(self, name: str) -> Guards:
+        head = None if self._heads is None else KeptHead(self._heads, name, self._key)
+        return Guards(self._key, head, self._fingerprints)
 
 
 def _new_run() -> str:

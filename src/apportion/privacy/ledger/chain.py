@@ -1,28 +1,30 @@
 """Entries chained by hash: each holds the hash of the one before, so that an altered one shows.
 
 An account's definition is hashed first; an entry is hashed together with the hash before it. Both are JSON in one
-canonical form, and what is hashed is what is stored. Whoever can write to the store can also rewrite a whole chain, or
-cut its tail: that shows only against a head that was kept elsewhere.
+canonical form, and what is hashed is what is stored. With a key each hash has a code beside it that only the key makes:
+then nobody else can write a chain anew. A chain that was cut at its end shows only against a head that was kept
+elsewhere (`heads`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from apportion.errors import ApportionError, BudgetError, InputError
 from apportion.privacy.budget import Budget
 from apportion.privacy.ledger import events
 from apportion.privacy.ledger.events import Event
 from apportion.privacy.ledger.filters import Amounts, Filter, GaussianFilter, PureFilter, added, from_text, to_text
+from apportion.privacy.ledger.keys import LedgerKey
 from apportion.privacy.ledger.renyi import RenyiFilter
-from apportion.privacy.neighbours import RELATIONS, Neighbours, relation_of
+from apportion.privacy.neighbours import RELATIONS, Neighbours
 
-FORMAT = 1
+FORMAT = 2  # of tables, rows, heads and files beside them; no other is read
 KINDS = ("gaussian", "pure", "renyi")
 _SAME_COST = 1e-6  # relative: how far two versions of a numerical library may differ in the cost of a sampled run
 
@@ -31,13 +33,36 @@ class LedgerError(ApportionError):
     """The ledger cannot be reached, or was altered; nothing was drawn."""
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """What the store keeps of an entry."""
 
     number: int
     body: str
     hash: str
+    code: str
+
+    @property
+    def plain(self) -> Row:
+        """The same without its code."""
+        return self._replace(code="")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the store keeps of an account."""
+
+    body: str
+    hash: str
+    code: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a chain stands after an entry: its number and hash, and what was spent up to it."""
+
+    number: int
+    hash: str
+    spent: Amounts
 
 
 @dataclass(frozen=True)
@@ -51,6 +76,9 @@ class Definition:
         window: the time span of the data, declared.
         owner: a note on who answers for the account.
         created: when, in UTC.
+        mark: random, so that no two accounts are alike.
+        key: name of the key that authenticates it, if one does.
+        headed: whether it was opened with a head outside the ledger.
         hash: of all this.
     """
 
@@ -60,7 +88,15 @@ class Definition:
     window: str
     owner: str
     created: str
+    mark: str
+    key: str | None = None
+    headed: bool = False
     hash: str = ""
+
+    @property
+    def start(self) -> Standing:
+        """Before the first entry."""
+        return Standing(0, self.hash, self.filter.nothing)
 
 
 @dataclass(frozen=True)
@@ -106,8 +142,8 @@ def make_filter(budget: Budget, kind: str, orders: Iterable[int] | None = None) 
     return GaussianFilter(budget) if kind == "gaussian" else PureFilter(budget)
 
 
-def written_definition(definition: Definition) -> tuple[str, str]:
-    """The canonical text of an account, and its hash."""
+def written_definition(definition: Definition, key: LedgerKey | None) -> Stored:
+    """The canonical text of an account, its hash, and its code where there is a key."""
     adds, relation = definition.filter, definition.neighbours
     if RELATIONS.get(relation.key, relation) != relation:
         raise InputError(f"Expected a key of their own for other neighbours, got {relation.key!r}, which is taken.")
@@ -124,39 +160,72 @@ def written_definition(definition: Definition) -> tuple[str, str]:
             "window": definition.window,
             "owner": definition.owner,
             "created": definition.created,
+            "mark": definition.mark,
+            "key": definition.key,
+            "headed": definition.headed,
         }
     )
-    return body, _hash(body)
+    hashed = _hash(body)
+    return Stored(body, hashed, "" if key is None else key.code("account", hashed))
 
 
-def read_definition(name: str, body: str, stored_hash: str) -> Definition:
-    """Read an account back; one that was altered is refused."""
+def read_definition(name: str, stored: Stored, key: LedgerKey | None) -> Definition:
+    """Read an account back; one that was altered, or was not written under the given key, is refused."""
     try:
-        fields = json.loads(body)
+        fields = json.loads(stored.body)
         if fields["format"] != FORMAT:
-            raise LedgerError(f"Expected an account of format {FORMAT}, got {fields['format']!r} for {name!r}.")
-        adds = make_filter(Budget(fields["epsilon"], fields["delta"]), fields["kind"], fields["orders"])
+            raise LedgerError(
+                f"Account {name!r} has format {fields['format']!r}; this version of apportion reads format {FORMAT} "
+                "only."
+            )
+        definition = _definition(fields, stored.hash)
         totals = from_text(fields["totals"])
-        key, unit, relation = fields["neighbours"]
-        definition = Definition(
-            fields["name"],
-            adds,
-            relation_of(key, unit, relation),
-            fields["window"],
-            fields["owner"],
-            fields["created"],
-            stored_hash,
-        )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         raise _altered(name) from error
-    if _hash(body) != stored_hash or definition.name != name or not adds.agrees_with(totals):
+    if _hash(stored.body) != stored.hash or definition.name != name or not definition.filter.agrees_with(totals):
         raise _altered(name)
-    adds.totals = totals  # as they were worth when the account was opened
+    _refuse_other_key(definition, key)
+    if not _is_authentic(definition, key, "account", stored.hash, stored.code):
+        raise LedgerError(f"The account {name!r} was altered: its code was not made with the ledger's key.")
+    definition.filter.totals = totals  # as they were worth when the account was opened
     return definition
 
 
-def written_entry(account: str, entry: Entry) -> Row:
-    """The canonical text of an entry, and its hash."""
+def _definition(fields: Mapping[str, Any], hashed: str) -> Definition:
+    key, unit, words = fields["neighbours"]
+    return Definition(
+        fields["name"],
+        make_filter(Budget(fields["epsilon"], fields["delta"]), fields["kind"], fields["orders"]),
+        RELATIONS.get(key, Neighbours(key, unit, words)),
+        fields["window"],
+        fields["owner"],
+        fields["created"],
+        fields["mark"],
+        fields["key"],
+        fields["headed"],
+        hashed,
+    )
+
+
+def _refuse_other_key(definition: Definition, key: LedgerKey | None) -> None:
+    if key is None or key.name == definition.key:
+        return
+    has = "no key" if definition.key is None else f"key {definition.key}"
+    raise LedgerError(
+        f"Account {definition.name!r} has {has}, and {key.place!r} is key {key.name}: it was opened otherwise, or "
+        "rewritten."
+    )
+
+
+def _is_authentic(definition: Definition, key: LedgerKey | None, label: str, hashed: str, code: str) -> bool:
+    """Whether a code is the key's; without the key only what never had one can be told."""
+    if key is not None:
+        return key.made(code, label, hashed)
+    return definition.key is not None or code == ""
+
+
+def written_entry(account: str, entry: Entry, key: LedgerKey | None) -> Row:
+    """The canonical text of an entry, its hash, and its code where there is a key."""
     body = _canonical(
         {
             "account": account,
@@ -170,11 +239,15 @@ def written_entry(account: str, entry: Entry) -> Row:
             "previous": entry.previous,
         }
     )
-    return Row(entry.number, body, _hash(body))
+    hashed = _hash(body)
+    return Row(entry.number, body, hashed, "" if key is None else key.code("entry", hashed))
 
 
-def read_entry(account: str, row: Row) -> Entry:
-    """Read an entry back; one that was altered is refused."""
+def read_entry(definition: Definition, row: Row, key: LedgerKey | None) -> Entry:
+    """Read an entry back; one that was altered, or was not written under the given key, is refused."""
+    account = definition.name
+    if not all(isinstance(text, str) for text in (row.body, row.hash, row.code)):  # SQLite takes anything anywhere
+        raise _broken(account, row.number, "cannot be read")
     try:
         fields = json.loads(row.body)
         entry = Entry(
@@ -192,28 +265,39 @@ def read_entry(account: str, row: Row) -> Entry:
         raise _broken(account, row.number, "cannot be read") from error
     if _hash(row.body) != row.hash:
         raise _broken(account, row.number, "was altered: its hash is another")
-    if fields["account"] != account or entry.number != row.number or written_entry(account, entry) != row:
+    if fields["account"] != account or entry.number != row.number or written_entry(account, entry, None) != row.plain:
         raise _broken(account, row.number, "was altered: it belongs elsewhere")
+    if not _is_authentic(definition, key, "entry", row.hash, row.code):
+        raise _broken(account, row.number, "was altered: its code was not made with the ledger's key")
     return entry
 
 
-def check(definition: Definition, rows: Iterable[Row]) -> Iterable[Entry]:
-    """Read every entry, recomputing hashes, costs and sums; refuses at the first that is not as it was written."""
-    adds, previous, spent = definition.filter, definition.hash, definition.filter.nothing
-    for number, row in enumerate(rows, start=1):
+def check(
+    definition: Definition, rows: Iterable[Row], key: LedgerKey | None, after: Standing | None = None
+) -> Iterator[Entry]:
+    """Read entries, recomputing hashes, codes, costs and sums; refuses at the first that is not as it was written.
+
+    Args:
+        definition: of the account.
+        rows: in order, from the one that follows `after`.
+        key: of the ledger; without it codes are not checked.
+        after: where the rows before them stand, which were checked already; the start of the account by default.
+    """
+    standing = after or definition.start
+    for row in rows:
+        number = standing.number + 1
         if row.number != number:
             raise _broken(definition.name, number, "is missing")
-        entry = read_entry(definition.name, row)
-        if entry.previous != previous:
+        entry = read_entry(definition, row, key)
+        if entry.previous != standing.hash:
             raise _broken(definition.name, number, "does not follow the one before")
-        if not _is_cost(adds, entry):
+        if not _is_cost(definition.filter, entry):
             raise _broken(definition.name, number, "has a cost that is not that of its event")
-        spent = added(spent, entry.cost)
-        if entry.spent != spent:
+        standing = Standing(number, entry.hash, added(standing.spent, entry.cost))
+        if entry.spent != standing.spent:
             raise _broken(definition.name, number, "has a sum that does not add up")
-        if not adds.allows(spent):
+        if not definition.filter.allows(standing.spent):
             raise _broken(definition.name, number, "goes beyond the account's total")
-        previous = entry.hash
         yield entry
 
 

@@ -6,14 +6,14 @@ reading what was spent and adding to it; other accounts are free. A commit retur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from apportion.errors import InputError
-from apportion.privacy.ledger.chain import LedgerError, Row
-from apportion.privacy.ledger.store import WAIT_SECONDS, PerThread, Store, Stored
+from apportion.privacy.ledger.chain import FORMAT, LedgerError, Row, Stored
+from apportion.privacy.ledger.store import WAIT_SECONDS, PerThread, Store, Transaction
 
 if TYPE_CHECKING:
     import psycopg
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 _ONE_AT_A_TIME = 0x6170706F7274  # an advisory lock for making tables, which CREATE IF NOT EXISTS does not cover
-_TABLES = """
-CREATE TABLE IF NOT EXISTS apportion_accounts (name text PRIMARY KEY, body text NOT NULL, hash text NOT NULL);
+_TABLES = f"""
+CREATE TABLE IF NOT EXISTS apportion_ledger (format integer PRIMARY KEY);
+INSERT INTO apportion_ledger VALUES ({FORMAT}) ON CONFLICT DO NOTHING;
+CREATE TABLE IF NOT EXISTS apportion_accounts (
+    name text PRIMARY KEY, body text NOT NULL, hash text NOT NULL, code text NOT NULL
+);
 CREATE TABLE IF NOT EXISTS apportion_entries (
     account text NOT NULL REFERENCES apportion_accounts (name),
-    number bigint NOT NULL, body text NOT NULL, hash text NOT NULL,
+    number bigint NOT NULL, body text NOT NULL, hash text NOT NULL, code text NOT NULL,
     PRIMARY KEY (account, number)
 );
 CREATE OR REPLACE FUNCTION apportion_only_added() RETURNS trigger LANGUAGE plpgsql AS
@@ -35,12 +39,12 @@ CREATE OR REPLACE TRIGGER only_added BEFORE UPDATE OR DELETE OR TRUNCATE ON appo
 CREATE OR REPLACE TRIGGER only_added BEFORE UPDATE OR DELETE OR TRUNCATE ON apportion_entries
     FOR EACH STATEMENT EXECUTE FUNCTION apportion_only_added();
 """
-_LAST = "SELECT number, body, hash FROM apportion_entries WHERE account = %s ORDER BY number DESC LIMIT 1"
-_ALL = "SELECT number, body, hash FROM apportion_entries WHERE account = %s ORDER BY number"
+_ACCOUNT = "SELECT body, hash, code FROM apportion_accounts WHERE name = %s"
+_ALL = "SELECT number, body, hash, code FROM apportion_entries WHERE account = %s ORDER BY number"
 
 
 class PostgresStore(Store):
-    """Accounts and entries in two tables of a database; needs the extra `postgres`."""
+    """Accounts and entries in tables of a database; needs the extra `postgres`."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -48,23 +52,27 @@ class PostgresStore(Store):
         self.place = repr(f"{parts.hostname or 'local'}{parts.path}")
         self._connections: PerThread[Connection] = PerThread(self._connect)
 
-    def is_ready(self) -> bool:
-        """Whether the database has the tables."""
+    def format(self) -> int | None:
+        """What the table apportion_ledger says, if the others are there; the first version did not have it."""
         with self._told():
-            query = "SELECT to_regclass('apportion_accounts') IS NULL OR to_regclass('apportion_entries') IS NULL"
-            return not self._one(query, ())[0]
+            tables = ("apportion_accounts", "apportion_entries", "apportion_ledger")
+            found = self._one("SELECT to_regclass(%s), to_regclass(%s), to_regclass(%s)", tables)
+            if found[0] is None or found[1] is None:
+                return None
+            return 1 if found[2] is None else int(self._one("SELECT MAX(format) FROM apportion_ledger", ())[0] or 1)
 
     def prepare(self) -> None:
         """Make the tables."""
-        with self._told(), self._transaction() as connection:
+        with self._told(), self._get().transaction():
+            connection = self._get()
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ONE_AT_A_TIME,))
             connection.execute(_TABLES)
 
-    def add_account(self, name: str, body: str, hashed: str) -> bool:
+    def add_account(self, name: str, stored: Stored) -> bool:
         """Write an account, unless the name is taken."""
         with self._told():
-            query = "INSERT INTO apportion_accounts VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
-            return self._get().execute(query, (name, body, hashed)).rowcount == 1
+            query = "INSERT INTO apportion_accounts VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
+            return self._get().execute(query, (name, stored.body, stored.hash, stored.code)).rowcount == 1
 
     def accounts(self) -> list[str]:
         """The names of all accounts, sorted."""
@@ -75,28 +83,21 @@ class PostgresStore(Store):
     def account(self, name: str) -> Stored | None:
         """What was written of an account."""
         with self._told():
-            found = self._one("SELECT body, hash FROM apportion_accounts WHERE name = %s", (name,))
-            return None if found is None else (found[0], found[1])
+            return _account(self._get(), name)
 
-    def append(self, account: str, following: Callable[[Row | None], Row]) -> Row:
-        """Lock the account, read the last entry, make the next, write it, commit."""
-        with self._told(), self._transaction() as connection:
-            connection.execute("SELECT 1 FROM apportion_accounts WHERE name = %s FOR UPDATE", (account,))
-            row = following(_row(connection.execute(_LAST, (account,)).fetchone()))
-            values = (account, row.number, row.body, row.hash)
-            connection.execute("INSERT INTO apportion_entries VALUES (%s, %s, %s, %s)", values)
-        return row
-
-    def last(self, account: str) -> Row | None:
-        """The last entry."""
+    @contextmanager
+    def transaction(self, account: str) -> Iterator[Transaction]:
+        """Lock the account's row."""
         with self._told():
-            return _row(self._one(_LAST, (account,)))
+            connection = self._get()
+            with connection.transaction():
+                connection.execute("SELECT 1 FROM apportion_accounts WHERE name = %s FOR UPDATE", (account,))
+                yield _PostgresTransaction(connection, account)
 
     def rows(self, account: str) -> Iterator[Row]:
         """All entries; one statement sees one moment."""
         with self._told():
-            found = self._get().execute(_ALL, (account,)).fetchall()
-        yield from (Row(*values) for values in found)
+            return _rows(self._get(), account)
 
     def close(self) -> None:
         """Close this thread's connection."""
@@ -110,12 +111,6 @@ class PostgresStore(Store):
         if held is not None and held.closed:
             self._connections.forget()
         return self._connections.get()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        connection = self._get()
-        with connection.transaction():
-            yield connection
 
     def _one(self, query: Any, values: tuple[Any, ...]) -> Any:
         return self._get().execute(query, values).fetchone()
@@ -147,5 +142,25 @@ class PostgresStore(Store):
             raise LedgerError(f"The ledger at {self.place} cannot be used: {reason}.") from error
 
 
-def _row(values: tuple[Any, ...] | None) -> Row | None:
-    return None if values is None else Row(*values)
+class _PostgresTransaction(Transaction):
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._connection, self._name = connection, name
+
+    def account(self) -> Stored | None:
+        return _account(self._connection, self._name)
+
+    def rows(self) -> Iterator[Row]:
+        return _rows(self._connection, self._name)
+
+    def add(self, row: Row) -> None:
+        values = (self._name, row.number, row.body, row.hash, row.code)
+        self._connection.execute("INSERT INTO apportion_entries VALUES (%s, %s, %s, %s, %s)", values)
+
+
+def _account(connection: Connection, name: str) -> Stored | None:
+    found = connection.execute(_ACCOUNT, (name,)).fetchone()
+    return None if found is None else Stored(*found)
+
+
+def _rows(connection: Connection, name: str) -> Iterator[Row]:
+    return map(Row._make, connection.execute(_ALL, (name,)).fetchall())

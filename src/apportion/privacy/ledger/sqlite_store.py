@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from apportion.privacy.ledger.chain import LedgerError, Row
-from apportion.privacy.ledger.store import WAIT_SECONDS, PerThread, Store, Stored
+from apportion.privacy.ledger.chain import FORMAT, LedgerError, Row, Stored
+from apportion.privacy.ledger.store import WAIT_SECONDS, PerThread, Store, Transaction
 
 _TABLES = (
-    "CREATE TABLE IF NOT EXISTS apportion_accounts (name TEXT PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS apportion_accounts (name TEXT PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL, "
+    "code TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS apportion_entries (account TEXT NOT NULL REFERENCES apportion_accounts (name), "
-    "number INTEGER NOT NULL, body TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (account, number)) WITHOUT ROWID",
+    "number INTEGER NOT NULL, body TEXT NOT NULL, hash TEXT NOT NULL, code TEXT NOT NULL, "
+    "PRIMARY KEY (account, number)) WITHOUT ROWID",
     *(
         f"CREATE TRIGGER IF NOT EXISTS {table}_{action} BEFORE {action} ON {table} "
         "BEGIN SELECT RAISE(ABORT, 'a ledger is only ever added to'); END"
@@ -34,8 +36,8 @@ _TABLES = (
     "WHEN NEW.number <> 1 + (SELECT COALESCE(MAX(number), 0) FROM apportion_entries WHERE account = NEW.account) "
     "BEGIN SELECT RAISE(ABORT, 'entries are numbered in order'); END",
 )
-_LAST = "SELECT number, body, hash FROM apportion_entries WHERE account = ? ORDER BY number DESC LIMIT 1"
-_ALL = "SELECT number, body, hash FROM apportion_entries WHERE account = ? ORDER BY number"
+_ACCOUNT = "SELECT body, hash, code FROM apportion_accounts WHERE name = ?"
+_ALL = "SELECT number, body, hash, code FROM apportion_entries WHERE account = ? ORDER BY number"
 
 
 class SqliteStore(Store):
@@ -46,15 +48,16 @@ class SqliteStore(Store):
         self.place = repr(path)
         self._connections = PerThread(lambda: self._opened("rw"))
 
-    def is_ready(self) -> bool:
-        """Whether the file is there and has the tables."""
+    def format(self) -> int | None:
+        """The file's user_version, if it has the tables; the first version did not set it."""
         if not self._path.exists():
-            return False
+            return None
         with self._told():
-            found = self._connections.get().execute(
-                "SELECT COUNT(*) FROM sqlite_master WHERE name IN ('apportion_accounts', 'apportion_entries')"
-            )
-            return bool(found.fetchone()[0] == 2)
+            connection = self._connections.get()
+            query = "SELECT COUNT(*) FROM sqlite_master WHERE name IN ('apportion_accounts', 'apportion_entries')"
+            if connection.execute(query).fetchone()[0] < 2:
+                return None
+            return int(connection.execute("PRAGMA user_version").fetchone()[0]) or 1
 
     def prepare(self) -> None:
         """Make the file and its tables."""
@@ -65,18 +68,19 @@ class SqliteStore(Store):
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("BEGIN IMMEDIATE")
-                for statement in _TABLES:
+                for statement in (*_TABLES, f"PRAGMA user_version = {FORMAT}"):
                     connection.execute(statement)
                 connection.execute("COMMIT")
             finally:
                 connection.close()
 
-    def add_account(self, name: str, body: str, hashed: str) -> bool:
+    def add_account(self, name: str, stored: Stored) -> bool:
         """Write an account, unless the name is taken."""
-        with self._told(), self._transaction() as connection:
-            if connection.execute("SELECT 1 FROM apportion_accounts WHERE name = ?", (name,)).fetchone():
+        with self._told(), self._locked() as connection:
+            if connection.execute(_ACCOUNT, (name,)).fetchone():
                 return False
-            connection.execute("INSERT INTO apportion_accounts VALUES (?, ?, ?)", (name, body, hashed))
+            values = (name, stored.body, stored.hash, stored.code)
+            connection.execute("INSERT INTO apportion_accounts VALUES (?, ?, ?, ?)", values)
         return True
 
     def accounts(self) -> list[str]:
@@ -88,28 +92,18 @@ class SqliteStore(Store):
     def account(self, name: str) -> Stored | None:
         """What was written of an account."""
         with self._told():
-            query = "SELECT body, hash FROM apportion_accounts WHERE name = ?"
-            found: Stored | None = self._connections.get().execute(query, (name,)).fetchone()
-            return found
+            return _account(self._connections.get(), name)
 
-    def append(self, account: str, following: Callable[[Row | None], Row]) -> Row:
-        """Read the last entry, make the next, write it, commit; the write lock is held throughout."""
-        with self._told(), self._transaction() as connection:
-            row = following(_row(connection.execute(_LAST, (account,)).fetchone()))
-            values = (account, row.number, row.body, row.hash)
-            connection.execute("INSERT INTO apportion_entries VALUES (?, ?, ?, ?)", values)
-        return row
-
-    def last(self, account: str) -> Row | None:
-        """The last entry."""
-        with self._told():
-            return _row(self._connections.get().execute(_LAST, (account,)).fetchone())
+    @contextmanager
+    def transaction(self, account: str) -> Iterator[Transaction]:
+        """Hold the write lock of the whole file."""
+        with self._told(), self._locked() as connection:
+            yield _SqliteTransaction(connection, account)
 
     def rows(self, account: str) -> Iterator[Row]:
         """All entries; one statement sees one moment."""
         with self._told():
-            for values in self._connections.get().execute(_ALL, (account,)):
-                yield Row(*values)
+            yield from _rows(self._connections.get(), account)
 
     def close(self) -> None:
         """Close this thread's connection."""
@@ -126,7 +120,7 @@ class SqliteStore(Store):
         return connection
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _locked(self) -> Iterator[sqlite3.Connection]:
         connection = self._connections.get()
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -145,5 +139,25 @@ class SqliteStore(Store):
             raise LedgerError(f"The ledger at {self.place} cannot be used: {error}.") from error
 
 
-def _row(values: tuple[int, str, str] | None) -> Row | None:
-    return None if values is None else Row(*values)
+class _SqliteTransaction(Transaction):
+    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
+        self._connection, self._name = connection, name
+
+    def account(self) -> Stored | None:
+        return _account(self._connection, self._name)
+
+    def rows(self) -> Iterator[Row]:
+        return _rows(self._connection, self._name)
+
+    def add(self, row: Row) -> None:
+        values = (self._name, row.number, row.body, row.hash, row.code)
+        self._connection.execute("INSERT INTO apportion_entries VALUES (?, ?, ?, ?, ?)", values)
+
+
+def _account(connection: sqlite3.Connection, name: str) -> Stored | None:
+    found = connection.execute(_ACCOUNT, (name,)).fetchone()
+    return None if found is None else Stored(*found)
+
+
+def _rows(connection: sqlite3.Connection, name: str) -> Iterator[Row]:
+    return map(Row._make, connection.execute(_ALL, (name,)))

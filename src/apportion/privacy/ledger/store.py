@@ -6,19 +6,33 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Generic, TypeVar
 
 from apportion.errors import InputError
-from apportion.privacy.ledger.chain import Row
+from apportion.privacy.ledger.chain import Row, Stored
 
 Connection = TypeVar("Connection")
-Stored = tuple[str, str]
-"""The text of an account, and its hash."""
 WAIT_SECONDS = 60  # for other processes that charge at the same moment
 
 _INHERITED: list[object] = []
 _SQLITE, _POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
+
+
+class Transaction(ABC):
+    """One account of a store, while nobody else can add to it."""
+
+    @abstractmethod
+    def account(self) -> Stored | None:
+        """What was written of the account."""
+
+    @abstractmethod
+    def rows(self) -> Iterator[Row]:
+        """All entries, in order."""
+
+    @abstractmethod
+    def add(self, row: Row) -> None:
+        """Add an entry; it is on disk when the transaction has ended."""
 
 
 class Store(ABC):
@@ -28,15 +42,15 @@ class Store(ABC):
     """Where it is, in words that hold no password."""
 
     @abstractmethod
-    def is_ready(self) -> bool:
-        """Whether there is a ledger; what cannot be one is refused."""
+    def format(self) -> int | None:
+        """The version of the ledger that is there; None if there is none. What cannot be one is refused."""
 
     @abstractmethod
     def prepare(self) -> None:
         """Make an empty ledger; several processes may do so at once."""
 
     @abstractmethod
-    def add_account(self, name: str, body: str, hashed: str) -> bool:
+    def add_account(self, name: str, stored: Stored) -> bool:
         """Write an account; False if the name is taken."""
 
     @abstractmethod
@@ -48,15 +62,11 @@ class Store(ABC):
         """What was written of an account."""
 
     @abstractmethod
-    def append(self, account: str, following: Callable[[Row | None], Row]) -> Row:
-        """Add one entry, which `following` makes from the last one, in one transaction that nothing can come between.
+    def transaction(self, account: str) -> AbstractContextManager[Transaction]:
+        """Hold an account, so that nothing can come between reading it and adding to it.
 
-        When it returns, the entry is on disk. If `following` raises, nothing is written.
+        When it ends, what was added is on disk. If an exception ends it, nothing was written.
         """
-
-    @abstractmethod
-    def last(self, account: str) -> Row | None:
-        """The last entry."""
 
     @abstractmethod
     def rows(self, account: str) -> Iterator[Row]:

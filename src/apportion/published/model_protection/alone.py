@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from apportion.published.model_protection.proximal import descended
-from apportion.published.model_protection.rows import Floats, LossName, SmoothLoss, TaskLists, held_out_loss
+from apportion.published.model_protection.rows import Floats, JointObjective, LossName, TaskLists, held_out_loss
 
 PENALTIES: tuple[float, ...] = tuple(float(p) for p in np.geomspace(1e-5, 30.0, 26))
 LOGISTIC_PENALTIES = (0.1, 1.0, 10.0)
@@ -50,7 +50,7 @@ def alone_common(rows: TaskLists, penalties: Sequence[float] = PENALTIES) -> Flo
 
 def alone_l1(rows: TaskLists, loss: LossName = "squared", n_penalties: int = 6) -> Floats:
     """Lasso for each task; the penalty with the least error over five folds of the task's own rows."""
-    largest = np.abs(SmoothLoss(rows, loss).gradient(np.zeros((rows.n_tasks, rows.n_features)))).max(axis=1)
+    largest = np.abs(JointObjective(rows, loss).gradient(np.zeros((rows.n_tasks, rows.n_features)))).max(axis=1)
     parts = np.geomspace(0.5, 0.005, n_penalties)
     errors = np.zeros((n_penalties, rows.n_tasks))
     for kept, held_out in rows.folds(_FOLDS):
@@ -62,7 +62,7 @@ def alone_l1(rows: TaskLists, loss: LossName = "squared", n_penalties: int = 6) 
 
 def _l1_path(rows: TaskLists, loss: LossName, largest: Floats, parts: Floats) -> list[Floats]:
     """Models for falling penalties, each started from the one before."""
-    smooth, models, path = SmoothLoss(rows, loss), np.zeros((rows.n_tasks, rows.n_features)), []
+    smooth, models, path = JointObjective(rows, loss), np.zeros((rows.n_tasks, rows.n_features)), []
     for part in parts:
         threshold = part * largest[:, None]
 
@@ -104,4 +104,4 @@ class _Turned:
 def _logistic_ridge(rows: TaskLists, penalty: float) -> Floats:
     """Logistic regression of every task under the same penalty, all at once."""
     start = np.zeros((rows.n_tasks, rows.n_features))
-    return descended(SmoothLoss(rows, "logistic"), lambda point, step: point / (1 + step * penalty), start, _STEPS)
+    return descended(JointObjective(rows, "logistic"), lambda point, step: point / (1 + step * penalty), start, _STEPS)

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from apportion.published.model_protection.rows import Floats, SmoothLoss
+from apportion.published.model_protection.rows import Floats, JointObjective
 
 Shrink = Callable[[Floats, float], Floats]
 """Given a point and a step, the minimiser of the penalty times the step plus half the squared distance."""
 
 
-def descended(smooth: SmoothLoss, shrink: Shrink, start: Floats, steps: int, tolerance: float = 1e-6) -> Floats:
+def descended(smooth: JointObjective, shrink: Shrink, start: Floats, steps: int, tolerance: float = 1e-6) -> Floats:
     """Minimise a smooth loss plus a penalty from a start; momentum begins anew where it would go uphill."""
     step = 1 / max(smooth.curvature, 1e-12)
     models, ahead, momentum = start, start, 1.0

@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
+from apportion.losses import Logistic, Loss, Squared
 
 Floats = NDArray[np.float64]
 LossName = Literal["squared", "logistic"]
+_LOSSES: dict[LossName, Loss] = {"squared": Squared(), "logistic": Logistic()}
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,11 @@ class TaskLists:
         return [each @ model for each, model in zip(self.features, models, strict=True)]
 
 
-class SmoothLoss:
+class JointObjective:
     """The loss of all tasks together, as the proximal methods need it."""
 
     def __init__(self, rows: TaskLists, loss: LossName) -> None:
-        if loss not in ("squared", "logistic"):
+        if loss not in _LOSSES:
             raise InputError(f"Expected a loss of squared or logistic, got {loss!r}.")
         self._rows, self._loss = rows, loss
         largest = float(np.linalg.eigvalsh(rows.grams)[:, -1].max())
@@ -98,23 +100,13 @@ class SmoothLoss:
             return np.asarray((self._rows.grams @ models[:, :, None])[:, :, 0] - self._rows.moments)
         features, targets, held = self._padded
         margins = (features @ models[:, :, None])[:, :, 0]
-        return np.asarray((((_logistic(margins) - targets) * held)[:, None, :] @ features)[:, 0])
+        return np.asarray(((_LOSSES["logistic"].derivative(margins, targets) * held)[:, None, :] @ features)[:, 0])
 
 
 def held_out_loss(rows: TaskLists, models: Floats, loss: LossName) -> Floats:
     """The loss of each task's rows under its own model, a mean over its rows."""
-    if loss == "squared":
-        return np.array(
-            [np.square(s - y).mean() for s, y in zip(rows.predicted(models), rows.targets, strict=True)], np.float64
-        )
-    return np.array(
-        [(np.logaddexp(0.0, s) - y * s).mean() for s, y in zip(rows.predicted(models), rows.targets, strict=True)],
-        np.float64,
-    )
-
-
-def _logistic(margins: Floats) -> Floats:
-    return np.asarray(1 / (1 + np.exp(-np.clip(margins, -40, 40))))
+    pairs = zip(rows.predicted(models), rows.targets, strict=True)
+    return np.array([_LOSSES[loss].value(scores, targets).mean() for scores, targets in pairs], np.float64)
 
 
 def _padded(rows: TaskLists) -> tuple[Floats, Floats, Floats]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from apportion.errors import InputError
 from apportion.published.model_protection import proximal
-from apportion.published.model_protection.rows import Floats, LossName, SmoothLoss, TaskLists, held_out_loss
+from apportion.published.model_protection.rows import Floats, JointObjective, LossName, TaskLists, held_out_loss
 
 Structure = Literal["trace norm", "group l1", "relations"]
 STRUCTURES: tuple[Structure, ...] = ("trace norm", "group l1", "relations")
@@ -44,7 +44,7 @@ def joint(
     shrink = _SHRINK[structure]
     begin = np.zeros((rows.n_tasks, rows.n_features)) if start is None else start
     return proximal.descended(
-        SmoothLoss(rows, loss), lambda point, step: shrink(point, step * penalty), begin, _STEPS[loss]
+        JointObjective(rows, loss), lambda point, step: shrink(point, step * penalty), begin, _STEPS[loss]
     )
 
 
@@ -62,7 +62,7 @@ def chosen_penalty(rows: TaskLists, structure: Structure, loss: LossName = "squa
 
 def penalties(rows: TaskLists, structure: Structure, loss: LossName, n_penalties: int) -> Floats:
     """A falling sequence from nearly the least penalty at which all models are 0."""
-    slope = SmoothLoss(rows, loss).gradient(np.zeros((rows.n_tasks, rows.n_features)))
+    slope = JointObjective(rows, loss).gradient(np.zeros((rows.n_tasks, rows.n_features)))
     if structure == "group l1":
         return np.asarray(np.linalg.norm(slope, axis=0).max() * np.geomspace(0.5, 2e-5, n_penalties))
     largest = float(np.linalg.norm(slope, 2))

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion import linalg
 from apportion.data.sparse_rows import SparseRows
 from apportion.engines import Engine
 from apportion.errors import InputError
@@ -104,7 +105,8 @@ class CollectiveFactorisation:
         items, found = factorise(surrogate, self.rows, weight, self)
         nothing = replace(released, matrices=np.zeros_like(released.matrices))
         penalty = plain_surrogate(nothing, self.ridge, unobserved).curvature.mean(axis=0)
-        self.last[:] = [np.linalg.solve(penalty + weight * (found.T @ found), weight * found.T).T]
+        solved = linalg.solve_or_zero(penalty + weight * (found.T @ found), weight * found.T)
+        self.last[:] = [np.asarray(solved.T, np.float64)]
         return items
 
     @property
@@ -119,12 +121,12 @@ def factorise(
     """Vectors of items and of features, solved for in turn; starts from the items' own minima."""
     features = rows.to_scipy()
     width = surrogate.slope.shape[1]
-    items = np.linalg.solve(surrogate.curvature, surrogate.slope[:, :, None])[:, :, 0]
+    items = linalg.solve_or_zero(surrogate.curvature, surrogate.slope[:, :, None])[:, :, 0]
     found = np.zeros((rows.n_columns, width))
     for _ in range(chosen.sweeps if rows.n_columns else 0):
         gram = items.T @ items + chosen.feature_ridge * np.eye(width)
-        found = np.linalg.solve(gram, (features.T @ items).T).T
+        found = np.asarray(linalg.solve_or_zero(gram, (features.T @ items).T).T, np.float64)
         curvature = surrogate.curvature + weight * (found.T @ found)
         slope = surrogate.slope + weight * (features @ found)
-        items = np.linalg.solve(curvature, slope[:, :, None])[:, :, 0]
+        items = linalg.solve_or_zero(curvature, slope[:, :, None])[:, :, 0]
     return np.asarray(items), np.asarray(found)

@@ -13,20 +13,26 @@ Krichene et al., "Private Learning with Public Features" (2024), Algorithm 7; th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation import Expected, Weights
+from apportion.allocation import Expected
+from apportion.allocation.weightings import TimesFactors
 from apportion.data import Interactions
+from apportion.data.users import Users
 from apportion.engines import Engine
 from apportion.errors import InputError
-from apportion.privacy import BoundedSum, Labels, Purpose, Session, Statement
+from apportion.linalg.fixed_order import dot_rows
+from apportion.losses import ConvexLoss, Logistic
+from apportion.privacy import Labels, Purpose, Session, Statement
+from apportion.privacy.contributions import Kernels, TaskGrams, TaskMoments, Weighting
 from apportion.published.public_features.convex_model import ConvexModel
 from apportion.published.public_features.head import of_head, on_head
-from apportion.published.public_features.losses import ConvexLoss, LogisticLoss, newton
 from apportion.published.public_features.minimisation import EncoderMinimisation, _EncoderFit
 from apportion.published.public_features.ssp import EncoderStatistics
 from apportion.published.public_features.statistics import (
@@ -37,25 +43,67 @@ from apportion.published.public_features.statistics import (
     released_sum,
 )
 from apportion.published.public_features.training import EncoderTrainer
-from apportion.published.skew.updates import Round, Shares
+from apportion.published.public_features.user_regressions import largest_curvature, newton
+from apportion.published.public_features.user_side import BiasedVectors
+from apportion.published.skew.updates import OwnLabels, Round, Shares
 
 Floats = NDArray[np.float64]
-_LOGISTIC = LogisticLoss()
+_LOGISTIC = Logistic()
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """b_j + u_j · v_i of every row: the user's own bias and vector, and released items; private."""
+
+    rows: BiasedVectors
+    items: Floats
+    kernels: Kernels
+
+    def of(self, users: Users) -> Floats:
+        """The scores of these users' rows."""
+        biases = self.rows.own(users, self.kernels)[:, 0]
+        vectors = self.rows.vectors(users, self.kernels)
+        return np.asarray(biases[users.owner] + dot_rows(vectors[users.owner], self.items[users.column("tasks")]))
+
+
+@dataclass(frozen=True, eq=False)
+class Bends:
+    """Curvatures of the loss at the scores, over the largest."""
+
+    loss: ConvexLoss
+    scores: Scores
+    labels: OwnLabels
+
+    def __call__(self, users: Users) -> Floats:
+        """The curvatures of these users' rows."""
+        labels = np.asarray(self.labels.of(users), np.float64)
+        return np.clip(
+            self.loss.second_derivative(self.scores.of(users), labels) / largest_curvature(self.loss), 0.0, 1.0
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class DownSlopes:
+    """Slopes of the loss at the scores, downwards, clipped to the steepest."""
+
+    loss: ConvexLoss
+    scores: Scores
+    labels: OwnLabels
+
+    @property
+    def bound(self) -> float:
+        """The steepest slope."""
+        return self.loss.steepest(math.inf)
+
+    def __call__(self, users: Users, kernels: Kernels) -> Labels:
+        """The slopes of these users' rows, sealed with their bound."""
+        slopes = -self.loss.derivative(self.scores.of(users), np.asarray(self.labels.of(users), np.float64))
+        return Labels.clipped(np.nan_to_num(slopes), self.bound)
 
 
 @dataclass(frozen=True, repr=False)
 class ConvexRound(Round):
-    """A round whose labels are not residuals: users' own biases stand beside them.
-
-    Attributes:
-        offsets: what is added to u_j · v_i in every observation, from its user's own data; private.
-    """
-
-    offsets: Floats
-
-    def scores(self, items: Floats) -> Floats:
-        """b_j + u_j · v_i for every observation; private."""
-        return np.asarray(self.offsets + self.labels - self.residuals(items))
+    """A round whose labels are not residuals: users' own biases stand beside them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +111,7 @@ class EncoderConvex(EncoderStatistics):
     """Algorithm 7: released slopes and curvatures of a convex loss, one approximation a round.
 
     Attributes:
-        loss: the loss; `LogisticLoss` or another that has two bounded derivatives.
+        loss: `Logistic()`, `PseudoHuber()` or another loss that has two bounded derivatives.
     """
 
     loss: ConvexLoss = _LOGISTIC
@@ -102,22 +150,20 @@ class EncoderConvex(EncoderStatistics):
         return Surrogate(around.curvature + ridge * np.eye(slope.shape[1]), slope)
 
     def _released(self, about: ConvexRound, session: Session, engine: Engine, shares: Shares) -> Released:
-        scores, rows, labels = about.scores(about.items), about.rows, np.asarray(about.labels, np.float64)
-        bends = np.clip(self.loss.curvature(scores, labels) / self.loss.most_curved, 0.0, 1.0)
-        slopes = Labels.clipped(np.nan_to_num(-self.loss.slope(scores, labels)), self.loss.steepest)
+        assert isinstance(about.rows, BiasedVectors)
+        at = self.loss, Scores(about.rows, about.items, about.kernels), about.labels
+        bends, slopes = Bends(*at), DownSlopes(*at)
 
-        def matrices(weights: Weights) -> BoundedSum:
-            return engine.grams(about.data, weights.times(bends, 1.0), rows)
+        def matrices(weights: Weighting) -> TaskGrams:
+            return TaskGrams(TimesFactors(weights, bends, 1.0), about.rows)
 
-        def vectors(weights: Weights) -> BoundedSum:
-            return engine.moments(about.data, weights, rows, slopes)
+        def vectors(weights: Weighting) -> TaskMoments:
+            return TaskMoments(weights, about.rows, slopes)
 
-        number, factor = about.number, self.loss.most_curved
-        bent, bent_stddev = released_sum(
-            about, session, Purpose.ITEM_CURVATURES.at(round=number), matrices, shares["step 1: matrices"]
-        )
-        name = Purpose.ITEM_SLOPES.at(round=number)
-        sloped, slope_stddev = released_sum(about, session, name, vectors, shares["step 1: vectors"])
+        draw = partial(released_sum, about, session, engine)
+        factor, number = largest_curvature(self.loss), about.number
+        bent, bent_stddev = draw(Purpose.ITEM_CURVATURES.at(round=number), matrices, shares["step 1: matrices"])
+        sloped, slope_stddev = draw(Purpose.ITEM_SLOPES.at(round=number), vectors, shares["step 1: vectors"])
         return Released(factor * bent, factor * bent_stddev, sloped, slope_stddev)
 
 
@@ -155,25 +201,24 @@ class _ConvexFit(_EncoderFit):
         assert isinstance(self._update, EncoderConvex)
         return self._update.loss
 
-    def _round(self, k: int, weights: Weights, expected: Expected, items: Floats) -> Round:
+    def _round(self, k: int, weights: Weighting, expected: Expected, items: Floats) -> Round:
         if k == 0:
             items = self._first(items)
-        chosen = self._biased
-        labels = np.asarray(self._labels(), np.float64)
-        own = newton(self._fold_in(items), self._engine, self._data, labels, self._loss)
-        tastes = own[:, 2:]
-        tastes *= chosen.user_norm / np.maximum(np.linalg.norm(tastes, axis=1, keepdims=True), chosen.user_norm)
+        labels, fold_in, loss = self._labels(), self._fold_in(items), self._loss
+
+        def solve(users: Users, kernels: Kernels) -> Floats:
+            return newton(fold_in, kernels, users, np.asarray(labels.of(users), np.float64), loss)
+
         return ConvexRound(
-            data=self._data,
+            users=self._users,
             weights=weights,
             expected=expected,
-            vectors=np.concatenate([np.full((len(own), 1), chosen.bias_scale), tastes], axis=1),
-            norm=float(np.hypot(chosen.bias_scale, chosen.user_norm)),
+            rows=BiasedVectors(solve, 2, *self._bounds),
             labels=labels,
             items=items,
             unobserved=0.0,
             number=k + 1,
-            offsets=own[self._data.users, 0],
+            kernels=self._engine.kernels,
         )
 
     def model(self, items: Floats, statement: Statement) -> ConvexModel:  # type: ignore[override]

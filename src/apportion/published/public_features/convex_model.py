@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data import Interactions
-from apportion.engines import LocalEngine
+from apportion.engines import Processors
 from apportion.errors import InputError
-from apportion.published.public_features.losses import ConvexLoss, described, known_loss, newton
+from apportion.losses import ConvexLoss, Logistic, PseudoHuber
+from apportion.published.public_features.user_regressions import newton
 from apportion.recommend.model import ItemModel, row_chunks
+
+_STORED: dict[str, type[Any]] = {"Logistic": Logistic, "PseudoHuber": PseudoHuber}
+
+
+def loss_settings(loss: ConvexLoss | str) -> dict[str, Any]:
+    """A loss as its name and settings, for storage; of one's own loss only the name."""
+    name = loss if isinstance(loss, str) else type(loss).__name__
+    own = isinstance(loss, str) or type(loss) not in _STORED.values()
+    return {"name": name, "settings": None if own else asdict(loss)}  # type: ignore[call-overload]
+
+
+def stored_loss(stored: Mapping[str, Any]) -> ConvexLoss | str:
+    """The loss of stored settings; the name of a loss that has none."""
+    if stored["settings"] is None:
+        return str(stored["name"])
+    loss: ConvexLoss = _STORED[stored["name"]](**stored["settings"])
+    return loss
 
 
 @final
@@ -31,18 +50,18 @@ class ConvexModel(ItemModel):
         self.loss = loss
 
     @property
-    def further(self) -> dict[str, Any]:
+    def extra_arguments(self) -> dict[str, Any]:
         """The loss."""
         return {"loss": self.loss}
 
-    def about(self) -> dict[str, Any]:
+    def stored_fields(self) -> dict[str, Any]:
         """The loss, as plain values."""
-        return {"loss": described(self.loss)}
+        return {"loss": loss_settings(self.loss)}
 
     @classmethod
-    def further_of(cls, about: Mapping[str, Any]) -> dict[str, Any]:
+    def extra_from_stored(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
         """The loss as it was stored."""
-        return {"loss": known_loss(about["loss"])}
+        return {"loss": stored_loss(stored["loss"])}
 
     def labels(self, history: Interactions) -> NDArray[np.float64]:
         """Values, brought into the public scale, after the offset."""
@@ -68,4 +87,4 @@ class ConvexModel(ItemModel):
             raise InputError(
                 f"The model was fitted with the loss {self.loss}, which is not stored with it; set model.loss to it."
             )
-        return newton(self.fold_in, LocalEngine(np.float64), history, self.labels(history), self.loss)
+        return newton(self.fold_in, Processors(np.float64), history.as_users, self.labels(history), self.loss)

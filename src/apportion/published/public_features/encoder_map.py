@@ -46,16 +46,16 @@ class EncoderMap(NewItemMap):
         """The arrays, and the encoder's parameters and buffers."""
         return {**super().tensors(), **{_STATE + name: value for name, value in self.state.items()}}
 
-    def about(self) -> dict[str, Any]:
+    def stored_fields(self) -> dict[str, Any]:
         """Name of the encoder and number of known items."""
         return {"encoder": self.name, "n_known": self.n_known}
 
     @classmethod
-    def restored(cls, shared: Mapping[str, Any], about: Mapping[str, Any], tensors: Mapping[str, Any]) -> EncoderMap:
+    def restored(cls, shared: Mapping[str, Any], stored: Mapping[str, Any], tensors: Mapping[str, Any]) -> EncoderMap:
         """The map as it was stored, without a module."""
         state = {name.removeprefix(_STATE): value for name, value in tensors.items() if name.startswith(_STATE)}
         arrays = {name: tensors[name] for name in cls.arrays}
-        return cls(**shared, **arrays, name=about["encoder"], n_known=about["n_known"], state=state)
+        return cls(**shared, **arrays, name=stored["encoder"], n_known=stored["n_known"], state=state)
 
     def features(self, rows: SparseRows) -> NDArray[np.float32]:
         """Rows of the model's features."""

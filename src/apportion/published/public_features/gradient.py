@@ -17,17 +17,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from apportion.allocation.weightings import TimesFactors
+from apportion.data.users import Users
 from apportion.engines import Engine
-from apportion.engines.protocol import UserChunk
 from apportion.errors import InputError
-from apportion.privacy import BoundedSum, Purpose, Session, Weights
+from apportion.privacy import Purpose, Session
+from apportion.privacy.contributions import ClippedParts, Output, TaskMoments, Weighting
 from apportion.published.public_features.encoders import FeatureBatch
 from apportion.published.public_features.head import check_head, on_head
 from apportion.published.public_features.ssp import EncoderUpdate
 from apportion.published.public_features.statistics import released_sum
-from apportion.published.public_features.training import settle
+from apportion.published.public_features.training import finite, settle
 from apportion.published.public_features.user_gradients import UserBatch, parameter_count, trained, user_gradients
-from apportion.published.skew.updates import Round, Shares, released_user_gram
+from apportion.published.skew.updates import Residuals, Round, Shares, released_user_gram
 
 Floats = NDArray[np.float64]
 
@@ -95,46 +97,38 @@ class EncoderGradient(EncoderUpdate):
             settle(self.encoder, FeatureBatch.for_encoder(self.encoder, self.known_rows))
             items = self.encoded() + own
             name = Purpose.GRADIENT.at(round=about.number, step=k + 1)
-            residuals = about.residuals(items) if self.sampling == 1 else None
-            form = partial(self._gradient_sum, about, engine, items, residuals)
-            gradient, _ = released_sum(about, session, name, form, shares[f"step {k + 1}"])
+            residuals = about.residuals(items)
+            form = partial(self._gradients, about, residuals)
+            gradient, _ = released_sum(about, session, engine, name, form, shares[f"step {k + 1}"])
             optimiser.param_groups[0]["lr"] = self.rate * self._taken(about, k) ** -self.decay
             self._step(optimiser, gradient, self._towards_zero(about, items, shared))
             if self.own_step:
-                residuals = about.residuals(items) if residuals is None else residuals
                 share = shares[f"step {k + 1}, own"]
                 own += kept[:, None] * self._own_step(about, session, engine, share, items, residuals, shared, k)
         return self.encoded() + own
 
-    def _gradient_sum(
-        self, about: Round, engine: Engine, items: Floats, residuals: Floats | None, weights: Weights
-    ) -> BoundedSum:
-        """Σ_j of clipped gradients over the users whose weights are not 0; residuals where all were wanted anyway."""
+    def _gradients(self, about: Round, residuals: Residuals, weights: Weighting) -> ClippedParts:
+        """Σ_j of clipped gradients over the users whose weights are not 0."""
         width = parameter_count(self.encoder)
-        part = partial(self._user_rows, about, items, residuals)
         what = f"gradient of an encoder of {width} parameters; {weights.description}"
-        return engine.part_sums(about.data, weights, part, (1, width), (1.0, self.clip), what)[1]
+        part = partial(self._user_rows, about, residuals)
+        return ClippedParts(part, (Output(width, self.clip, False, what),), weights)
 
-    def _user_rows(
-        self, about: Round, items: Floats, residuals: Floats | None, chunk: UserChunk
-    ) -> tuple[Floats, Floats]:
-        """A row of nothing per observation, and the gradient of each user who is taking part."""
-        weights = np.asarray(chunk.weights, np.float64)
-        taking_part = chunk.taking_part
+    def _user_rows(self, about: Round, residuals: Residuals, users: Users, weights: Floats) -> tuple[Floats]:
+        """The gradient of each user who is taking part."""
+        taking_part = np.bincount(users.owner, weights != 0, minlength=users.n_users) > 0
         if not taking_part.any():
-            return np.zeros((len(weights), 1)), np.zeros((0, parameter_count(self.encoder)))
-        kept = taking_part[chunk.owner]
+            return (np.zeros((0, parameter_count(self.encoder))),)
+        kept = taking_part[users.owner]
         place = np.cumsum(taking_part) - 1
-        vectors = about.vectors[chunk.users]
-        owner, tasks = chunk.owner[kept], chunk.tasks[kept]
-        if residuals is None:
-            errors = np.einsum("nd,nd->n", vectors[owner], items[tasks]) - about.labels[chunk.observations][kept]
-        else:
-            errors = -residuals[chunk.observations][kept]
-        batch = UserBatch(weights[kept] * errors, place[owner], tasks, vectors[taking_part], len(items))
+        vectors = about.rows.vectors(users, about.kernels)
+        owner, tasks = users.owner[kept], users.column("tasks")[kept]
+        errors = -residuals(users, kept)
+        weighted = np.asarray(weights, np.float64)[kept] * errors
+        batch = UserBatch(weighted, place[owner], tasks, vectors[taking_part], len(about.items))
         rows = np.asarray(user_gradients(self.encoder, self.known_rows, batch), np.float64)
         np.nan_to_num(rows, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
-        return np.zeros((len(weights), 1)), np.clip(rows, -_LARGEST, _LARGEST, out=rows)
+        return (np.clip(rows, -_LARGEST, _LARGEST, out=rows),)
 
     def _towards_zero(self, about: Round, items: Floats, shared: Floats | None) -> Floats | None:
         """Slope of the unobserved pairs of clicks in every item's vector; from released values."""
@@ -154,7 +148,8 @@ class EncoderGradient(EncoderUpdate):
             mine = gradient[first:last].reshape(parameter.shape)
             own = torch.as_tensor(mine, dtype=parameter.dtype, device=parameter.device)
             beside = parameter.grad
-            parameter.grad = own if beside is None else own + (beside.to_dense() if beside.is_sparse else beside)
+            whole = own if beside is None else own + (beside.to_dense() if beside.is_sparse else beside)
+            parameter.grad = finite(whole, 1e15)
             first = last
         optimiser.step()
 
@@ -165,18 +160,17 @@ class EncoderGradient(EncoderUpdate):
         engine: Engine,
         share: Any,
         items: Floats,
-        residuals: Floats,
+        residuals: Residuals,
         shared: Floats | None,
         k: int,
     ) -> Floats:
         """A step of every item's own vector: released residuals times user vectors, as `GradientDescent` takes it."""
-        rows = about.rows
 
-        def form(weights: Weights) -> BoundedSum:
-            return engine.moments(about.data, weights.times(residuals, self.own_clip), rows)
+        def form(weights: Weighting) -> TaskMoments:
+            return TaskMoments(TimesFactors(weights, residuals, self.own_clip), about.rows)
 
         name = Purpose.ITEM_GRADIENTS.at(round=about.number, step=k + 1)
-        released, stddev = released_sum(about, session, name, form, share)
+        released, stddev = released_sum(about, session, engine, name, form, share)
         direction = self.own_clip * released
         slope = self._towards_zero(about, items, shared)
         if slope is not None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.allocation import Expected
-from apportion.engines.moved_weights import moved_weights
+from apportion.allocation.weightings import OnTasks
 from apportion.errors import InputError
 from apportion.published.skew.updates import Round
 
@@ -52,7 +52,7 @@ def on_head(about: Round, fraction: float) -> tuple[Round, NDArray[np.bool_]]:
     kept = head_by_popularity(about.expected.total, fraction)
     if kept.all():
         return about, kept
-    weights = moved_weights(about.data, about.weights, kept, "the head of the items")
+    weights = OnTasks(about.weights, kept, "the head of the items")
     return replace(about, weights=weights, expected=_expected_on_head(about.expected, kept)), kept
 
 

@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation import Expected, Weights
+from apportion.allocation import Expected
 from apportion.data import Interactions
+from apportion.data.users import Users
 from apportion.errors import InputError
+from apportion.privacy.contributions import Kernels, Weighting
 from apportion.published.public_features.gradient import EncoderGradient
 from apportion.published.public_features.minimisation import EncoderMinimisation, _EncoderFit
+from apportion.published.public_features.user_side import BiasedVectors
 from apportion.published.skew.updates import Round
 
 Floats = NDArray[np.floating[Any]]
@@ -49,25 +52,13 @@ class _JointFit(_EncoderFit):
 
     _own: NDArray[np.float64] | None = None
 
-    def _round(self, k: int, weights: Weights, expected: Expected, items: NDArray[np.float64]) -> Round:
+    def _round(self, k: int, weights: Weighting, expected: Expected, items: NDArray[np.float64]) -> Round:
         if k == 0:
             items = self._first(items)
-        chosen = self._biased
-        labels = np.asarray(self._labels(), np.float64)
+        labels = np.asarray(self._labels().of(self._users), np.float64)
         self._own = self._moved(self._own, items, labels)
-        tastes = self._own[:, 1:].copy()
-        tastes *= chosen.user_norm / np.maximum(np.linalg.norm(tastes, axis=1, keepdims=True), chosen.user_norm)
-        return Round(
-            data=self._data,
-            weights=weights,
-            expected=expected,
-            vectors=np.concatenate([np.full((len(tastes), 1), chosen.bias_scale), tastes], axis=1),
-            norm=float(np.hypot(chosen.bias_scale, chosen.user_norm)),
-            labels=labels - self._own[self._data.users, 0],
-            items=items,
-            unobserved=0.0,
-            number=k + 1,
-        )
+        users = self._users.with_user_columns(own=self._own)
+        return self._biased_round(k, weights, expected, items, users, BiasedVectors(_remembered, 1, *self._bounds))
 
     def _moved(self, own: NDArray[np.float64] | None, items: Floats, labels: Floats) -> NDArray[np.float64]:
         """Every user's bias and taste after one step down its own gradient; both start at 0."""
@@ -86,3 +77,8 @@ class _JointFit(_EncoderFit):
         squares = np.bincount(data.users, np.square(vectors).sum(axis=1)[data.tasks], minlength=len(own))
         moved = own + chosen.user_step * (pull - ridge * own) / (squares[:, None] + ridge)
         return np.asarray(np.nan_to_num(moved, nan=0.0, posinf=0.0, neginf=0.0))  # a refusal would tell of one user
+
+
+def _remembered(users: Users, kernels: Kernels) -> NDArray[np.float64]:
+    """What users remember from the step before."""
+    return np.asarray(users.of_user("own"), np.float64)

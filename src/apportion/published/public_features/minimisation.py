@@ -15,12 +15,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation import Allocation, Expected, Weights
+from apportion.allocation import Allocation, Expected
 from apportion.data import Interactions
 from apportion.data.sparse_rows import SparseRows
+from apportion.data.users import Users
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
 from apportion.privacy import NoiseSource, Session, Statement
+from apportion.privacy.contributions import Kernels, Weighting
+from apportion.published.public_features.user_side import BiasedVectors, UnbiasedLabels
 from apportion.published.skew.alternating import AlternatingMinimisation, Kind, _Fit
 from apportion.published.skew.updates import ItemUpdate, Round
 from apportion.recommend.als import FIXED, Progress
@@ -60,7 +63,8 @@ class EncoderMinimisation(AlternatingMinimisation):
         random_state: seed of the first item vectors of an update without an encoder.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` and `encoder_` hold.
-    The list of tasks, their features and the value range are public.
+    The list of tasks, their features and the value range are public. With an allocation for a public graph it is for
+    replacing one user's values.
     """
 
     def __init__(
@@ -156,27 +160,43 @@ class _EncoderFit(_Fit):
         made = copy.deepcopy(getattr(self._update, "encoder", None))
         return None if made is None else made.eval()
 
-    def _round(self, k: int, weights: Weights, expected: Expected, items: NDArray[np.float64]) -> Round:
+    def _round(self, k: int, weights: Weighting, expected: Expected, items: NDArray[np.float64]) -> Round:
         if k == 0:
             items = self._first(items)
         if self._clicks:
             return super()._round(k, weights, expected, items)
-        chosen = self._biased
-        labels = self._labels()
-        solved = self._fold_in(items).solve(self._engine, self._data, labels)
-        own = np.asarray(solved.cpu() if hasattr(solved, "cpu") else solved, np.float64)
-        tastes = own[:, 2:]
-        tastes *= chosen.user_norm / np.maximum(np.linalg.norm(tastes, axis=1, keepdims=True), chosen.user_norm)
+        labels, fold_in = self._labels(), self._fold_in(items)
+
+        def solve(users: Users, kernels: Kernels) -> Any:
+            return fold_in.solve(kernels, users, labels.of(users))
+
+        return self._biased_round(k, weights, expected, items, self._users, BiasedVectors(solve, 2, *self._bounds))
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        """The first entry of a user's vector, and the bound on its taste."""
+        return self._biased.bias_scale, self._biased.user_norm
+
+    def _biased_round(
+        self,
+        k: int,
+        weights: Weighting,
+        expected: Expected,
+        items: NDArray[np.float64],
+        users: Users,
+        rows: BiasedVectors,
+    ) -> Round:
+        """A round on ratings, whose labels are less each user's own bias."""
         return Round(
-            data=self._data,
+            users=users,
             weights=weights,
             expected=expected,
-            vectors=np.concatenate([np.full((len(own), 1), chosen.bias_scale), tastes], axis=1),
-            norm=float(np.hypot(chosen.bias_scale, chosen.user_norm)),
-            labels=np.asarray(labels - own[self._data.users, 0], np.float64),
+            rows=rows,
+            labels=UnbiasedLabels(self._labels(), rows, self._engine.kernels),
             items=items,
             unobserved=0.0,
             number=k + 1,
+            kernels=self._engine.kernels,
         )
 
     def _first(self, items: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,26 +25,15 @@ from numpy.typing import NDArray
 
 from apportion import linalg
 from apportion.allocation import Expected
-from apportion.allocation.tasks import sampling_keys
-from apportion.engines import Engine
-from apportion.linalg.shrinkage import intensities, squared_distances
-from apportion.privacy import (
-    BoundedSum,
-    Labels,
-    PlannedShare,
-    Purpose,
-    ReleaseName,
-    SampledGaussian,
-    Session,
-    Share,
-    Weights,
-)
-from apportion.published.skew.updates import Round
+from apportion.allocation.weightings import OnSample
+from apportion.engines import Engine, add_up_one
+from apportion.privacy import BoundedSum, PlannedShare, Purpose, ReleaseName, SampledGaussian, Session, Share
+from apportion.privacy.contributions import Contribution, TaskGrams, TaskMoments, Weighting
+from apportion.published.skew.updates import ClippedRawLabels, Round
 
 Floats = NDArray[np.float64]
-Form = Callable[[Weights], BoundedSum]
+Form = Callable[[Weighting], Contribution]
 
-_POOLED = 4096  # noisy numbers behind one shrinkage intensity
 _SMALLEST = 1e-12
 
 
@@ -96,7 +86,8 @@ class Surrogate:
 
     def under(self, precision: Floats) -> Conditioned:
         """This quadratic under a prior of this precision on every item's vector."""
-        return Conditioned(self, precision, np.asarray(np.linalg.inv(self.curvature + np.diag(precision)), np.float64))
+        inverse = linalg.inverse_or_zero(self.curvature + np.diag(precision))
+        return Conditioned(self, precision, np.asarray(inverse, np.float64))
 
     def profiled(self, precision: Floats) -> Surrogate:
         """See `Conditioned.profiled`."""
@@ -154,34 +145,40 @@ def release_statistics(
 
     Privacy: add or remove one user; norm of one user's part at most Γ² for matrices and Γ · label_bound for vectors.
     """
-    rows, labels = about.rows, Labels.clipped(about.labels, label_bound)
+    labels = ClippedRawLabels(about.labels, label_bound)
 
-    def matrices(weights: Weights) -> BoundedSum:
-        return engine.grams(about.data, weights, rows)
+    def matrices(weights: Weighting) -> Contribution:
+        return TaskGrams(weights, about.rows)
 
-    def vectors(weights: Weights) -> BoundedSum:
-        return engine.moments(about.data, weights, rows, labels)
+    def vectors(weights: Weighting) -> Contribution:
+        return TaskMoments(weights, about.rows, labels)
 
     names = [purpose.at(round=about.number, draw=draw) for purpose in (Purpose.ITEM_MATRICES, Purpose.ITEM_VECTORS)]
-    first, first_stddev = released_sum(about, session, names[0], matrices, shares[0])
-    second, second_stddev = released_sum(about, session, names[1], vectors, shares[1])
+    release = partial(released_sum, about, session, engine)
+    first, first_stddev = release(names[0], matrices, shares[0])
+    second, second_stddev = release(names[1], vectors, shares[1])
     return Released(first, first_stddev, second, second_stddev)
 
 
 def released_sum(
-    about: Round, session: Session, name: ReleaseName, form: Form, share: Share | PlannedShare[SampledGaussian]
+    about: Round,
+    session: Session,
+    engine: Engine,
+    name: ReleaseName,
+    form: Form,
+    share: Share | PlannedShare[SampledGaussian],
 ) -> tuple[Any, float]:
     """One release and the noise of its entries; a sum over a sample stands for all users by its public probability."""
     bounds: list[float] = []
 
-    def formed(weights: Weights) -> BoundedSum:
-        made = form(weights)
+    def formed(weights: Weighting) -> BoundedSum:
+        made = add_up_one(engine, about.users, form(weights))
         bounds.append(made.l2_sensitivity)
         return made
 
     if isinstance(share, PlannedShare):
-        keys = sampling_keys(about.data.user_ids)
-        drawn = session.release_sampled(name, about.weights, formed, share, keys) / share.mechanism.probability
+        drawn = session.release_sampled(name, lambda sample: formed(OnSample(about.weights, sample)), share)
+        drawn = drawn / share.mechanism.probability
         return np.asarray(drawn, np.float64), bounds[0] / share.mu / share.mechanism.probability
     drawn = session.release(name, formed(about.weights), share)
     return np.asarray(drawn, np.float64), bounds[0] / share.mu
@@ -253,13 +250,8 @@ def _towards_common_shape(released: Released, exposure: Floats) -> tuple[Floats,
     t_i is proportional to the expected Σ_j w_ij; the factor, and C itself, come from the sum of all matrices, in which
     the noise is small.
     """
-    matrices = released.matrices
-    total = linalg.project_psd(matrices.sum(axis=0)[None])[0]
-    trace = float(total[linalg.diagonal_positions(linalg.packed_dim(total.size))].sum())
-    shape = total / max(trace, _SMALLEST)
+    shape, trace = linalg.common_shape(released.matrices)
     scales = trace * np.maximum(exposure, 0.0) / max(float(np.maximum(exposure, 0.0).sum()), _SMALLEST)
-    variances = np.full(len(matrices), released.matrix_stddev**2)
-    distances = squared_distances(matrices, scales, shape)
-    intensity = intensities(distances, scales, variances, matrices.shape[1], _POOLED)
-    shrunk = matrices + intensity[:, None] * (scales[:, None] * shape - matrices)
-    return np.asarray(shrunk, np.float64), variances * (1 - intensity)
+    variance = released.matrix_stddev**2
+    shrunk, intensity = linalg.shrink_towards(released.matrices, scales, shape, variance)
+    return np.asarray(shrunk, np.float64), variance * (1 - intensity)

@@ -100,9 +100,9 @@ class EncoderTrainer:
                 optimiser.step()
 
     def _brought(self, arrays: Iterable[Tensor], scale: float) -> list[Tensor]:
-        """Arrays over a number, where the encoder is and of its precision."""
+        """Arrays over a number, where the encoder is and of its precision, in which squares of theirs are finite."""
         like = self._batch.values
-        return [(array / scale).to(like.device, like.dtype) for array in arrays]
+        return [finite(array / scale, 1e12).to(like.device, like.dtype) for array in arrays]
 
     def encoded(self) -> Floats:
         """The encoder's vectors of all items."""
@@ -119,6 +119,11 @@ class EncoderTrainer:
                 yield from torch.tensor_split(mixed, -(-n_items // size))
             else:
                 yield from torch.split(mixed, size)
+
+
+def finite(values: Tensor, largest: float) -> Tensor:
+    """The values, none of them beyond this, and 0 for what is no number: whatever was released, training goes on."""
+    return torch.nan_to_num(values, nan=0.0).clamp(-largest, largest)
 
 
 def encode(encoder: nn.Module, batch: FeatureBatch) -> Floats:

@@ -17,19 +17,22 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation import Adaptive, Allocation, Expected, TaskCounts, Weights
+from apportion.allocation import Adaptive, Allocation, Expected, ReleasedCounts
+from apportion.allocation.rounds import Geometric
 from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
 from apportion.estimators.counts import allocated, release_number_of_users, release_overview
 from apportion.estimators.private import InteractionsEstimator, check_value_range
 from apportion.privacy import NoiseSource, Session, Share, Statement
-from apportion.published.skew.updates import ItemUpdate, Round, Shares, SufficientStatistics
+from apportion.privacy.contributions import Weighting
+from apportion.published.skew.updates import ItemUpdate, RawLabels, Round, Shares, SufficientStatistics, UserVectors
 from apportion.recommend.als import Progress
 from apportion.recommend.model import ClickModel, FoldIn, RatingModel
 
 Floats = NDArray[np.floating[Any]]
 Kind = Literal["ratings", "clicks"]
+_LARGEST = 1e15  # of a coordinate of an item, whatever was released: users' regressions on it stay finite
 
 
 class AlternatingMinimisation(InteractionsEstimator):
@@ -62,7 +65,7 @@ class AlternatingMinimisation(InteractionsEstimator):
         random_state: seed of the public initial item vectors.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
-    tasks and the value range are public.
+    tasks and the value range are public. With an allocation for a public graph it is for replacing one user's values.
     """
 
     def __init__(
@@ -155,6 +158,7 @@ class _Fit:
     def __init__(self, chosen: AlternatingMinimisation, data: Interactions, session: Session, engine: Engine) -> None:
         self._chosen = chosen
         self._data = data
+        self._users = data.as_users
         self._session = session
         self._engine = engine
         self._clicks = chosen.kind == "clicks"
@@ -170,7 +174,7 @@ class _Fit:
         chosen = self._chosen
         plan, rounds = self._plan()
         n_users, self._centre = self._overview(plan["overview"])
-        given = allocated(self._data, self._allocation, self._session, self._engine, plan["counts"], n_users)
+        given = allocated(self._users, self._allocation, self._session, self._engine, plan["counts"], n_users)
         weights, expected, counts = given.weights, given.expected, given.counts
         if chosen.balanced:
             self._observation_weights = _inverse_counts(counts)
@@ -180,6 +184,7 @@ class _Fit:
             if progress:
                 progress("round", k, chosen.rounds)
             items = self._update(self._round(k, weights, expected, items), self._session, self._engine, shares)
+            items = np.clip(np.nan_to_num(items), -_LARGEST, _LARGEST)
         if progress:
             progress("round", chosen.rounds, chosen.rounds)
         self._popularity = counts[0].total if counts else expected.total
@@ -191,9 +196,9 @@ class _Fit:
         overview = chosen.overview_share if needs_overview else 0.0
         n_counts = self._allocation.releases
         counts = [chosen.counts_share / n_counts for _ in range(n_counts)]
-        growth = chosen.growth ** np.arange(chosen.rounds)
-        each = growth / growth.sum() * (1 - overview - sum(counts))
-        if not each.min() > 0:
+        left = 1 - overview - sum(counts)
+        each = [left * share for share in Geometric.growing(chosen.growth).shares(chosen.rounds)]
+        if not left > 0:
             raise InputError(f"Expected shares that leave something for the rounds, got {overview + sum(counts)}.")
         parts = self._update.shares(clicks=self._clicks)
         steps = [name for name in parts if self._update.sampling < 1 and name.startswith("step")]
@@ -219,37 +224,29 @@ class _Fit:
 
     def _overview(self, share: Share | None) -> tuple[float, float]:
         """The number of users, and for ratings their mean; what is not public is released."""
-        chosen, parts = self._chosen, (self._data, self._session, self._engine)
+        chosen, parts = self._chosen, (self._users, self._session, self._engine)
         if share is None:
             return float(chosen.n_users or 0), 0.0
         if self._clicks:
             return release_number_of_users(*parts, share), 0.0
         return release_overview(*parts, share, chosen.value_range, chosen.n_users)
 
-    def _round(self, k: int, weights: Weights, expected: Expected, items: NDArray[np.float64]) -> Round:
-        chosen = self._chosen
-        labels = self._labels()
-        solved = self._fold_in(items).solve(self._engine, self._data, labels)
-        vectors = np.asarray(solved.cpu() if hasattr(solved, "cpu") else solved, np.float64)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        vectors *= chosen.user_norm / np.maximum(lengths, chosen.user_norm)
+    def _round(self, k: int, weights: Weighting, expected: Expected, items: NDArray[np.float64]) -> Round:
+        chosen, labels = self._chosen, self._labels()
         return Round(
-            data=self._data,
+            users=self._users,
             weights=weights,
             expected=expected,
-            vectors=vectors,
-            norm=chosen.user_norm,
+            rows=UserVectors(self._fold_in(items), labels, chosen.user_norm),
             labels=labels,
             items=items,
             unobserved=chosen.unobserved if self._clicks else 0.0,
             number=k + 1,
+            kernels=self._engine.kernels,
         )
 
-    def _labels(self) -> Floats:
-        if self._clicks:
-            return np.ones(self._data.n_observations, np.float32)
-        values = np.clip(self._data.values, *self._chosen.value_range)
-        return np.asarray(values - np.float32(self._centre), np.float32)
+    def _labels(self) -> RawLabels:
+        return RawLabels() if self._clicks else RawLabels(self._centre, self._chosen.value_range)
 
     def _fold_in(self, items: Floats) -> FoldIn:
         """A user's own regression on the items; for clicks every pair pulls towards 0."""
@@ -290,7 +287,7 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def _inverse_counts(counts: Sequence[TaskCounts]) -> NDArray[np.float32]:
+def _inverse_counts(counts: Sequence[ReleasedCounts]) -> NDArray[np.float32]:
     """Weights 1/n̂_i that average 1 over observations."""
     if not counts:
         raise InputError("A balanced objective needs an allocation that releases counts, such as Adaptive.")

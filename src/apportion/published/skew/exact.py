@@ -15,18 +15,16 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from apportion.allocation.policies import Allocated, Count, Expected, TaskCounts
+from apportion.allocation.policies import Allocated, Count, Expected
+from apportion.allocation.weightings import TaskFactors
 from apportion.data import Interactions
+from apportion.data.users import Users
 from apportion.errors import InputError
-from apportion.privacy.bounds import Weights
+from apportion.privacy.neighbours import REPLACE_VALUES_PUBLIC_GRAPH, Neighbours
 
 Floats = NDArray[np.float64]
 
 PUBLIC_GRAPH = "which user has which task is public"
-FIXED_GRAPH = (
-    "with that graph fixed, the guarantee is for a user's values being there or counting as zero; for other values in "
-    "their place it is for twice the Gaussian-DP mu"
-)
 _CHECKED_EVERY = 10  # steps
 
 
@@ -157,18 +155,19 @@ def solve_public_graph(
     )
 
 
-def exact_weights(data: Interactions, gamma: float, tolerance: float = 1e-3) -> Weights:
+def exact_weights(data: Interactions, gamma: float, tolerance: float = 1e-3) -> TaskFactors:
     """The weights w_ij = ω_i of eq. 9, exact up to the tolerance, where the graph is public.
 
-    Privacy: ω depends on everybody's task list. Weights, and whatever is released with them, are private for values
-    and features only, **not for who has which task**: use it where that is public, and say so in the statement.
+    Privacy: ω depends on everybody's task list. Sums formed with these weights state REPLACE_VALUES_PUBLIC_GRAPH: they
+    are private for values and features only, **not for who has which task**, and no session for adding or removing a
+    user releases them.
 
     Args:
         data: the interactions; their values are not looked at.
         gamma: 1 for strongly convex losses and ridge, 0 for convex ones.
         tolerance: the largest gap to the best objective, as a fraction of it.
     """
-    return Exact(gamma, tolerance).allocate(data, nothing_to_count, 0.0).weights
+    return Exact(gamma, tolerance).weighed(data.as_users)[0]
 
 
 @dataclass(frozen=True)
@@ -179,17 +178,19 @@ class PublicGraphPolicy:
         gamma: 1 for strongly convex losses and ridge, 0 for convex ones.
         tolerance: the largest gap to the best objective, as a fraction of it.
         assumes: what must be public for any guarantee to hold.
+        neighbours: of one graph, differing in the values of one user; what a session must promise.
     """
 
     gamma: float = 1.0
     tolerance: float = 1e-3
     releases: int = 0
-    assumes: ClassVar[tuple[str, ...]] = (PUBLIC_GRAPH, FIXED_GRAPH)
+    assumes: ClassVar[tuple[str, ...]] = (PUBLIC_GRAPH,)
+    neighbours: ClassVar[Neighbours] = REPLACE_VALUES_PUBLIC_GRAPH
 
 
-def summed(data: Interactions, total: Floats) -> Expected:
+def summed(users: Users, total: Floats) -> Expected:
     """What weights sum to, where the graph is public and this is too."""
-    counts = np.bincount(data.tasks, minlength=data.n_tasks)
+    counts = np.bincount(users.column("tasks"), minlength=users.n_tasks)
     typical = np.where(counts > 0, total / np.maximum(counts, 1), 1.0)  # a task that nobody has could have all
     return Expected(total, typical)
 
@@ -198,26 +199,25 @@ def summed(data: Interactions, total: Floats) -> Expected:
 class Exact(PublicGraphPolicy):
     """Eq. 9 solved exactly on a graph that is public. **Private only if it is**: see `exact_weights`."""
 
-    def allocate(self, data: Interactions, count: Count, n_users: float) -> Allocated:
+    def allocate(self, users: Users, count: Count, n_users: float) -> Allocated:
         """Solve for this graph; nothing is released."""
-        costs = public_costs(data, self.gamma)
-        omega = solve_public_graph(data.by_user.indptr, data.tasks, costs, self.tolerance).omega
-        raw = omega.astype(data.values.dtype)[data.tasks]
+        weights, total = self.weighed(users)
+        return Allocated(weights, summed(users, total))
+
+    def weighed(self, users: Users) -> tuple[TaskFactors, Floats]:
+        """The weights, and what they sum to."""
+        costs, tasks = public_costs(users, self.gamma), users.column("tasks")
+        omega = solve_public_graph(users.indptr, tasks, costs, self.tolerance).omega
         description = f"exact solution of eq. 9, gamma {self.gamma:g}, {PUBLIC_GRAPH}"
-        total = omega * np.bincount(data.tasks, minlength=data.n_tasks)
-        return Allocated(Weights.clipped(raw, data.by_user.indptr, description), summed(data, total))
+        total = omega * np.bincount(tasks, minlength=users.n_tasks)
+        return TaskFactors(omega, description, normalised=False, neighbours=self.neighbours), total
 
 
-def nothing_to_count(weights: Weights) -> TaskCounts:
-    """For policies that release nothing."""
-    raise InputError("A policy for a public graph asks for no counts.")
-
-
-def public_costs(data: Interactions, gamma: float) -> Floats:
+def public_costs(users: Users, gamma: float) -> Floats:
     """n_i^(−γ) for the tasks that somebody has, 1 for the others."""
     if not np.isfinite(gamma):
         raise InputError(f"Expected a finite gamma, got {gamma}.")
-    counts = np.bincount(data.tasks, minlength=data.n_tasks)
+    counts = np.bincount(users.column("tasks"), minlength=users.n_tasks)
     return np.maximum(counts, 1).astype(np.float64) ** -float(gamma)
 
 

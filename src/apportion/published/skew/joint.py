@@ -8,8 +8,8 @@ a_j = 1/‖ω_{Ω^j}‖, where ω solves
 
 The right-hand side is a contraction in log ω with factor 3/4, so repeating it finds the solution, with a bound on what
 is left to gain (docs/proofs/weights.md). s_i is a weighted count of sensitivity 1: where the graph is private, each
-repetition costs one release. From equal weights, t_i is the popularity that `equal_split` measures; where all users are
-alike it is proportional to n_i, and the first step is eq. 11, exponent (1 + γ)/4.
+repetition costs one release. From equal weights, t_i is the popularity that `SplitEqually` measures; where all users
+are alike it is proportional to n_i, and the first step is eq. 11, exponent (1 + γ)/4.
 
 Equation numbers are those of Krichene et al., "Multi-Task Differential Privacy Under Distribution Skew" (2023).
 """
@@ -22,17 +22,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from apportion.allocation.policies import Allocated, Count, CountedPolicy, Expected, TaskCounts
+from apportion.allocation.policies import Allocated, Count, CountedPolicy, Expected, ReleasedCounts
+from apportion.allocation.weightings import TaskFactors
 from apportion.data import Interactions
+from apportion.data.users import Users
 from apportion.errors import InputError
-from apportion.privacy.bounds import Weights
 from apportion.published.skew.exact import (
     PUBLIC_GRAPH,
     CertifiedAllocation,
     Floats,
     PublicGraph,
     PublicGraphPolicy,
-    nothing_to_count,
     public_costs,
     refuse_bad_tolerance,
     summed,
@@ -81,9 +81,9 @@ def solve_joint(
     )
 
 
-def joint_weights(data: Interactions, gamma: float, tolerance: float = 1e-6) -> Weights:
+def joint_weights(data: Interactions, gamma: float, tolerance: float = 1e-6) -> TaskFactors:
     """The jointly best weights over users and tasks, where the graph is public. See `ExactJoint`."""
-    return ExactJoint(gamma, tolerance).allocate(data, nothing_to_count, 0.0).weights
+    return ExactJoint(gamma, tolerance).weighed(data.as_users)[0]
 
 
 @dataclass(frozen=True)
@@ -91,20 +91,25 @@ class ExactJoint(PublicGraphPolicy):
     """The joint allocation solved on a graph that is public. **Private only if it is**; `Joint` is for private ones.
 
     Privacy: as with `exact_weights`, ω depends on everybody's task list. What is released with these weights is
-    private for values and features only, **not for who has which task**.
+    private for values and features only, **not for who has which task**, and states that relation.
     """
 
     tolerance: float = 1e-6
 
-    def allocate(self, data: Interactions, count: Count, n_users: float) -> Allocated:
+    def allocate(self, users: Users, count: Count, n_users: float) -> Allocated:
         """Solve for this graph; nothing is released."""
-        costs = public_costs(data, self.gamma)
-        omega = solve_joint(data.by_user.indptr, data.tasks, costs, self.tolerance).omega
-        graph = PublicGraph(data.by_user.indptr, data.tasks, data.n_tasks)
+        weights, total = self.weighed(users)
+        return Allocated(weights, summed(users, total))
+
+    def weighed(self, users: Users) -> tuple[TaskFactors, Floats]:
+        """The weights, and what they sum to."""
+        costs, tasks = public_costs(users, self.gamma), users.column("tasks")
+        omega = solve_joint(users.indptr, tasks, costs, self.tolerance).omega
+        graph = PublicGraph(users.indptr, tasks, users.n_tasks)
         present = omega[graph.present]
         sums = present * graph.over_users(1 / np.sqrt(graph.over_tasks(present**2)))
-        weights = _normalised(data, omega, f"joint over users and tasks, gamma {self.gamma:g}, {PUBLIC_GRAPH}")
-        return Allocated(weights, summed(data, graph.on_all_tasks(sums)))
+        description = f"joint over users and tasks, gamma {self.gamma:g}, {PUBLIC_GRAPH}"
+        return TaskFactors(omega, description, neighbours=self.neighbours), graph.on_all_tasks(sums)
 
 
 @dataclass(frozen=True)
@@ -137,15 +142,15 @@ class Joint(CountedPolicy):
         """One for each round."""
         return self.rounds
 
-    def weights(self, data: Interactions, count: Count) -> Weights:
+    def weights(self, n_tasks: int, count: Count) -> TaskFactors:
         """Release, step, and again."""
-        released: list[TaskCounts] = []
+        released: list[ReleasedCounts] = []
         for _ in range(self.rounds):
-            omega = self._omegas(released, data.n_tasks)[-1]
-            released.append(count(_normalised(data, omega, self._description)))
-        return _normalised(data, self._omegas(released, data.n_tasks)[-1], self._description)
+            omega = self._omegas(released, n_tasks)[-1]
+            released.append(count(TaskFactors(omega, self._description)))
+        return TaskFactors(self._omegas(released, n_tasks)[-1], self._description)
 
-    def expected(self, released: Sequence[TaskCounts], n_users: float, n_tasks: int) -> Expected:
+    def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
         """From the last release, for its weights ω': Σ_j w_ij is about ω_i t_i / r, r² = Σ ω² t / Σ ω'² t."""
         *_, before, omega = self._omegas(released, n_tasks)
         over_users = np.maximum(released[-1].total, 1e-9) / before
@@ -153,7 +158,7 @@ class Joint(CountedPolicy):
         total = omega * over_users / ratio
         return Expected(total, total / np.maximum(released[0].users_per_task, 1e-9))
 
-    def _omegas(self, released: Sequence[TaskCounts], n_tasks: int) -> list[Floats]:
+    def _omegas(self, released: Sequence[ReleasedCounts], n_tasks: int) -> list[Floats]:
         """Equal weights, and what each release made of them, scaled to a largest value of 1."""
         omegas = [np.ones(n_tasks)]
         for counts in released:
@@ -177,9 +182,3 @@ _LEAST_OMEGA = 1e-6  # of the largest: so that no square underflows, whoever has
 def _next_omega(scaled_costs: Floats, over_users: Floats) -> Floats:
     """(cost_i n_i² / t_i³)^(1/4), where `over_users` is t."""
     return np.asarray(np.sqrt(np.sqrt(scaled_costs / over_users**3)))
-
-
-def _normalised(data: Interactions, omega: Floats, description: str) -> Weights:
-    """ω at each user's tasks, scaled until the user's squares sum to 1."""
-    raw = omega.astype(data.values.dtype)[data.tasks]
-    return Weights.normalised(raw, data.by_user.indptr, description)

@@ -85,7 +85,7 @@ def recommend_exponent(
         n_users: public or released number of users.
         strongly_convex: whether losses are strongly convex (ridge is), or only convex.
         balanced: whether every task counts alike, however many users it has.
-        count_stddev: standard deviation of the noise in the counts (`TaskCounts.users_stddev`); 0 if they are exact.
+        count_stddev: standard deviation of the noise in the counts (`ReleasedCounts.users_stddev`); 0 if exact.
 
     >>> print(recommend_exponent([300, 500, 900, 280], 1000, strongly_convex=True).sentence)
     Exponent 0.5: the bound on excess risk is 1.24 times lower than with equal weights.

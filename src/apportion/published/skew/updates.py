@@ -18,57 +18,147 @@ from numpy.typing import NDArray
 
 from apportion import linalg
 from apportion.allocation import Expected
-from apportion.allocation.tasks import sampling_keys
-from apportion.data import Interactions
-from apportion.engines import Engine
+from apportion.allocation.weightings import OnSample, TimesFactors
+from apportion.data.users import Users
+from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
-from apportion.privacy import BoundedSum, Labels, PlannedShare, Purpose, Rows, Session, Share, Weights
+from apportion.linalg.fixed_order import dot_rows
+from apportion.privacy import BoundedSum, Labels, PlannedShare, Purpose, Rows, Session, Share
+from apportion.privacy.contributions import Kernels, TaskGrams, TaskMoments, UserGram, Weighting
+from apportion.privacy.sampling import Sample
+from apportion.recommend.model import FoldIn
 
 Floats = NDArray[np.floating[Any]]
 Shares = dict[str, Any]  # by name: a Share, or a PlannedShare
-_CHUNK = 1 << 18
+
+
+class OwnLabels(Protocol):
+    """What is predicted, one number per row, from a user's own rows and released values."""
+
+    def of(self, users: Users) -> Floats:
+        """The labels of these users' rows; private."""
+
+
+class OwnVectors(Protocol):
+    """One vector per user, from its own rows and released values."""
+
+    @property
+    def norm(self) -> float:
+        """The bound on every vector."""
+
+    def __call__(self, users: Users, kernels: Kernels) -> Rows:
+        """The vectors of these users, sealed with their bound."""
+
+    def vectors(self, users: Users, kernels: Kernels) -> NDArray[np.float64]:
+        """The vectors themselves; private."""
+
+
+@dataclass(frozen=True, eq=False)
+class RawLabels:
+    """What is predicted, one number per row: 1 for clicks, else the value within the public scale less the centre."""
+
+    centre: float = 0.0
+    value_range: tuple[float, float] | None = None
+
+    def of(self, users: Users) -> Floats:
+        """The labels of these users' rows."""
+        if self.value_range is None:
+            return np.ones(users.n_rows, np.float32)
+        return np.asarray(np.clip(users.column("values"), *self.value_range) - np.float32(self.centre), np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class UserVectors:
+    """Each user's own regression on released items, its solution brought into a ball.
+
+    Attributes:
+        fold_in: the regression.
+        labels: what it is fitted to.
+        norm: radius of the ball.
+    """
+
+    fold_in: FoldIn
+    labels: RawLabels
+    norm: float
+
+    def __call__(self, users: Users, kernels: Kernels) -> Rows:
+        """The vectors of these users, sealed with their bound."""
+        return Rows.clipped(self.vectors(users, kernels), self.norm)
+
+    def vectors(self, users: Users, kernels: Kernels) -> NDArray[np.float64]:
+        """The vectors themselves; private. Remembered, since a round asks for them more than once."""
+        found: NDArray[np.float64] = users.remembered_rows(self, lambda run: self._solved(run, kernels))
+        return found
+
+    def _solved(self, users: Users, kernels: Kernels) -> NDArray[np.float64]:
+        solved = self.fold_in.solve(kernels, users, self.labels.of(users))
+        vectors = np.asarray(solved.cpu() if hasattr(solved, "cpu") else solved, np.float64)
+        lengths = np.sqrt(dot_rows(vectors, vectors))[:, None]
+        return np.asarray(vectors * (self.norm / np.maximum(lengths, self.norm)))
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedRawLabels:
+    """Labels clipped to a bound."""
+
+    labels: OwnLabels
+    bound: float
+
+    def __call__(self, users: Users, kernels: Kernels) -> Labels:
+        """The labels of these users, sealed with their bound."""
+        return Labels.clipped(self.labels.of(users), self.bound)
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """Label minus prediction of every row, from a user's own vector and released items."""
+
+    rows: OwnVectors
+    labels: OwnLabels
+    items: Floats
+    kernels: Kernels
+
+    def __call__(self, users: Users, kept: Any = slice(None)) -> NDArray[np.float64]:
+        """The residuals of these users' rows, or of those that are kept; private."""
+        vectors = self.rows.vectors(users, self.kernels)
+        predicted = dot_rows(vectors[users.owner[kept]], self.items[users.column("tasks")[kept]])
+        return np.asarray(self.labels.of(users)[kept] - predicted)
 
 
 @dataclass(frozen=True, repr=False)
 class Round:
-    """What an update is given: private data and user vectors, released items, and what it may spend.
+    """What an update is given: users with their rows, released items, and how users compute for themselves.
 
     Attributes:
-        data: the interactions.
+        users: the users with their rows; private.
         weights: how each user divides its sensitivity.
         expected: what released values say of the weights.
-        vectors: one vector per user, of norm at most `norm`, from its own data and released values; private.
-        norm: bound on the user vectors.
-        labels: what is predicted, one per observation; private.
+        rows: one vector per user, from its own rows and released values.
+        labels: what is predicted.
         items: the item vectors so far; released.
         unobserved: weight of every pair towards 0, relative to an observed one; 0 for ratings.
         number: of the round, from 1.
+        kernels: what users compute their residuals with.
     """
 
-    data: Interactions
-    weights: Weights
+    users: Users
+    weights: Weighting
     expected: Expected
-    vectors: Floats
-    norm: float
-    labels: Floats
+    rows: OwnVectors
+    labels: OwnLabels
     items: NDArray[np.float64]
     unobserved: float
     number: int
+    kernels: Kernels
 
     @property
-    def rows(self) -> Rows:
-        """The user vectors, sealed with their bound."""
-        return Rows.clipped(self.vectors, self.norm)
+    def norm(self) -> float:
+        """The bound on user vectors."""
+        return self.rows.norm
 
-    def residuals(self, items: Floats) -> NDArray[np.float64]:
-        """Label minus prediction for every observation; private."""
-        found = np.empty(self.data.n_observations)
-        users, tasks = self.data.users, self.data.tasks
-        for first in range(0, len(found), _CHUNK):
-            part = slice(first, first + _CHUNK)
-            predicted = np.einsum("nd,nd->n", self.vectors[users[part]], items[tasks[part]])
-            found[part] = self.labels[part] - predicted
-        return found
+    def residuals(self, items: Floats) -> Residuals:
+        """Label minus prediction of every row."""
+        return Residuals(self.rows, self.labels, items, self.kernels)
 
 
 class ItemUpdate(Protocol):
@@ -114,14 +204,13 @@ class SufficientStatistics:
 
     def __call__(self, about: Round, session: Session, engine: Engine, shares: Shares) -> NDArray[np.float64]:
         """Release, regularise, solve."""
-        rows, number = about.rows, about.number
-        grams = engine.grams(about.data, about.weights, rows)
+        number, labels = about.number, ClippedRawLabels(about.labels, self.label_bound)
+        contributions = [TaskGrams(about.weights, about.rows), TaskMoments(about.weights, about.rows, labels)]
+        grams, moments = engine.add_up(about.users, contributions)
         stddev = grams.l2_sensitivity / shares["grams"].mu
         matrices = np.asarray(
             session.release(Purpose.ITEM_MATRICES.at(round=number), grams, shares["grams"]), np.float64
         )
-        labels = Labels.clipped(about.labels, self.label_bound)
-        moments = engine.moments(about.data, about.weights, rows, labels)
         vectors = np.asarray(
             session.release(Purpose.ITEM_VECTORS.at(round=number), moments, shares["moments"]), np.float64
         )
@@ -171,7 +260,7 @@ class GradientDescent:
 
     def __call__(self, about: Round, session: Session, engine: Engine, shares: Shares) -> NDArray[np.float64]:
         """Take the steps."""
-        items, rows = about.items.copy(), about.rows
+        items = about.items.copy()
         total = np.maximum(about.expected.total, 1e-9)
         shared, slope = None, total
         if about.unobserved:
@@ -180,19 +269,18 @@ class GradientDescent:
             slope = total + about.unobserved * about.expected.typical * steepest / about.norm**2
         for k in range(self.steps):
             share = shares[f"step {k + 1}"]
-            weighted = about.weights.times(about.residuals(items), self.clip)
+            weighted = TimesFactors(about.weights, about.residuals(items), self.clip)
+            form = partial(_moments, about, engine, weighted)
             name = Purpose.ITEM_GRADIENTS.at(round=about.number, step=k + 1)
             if isinstance(share, PlannedShare):
-                form = partial(_moments, about.data, engine, rows)
-                keys = sampling_keys(about.data.user_ids)
-                released = session.release_sampled(name, weighted, form, share, keys) / share.mechanism.probability
+                released = session.release_sampled(name, form, share) / share.mechanism.probability
             else:
-                released = session.release(name, engine.moments(about.data, weighted, rows), share)
+                released = session.release(name, form(None), share)
             direction = self.clip * np.asarray(released, np.float64)
             direction -= self.ridge * total[:, None] * items
             if shared is not None:
                 direction -= about.unobserved * about.expected.typical[:, None] * (items @ shared)
-            noise = self.clip * about.norm / share.mu / self.sampling
+            noise = weighted.moved(self.clip * about.norm) / share.mu / self.sampling
             taken = (about.number - 1) * self.steps + k + 1
             squares = np.square(slope)
             if self.even:
@@ -202,13 +290,15 @@ class GradientDescent:
         return items
 
 
-def _moments(data: Interactions, engine: Engine, rows: Rows, weights: Weights) -> BoundedSum:
-    return engine.moments(data, weights, rows)
+def _moments(about: Round, engine: Engine, weights: Weighting, sample: Sample | None) -> BoundedSum:
+    """The sum over a sample of the users, or over all of them."""
+    chosen = weights if sample is None else OnSample(weights, sample)
+    return add_up_one(engine, about.users, TaskMoments(chosen, about.rows))
 
 
 def released_user_gram(about: Round, session: Session, engine: Engine, share: Share) -> NDArray[np.float64]:
     """Σ_j v vᵀ over all users, released: what the unobserved pairs contribute to every item."""
-    sums = engine.user_gram(about.data, about.rows)
+    sums = add_up_one(engine, about.users, UserGram(about.rows, session.neighbours))
     released = np.asarray(session.release(Purpose.USERS_MATRIX.at(round=about.number), sums, share), np.float64)
     return np.asarray(linalg.unpack(linalg.project_psd(released[None, :]))[0], np.float64)
 

@@ -77,13 +77,13 @@ class NewItemMap(ABC):
         return {name: getattr(self, name) for name in self.arrays}
 
     @abstractmethod
-    def about(self) -> dict[str, Any]:
+    def stored_fields(self) -> dict[str, Any]:
         """What storage keeps as plain values, beside the attributes that all maps have."""
 
     @classmethod
     @abstractmethod
-    def restored(cls, shared: Mapping[str, Any], about: Mapping[str, Any], tensors: Mapping[str, Any]) -> Self:
-        """The map that `about` and `tensors` were of; `shared` holds the plain attributes that all maps have."""
+    def restored(cls, shared: Mapping[str, Any], stored: Mapping[str, Any], tensors: Mapping[str, Any]) -> Self:
+        """The map of stored fields and tensors; `shared` holds the plain attributes that all maps have."""
 
     def with_encoder(self, encoder: Any) -> NewItemMap:
         """The same map with a module to compute it; only maps of modules take one."""
@@ -108,14 +108,14 @@ class FeatureMap(NewItemMap):
     coefficients: Floats
     averaged: bool = False
 
-    def about(self) -> dict[str, Any]:
+    def stored_fields(self) -> dict[str, Any]:
         """Whether entries are averaged by group."""
         return {"averaged": self.averaged}
 
     @classmethod
-    def restored(cls, shared: Mapping[str, Any], about: Mapping[str, Any], tensors: Mapping[str, Any]) -> Self:
+    def restored(cls, shared: Mapping[str, Any], stored: Mapping[str, Any], tensors: Mapping[str, Any]) -> Self:
         """The map as it was stored."""
-        return cls(**shared, **{name: tensors[name] for name in cls.arrays}, averaged=about["averaged"])
+        return cls(**shared, **{name: tensors[name] for name in cls.arrays}, averaged=stored["averaged"])
 
     def features(self, rows: SparseRows) -> NDArray[np.float32]:
         """Rows of the model's features."""

@@ -44,9 +44,9 @@ class FeaturesEstimator(SettingsEstimator):
 
 def regressors(covariates: Floats, rows: SparseRows) -> Regressors:
     """Covariates and features side by side; where some items have no features, whether they have is a covariate."""
-    described = rows.counts > 0
-    if not described.all():
-        covariates = np.concatenate([covariates, described[:, None]], axis=1)
+    with_features = rows.counts > 0
+    if not with_features.all():
+        covariates = np.concatenate([covariates, with_features[:, None]], axis=1)
     return Regressors.of(covariates, rows.to_scipy(), [group.size for group in rows.groups])
 
 
@@ -81,17 +81,17 @@ def leading_directions(rows: SparseRows, count: int) -> Directions:
 
     A group of a total variance above 1 is scaled down to 1 first, so that long lists of words do not drown the others.
     """
-    described = np.flatnonzero(rows.counts)
-    if not len(described):
+    with_features = np.flatnonzero(rows.counts)
+    if not len(with_features):
         raise InputError("Expected features of at least one item of the data, got none that say anything.")
-    matrix, mean, scale = _capped_groups(rows.take(described))
+    matrix, mean, scale = _capped_groups(rows.take(with_features))
     few = matrix.shape[1] <= _FEW_COLUMNS
     variances, vectors = _small(matrix, mean) if few else _wide(matrix, mean, count)
     order = np.argsort(-variances)[:count]
     vectors = vectors[:, order[variances[order] > _LEAST_VARIANCE]]
     vectors = vectors * np.sign(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(vectors.shape[1])])
     values = np.zeros((len(rows), vectors.shape[1]))
-    values[described] = matrix @ vectors - mean @ vectors
+    values[with_features] = matrix @ vectors - mean @ vectors
     return Directions(values, -mean @ vectors, scale[:, None] * vectors)
 
 
@@ -145,11 +145,11 @@ def linear_map(
         rows: the items' features; items without any are left out.
         weights: how much each item counts; all alike if left out.
     """
-    described = np.flatnonzero(rows.counts)
-    values = np.asarray(targets, np.float64).reshape(len(rows), -1)[described]
-    about = regressors(np.ones((len(described), 1)), rows.take(described))
+    with_features = np.flatnonzero(rows.counts)
+    values = np.asarray(targets, np.float64).reshape(len(rows), -1)[with_features]
+    about = regressors(np.ones((len(with_features), 1)), rows.take(with_features))
     if weights is not None:
-        roots = np.sqrt(weights[described] / max(float(weights[described].mean()), 1e-12))
+        roots = np.sqrt(weights[with_features] / max(float(weights[with_features].mean()), 1e-12))
         values, about = values * roots[:, None], about.scaled(roots)
     found = feature_prior.ridge(values, about, _RIDGE_STEPS)
     return found[0], found[1:]

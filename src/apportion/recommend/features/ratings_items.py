@@ -7,6 +7,7 @@ popularity; with features on these too, and they are further coordinates of the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,6 +42,21 @@ class _Settings(Protocol):
     def latent_variance(self) -> float: ...
 
 
+_LARGEST = 1e15  # of a parameter of an item, whatever was released: users' regressions on it stay finite
+
+
+def _held(found: Posterior) -> Posterior:
+    """The posterior with all numbers finite and within a public range, which no honest one comes near."""
+
+    def within(values: Floats, least: float = -_LARGEST, power: int = 1) -> NDArray[np.float64]:
+        return np.clip(np.nan_to_num(values), least, _LARGEST**power)
+
+    covariance = within(found.prior.covariance, -(_LARGEST**2), 2)
+    prior: Any = replace(found.prior, coefficients=within(found.prior.coefficients), covariance=covariance)
+    held: Posterior = replace(found, mean=within(found.mean), variance=within(found.variance, 0.0, 2), prior=prior)
+    return held
+
+
 class ItemSide:
     """What one fit knows of its items beforehand, and how it learns of them from what is released."""
 
@@ -65,17 +81,17 @@ class ItemSide:
         chosen = self._settings
         first = np.array([[2 * chosen.prior_variance]])
         if self._rows is not None:
-            about = regressors(covariates, self._rows)
+            of_tasks = regressors(covariates, self._rows)
             if isinstance(before, FeaturePosterior):
-                known = before.prior.widened(about, width, chosen.prior_variance, chosen.feature_variance)
+                known = before.prior.widened(of_tasks, width, chosen.prior_variance, chosen.feature_variance)
             else:
-                known = FeaturePrior.starting(about, width, first, chosen.feature_variance)
-            return feature_prior.fit(evidence, about, known, chosen.steps)
+                known = FeaturePrior.starting(of_tasks, width, first, chosen.feature_variance)
+            return _held(feature_prior.fit(evidence, of_tasks, known, chosen.steps))
         if isinstance(before, empirical_bayes.Posterior):
             prior = before.prior.widened(width, chosen.prior_variance)
         else:
             prior = empirical_bayes.Prior(np.zeros((2, 1)), first)
-        return empirical_bayes.fit(evidence, covariates, prior, chosen.steps)
+        return _held(empirical_bayes.fit(evidence, covariates, prior, chosen.steps))
 
     def fold_in(self, inner: FoldIn, unit: float) -> FoldIn:
         """The regression of the model in the units of the values, with the directions of features where there are any.

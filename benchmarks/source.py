@@ -1,0 +1,89 @@
+"""What a stored result was measured on: one hash of the code that its claim can reach.
+
+Reached is what the claim's module imports, at its top or inside a function, and what that imports in turn, within the
+package, the reproductions, these benchmarks and the tests' own estimators; the whole package, where a claim runs it in
+another process. Of a Python file only what runs counts, so that a better docstring ages no result; of the kernel, the
+text. A result with another hash may still hold: the table says that it was not measured again.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = (ROOT / "src", ROOT, ROOT / "tests")
+PACKAGE = ROOT / "src" / "apportion"
+FRAME = ("benchmarks.claim", "benchmarks.table", "benchmarks.source")  # these measure nothing
+
+_NAMES = re.compile(r"planted|(apportion|planted)(\.\w+)+")
+
+
+def fingerprint(name: str) -> str:
+    """Return the SHA-256 over the code that a claim reaches, in the order of the files' paths."""
+    total = hashlib.sha256()
+    for path in sorted(reached(f"benchmarks.{name.replace('-', '_')}")):
+        total.update(f"{path.relative_to(ROOT).as_posix()}\0{_code_hash(path)}\n".encode())
+    return total.hexdigest()
+
+
+def reached(module: str) -> set[Path]:
+    """Files of everything that a module imports, its own among them, and of the kernel if it is loaded."""
+    found: dict[str, Path] = {}
+    waiting = [module]
+    while waiting:
+        path = _file(name := waiting.pop())
+        if path is not None and name not in found and name not in FRAME:
+            found[name] = path
+            waiting += _imports(path)
+    if "apportion" not in found:
+        return {*found.values(), *PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.cpp")}
+    return {*found.values(), *(PACKAGE.rglob("*.cpp") if "apportion.linalg.kernel" in found else ())}
+
+
+@cache
+def _file(module: str) -> Path | None:
+    places = [folder.joinpath(*module.split(".")) for folder in FOLDERS]
+    choices = [path for place in places for path in (place / "__init__.py", place.with_suffix(".py"))]
+    return next((path for path in choices if path.exists()), None)
+
+
+@cache
+def _imports(path: Path) -> tuple[str, ...]:
+    """Names of modules, and of packages around them, that a file imports; a lazy package names them in strings."""
+    names: set[str] = set()
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.update([node.module, *(f"{node.module}.{alias.name}" for alias in node.names)])
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAMES.fullmatch(node.value):
+            names.add(node.value)
+    around = {".".join(name.split(".")[:k]) for name in names for k in range(1, name.count(".") + 1)}
+    return tuple(sorted(names | around))
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes())
+
+
+@cache
+def _code_hash(path: Path) -> str:
+    """The hash of a Python file without comments, docstrings and layout; of any other file as it is."""
+    if path.suffix != ".py":
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    bare = _WithoutDocstrings().visit(_tree(path))
+    return hashlib.sha256(ast.dump(bare).encode()).hexdigest()
+
+
+class _WithoutDocstrings(ast.NodeTransformer):
+    """Drops statements that are nothing but a string."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        """Return nothing for a string that stands alone."""
+        alone = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if alone else node

@@ -1,0 +1,1 @@
+"""File formats of tables, one module each; what a module calls `FORMAT` is found by `apportion.data.sources`."""

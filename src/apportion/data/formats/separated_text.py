@@ -1,0 +1,107 @@
+"""Text files with separated columns: CSV, TSV and the `.dat` of MovieLens, also compressed.
+
+Any file that no other format knows is taken for one of these.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from apportion.data.sources import CellKind, HeldKind
+from apportion.data.text_files import Layout, TextColumns, is_number, see_layout
+from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SEPARATORS: Final = ("::", "\t", "|", ";", ",")
+
+Result = TypeVar("Result")
+
+
+class _OpenText:
+    """A text file whose first line was read."""
+
+    untyped = True
+
+    def __init__(self, file: Path, layout: Layout) -> None:
+        self._file, self._layout = file, layout
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self._layout.names
+
+    def held_kinds(self, names: Sequence[str]) -> dict[str, HeldKind]:
+        first = TextColumns(self._file, self._layout, dict.fromkeys(names, "text")).first_cells() if names else {}
+        return {name: "number" if (cell := first.get(name)) is None or is_number(cell) else "text" for name in names}
+
+    def scan(self, kinds: Mapping[str, CellKind], gather: Callable[[Iterable[pa.RecordBatch], int], Result]) -> Result:
+        import pyarrow as pa
+
+        text = TextColumns(self._file, self._layout, kinds)
+        types: dict[str, pa.DataType] = {}
+        while True:  # once more for each id column that turns out to be text
+            try:
+                types = types or text.first_types()
+                return gather(text.open(types), text.n_blocks())
+            except pa.ArrowInvalid as error:
+                types = text.corrected_types(types, error)
+
+    def read_all(self, id_column: str) -> pa.Table:
+        import pyarrow as pa
+
+        columns = TextColumns(self._file, self._layout, dict.fromkeys(self.names, "text"))
+        try:
+            return _in_utf8(columns.open({}).read_all())
+        except pa.ArrowInvalid:
+            pass
+        try:
+            return _in_utf8(columns.open({id_column: pa.string()}).read_all())
+        except pa.ArrowInvalid as error:
+            raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.") from None
+
+
+class _SeparatedText:
+    """The format."""
+
+    name: Final = "separated text"
+    endings: Final = (".csv", ".tsv")
+    may_be_compressed: Final = True
+    fallback: Final = True
+
+    def recognises(self, file: Path, beginning: bytes) -> bool:
+        return True
+
+    def open(self, file: Path, columns: Sequence[str] | None, separator: str | None) -> _OpenText:
+        return _OpenText(file, see_layout(file, None if columns is None else list(columns), separator))
+
+    def rows_as_text(self, file: Path) -> list[list[str]]:
+        lines = _decoded(file.read_bytes()).lstrip("\ufeff").splitlines()
+        first = next((line for line in lines if line.strip()), "")
+        mark = "::" if "::" in first else max(_SEPARATORS[::-1], key=first.count)
+        if mark == "::":
+            return [line.split(mark) for line in lines]
+        return list(csv.reader(lines, delimiter=mark))
+
+
+FORMAT: Final = _SeparatedText()
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def _in_utf8(table: pa.Table) -> pa.Table:
+    """The table; refused where Arrow found bytes that are no text."""
+    import pyarrow as pa
+
+    for field in table.schema:
+        if pa.types.is_binary(field.type):
+            raise InputError(f"Column {field.name!r} holds text that is not in UTF-8; save the file in that encoding.")
+    return table

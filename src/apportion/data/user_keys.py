@@ -1,0 +1,62 @@
+"""Numbers that belong to a user whoever else is there: from its id alone, or from its id, a task and a public seed."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data.vocabulary import Vocabulary
+from apportion.linalg import keyed_words
+
+Keys = NDArray[np.uint64]
+
+
+def sampling_keys(user_ids: Vocabulary) -> Keys:
+    """Two numbers for each user from its id alone, [n_users, 2], for Poisson samples.
+
+    Whole numbers are their own keys, also where they are kept as text since somebody else's id is text. Other text is
+    hashed to 127 bits, so that nobody can choose two ids that are always sampled together; the last bit keeps it apart
+    from whole numbers.
+    """
+    if user_ids.holds_text:
+        keys = np.frombuffer(b"".join(_key_of_text(str(name)) for name in user_ids), "<u8")
+        return keys.reshape(-1, 2).astype(np.uint64)
+    ids = np.asarray(user_ids.ids).astype(np.uint64)
+    return np.stack([ids, np.zeros_like(ids)], axis=1)
+
+
+def seeded_keys(keys: Keys, seed: int) -> Keys:
+    """One number for each user from its two keys and a public seed: codes would shift when another user leaves."""
+    return keyed_words((seed % 2**256).to_bytes(32, "little"), keys)
+
+
+def pair_keys(keys: Keys, owner: NDArray[Any], tasks: NDArray[np.int32], seed: int) -> Keys:
+    """Hash (user, task, seed) of each observation, so that a user's sample of tasks does not depend on other users.
+
+    The sample needs no secrecy: whichever tasks are kept, the user's weights are within the bound. So the user's number
+    comes from ChaCha20, once, and its tasks from a mixer (the finaliser of SplitMix64).
+
+    Args:
+        keys: two numbers for each user.
+        owner: position of each observation's user among them.
+        tasks: task of each observation.
+        seed: public.
+    """
+    mixed = (seeded_keys(keys, seed)[owner] ^ (tasks.astype(np.uint64) * np.uint64(0xA24BAED4963EE407))) + np.uint64(
+        0x9E3779B97F4A7C15
+    )
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)))
+
+
+def _key_of_text(name: str) -> bytes:
+    """16 bytes; those of a whole number if the text is one, written plainly."""
+    plain = name.isascii() and name.removeprefix("-").isdigit() and len(name) <= 20 and str(int(name)) == name
+    if plain and -(2**63) <= int(name) < 2**63:
+        return (int(name) % 2**64).to_bytes(8, "little") + bytes(8)
+    digest = blake2b(name.encode(), digest_size=16).digest()
+    return digest[:15] + bytes([digest[15] | 0x80])

@@ -1,0 +1,187 @@
+"""Users with all of their rows, in user-major order: what a contribution is evaluated on.
+
+A run of users is the unit of work of every engine. It holds columns, one entry per row, and nothing that depends on
+users outside the run.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data.segments import Segments, segments_by_task
+from apportion.errors import InputError
+
+Offsets = NDArray[np.int64]
+
+_MOST_KEPT = 4  # results that a run in memory remembers
+
+
+class Users:
+    """A run of users, each with all rows.
+
+    Args:
+        indptr: the rows of user j lie between indptr[j] and indptr[j + 1].
+        columns: one entry per row: "tasks", "values", "features", ...
+        user_columns: one entry per user.
+        n_tasks: length of the public list of tasks that "tasks" are codes of; 0 without one.
+        keys: two numbers for each user from its id alone, or how to make them.
+
+    Example:
+        >>> users = Users([0, 2, 3], {"values": np.array([4.0, 2.0, 5.0])})
+        >>> [run.column("values").tolist() for run in users.runs(2)]
+        [[4.0, 2.0], [5.0]]
+    """
+
+    def __init__(
+        self,
+        indptr: Any,
+        columns: Mapping[str, NDArray[Any]],
+        *,
+        user_columns: Mapping[str, NDArray[Any]] | None = None,
+        n_tasks: int = 0,
+        keys: NDArray[np.uint64] | Callable[[], NDArray[np.uint64]] | None = None,
+    ) -> None:
+        self.indptr: Offsets = np.asarray(indptr, np.int64)
+        self._columns = dict(columns)
+        self._user_columns = dict(user_columns or {})
+        self.n_tasks = n_tasks
+        self._keys = keys
+        self._remembered: list[tuple[object, Any]] = []
+        self._whole: tuple[Users, slice] | None = None
+        self._check()
+
+    def _check(self) -> None:
+        offsets = self.indptr
+        if not len(offsets) or offsets[0] != 0 or (np.diff(offsets) < 0).any():
+            raise InputError("Expected offsets that start with 0 and do not decrease.")
+        for name, column in self._columns.items():
+            if len(column) != offsets[-1]:
+                raise InputError(f"Expected {offsets[-1]} entries of {name!r}, one per row, got {len(column)}.")
+        for name, column in self._user_columns.items():
+            if len(column) != self.n_users:
+                raise InputError(f"Expected {self.n_users} entries of {name!r}, one per user, got {len(column)}.")
+
+    @property
+    def n_users(self) -> int:
+        """Number of users, those without rows included; private."""
+        return len(self.indptr) - 1
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows; private."""
+        return int(self.indptr[-1])
+
+    @property
+    def sizes(self) -> Offsets:
+        """How many rows each user has."""
+        return np.diff(self.indptr)
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """Which users have rows; the others contribute nothing, as if absent."""
+        return self.sizes > 0
+
+    @cached_property
+    def owner(self) -> NDArray[np.int32]:
+        """The position of each row's user within the run."""
+        return np.repeat(np.arange(self.n_users, dtype=np.int32), self.sizes)
+
+    @cached_property
+    def by_task(self) -> Segments:
+        """The rows grouped by task, users in order within each."""
+        tasks = self.column("tasks")
+        return segments_by_task(self.owner, tasks, None, self.n_tasks)
+
+    @property
+    def keys(self) -> NDArray[np.uint64]:
+        """Two numbers for each user, from its id alone."""
+        if callable(self._keys):
+            self._keys = self._keys()
+        if self._keys is None:
+            raise InputError("Expected users that are known by ids, as samples of users or of their tasks need them.")
+        return self._keys
+
+    def column(self, name: str) -> NDArray[Any]:
+        """One entry per row."""
+        return self._columns[name]
+
+    def of_user(self, name: str) -> NDArray[Any]:
+        """One entry per user."""
+        return self._user_columns[name]
+
+    def with_columns(self, **columns: NDArray[Any]) -> Users:
+        """The same users with further columns."""
+        return self._like(self.indptr, {**self._columns, **columns}, self._user_columns, self._keys)
+
+    def with_user_columns(self, **columns: NDArray[Any]) -> Users:
+        """The same users with further columns that have one entry per user."""
+        return self._like(self.indptr, self._columns, {**self._user_columns, **columns}, self._keys)
+
+    def run(self, first: int, last: int) -> Users:
+        """Users first to last, as they are; nothing is copied."""
+        if first == 0 and last == self.n_users:
+            return self
+        rows = slice(int(self.indptr[first]), int(self.indptr[last]))
+        indptr = self.indptr[first : last + 1] - self.indptr[first]
+        columns = {name: column[rows] for name, column in self._columns.items()}
+        of_users = {name: column[first:last] for name, column in self._user_columns.items()}
+        keys = None if self._keys is None else self.keys[first:last]
+        made = self._like(indptr, columns, of_users, keys)
+        made._whole = (self, slice(first, last))
+        return made
+
+    def _like(
+        self,
+        indptr: Offsets,
+        columns: Mapping[str, NDArray[Any]],
+        user_columns: Mapping[str, NDArray[Any]],
+        keys: Any,
+    ) -> Users:
+        return Users(indptr, columns, user_columns=user_columns, n_tasks=self.n_tasks, keys=keys)
+
+    def runs(self, rows: int, users: int | None = None, counted: NDArray[np.bool_] | None = None) -> Iterator[Users]:
+        """Cut into runs of about this many rows, and of at most this many users that count; a user is never cut."""
+        before = np.arange(self.n_users + 1) if counted is None else np.concatenate([[0], np.cumsum(counted)])
+        first = 0
+        while first < self.n_users:
+            reach = int(np.searchsorted(self.indptr, self.indptr[first] + rows, side="right")) - 1
+            if users is not None:
+                reach = min(reach, int(np.searchsorted(before, before[first] + users, side="right")) - 1)
+            last = min(max(reach, first + 1), self.n_users)
+            yield self.run(first, last)
+            first = last
+
+    def cut(self, number: int) -> list[Users]:
+        """This many runs of about equally many users."""
+        ends = np.linspace(0, self.n_users, number + 1).round().astype(int)
+        return [self.run(first, last) for first, last in itertools.pairwise(ends)]
+
+    def remembered(self, value: object, make: Callable[[Users], Any]) -> Any:
+        """What `make` makes of these users; the last few are kept while the run is in memory, by the object `value`."""
+        for k, (known, result) in enumerate(self._remembered):
+            if known is value:
+                self._remembered.append(self._remembered.pop(k))  # what is asked for often stays
+                return result
+        result = make(self)
+        self._remembered = [*self._remembered[1 - _MOST_KEPT :], (value, result)]
+        return result
+
+    def remembered_rows(self, value: object, make: Callable[[Users], NDArray[Any]]) -> NDArray[Any]:
+        """The same for an array with a row per user; a run takes its part of what all users it is cut from have.
+
+        So nothing is made again for every pass, however users are cut.
+        """
+        if self._whole is None:
+            held: NDArray[Any] = self.remembered(value, make)
+            return held
+        whole, part = self._whole
+        return whole.remembered_rows(value, make)[part]
+
+    def __repr__(self) -> str:
+        return f"Users({', '.join(self._columns)}; values hidden)"

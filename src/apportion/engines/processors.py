@@ -1,0 +1,122 @@
+"""The kernels of this machine's processors: NumPy arrays and the segment kernels of `apportion.linalg`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from apportion import linalg
+from apportion.errors import InputError
+from apportion.privacy.contributions.base import Floats, TaskOrder, UserRun
+
+Summed = tuple[NDArray[Any], float | None]
+
+
+class Processors:
+    """Segment sums and local regressions on this machine's processors.
+
+    Whatever is released is summed in float64: in float32 the rounding of a sum over a million users moves it by a few
+    per cent of the sensitivity when one of them leaves.
+
+    Args:
+        dtype: precision of what users compute for themselves.
+        threads: number of threads, or None for all that this process may use.
+        rows_at_once: rows worked on at once where parts are formed in NumPy.
+        exact: whether every sum is to be on a lattice; this needs the compiled kernel, whose solutions for one user do
+            not depend on the others in any bit.
+    """
+
+    def __init__(
+        self,
+        dtype: DTypeLike = np.float32,
+        threads: int | None = None,
+        rows_at_once: int = 200_000,
+        *,
+        exact: bool = False,
+    ) -> None:
+        self.dtype = np.dtype(dtype)
+        self.threads = threads
+        self.rows_at_once = rows_at_once
+        self.exact = exact
+        self._require_kernel()
+
+    def _require_kernel(self) -> None:
+        """Refuse to be exact where the kernel is not: NumPy takes users in batches, which move their last bits."""
+        if self.exact and linalg.active_backend() != "compiled":
+            raise InputError("Expected the compiled kernel for exact sums; it was not built on this machine.")
+
+    def moments(
+        self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, coefficients: Floats, bound: float
+    ) -> Summed:
+        """Σ c x for every task."""
+        if self.exact:
+            step = linalg.step_below(bound)
+            counts = linalg.lattice_moment(
+                order.indptr, indices, rows, coefficients=coefficients, step=step, threads=self.threads
+            )
+            return counts, step
+        sums = linalg.segment_moment(
+            order.indptr, indices, rows, coefficients=coefficients, dtype=np.float64, threads=self.threads
+        )
+        return sums, None
+
+    def grams(self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, weights: Floats, norm: float) -> Summed:
+        """Σ w x xᵀ for every task, packed."""
+        if self.exact:
+            step = linalg.step_below(norm, linalg.FACTOR_BITS)
+            counts = linalg.lattice_gram(order.indptr, indices, rows, weights=weights, step=step, threads=self.threads)
+            return counts, step**2
+        sums = linalg.segment_gram(order.indptr, indices, rows, weights=weights, dtype=np.float64, threads=self.threads)
+        return sums, None
+
+    def total(self, rows: Any, norm: float) -> Summed:
+        """Σ x over rows; on a lattice always, which costs nothing here."""
+        step = linalg.step_below(norm)
+        whole = linalg.whole_steps(np.asarray(rows, np.float64), step)
+        return whole.astype(np.int64).sum(axis=0), step
+
+    def gram(self, rows: Any, norm: float) -> Summed:
+        """Σ x xᵀ over rows, packed."""
+        held = np.asarray(rows, np.float64)
+        if not self.exact:
+            return linalg.pack(held.T @ held), None
+        step, everybody = linalg.step_below(norm, linalg.FACTOR_BITS), np.arange(len(held), dtype=np.int32)
+        counts = linalg.lattice_gram([0, len(held)], everybody, held, step=step, threads=self.threads)
+        return counts[0], step**2
+
+    def total_of_users(self, users: UserRun, features: Any) -> NDArray[Any]:
+        """Add up the features of every user's own tasks."""
+        self._require_kernel()
+        ones = np.ones(users.n_rows, self.dtype)
+        return linalg.segment_moment(
+            users.indptr, users.column("tasks"), self.asarray(features), coefficients=ones, threads=self.threads
+        )
+
+    def solve_users(
+        self,
+        users: UserRun,
+        features: Any,
+        labels: Any,
+        base: Any,
+        base_rhs: Any | None = None,
+        weights: Any | None = None,
+    ) -> NDArray[Any]:
+        """Solve every user's own ridge regression; see `Kernels.solve_users`."""
+        self._require_kernel()
+        return linalg.segment_solve(
+            users.indptr,
+            users.column("tasks"),
+            self.asarray(features),
+            weights=None if weights is None else self.asarray(weights),
+            labels=self.asarray(labels),
+            base=self.asarray(base),
+            base_rhs=None if base_rhs is None else self.asarray(base_rhs),
+            unsolved="zero",  # a refusal would tell of one user's data
+            threads=self.threads,
+        )
+
+    def asarray(self, values: Any) -> NDArray[Any]:
+        """Bring values to this precision, contiguous."""
+        return np.ascontiguousarray(values, dtype=self.dtype)

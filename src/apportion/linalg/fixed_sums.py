@@ -1,0 +1,106 @@
+"""Sums over a user's observations in one fixed order, and parts clipped and cut off with them.
+
+A sum over observations is eight sums of every eighth of them, each from the first on, added up as
+((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)). The compiled kernel adds in the same order at any vector width, so that it
+and NumPy agree in every bit; `np.add.reduceat` and BLAS add in an order of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LANES = 8
+MARGIN = 1e-6  # of a norm, which covers all rounding
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of observations, one per user: user j owns observations indptr[j] .. indptr[j + 1]."""
+
+    indptr: NDArray[np.int64]
+
+    @property
+    def n_users(self) -> int:
+        """Number of users."""
+        return len(self.indptr) - 1
+
+    @property
+    def owner(self) -> NDArray[np.int64]:
+        """For each observation, the position of its user."""
+        return np.repeat(np.arange(self.n_users), np.diff(self.indptr))
+
+    def sums(self) -> FixedSums:
+        """Sums over these runs."""
+        owner = self.owner
+        place = np.arange(len(owner)) - self.indptr[:-1][owner]
+        return FixedSums(self.n_users, owner * LANES + place % LANES)
+
+
+@dataclass(frozen=True)
+class FixedSums:
+    """Sums per user; `lane` says for each observation which of its user's eight sums it is added to."""
+
+    n_users: int
+    lane: NDArray[np.int64]
+
+    def __call__(self, values: Floats) -> Floats:
+        """The sum of each user's values.
+
+        >>> Runs(np.array([0, 2, 3])).sums()(np.array([1.0, 2.0, 4.0]))
+        array([3., 4.])
+        """
+        parts = np.bincount(self.lane, values, minlength=LANES * self.n_users).reshape(-1, LANES)
+        halves = parts[:, :4] + parts[:, 4:]
+        quarters = halves[:, :2] + halves[:, 2:]
+        return np.asarray(quarters[:, 0] + quarters[:, 1])
+
+
+def squared_lengths(rows: Floats) -> Floats:
+    """Sum of squares of each row, added up in the order of its columns.
+
+    >>> squared_lengths(np.array([[3.0, 4.0]]))
+    array([25.])
+    """
+    total = np.zeros(len(rows))
+    with np.errstate(all="ignore"):
+        for column in rows.T:
+            total += column * column
+    return total
+
+
+def clip_factors(lengths: Floats, norm: float) -> Floats:
+    """The factor that brings each length to `norm` or below, by a margin that covers rounding; 1 for shorter ones."""
+    inner = norm * (1 - MARGIN)
+    return np.asarray(inner / np.where(lengths > inner, lengths, inner))
+
+
+def clipped_steps(rows: Floats, runs: Runs, norm: float, step: float) -> NDArray[np.int64]:
+    """Whole steps of each user's rows, clipped together to `norm` and cut off towards zero.
+
+    A user whose rows are not finite, or too long for their squares to be, contributes zero.
+
+    Args:
+        rows: [n, width], one per observation, or one per user with runs of length 1.
+        runs: the users' runs of rows.
+        norm: which no user's rows together exceed afterwards.
+        step: of the lattice, a power of two.
+
+    >>> clipped_steps(np.array([[3.0, -4.0], [0.25, 0.0]]), Runs(np.array([0, 1, 2])), 1.0, 0.125)
+    array([[ 4, -6],
+           [ 2,  0]])
+    """
+    squares = runs.sums()(squared_lengths(rows))
+    finite = np.isfinite(squares)
+    factors = np.where(finite, clip_factors(np.sqrt(np.where(finite, squares, 0.0)), norm), 0.0)
+    per_row = factors[runs.owner][:, None]
+    return _whole(np.where(per_row > 0, rows, 0.0) * per_row, step)
+
+
+def _whole(values: Any, step: float) -> NDArray[np.int64]:
+    return np.asarray(np.trunc(values * (1 / step)), np.int64)

@@ -1,0 +1,167 @@
+"""One round on ratings: all that users compute for themselves and contribute, fused into one pass per user.
+
+The compiled kernel works user by user, near the processor's caches; `rating_reference` does the same in NumPy. Both
+give the same whole numbers: on every instruction set, for any number of threads, and however users are cut into runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apportion.errors import InputError
+from apportion.linalg import kernel, rating_reference
+from apportion.linalg.backend import active_backend
+from apportion.linalg.checks import FLOATS, checked_floats, checked_indptr, checked_integers
+from apportion.linalg.fixed_sums import MARGIN, Runs, clipped_steps
+from apportion.linalg.rating_settings import RatingRound, TaskWeights
+
+Whole = NDArray[np.int64]
+
+_AT_A_TIME = 100_000  # observations of the NumPy path
+
+
+def rating_round(
+    indptr: ArrayLike,
+    tasks: ArrayLike,
+    values: ArrayLike,
+    weights: ArrayLike | TaskWeights,
+    about: RatingRound,
+    by_task: Whole,
+    total: Whole,
+    *,
+    threads: int | None = None,
+) -> None:
+    """Add the parts of some users to the sums of a round, in whole steps.
+
+    User j solves for (b, s, q), own bias, own factor on item biases and own taste, by a ridge regression of the labels
+    on the features. Then it contributes to each task i that it rated the row w e (s, q) · scales, with e the residual,
+    s and q the solution *without* that task; and a vote (1, s², e², clipped e², q qᵀ) on the moments that all tasks
+    share. All rows of a user together are clipped to `clip_norm`, its vote to `summary_clip`; both are cut off towards
+    zero to whole steps. A user whose regression has no solution, or whose part is not finite, contributes zero.
+
+    Each user's numbers depend on its own observations and on `about` alone, to the last bit. So what users add up to
+    does not depend on their order, on threads or on how they are cut into calls.
+
+    Args:
+        indptr: int64[n + 1]: user j owns observations indptr[j] .. indptr[j + 1]; starts with 0.
+        tasks: int32, one per observation, in ascending order within a user, each once.
+        values: float32 or float64, one per observation.
+        weights: one per observation, with squares that sum to at most 1 for each user; or `TaskWeights`, which the
+            kernel turns into such weights.
+        about: the public numbers of the round.
+        by_task: int64 [n_tasks, width], which rows are added to.
+        total: int64 [summary_width], which votes are added to.
+        threads: number of threads; None is all.
+
+    Raises:
+        InputError: for arguments that do not fit together, or tasks that are out of order; nothing is added then.
+    """
+    starts = checked_indptr(indptr)
+    picks = checked_integers("tasks", tasks, np.int32)
+    if starts[-1] != picks.size:
+        raise InputError(f"Expected indptr from 0 to {picks.size}, the number of observations, got {starts[-1]} last.")
+    seen = checked_floats("values", values, shape=picks.shape)
+    own = weights if isinstance(weights, TaskWeights) else checked_floats("weights", weights, shape=picks.shape)
+    if isinstance(own, TaskWeights) and own.values.shape != (about.n_tasks,):
+        raise InputError(f"Expected a weight for each of {about.n_tasks} tasks, got {own.values.size}.")
+    _check_sums(by_task, (about.n_tasks, about.width))
+    _check_sums(total, (about.summary_width,))
+    if active_backend() == "compiled":
+        _by_kernel(starts, picks, seen, own, about, by_task, total, threads)
+    else:
+        _by_numpy(starts, picks, seen, own, about, by_task, total)
+
+
+def _check_sums(sums: Whole, shape: tuple[int, ...]) -> None:
+    if sums.shape != shape or sums.dtype != np.int64 or not (sums.flags.c_contiguous and sums.flags.writeable):
+        raise InputError(f"Expected writeable int64 sums of shape {shape}, got {sums.dtype} of shape {sums.shape}.")
+
+
+def _by_numpy(
+    indptr: NDArray[np.int64],
+    tasks: NDArray[np.int32],
+    values: NDArray[Any],
+    weights: NDArray[Any] | TaskWeights,
+    about: RatingRound,
+    by_task: Whole,
+    total: Whole,
+) -> None:
+    """Some users at a time."""
+    _check_order(indptr, tasks, about.n_tasks)
+    first = 0
+    while first < len(indptr) - 1:
+        last = max(int(np.searchsorted(indptr, indptr[first] + _AT_A_TIME, side="right")) - 1, first + 1)
+        part = slice(int(indptr[first]), int(indptr[last]))
+        runs = Runs(indptr[first : last + 1] - indptr[first])
+        own = weights if isinstance(weights, TaskWeights) else weights[part]
+        rows, votes = rating_reference.rows_and_votes(runs, tasks[part], values[part], own, about)
+        np.add.at(by_task, tasks[part], clipped_steps(rows, runs, about.clip_norm, about.step))
+        total += rating_reference.clipped_votes(votes, about.summary_clip, about.summary_step).sum(axis=0)
+        first = last
+
+
+def _check_order(indptr: NDArray[np.int64], tasks: NDArray[np.int32], n_tasks: int) -> None:
+    starts = np.zeros(len(tasks) + 1, bool)
+    starts[indptr] = True
+    ordered = (starts[1:-1] | (np.diff(tasks) > 0)).all()
+    if not (ordered and (tasks.size == 0 or (tasks.min() >= 0 and tasks.max() < n_tasks))):
+        _refuse_order(n_tasks)
+
+
+def _refuse_order(n_tasks: int) -> None:
+    raise InputError(f"Expected the tasks of every user in ascending order, each once, all below {n_tasks}.")
+
+
+class _Arguments(ctypes.Structure):
+    """`RatingArguments` of `_users.cpp`."""
+
+    _fields_ = (
+        [("n_users", ctypes.c_int64)]
+        + [(name, ctypes.c_void_p) for name in ("indptr", "tasks", "values", "weights", "task_weights", "features")]
+        + [(name, ctypes.c_void_p) for name in ("trust", "base", "base_rhs", "scales", "summary_scales")]
+        + [(name, ctypes.c_void_p) for name in ("by_task", "total")]
+        + [(name, ctypes.c_int64) for name in ("n_tasks", "dim")]
+        + [(name, ctypes.c_int32) for name in ("double_values", "double_weights", "starting", "unused")]
+        + [(name, ctypes.c_double) for name in ("low", "high", "centre", "unit", "most_leverage", "start_norm")]
+        + [(name, ctypes.c_double) for name in ("shortest_taste", "full_vote", "least_weight", "least_weight_norm")]
+        + [(name, ctypes.c_double) for name in ("weight_norm", "clip_norm", "inner_norm", "shortest_part", "per_step")]
+        + [(name, ctypes.c_double) for name in ("summary_inner_norm", "summary_per_step")]
+    )
+
+
+def _by_kernel(
+    indptr: NDArray[np.int64],
+    tasks: NDArray[np.int32],
+    values: NDArray[Any],
+    weights: NDArray[Any] | TaskWeights,
+    about: RatingRound,
+    by_task: Whole,
+    total: Whole,
+    threads: int | None,
+) -> None:
+    arguments = _Arguments(n_users=len(indptr) - 1, n_tasks=about.n_tasks, dim=about.dim, starting=about.starting)
+    arrays: dict[str, NDArray[Any]] = {"indptr": indptr, "tasks": tasks, "values": values}
+    arrays |= {"by_task": by_task, "total": total}
+    for name in ("features", "trust", "base", "base_rhs", "scales", "summary_scales"):
+        arrays[name] = getattr(about, name)
+    if isinstance(weights, TaskWeights):
+        arrays["task_weights"] = weights.values
+        arguments.weight_norm, arguments.least_weight_norm = weights.norm, weights.least_norm
+    else:
+        arrays["weights"] = weights
+        arguments.double_weights = weights.dtype == FLOATS[1]
+    for name, array in arrays.items():
+        setattr(arguments, name, array.ctypes.data)
+    arguments.double_values = values.dtype == FLOATS[1]
+    arguments.low, arguments.high = about.value_range
+    for name in ("centre", "unit", "most_leverage", "start_norm", "shortest_taste", "full_vote", "least_weight"):
+        setattr(arguments, name, getattr(about, name))
+    arguments.clip_norm, arguments.shortest_part = about.clip_norm, about.shortest_part
+    arguments.inner_norm, arguments.per_step = about.clip_norm * (1 - MARGIN), 1 / about.step
+    arguments.summary_inner_norm, arguments.summary_per_step = about.summary_clip * (1 - MARGIN), 1 / about.summary_step
+    if kernel.rating_round(arguments, threads=threads) is not None:
+        _refuse_order(about.n_tasks)

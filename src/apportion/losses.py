@@ -1,0 +1,261 @@
+"""Convex losses of a score θ·x and a label, with their derivatives in the score.
+
+A gradient in θ is then the derivative times x, so that a user's gradient for one task is clipped by one number. Every
+estimator takes its losses from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.errors import InputError
+from apportion.linalg.fixed_exp import fixed_logistic
+
+__all__ = ["ConvexLoss", "Huber", "Logistic", "Loss", "PseudoHuber", "SmoothedHinge", "Squared", "loss_of"]
+
+Floats = NDArray[np.float64]
+
+
+@runtime_checkable
+class Loss(Protocol):
+    """A convex loss, one observation at a time: entry k of a result depends on entry k of the arguments alone.
+
+    Beside these two, a loss may have `steepest(reach)`, the largest absolute derivative where neither score nor label
+    exceeds `reach`, and `curvature(reach)`, the largest second derivative there; `coded(labels)`, which checks labels
+    and brings them to the form that the others expect; `prediction(scores)`, which turns scores into what a user wants
+    to know; and `probability(scores)`, of a "yes". Without them `gradient_bound` and a step size must be given, labels
+    are taken as they are, the prediction is the score, and there are no probabilities.
+    """
+
+    def value(self, scores: Floats, labels: Floats) -> Floats:
+        """The loss of every observation."""
+
+    def derivative(self, scores: Floats, labels: Floats) -> Floats:
+        """Its derivative in the score."""
+
+
+class ConvexLoss(Loss, Protocol):
+    """A loss that is twice differentiable, with both derivatives bounded everywhere.
+
+    It may also have `majoriser(scores, labels)`: the curvatures of parabolas that touch the loss at these scores and
+    lie above it everywhere. And it may say with `of_residuals = True` that it depends on s − y alone, so that labels
+    may be centred.
+    """
+
+    def second_derivative(self, scores: Floats, labels: Floats) -> Floats:
+        """Its second derivative in the score."""
+
+    def steepest(self, reach: float) -> float:
+        """The largest absolute derivative where neither score nor label exceeds `reach`; finite at infinity."""
+
+    def curvature(self, reach: float) -> float:
+        """The largest second derivative there; finite at infinity."""
+
+
+@dataclass(frozen=True)
+class Squared:
+    """(score − label)², as in eq. 4 of the paper: no factor 1/2."""
+
+    def value(self, scores: Floats, labels: Floats) -> Floats:
+        """(s − y)²."""
+        return np.square(scores - labels)
+
+    def derivative(self, scores: Floats, labels: Floats) -> Floats:
+        """2 (s − y)."""
+        return 2 * (scores - labels)
+
+    def steepest(self, reach: float) -> float:
+        """Score and label at opposite ends."""
+        return 4 * reach
+
+    def curvature(self, reach: float) -> float:
+        """2, wherever it is."""
+        return 2.0
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """log(1 + exp(−y s)) with y = ±1: a label above 0 means "yes", any other "no"."""
+
+    def coded(self, labels: Floats) -> Floats:
+        """Labels as −1 and 1."""
+        return _as_signs(labels, "the logistic loss")
+
+    def value(self, scores: Floats, labels: Floats) -> Floats:
+        """log(1 + exp(−y s)), without overflow."""
+        return np.logaddexp(0.0, -np.where(labels > 0, scores, -scores))
+
+    def derivative(self, scores: Floats, labels: Floats) -> Floats:
+        """−y / (1 + exp(y s))."""
+        signs = np.where(labels > 0, 1.0, -1.0)
+        return np.asarray(-signs * fixed_logistic(-signs * scores))
+
+    def second_derivative(self, scores: Floats, labels: Floats) -> Floats:
+        """The probability of "yes" times that of "no"."""
+        likely = self.probability(scores)
+        return np.asarray(likely * (1 - likely))
+
+    def majoriser(self, scores: Floats, labels: Floats) -> Floats:
+        """tanh(s/2)/(2s), which is 1/4 at 0."""
+        sizes = np.maximum(np.abs(scores), 1e-6)
+        return np.asarray(np.tanh(sizes / 2) / (2 * sizes))
+
+    def steepest(self, reach: float) -> float:
+        """1, wherever it is."""
+        return 1.0
+
+    def curvature(self, reach: float) -> float:
+        """1/4, at a score of 0."""
+        return 0.25
+
+    def prediction(self, scores: Floats) -> Floats:
+        """1 where "yes" is the likelier answer, else 0."""
+        return (scores > 0).astype(np.float64)
+
+    def probability(self, scores: Floats) -> Floats:
+        """1 / (1 + exp(−s)), without overflow."""
+        return fixed_logistic(scores)
+
+
+@dataclass(frozen=True)
+class Huber:
+    """Squared error up to `threshold` from the label, linear beyond, with a continuous slope."""
+
+    threshold: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.threshold > 0:
+            raise InputError(f"Expected a Huber threshold > 0, got {self.threshold}.")
+
+    def value(self, scores: Floats, labels: Floats) -> Floats:
+        """(s − y)² near the label, then a line of slope 2·threshold."""
+        apart = np.abs(scores - labels)
+        near = np.minimum(apart, self.threshold)
+        return np.asarray(near * (2 * apart - near))
+
+    def derivative(self, scores: Floats, labels: Floats) -> Floats:
+        """2 (s − y), at most 2·threshold."""
+        return np.clip(2 * (scores - labels), -2 * self.threshold, 2 * self.threshold)
+
+    def steepest(self, reach: float) -> float:
+        """2·threshold, or less where nothing is that far apart."""
+        return 2 * min(self.threshold, 2 * reach)
+
+    def curvature(self, reach: float) -> float:
+        """2, near the label."""
+        return 2.0
+
+
+@dataclass(frozen=True)
+class PseudoHuber:
+    """h² (√(1 + ((s − y)/h)²) − 1): squared error near the label, linear far from it.
+
+    Attributes:
+        threshold: h.
+    """
+
+    threshold: float = 1.0
+    of_residuals: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.threshold > 0:
+            raise InputError(f"Expected a threshold > 0, got {self.threshold}.")
+
+    def value(self, scores: Floats, labels: Floats) -> Floats:
+        """The loss."""
+        return np.asarray(self.threshold**2 * (self._root(scores, labels) - 1))
+
+    def derivative(self, scores: Floats, labels: Floats) -> Floats:
+        """(s − y)/√(1 + ((s − y)/h)²)."""
+        return np.asarray((scores - labels) / self._root(scores, labels))
+
+    def second_derivative(self, scores: Floats, labels: Floats) -> Floats:
+        """(1 + ((s − y)/h)²)^(−3/2)."""
+        return np.asarray(self._root(scores, labels) ** -3)
+
+    def majoriser(self, scores: Floats, labels: Floats) -> Floats:
+        """The derivative over s − y: (1 + ((s − y)/h)²)^(−1/2)."""
+        return np.asarray(1 / self._root(scores, labels))
+
+    def steepest(self, reach: float) -> float:
+        """h, far from the label; less where nothing is far apart."""
+        return self.threshold if np.isinf(reach) else 2 * reach / float(np.hypot(1.0, 2 * reach / self.threshold))
+
+    def curvature(self, reach: float) -> float:
+        """1, at the label."""
+        return 1.0
+
+    def _root(self, scores: Floats, labels: Floats) -> Floats:
+        return np.asarray(np.sqrt(1 + np.square((scores - labels) / self.threshold)))
+
+
+@dataclass(frozen=True)
+class SmoothedHinge:
+    """max(0, 1 − y s) with y = ±1, its corner made a parabola over a margin of `width`; 0 and −1 both mean "no".
+
+    It is at most width/2 below the hinge loss, and convex with a continuous slope.
+    """
+
+    width: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.width) and self.width > 0):
+            raise InputError(f"Expected a finite width > 0 of the smoothed hinge, got {self.width}.")
+
+    def coded(self, labels: Floats) -> Floats:
+        """Labels as −1 and 1."""
+        return _as_signs(labels, "the smoothed hinge loss")
+
+    def value(self, scores: Floats, labels: Floats) -> Floats:
+        """With a = 1 − y s: 0 below 0, a²/(2·width) up to the width, a − width/2 beyond."""
+        short = np.maximum(1 - labels * scores, 0.0)
+        near = np.minimum(short, self.width)
+        return np.asarray(near * (short - near / 2) / self.width)
+
+    def derivative(self, scores: Floats, labels: Floats) -> Floats:
+        """−y a/width, a/width from 0 to 1."""
+        return np.asarray(-labels * np.clip((1 - labels * scores) / self.width, 0.0, 1.0))
+
+    def steepest(self, reach: float) -> float:
+        """1, or less where no margin is missed by the width."""
+        return min(1.0, (1 + reach) / self.width)
+
+    def curvature(self, reach: float) -> float:
+        """1/width, on the parabola."""
+        return 1 / self.width
+
+    def prediction(self, scores: Floats) -> Floats:
+        """1 where the score says "yes", else 0."""
+        return (scores > 0).astype(np.float64)
+
+
+LOSSES: dict[str, Loss] = {
+    "squared": Squared(),
+    "logistic": Logistic(),
+    "huber": Huber(),
+    "smoothed-hinge": SmoothedHinge(),
+}
+
+
+def loss_of(choice: Any) -> Loss:
+    """The loss of a name, or the given one."""
+    if isinstance(choice, str) and choice in LOSSES:
+        return LOSSES[choice]
+    if isinstance(choice, type) or not isinstance(choice, Loss):
+        names = ", ".join(repr(name) for name in LOSSES)
+        raise InputError(f"Expected a loss among {names}, or an object with value and derivative, got {choice!r}.")
+    if not np.isfinite(choice.derivative(np.zeros(2), np.array([-1.0, 1.0]))).all():  # at public points
+        raise InputError(f"Expected finite derivatives of the loss, got NaN or infinity from {choice!r}.")
+    return choice
+
+
+def _as_signs(labels: Floats, loss: str) -> Floats:
+    allowed = np.isin(labels, (-1.0, 0.0, 1.0))
+    if not allowed.all():
+        row = int(np.argmin(allowed))
+        raise InputError(f"Expected labels 0 and 1, or -1 and 1, for {loss}, got {labels[row]:g}.")
+    return np.where(labels > 0, 1.0, -1.0)

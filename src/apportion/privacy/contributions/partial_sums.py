@@ -1,0 +1,108 @@
+"""What crosses a process: whole-number partial sums, sealed, for an engine's own reducer and nobody else.
+
+A partial sum names the contribution it is of, how many users it covers and a checksum. It is sent as bytes under a
+`Channel`, which an engine makes for one pass and shares with its workers: bytes of another pass, or changed on the way,
+are refused. Adding whole numbers commutes, so retries and any grouping give the same total.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import io
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from apportion.errors import InputError
+from apportion.privacy.bounded_sum import BoundedSum
+from apportion.privacy.bounds import Hidden
+from apportion.privacy.contributions.base import Contribution, Kernels, Sums, UserRun
+
+_LARGEST_STEPS = 2**62  # of a total, so that adding two never wraps
+
+
+class Channel:
+    """A secret of one pass, by which an engine's reducer knows what its own workers sent."""
+
+    def __init__(self, secret: bytes | None = None) -> None:
+        self.secret = os.urandom(32) if secret is None else secret
+
+    def sealed(self, body: bytes) -> bytes:
+        """The bytes with their code before them."""
+        return hmac.digest(self.secret, body, "sha256") + body
+
+    def opened(self, message: bytes) -> bytes:
+        """The bytes, if they were sealed under this channel."""
+        code, body = message[:32], message[32:]
+        if not hmac.compare_digest(code, hmac.digest(self.secret, body, "sha256")):
+            raise InputError("Expected partial sums of this pass, got bytes that no worker of it sent.")
+        return body
+
+
+class PartialSums(Hidden):
+    """Sums of some contributions over some users; hidden, and of whole numbers wherever there is more than one."""
+
+    __slots__ = ("_n_users", "_sums")
+
+    def __init__(self, sums: Sequence[Sums], n_users: int) -> None:
+        self._sums = tuple(sums)
+        self._n_users = n_users
+
+    @classmethod
+    def over(cls, users: UserRun, contributions: Sequence[Contribution], kernels: Kernels) -> PartialSums:
+        """Evaluate every contribution on these users."""
+        return cls([each.partial(users, kernels) for each in contributions], users.n_users)
+
+    def __add__(self, other: PartialSums) -> PartialSums:
+        if not all(_are_whole(sums) for sums in (*self._sums, *other._sums)):
+            raise InputError("Expected whole numbers in sums over several runs of users; make the engine exact=True.")
+        sums = [tuple(map(_added, one, two)) for one, two in zip(self._sums, other._sums, strict=True)]
+        return PartialSums(sums, self._n_users + other._n_users)
+
+    def sealed(self, contributions: Sequence[Contribution]) -> list[BoundedSum]:
+        """One bounded sum for each output of each contribution, in order."""
+        return [
+            total for each, sums in zip(contributions, self._sums, strict=True) for total in each.sealed(sums)
+        ]  # fmt: skip
+
+    def to_wire(self, channel: Channel) -> bytes:
+        """The sums as bytes that only the reducer of the same pass takes."""
+        if not all(_are_whole(sums) for sums in self._sums):
+            raise InputError("Expected whole numbers in sums that cross a process; make the engine exact=True.")
+        body = io.BytesIO()
+        arrays = {f"{k}.{m}": array for k, sums in enumerate(self._sums) for m, array in enumerate(sums)}
+        np.savez(body, n_users=np.int64(self._n_users), **arrays)  # type: ignore[arg-type]
+        content = body.getvalue()
+        return channel.sealed(hashlib.blake2b(content, digest_size=16).digest() + content)
+
+    @classmethod
+    def from_wire(cls, message: bytes, channel: Channel) -> PartialSums:
+        """What a worker of the same pass sent."""
+        content = channel.opened(message)
+        if hashlib.blake2b(content[16:], digest_size=16).digest() != content[:16]:
+            raise InputError("Expected partial sums as they were sent, got others: their checksum does not fit.")
+        with np.load(io.BytesIO(content[16:]), allow_pickle=False) as held:
+            names = sorted(tuple(map(int, name.split("."))) for name in held.files if name != "n_users")
+            sums: list[list[Any]] = [[] for _ in range(1 + max((k for k, _ in names), default=-1))]
+            for k, m in names:
+                sums[k].append(held[f"{k}.{m}"])
+            return cls([tuple(each) for each in sums], int(held["n_users"]))
+
+    def __repr__(self) -> str:
+        return f"PartialSums({len(self._sums)} contributions, values hidden)"
+
+
+def _are_whole(sums: Sums) -> bool:
+    return all(array.dtype == np.int64 for array in sums)
+
+
+def _added(one: Any, two: Any) -> Any:
+    if one.shape != two.shape:
+        raise InputError(f"Expected partial sums of one shape, got {one.shape} and {two.shape}.")
+    largest = max(int(np.abs(one).max(initial=0)), int(np.abs(two).max(initial=0)))
+    if largest >= _LARGEST_STEPS:
+        raise ArithmeticError("A sum has more steps than 64 bits hold; use fewer users in one fit.")
+    return one + two

@@ -1,0 +1,171 @@
+"""Sums by task of a weight times a bounded row: counts, moments and Gram matrices; and the same over users.
+
+A user's weights have squares that sum to at most 1, so that all tasks together move as far as one row is long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion import linalg
+from apportion.errors import InputError
+from apportion.privacy.bounded_sum import BoundedSum
+from apportion.privacy.bounds import Labels, ObservationRows, Rows
+from apportion.privacy.contributions.base import Contribution, Kernels, LabelsOf, RowsOf, Sums, UserRun, Weighting
+from apportion.privacy.contributions.distinct_tasks import require_distinct_tasks
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
+
+_WEIGHT_BITS = 32  # of a weight of 1, in steps
+_AT_A_TIME = 1 << 20  # weights whose steps add up to less than 2^53, so that doubles hold them exactly
+
+
+@dataclass(frozen=True, eq=False)
+class TaskCounts(Contribution):
+    """Σ_j w_ij for every task i."""
+
+    weights: Weighting
+
+    def partial(self, users: UserRun, kernels: Kernels) -> Sums:
+        """Weights in whole steps, added up by task."""
+        require_distinct_tasks(users)
+        values, tasks = self.weights.of(users)._values, users.column("tasks")
+        sums = np.zeros(users.n_tasks, np.int64)
+        for first in range(0, users.n_rows, _AT_A_TIME):
+            part = slice(first, first + _AT_A_TIME)
+            whole = linalg.whole_steps(values[part], self._step)
+            sums += np.bincount(tasks[part], whole, minlength=users.n_tasks).astype(np.int64)
+        return (sums,)
+
+    def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
+        """One user's part is the vector of its weights, of norm at most 1."""
+        return (BoundedSum.counts(sums[0], self.weights, self._step),)
+
+    @property
+    def _step(self) -> float:
+        return linalg.step_below(1.0, _WEIGHT_BITS)
+
+
+@dataclass(frozen=True, eq=False)
+class TaskMoments(Contribution):
+    """Σ_j w_ij y_ij x_j for every task i; x is the user's row, or the observation's own. Labels are 1 without any."""
+
+    weights: Weighting
+    rows: RowsOf
+    labels: LabelsOf | None = None
+
+    def partial(self, users: UserRun, kernels: Kernels) -> Sums:
+        """Moments of the rows, on the kernels' device."""
+        require_distinct_tasks(users)
+        rows, order = _rows(self.rows, users, kernels), users.by_task
+        coefficients = self.weights.of(users)._in_order(order.order)
+        if self.labels is not None:
+            coefficients = coefficients * _labels(self.labels, users, kernels)._values[order.order]
+        sums, _ = kernels.moments(order, _indices(users, rows), rows._values, coefficients, self._bound)
+        return (sums,)
+
+    def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
+        """One user's part is at most the label bound times the norm of a row."""
+        step = linalg.step_below(self._bound) if _whole(sums[0]) else None
+        return (BoundedSum.moments(sums[0], self.weights, self.rows, self.labels, step),)
+
+    @property
+    def _bound(self) -> float:
+        return self.rows.norm * (1.0 if self.labels is None else self.labels.bound)
+
+
+@dataclass(frozen=True, eq=False)
+class TaskGrams(Contribution):
+    """Σ_j w_ij x_j x_jᵀ for every task i, packed lower triangles."""
+
+    weights: Weighting
+    rows: RowsOf
+
+    def partial(self, users: UserRun, kernels: Kernels) -> Sums:
+        """Gram matrices of the rows, on the kernels' device."""
+        require_distinct_tasks(users)
+        rows, order = _rows(self.rows, users, kernels), users.by_task
+        weights = self.weights.of(users)._in_order(order.order)
+        return (kernels.grams(order, _indices(users, rows), rows._values, weights, self.rows.norm)[0],)
+
+    def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
+        """Frobenius norm of one user's part at most the squared norm of a row."""
+        return (BoundedSum.grams(sums[0], self.weights, self.rows, _gram_step(self.rows.norm, sums[0])),)
+
+
+@dataclass(frozen=True, eq=False)
+class UserTotal(Contribution):
+    """Σ_j x_j over the users who have rows."""
+
+    rows: RowsOf
+
+    def partial(self, users: UserRun, kernels: Kernels) -> Sums:
+        """Rows of the users who are present."""
+        return (kernels.total(_of_present(self.rows, users, kernels), self.rows.norm)[0],)
+
+    def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
+        """One user's part is its row."""
+        step = linalg.step_below(self.rows.norm) if _whole(sums[0]) else None
+        return (BoundedSum.user_total(sums[0], self.rows, step),)
+
+
+@dataclass(frozen=True, eq=False)
+class UserGram(Contribution):
+    """Σ_j x_j x_jᵀ over the users who have rows, packed."""
+
+    rows: RowsOf
+    neighbours: Neighbours = ADD_REMOVE
+
+    def partial(self, users: UserRun, kernels: Kernels) -> Sums:
+        """The Gram matrix of the users who are present."""
+        return (kernels.gram(_of_present(self.rows, users, kernels), self.rows.norm)[0],)
+
+    def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
+        """Frobenius norm of one user's part at most the squared norm of its row."""
+        step = _gram_step(self.rows.norm, sums[0])
+        return (BoundedSum.user_gram(sums[0], self.rows, step, self.neighbours),)
+
+
+def _rows(form: RowsOf, users: UserRun, kernels: Kernels) -> Rows:
+    """The rows of these users, with the bound that was declared and one for each user or observation."""
+    rows = form(users, kernels)
+    if rows.norm != form.norm:
+        raise TypeError(f"Expected rows of norm at most {form.norm}, as declared, got a bound of {rows.norm}.")
+    wanted = users.n_rows if isinstance(rows, ObservationRows) else users.n_users
+    if len(rows) != wanted:
+        of = "observations" if isinstance(rows, ObservationRows) else "users"
+        raise InputError(f"Expected one row for each of {wanted} {of}, got {len(rows)}.")
+    return rows
+
+
+def _labels(form: LabelsOf, users: UserRun, kernels: Kernels) -> Labels:
+    labels = form(users, kernels)
+    if labels.bound != form.bound:
+        raise TypeError(f"Expected labels of at most {form.bound}, as declared, got a bound of {labels.bound}.")
+    if len(labels) != users.n_rows:
+        raise InputError(f"Expected one label for each of {users.n_rows} observations, got {len(labels)}.")
+    return labels
+
+
+def _of_present(form: RowsOf, users: UserRun, kernels: Kernels) -> Any:
+    rows = _rows(form, users, kernels)
+    if isinstance(rows, ObservationRows):  # one per observation would add up to more than the bound
+        raise InputError("Expected one row per user, got rows of observations.")
+    return rows._values[users.present]
+
+
+def _indices(users: UserRun, rows: Rows) -> NDArray[np.int32]:
+    """For every observation, in task-major order, which row is its features: its user's, or its own."""
+    order = users.by_task
+    return order.order.astype(np.int32, copy=False) if isinstance(rows, ObservationRows) else order.indices
+
+
+def _whole(sums: NDArray[Any]) -> bool:
+    return sums.dtype == np.int64
+
+
+def _gram_step(norm: float, sums: NDArray[Any]) -> float | None:
+    return linalg.step_below(norm, linalg.FACTOR_BITS) ** 2 if _whole(sums) else None

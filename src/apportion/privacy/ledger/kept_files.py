@@ -1,0 +1,82 @@
+"""Small JSON files that are kept beside a ledger: replaced whole, durably, by one process at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from apportion.privacy.ledger.chain import FORMAT, LedgerError
+
+Records = dict[str, Any]
+
+
+def read_records(path: Path, what: str) -> Records | None:
+    """What a file holds; None where there is no file. `what` names it in messages."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise LedgerError(f"The {what} {str(path)!r} cannot be read: {_reason(error)}.") from error
+    return parsed_records(text, f"{what} {str(path)!r}")
+
+
+def parsed_records(text: str, what: str) -> Records:
+    """The records in a document of this format."""
+    try:
+        fields = json.loads(text)
+        version, records = fields["format"], fields["accounts"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise LedgerError(f"The {what} cannot be read: it is not a document of a ledger.") from error
+    if version != FORMAT or not isinstance(records, dict):
+        raise LedgerError(f"The {what} has format {version!r}; this version of apportion reads format {FORMAT} only.")
+    return records
+
+
+def document(records: Records) -> str:
+    """The text of records in this format."""
+    return json.dumps({"format": FORMAT, "accounts": records}, indent=2, sort_keys=True) + "\n"
+
+
+def change_records(path: Path, what: str, change: Callable[[Records], Records]) -> None:
+    """Read, change and replace a file, while no other process does; returns when it is on disk."""
+    import fcntl
+
+    try:
+        with open(path.with_name(path.name + ".lock"), "a", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # not the file itself, which is replaced
+            _replace(path, document(change(read_records(path, what) or {})))
+    except OSError as error:
+        raise LedgerError(f"The {what} {str(path)!r} cannot be written: {_reason(error)}.") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    handle, staged = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # mode 0600
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if path.exists():
+            os.chmod(staged, path.stat().st_mode & 0o777)  # as its owner wants it
+        os.replace(staged, path)
+    except BaseException:
+        Path(staged).unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

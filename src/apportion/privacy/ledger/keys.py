@@ -1,0 +1,83 @@
+"""The key of a ledger: 32 random bytes in a file outside it, which authenticate every row, head and fingerprint.
+
+Every use has a label of its own, so that a code made for one thing never passes for another:
+
+    code = HMAC-SHA256(key, label ‖ 0 ‖ text)
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import Self
+
+from apportion.errors import InputError
+
+VARIABLE = "APPORTION_LEDGER_KEY"
+_BYTES = 32
+_TOO_OPEN = stat.S_IRWXO | stat.S_IWGRP
+
+
+class LedgerKey:
+    """A key that was read from a file."""
+
+    def __init__(self, secret: bytes, place: str) -> None:
+        self._secret = secret
+        self.place = place
+        self.name = self.code("key name", "")[:16]
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a key file; one that others could read or write is refused."""
+        try:
+            with open(path, encoding="ascii") as stream:
+                mode = os.fstat(stream.fileno()).st_mode
+                secret = bytes.fromhex(stream.read(1024))
+        except OSError as error:
+            raise InputError(f"The ledger's key {os.fspath(path)!r} cannot be read: {error.strerror}.") from error
+        except ValueError:
+            secret, mode = b"", 0
+        if len(secret) != _BYTES:
+            raise InputError(f"Expected {2 * _BYTES} hexadecimal digits in the ledger's key file {os.fspath(path)!r}.")
+        if os.name == "posix" and mode & _TOO_OPEN:
+            raise InputError(
+                f"The ledger's key {os.fspath(path)!r} is open to others (mode {stat.S_IMODE(mode):04o}); "
+                "make it its owner's alone (chmod 600)."
+            )
+        return cls(secret, os.fspath(path))
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str]) -> Self:
+        """Write a new random key to a file that does not exist yet, for its owner alone (mode 0600)."""
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            raise InputError(f"The file {os.fspath(path)!r} exists already; a key is never replaced.") from None
+        with os.fdopen(handle, "w", encoding="ascii") as stream:
+            stream.write(secrets.token_hex(_BYTES) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        return cls.read(path)
+
+    @classmethod
+    def find(cls, path: str | os.PathLike[str] | None) -> Self | None:
+        """The key of this file, or of the one that the environment names; None where neither does."""
+        named = path or os.environ.get(VARIABLE)
+        return cls.read(named) if named else None
+
+    @property
+    def folder(self) -> Path:
+        """Where the file is."""
+        return Path(self.place).resolve().parent
+
+    def code(self, label: str, text: str) -> str:
+        """The authentication code of a text, for one use."""
+        message = f"apportion ledger {label}\0{text}".encode("utf-8", "surrogatepass")
+        return hmac.digest(self._secret, message, "sha256").hex()
+
+    def made(self, code: str, label: str, text: str) -> bool:
+        """Whether this key made the code."""
+        return code.isascii() and hmac.compare_digest(code, self.code(label, text))

@@ -1,0 +1,92 @@
+"""The regression that every user solves alone, under a convex loss.
+
+A user's own regression minimises Σ_i ℓ(u · f_i, y_i) + ½ (u − m)ᵀ B (u − m). A step of Newton's method may land far
+beyond the minimum where the loss is nearly straight, so it competes with the minimum of a parabola that lies above the
+loss everywhere and touches it at the present score, which cannot go up; each user takes the better of the two.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data.users import Users
+from apportion.linalg.fixed_order import dot_rows, row_products
+from apportion.losses import ConvexLoss
+
+if TYPE_CHECKING:
+    from apportion.privacy.contributions import Kernels
+    from apportion.recommend.model import FoldIn
+
+Floats = NDArray[np.float64]
+_LEAST_CURVATURE = 1e-3  # of one observation in a user's Newton step, relative to the most
+_STEPS = 6
+
+
+def majorised(loss: ConvexLoss, scores: Floats, labels: Floats) -> Floats:
+    """Curvatures of parabolas above the loss that touch it at these scores."""
+    known = getattr(loss, "majoriser", None)
+    return np.full(len(scores), largest_curvature(loss)) if known is None else np.asarray(known(scores, labels), float)
+
+
+def largest_curvature(loss: ConvexLoss) -> float:
+    """The largest second derivative that the loss has anywhere."""
+    return loss.curvature(math.inf)
+
+
+def newton(
+    fold_in: FoldIn, kernels: Kernels, users: Users, labels: Floats, loss: ConvexLoss, steps: int = _STEPS
+) -> Floats:
+    """Every user's own penalised regression under the loss, from the prior; private to the user.
+
+    No step raises a user's objective, and all users take the same number of steps, so that nobody's rows change what
+    another finds.
+    """
+    base = fold_in.base.astype(np.float64)
+    prior: Floats = np.linalg.solve(base, fold_in.base_rhs.astype(np.float64)).astype(np.float64)
+    own = _OwnLosses(fold_in, users, labels, loss, base, prior)
+    solved = np.tile(prior, (users.n_users, 1))
+    scores = own.scores(solved)
+    values = own.values(solved, scores)
+    for _ in range(steps):
+        slopes = loss.derivative(scores, labels)
+        bends = np.maximum(loss.second_derivative(scores, labels), _LEAST_CURVATURE * largest_curvature(loss))
+        before = scores
+        for curvatures in (bends, majorised(loss, before, labels)):
+            targets = before - slopes / curvatures
+            found = kernels.solve_users(users, fold_in.features, targets, fold_in.base, fold_in.base_rhs, curvatures)
+            moved = np.asarray(found.cpu() if hasattr(found, "cpu") else found, np.float64)
+            there = own.scores(moved)
+            reached = own.values(moved, there)
+            better = reached < values  # never where it is not a number
+            solved = np.where(better[:, None], moved, solved)
+            scores = np.where(better[users.owner], there, scores)
+            values = np.where(better, reached, values)
+    return solved
+
+
+@dataclass(frozen=True, repr=False)
+class _OwnLosses:
+    """What every user minimises, at given solutions; private."""
+
+    fold_in: FoldIn
+    users: Users
+    labels: Floats
+    loss: ConvexLoss
+    base: Floats
+    prior: Floats
+
+    def scores(self, solved: Floats) -> Floats:
+        """The scores u · f of every observation."""
+        return np.asarray(dot_rows(solved[self.users.owner], self.fold_in.features[self.users.column("tasks")]))
+
+    def values(self, solved: Floats, scores: Floats) -> Floats:
+        """Losses of a user's rows and its penalty."""
+        losses = self.loss.value(scores, self.labels)
+        apart = solved - self.prior
+        penalties = 0.5 * dot_rows(row_products(apart, self.base.T), apart)
+        return np.asarray(np.bincount(self.users.owner, losses, minlength=len(solved)) + penalties)

@@ -1,0 +1,121 @@
+"""What users compute from their own rows and released parameters: values that contributions are made of.
+
+Products of rows are added up column by column, in one order on every processor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data.users import Users
+from apportion.linalg.fixed_order import dot_rows
+from apportion.losses import Loss
+from apportion.privacy import Labels, ObservationRows
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedFeatures:
+    """The rows of a column, scaled down to a norm."""
+
+    norm: float
+    column: str = "features"
+
+    def __call__(self, users: Users, kernels: Any) -> ObservationRows:
+        """The rows of these users."""
+        return ObservationRows.clipped(users.column(self.column), self.norm)
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedLabels:
+    """The numbers of a column, clipped to a bound."""
+
+    bound: float
+    column: str = "labels"
+
+    def __call__(self, users: Users, kernels: Any) -> Labels:
+        """The numbers of these users."""
+        return Labels.clipped(users.column(self.column), self.bound)
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Rows as a loss sees them: features scaled down to a norm, a constant after them where there is an intercept.
+
+    Attributes:
+        feature_norm: to which features are scaled down.
+        constant: the last entry of every row; 0 for none.
+        loss: what labels are for.
+    """
+
+    feature_norm: float
+    loss: Loss
+    constant: float = 0.0
+
+    def rows(self, users: Users) -> tuple[Floats, Floats, Floats]:
+        """Features, their lengths, and labels as the loss codes them; remembered, since every step asks again."""
+        made: tuple[Floats, Floats, Floats] = users.remembered(self, self._made)
+        return made
+
+    def _made(self, users: Users) -> tuple[Floats, Floats, Floats]:
+        x = users.column("features")
+        with np.errstate(over="ignore"):  # a row of infinite length becomes zero
+            lengths = np.sqrt(dot_rows(x, x))
+            x = x * (self.feature_norm / np.maximum(lengths, self.feature_norm))[:, None]
+        if self.constant:
+            x = np.column_stack([x, np.full(len(x), self.constant)])
+        coded: Any = getattr(self.loss, "coded", None)
+        labels = users.column("labels")
+        return x, np.sqrt(dot_rows(x, x)), labels if coded is None else coded(labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """x/‖x‖ of every row."""
+
+    design: Design
+    norm: float = 1.0
+
+    def __call__(self, users: Users, kernels: Any) -> ObservationRows:
+        """The directions of these users' rows; remembered, since every step asks again."""
+        made: ObservationRows = users.remembered(self, self._made)
+        return made
+
+    def _made(self, users: Users) -> ObservationRows:
+        return ObservationRows.scaled(self.design.rows(users)[0], self.norm)
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """ℓ'(θ · x, y) ‖x‖: the gradient's signed length along x/‖x‖, clipped.
+
+    Attributes:
+        design: the rows.
+        theta: parameters, one row for each task or part of the users.
+        bound: to which slopes are clipped.
+        by_task: whether a row's parameters are its task's; else those of its user's part, or the only ones.
+    """
+
+    design: Design
+    theta: Floats
+    bound: float
+    by_task: bool
+
+    def __call__(self, users: Users, kernels: Any) -> Labels:
+        """The slopes of these users' rows."""
+        features, lengths, labels = self.design.rows(users)
+        scores = dot_rows(features, self._theta(users))
+        slopes = self.design.loss.derivative(scores, labels) * lengths
+        return Labels.clipped(np.nan_to_num(slopes), self.bound)  # a refusal would tell of one row
+
+    def _theta(self, users: Users) -> Floats:
+        if self.by_task:
+            return np.asarray(self.theta[users.column("tasks")])
+        if len(self.theta) == 1:
+            return np.broadcast_to(self.theta[0], (users.n_rows, self.theta.shape[1]))
+        return np.asarray(self.theta[np.repeat(users.of_user("part"), users.sizes)])

@@ -1,0 +1,88 @@
+"""The internal part of the explorer: quality on raw data, and the neighbours of every item without privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.evaluation import Comparison, MetricValue, PopularitySlices
+from apportion.evaluation.inspection import nearest, overlap
+from apportion.recommend.model import ItemModel
+from apportion.report.internal import Roles, metric_part, summary
+
+_N_NEAR: Final = 10
+_FULL: Final = 32767
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What is known of a model from raw data, beside its twin without privacy.
+
+    Attributes:
+        comparison: evaluations of all models on the same targets.
+        roles: which of them is which.
+        twin: the model without privacy, over the same list of items.
+        shared: the part of nearest neighbours that the private model shares with it.
+        remarks: cautions to put beside the figures.
+    """
+
+    comparison: Comparison
+    roles: Roles
+    twin: ItemModel
+    shared: MetricValue
+    remarks: Sequence[str] = ()
+
+    @property
+    def n_near(self) -> int:
+        """How many neighbours are listed."""
+        return n_near_of(self.twin)
+
+
+def n_near_of(model: ItemModel) -> int:
+    """How many neighbours are compared: ten, or all others where there are fewer."""
+    return min(_N_NEAR, model.n_tasks - 1)
+
+
+def inside_of(
+    model: ItemModel,
+    twin: ItemModel,
+    comparison: Comparison,
+    roles: Roles,
+    slices: PopularitySlices,
+    remarks: Sequence[str] = (),
+) -> Inside:
+    """Compare the neighbours of the private model with those of its twin, and put all figures together."""
+    shared = overlap(model, twin, n_near_of(twin), slices=slices)
+    return Inside(comparison, roles, twin, shared, remarks)
+
+
+def internal_parts(inside: Inside) -> dict[str, Any]:
+    """What the page shows about quality."""
+    private = inside.comparison[inside.roles.private]
+    return {
+        "summary": summary(inside.comparison, inside.roles),
+        "remarks": inside.remarks,
+        "slices": private.slices,
+        "parts": [metric_part(inside.comparison, inside.roles, metric, private.slices) for metric in private.metrics],
+        "overlap": inside.shared,
+        "n_near": inside.n_near,
+    }
+
+
+def twin_arrays(inside: Inside, order: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """Each item's neighbours without privacy, by their places in the page's order, with cosines in whole steps."""
+    near = nearest(inside.twin, inside.n_near)
+    places = np.empty(len(order), np.uint32)
+    places[order] = np.arange(len(order), dtype=np.uint32)
+    vectors = np.asarray(inside.twin.vectors, np.float64)
+    lengths = np.maximum(np.sqrt(np.square(vectors).sum(axis=1)), 1e-12)
+    products = np.einsum("nd,nkd->nk", vectors, vectors[near])
+    cosines = products / (lengths[:, None] * lengths[near])
+    return {
+        "twinNear": places[near][order],
+        "twinCosines": np.round(np.clip(cosines, -1, 1) * _FULL).astype(np.int16)[order],
+    }

@@ -1,0 +1,85 @@
+"""Padding of passes, so that how a row's numbers are rounded does not depend on who else is there.
+
+Products of matrices treat the last few rows of a batch in another way than the rest, and some of them every second or
+fourth row. In real numbers that is nothing; but at the kink of a loss a last bit decides on which side of it a row is,
+and a unit that is added before others, or behind them, could lift them over it (docs/proofs/optimizers.md). So the
+number of rows is always a multiple of 16, and where made-up rows show that the place of a row matters, every unit
+starts at a place that is treated alike. The padding is copies of a row of the same unit, whose gradients are
+dropped before anything is added or counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from apportion.training.layers import LayerFactors
+from apportion.training.module_state import unchanged
+from apportion.training.probing import equal_rows
+
+_FULL = 16  # rows that a pass has a multiple of
+_LOOKED_AT = 32  # equal rows that show whether places matter
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PaddedPass:
+    """A pass over some units, with its padding.
+
+    Attributes:
+        rows: which row of the batch goes where.
+        offsets: where units start and end, with those that are padding.
+        real: for each of these, whether it is a unit.
+    """
+
+    rows: Tensor
+    offsets: Tensor
+    real: Tensor
+
+
+def padded(offsets: Tensor, apart: int) -> PaddedPass:
+    """Copies of each unit's last row behind it until the next one starts at a multiple of `apart`; 16s in all.
+
+    With 0 nothing is padded: for units that are alone in a pass.
+    """
+    sizes = offsets.diff()
+    if not apart:
+        return PaddedPass(torch.arange(int(offsets[-1])), offsets, torch.ones(len(sizes), dtype=torch.bool))
+    longest = max(int(sizes.max()), 1)
+    behind = torch.where(sizes > 0, -sizes % apart, 0)
+    missing = int(-(sizes + behind).sum() % _FULL)
+    last = int((sizes > 0).nonzero()[-1]) if bool((sizes > 0).any()) else -1
+    if missing and last >= 0:
+        behind[last] += missing
+    units = torch.repeat_interleave(torch.arange(len(sizes)), sizes + behind)
+    starts = torch.cumsum(sizes + behind, 0) - sizes - behind
+    within = torch.arange(len(units)) - starts[units]
+    rows = offsets[:-1][units] + torch.minimum(within, sizes[units] - 1)
+    pieces = -(-behind // longest)  # no filling is longer than the longest unit, to which all are padded
+    counts = 1 + pieces
+    owner = torch.repeat_interleave(torch.arange(len(sizes)), counts)
+    place = torch.arange(len(owner)) - (torch.cumsum(counts, 0) - counts)[owner]
+    real = place == 0
+    left = (behind[owner] - (place - 1) * longest).clamp(0, longest)
+    lengths = torch.where(real, sizes[owner], left)
+    return PaddedPass(rows, torch.cat([offsets.new_zeros(1), torch.cumsum(lengths, 0)]), real)
+
+
+def row_alignment(way: Any, module: nn.Module, loss: Any, inputs: Tensor, targets: Tensor) -> int:
+    """The least distance of places at which equal made-up rows give equal numbers, up to 16; 16 if there is none."""
+    apart = 1
+    with equal_rows(module, loss, inputs, targets, _LOOKED_AT) as batches:
+        for x, t, watched in batches:
+            if not isinstance(way, LayerFactors):
+                with unchanged(module):
+                    watched = [block.each() for block in way.blocks(x, t, torch.arange(_LOOKED_AT + 1))]
+            seen = [values.detach().nan_to_num() for values in watched if values.dim() and len(values) == _LOOKED_AT]
+            while apart < _FULL and not all(_alike(values, apart) for values in seen):
+                apart *= 2
+    return apart
+
+
+def _alike(values: Tensor, distance: int) -> bool:
+    return bool(torch.equal(values[distance:], values[:-distance]))

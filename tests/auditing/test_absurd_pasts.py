@@ -1,0 +1,184 @@
+"""Pasts that honest noise never makes: released values of up to 1e30 standard deviations, of either sign.
+
+Privacy is for every past, so that a fit must take the same way on neighbours whatever was released before: no refusal,
+no crash, no number that is none.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from apportion import linalg
+from apportion.auditing.replay import RecordingSession, _replayed
+from apportion.data import Interactions, ItemFeatures
+from apportion.engines import LocalEngine
+from apportion.linalg import rating_reference
+from apportion.linalg.fixed_sums import Runs
+from apportion.privacy import Budget, SeededNoise
+from apportion.privacy.contributions import step_of
+from apportion.recommend.clicks import ClickSettings
+
+from private_estimators import PRIVATE_ESTIMATORS, clicks, published, ratings
+from strategies import random_interactions
+
+SIZES = (1e6, 1e12, 1e30)
+PATTERNS = {
+    "random signs": lambda rng, shape: np.where(rng.random(shape) < 0.5, -1.0, 1.0),
+    "all up": lambda rng, shape: np.ones(shape),
+    "all down": lambda rng, shape: -np.ones(shape),
+    "one entry": lambda rng, shape: 1.0 * (np.arange(np.prod(shape, dtype=int)).reshape(shape) == 0),
+    "normal": lambda rng, shape: rng.standard_normal(shape),
+}
+DATA = random_interactions(3)
+
+
+class AbsurdSession(RecordingSession):
+    """Releases values that are off by `size` standard deviations: all of them, or those of one release."""
+
+    def __init__(self, pattern, size, only, **arguments):
+        super().__init__(**arguments)
+        self._pattern, self._size, self._only = PATTERNS[pattern], size, only
+
+    def _draw(self, record, statistic, draw):
+        def absurd():
+            released, number = draw(), len(self.records)
+            if self._only not in (None, number):
+                return released
+            return released + self._size * record.stddev * self._pattern(np.random.default_rng(number), released.shape)
+
+        return super()._draw(record, statistic, absurd)
+
+
+def items():
+    """Public features of the tasks of `DATA`."""
+    columns = {"item": np.arange(DATA.n_tasks), "genre": [f"g{k % 3}" for k in range(DATA.n_tasks)]}
+    return ItemFeatures.from_frame(pa.table(columns))
+
+
+def fit(make, data, session):
+    return published(make().fit(data, session=session).model_)
+
+
+def encoder_fit(name, data, session):
+    from private_torch import PRIVATE_ENCODERS, signed
+
+    from encoder_cases import features_of
+
+    made = PRIVATE_ENCODERS[name](features=features_of(data.n_tasks))
+    fitted = made.fit(signed(data) if "convex" in name else data, session=session)
+    state = {} if fitted.encoder_ is None else fitted.encoder_.state_dict()
+    return {**published(fitted.model_), **{key: held.numpy() for key, held in state.items()}}
+
+
+def followed(run, pattern, size, only=None):
+    """Fit after such a past, on the data and without one user; return the releases and how far each moved."""
+    arguments = {"budget": Budget(5.0, 1e-5), "noise": SeededNoise(1)}
+    session = AbsurdSession(pattern, size, only, **arguments)
+    made = run(DATA, session)
+    for name, value in made.items():
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            assert np.isfinite(value).all(), name
+    ratios = _replayed(run, DATA.without(2), session, made, arguments).ratios
+    assert max(ratios) <= 1 + 1e-9
+    return ratios
+
+
+FITS = {
+    **{name: partial(fit, make) for name, make in PRIVATE_ESTIMATORS.items() if "sampled" not in name},
+    "ratings with features": partial(fit, partial(ratings, features=items())),
+    "clicks with features": partial(
+        fit, partial(clicks, features=items(), settings=ClickSettings(feature_prior=True), dimension=None)
+    ),
+    **{
+        f"{name}, in float32": partial(fit, partial(PRIVATE_ESTIMATORS[name], engine=LocalEngine()))
+        for name in ("ratings", "clicks", "clicks, statistics, closed form", "ratings, gradient, adaptive")
+    },
+}
+ENCODERS = (
+    "encoder, statistics", "encoder, statistics, clicks", "encoder, gradient", "encoder, gradient, clicks",
+    "encoder, convex loss", "joint gradient", "collective factorisation",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", FITS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_no_past_stops_a_fit_or_moves_a_release_beyond_its_sensitivity(name, size):
+    for pattern in PATTERNS:
+        followed(FITS[name], pattern, size)
+
+
+@pytest.mark.parametrize("name", ["ratings", "clicks", "ratings with features", "clicks, statistics, closed form"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_nor_does_a_single_absurd_release(name):
+    for only in range(6):
+        for pattern in ("random signs", "all down", "one entry"):
+            followed(FITS[name], pattern, 1e12, only)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_no_past_stops_a_fit_with_an_encoder(name, size):
+    pytest.importorskip("torch")
+    for pattern in PATTERNS:
+        followed(partial(encoder_fit, name), pattern, size)
+
+
+def backends():
+    return ("numpy", "compiled") if linalg.compiled_available() else ("numpy",)
+
+
+def test_a_user_whose_regression_has_no_solution_gets_zero_and_nobody_else_notices():
+    """User 0 has one item of an absurd vector, whose square swallows the ridge; user 1 has none of it."""
+    vectors = np.array([[2.0**50, 2.0**51, 2.0**52], [0.3, 0.1, -0.2], [0.1, -0.4, 0.2]])
+    about = linalg.RatingRound(
+        vectors, np.ones(3), np.eye(3), np.array([0.0, 1.0, 0.0]), np.ones(2), (1.0, 5.0), 0.0, 1.0,
+        clip_norm=0.7, step=step_of(0.7), summary_clip=2.0, summary_step=step_of(2.0),
+    )  # fmt: skip
+    both = Interactions.from_arrays([0, 1, 1], [0, 1, 2], [5.0, 4.0, 1.0], task_ids=np.arange(3))
+    alone = Interactions.from_arrays([1, 1], [1, 2], [4.0, 1.0], task_ids=np.arange(3), single_user=True)
+    found = {}
+    for name, data in (("both", both), ("alone", alone)):
+        weights = np.full(data.n_observations, 0.5)
+        runs = Runs(data.by_user.indptr)
+        found[name] = rating_reference.rows_and_votes(runs, data.tasks, data.values, weights, about)
+        for backend in backends():
+            sums = np.zeros((3, 2), np.int64), np.zeros(about.summary_width, np.int64)
+            with linalg.use_backend(backend):
+                linalg.rating_round(data.by_user.indptr, data.tasks, data.values, weights, about, *sums)
+            found[name] += sums
+    rows, votes, *sums = found["both"]
+    assert not rows[0].any()
+    assert not votes[0].any()
+    np.testing.assert_array_equal(rows[1:], found["alone"][0])
+    np.testing.assert_array_equal(votes[1:], found["alone"][1])
+    assert np.abs(rows[1:]).min() > 0
+    for one, other in zip(sums, found["alone"][2:], strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(np.linalg.LinAlgError):  # what one user's items would have done to all
+        np.linalg.inv(vectors[0, :, None] * vectors[0] + np.eye(3))
+
+
+def test_one_system_without_a_solution_leaves_the_others_alone():
+    rng = np.random.default_rng(0)
+    matrices = rng.normal(size=(6, 3, 3))
+    right = rng.normal(size=(6, 3, 2))
+    solved, inverse = np.linalg.solve(matrices, right), np.linalg.inv(matrices)
+    np.testing.assert_array_equal(linalg.solve_or_zero(matrices, right), solved)
+    np.testing.assert_array_equal(linalg.inverse_or_zero(matrices), inverse)
+    spoiled = matrices.copy()
+    spoiled[1], spoiled[2, 0, 0], spoiled[4] = 0.0, np.nan, np.diag([1.0, 1e-200, 1.0])
+    kept = [0, 3, 5]
+    for found, whole in (
+        (linalg.solve_or_zero(spoiled, right), solved),
+        (linalg.inverse_or_zero(spoiled), inverse),
+    ):
+        np.testing.assert_array_equal(found[kept], whole[kept])
+        assert not found[[1, 2, 4]].any()
+    assert not linalg.solve_or_zero(np.zeros((2, 2)), np.ones((2, 1))).any()
+    assert linalg.inverse_or_zero(np.zeros((0, 2, 2))).shape == (0, 2, 2)

@@ -1,0 +1,88 @@
+"""One small contribution of each kind, and the users they are evaluated on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from apportion.allocation import SplitEqually
+from apportion.privacy import ObservationRows, Rows
+from apportion.privacy.contributions import (
+    ClippedParts,
+    Output,
+    TaskCounts,
+    TaskGrams,
+    TaskMoments,
+    UserGram,
+    UserTotal,
+)
+from apportion.regression.user_sides import ClippedFeatures, ClippedLabels
+
+WIDTH = 3
+NORM = 0.7
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRows:
+    """A column of the users, its rows clipped to a norm or scaled to it."""
+
+    norm: float = NORM
+    scaled: bool = False
+    column: str = "rows"
+
+    def __call__(self, users, kernels):
+        return (Rows.scaled if self.scaled else Rows.clipped)(users.of_user(self.column), self.norm)
+
+
+@dataclass(frozen=True, eq=False)
+class RowsOfPairs:
+    """A column of the observations, its rows scaled to a norm."""
+
+    norm: float = NORM
+    column: str = "features"
+
+    def __call__(self, users, kernels):
+        return ObservationRows.scaled(users.column(self.column), self.norm)
+
+
+def users_of(data, rows=None):
+    """The users of some interactions, with a row of their own, and features and a label for each of their tasks.
+
+    None of these move when others leave.
+    """
+    if rows is None:
+        rows = np.random.default_rng(5).standard_normal((data.n_users, WIDTH))
+    users, tasks = data.users.astype(float), data.tasks.astype(float)
+    features = np.stack([np.sin(7 * users + tasks), np.cos(tasks - 3 * users), 1 + 0 * users], axis=1)
+    columns = {"features": features, "labels": data.values.astype(float) - 3}
+    return data.as_users.with_columns(**columns).with_user_columns(rows=rows)
+
+
+def rows_and_totals(users, weights):
+    """A row for each observation, and one for each user."""
+    values, tasks = users.column("values"), users.column("tasks")
+    totals = np.bincount(users.owner, values, minlength=users.n_users)
+    by_task = np.stack([values, tasks + 1.0, np.ones(len(tasks))], axis=1)
+    return by_task, np.stack([totals, np.ones_like(totals)], axis=1)
+
+
+def totals_alone(users, weights):
+    """A row for each user."""
+    return rows_and_totals(users, weights)[1:]
+
+
+BY_TASK, OF_USER = Output(3, 2.5, True, "test"), Output(2, 4.0, False, "test")
+
+CONTRIBUTIONS = {
+    "counts": lambda: TaskCounts(SplitEqually()),
+    "moments": lambda: TaskMoments(SplitEqually(), OwnRows(), ClippedLabels(1.5)),
+    "moments of ones": lambda: TaskMoments(SplitEqually(), OwnRows()),
+    "grams": lambda: TaskGrams(SplitEqually(), OwnRows()),
+    "moments of observations": lambda: TaskMoments(SplitEqually(), ClippedFeatures(NORM), ClippedLabels(1.5)),
+    "grams of observations": lambda: TaskGrams(SplitEqually(), ClippedFeatures(NORM)),
+    "user total": lambda: UserTotal(OwnRows()),
+    "user gram": lambda: UserGram(OwnRows()),
+    "parts": lambda: ClippedParts(rows_and_totals, (BY_TASK, OF_USER), SplitEqually()),
+    "parts of users": lambda: ClippedParts(totals_alone, (OF_USER,)),
+}

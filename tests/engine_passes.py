@@ -1,0 +1,179 @@
+"""Every pass of every estimator, recorded on the reference engine, for engines that must add up to the same.
+
+A pass is the users and the contributions that an estimator handed to its engine. Contributions hold what was released
+before, so any engine can be given them: it sees the same world as the reference did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.util import find_spec
+
+import numpy as np
+
+from apportion.allocation.users import SampleLimit
+from apportion.auditing.hidden_values import raw_steps
+from apportion.data.users import Users
+from apportion.engines import LocalEngine, TorchEngine
+from apportion.privacy import SeededNoise
+from apportion.privacy.contributions import Contribution
+from apportion.regression import LabelPrivateRegression, UserERM
+from apportion.statistics import UserMean, UserQuantile
+from contribution_cases import CONTRIBUTIONS, users_of
+
+from private_estimators import PRIVATE_ESTIMATORS, PRIVATE_REGRESSIONS, with_features
+from strategies import random_interactions
+
+N_USERS, N_TASKS = 40, 12
+
+ENGINES = {
+    "memory": lambda runs, dtype: LocalEngine(dtype, exact=True, runs=runs),
+    **({"torch": lambda runs, dtype: TorchEngine("cpu", dtype, exact=True, runs=runs)} if find_spec("torch") else {}),
+}
+"""Engines that conform, by name: made for so many runs of users and a precision. Add one here to have it tested."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What an engine was given once, and what it returned."""
+
+    users: Users
+    contributions: tuple[Contribution, ...]
+    sums: tuple
+
+
+class RecordingEngine:
+    """An engine that keeps every pass of another."""
+
+    def __init__(self, engine):
+        self._engine = engine
+        self.exact, self.kernels = engine.exact, engine.kernels
+        self.passes = []
+
+    def add_up(self, users, contributions):
+        sums = self._engine.add_up(users, contributions)
+        self.passes.append(Pass(users, tuple(contributions), tuple(sums)))
+        return sums
+
+
+def forgetful(users):
+    """The same users without what they remember: an engine must form everything itself."""
+    return users.with_columns()
+
+
+def without(users, user):
+    """All users but one."""
+    kept = np.arange(users.n_users) != user
+    rows = np.repeat(kept, users.sizes)
+    return Users(
+        np.concatenate([[0], np.cumsum(users.sizes[kept])]),
+        {name: column[rows] for name, column in users._columns.items()},
+        user_columns={name: column[kept] for name, column in users._user_columns.items()},
+        n_tasks=users.n_tasks,
+        keys=None if users._keys is None else users.keys[kept],
+    )
+
+
+def differences(one, two):
+    """What two sums disagree in, in words; nothing if they are the same in every bit."""
+    facts = ("shape", "step", "l2_sensitivity", "l1_sensitivity", "neighbours", "derivation")
+    found = [name for name in facts if getattr(one, name) != getattr(two, name)]
+    if not np.array_equal(np.asarray(one.scales, float), np.asarray(two.scales, float), equal_nan=True):
+        found.append("scales")
+    here, there = raw_steps(one), raw_steps(two)
+    if here.dtype != np.int64 or there.dtype != np.int64:
+        found.append("no whole numbers")
+    if here.shape == there.shape and not np.array_equal(here, there):
+        found.append(f"{np.count_nonzero(here != there)} of {here.size} whole numbers")
+    return found
+
+
+# -- what is fitted --
+
+
+def _interactions():
+    return random_interactions(11, n_users=N_USERS, n_tasks=N_TASKS)
+
+
+def _fit_estimator(make, engine):
+    return make(engine=engine, noise=SeededNoise(3)).fit(_interactions())
+
+
+def _fit_regression(make_for, engine):
+    estimator = make_for(N_TASKS)(engine=engine, noise=SeededNoise(3))
+    logistic = estimator.get_params().get("loss") == "logistic"
+    return estimator.fit_observations(with_features(_interactions(), logistic=logistic))
+
+
+def _fit_rows(make, engine):
+    rng = np.random.default_rng(7)
+    sizes = 1 + rng.geometric(0.3, N_USERS)
+    groups = np.repeat(np.arange(N_USERS), sizes)
+    x = rng.standard_normal((len(groups), 3)) * 0.7
+    y = np.where(x[:, 0] + rng.standard_normal(len(groups)) > 0, 1.0, 0.0)
+    order = rng.permutation(len(groups))
+    made = make(engine=engine, noise=SeededNoise(3))
+    return made.fit(x[order, :1] if isinstance(made, UserQuantile) else x[order], y[order], groups=groups[order])
+
+
+def _fit_encoder(make, engine):
+    from apportion.published.public_features.convex import ConvexMinimisation
+    from private_torch import signed
+
+    from encoder_cases import features_of
+
+    made = make(features=features_of(N_TASKS), engine=engine, noise=SeededNoise(3))
+    data = _interactions()
+    return made.fit(signed(data) if isinstance(made, ConvexMinimisation) else data)
+
+
+def _add_up_small_forms(engine):
+    engine.add_up(users_of(_interactions()), [make() for make in CONTRIBUTIONS.values()])
+
+
+BOX, PRIVATE = {"value_range": (-2.0, 2.0)}, {"sizes": "private"}
+ROWS = {
+    "mean": partial(UserMean, 2.0, 1e-5, **BOX),
+    "mean, at most 2 rows a user": partial(UserMean, 2.0, 1e-5, bounding=SampleLimit(2), **BOX),
+    "mean, Laplace": partial(UserMean, 2.0, 0.0, **BOX),
+    "mean, private sizes": partial(UserMean, 2.0, 1e-5, **PRIVATE, **BOX),
+    "quantiles, private sizes": partial(UserQuantile, [0.25, 0.5], 2.0, **PRIVATE, **BOX),
+    "logistic loss": partial(UserERM, "logistic", 2.0, 1e-5, steps=3),
+    "logistic loss, private sizes": partial(UserERM, "logistic", 2.0, 1e-5, steps=3, **PRIVATE),
+    "squared loss, intervals": partial(UserERM, "squared", 2.0, 1e-5, steps=3, interval_groups=4),
+    "private labels": partial(LabelPrivateRegression, 2.0, 1e-5, label_range=(0.0, 1.0)),
+    "private labels, Laplace": partial(LabelPrivateRegression, 2.0, 0.0, label_range=(0.0, 1.0)),
+}
+
+
+def _encoders():
+    if find_spec("torch") is None:
+        return {}
+    from private_torch import PRIVATE_ENCODERS
+
+    return {name: partial(_fit_encoder, make) for name, make in PRIVATE_ENCODERS.items()}
+
+
+FITS: dict[str, Callable] = {
+    "every kind of contribution": _add_up_small_forms,
+    **{name: partial(_fit_estimator, make) for name, make in PRIVATE_ESTIMATORS.items()},
+    **{name: partial(_fit_regression, make) for name, make in PRIVATE_REGRESSIONS.items()},
+    **{name: partial(_fit_rows, make) for name, make in ROWS.items()},
+    **_encoders(),
+}
+"""Every estimator, by name: what fits it on an engine."""
+
+
+def passes_of(name, engine):
+    """The passes of one fit on this engine."""
+    recording = RecordingEngine(engine)
+    FITS[name](recording)
+    return recording.passes
+
+
+@cache
+def reference_passes(name, dtype=np.float32):
+    """The passes of one fit on the reference engine."""
+    return passes_of(name, LocalEngine(dtype, exact=True))
