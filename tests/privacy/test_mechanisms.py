@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -17,7 +15,6 @@ from apportion.privacy import (
     Gaussian,
     Laplace,
     Ledger,
-    Mechanism,
     Rows,
     SampledGaussian,
     SeededNoise,
@@ -25,42 +22,12 @@ from apportion.privacy import (
     Share,
 )
 from apportion.privacy.mechanisms import Exponential, PointsOnLine, mechanism_class
-from apportion.privacy.mechanisms.grid import on_grid
 from apportion.privacy.ranks import UniformBase
+from extending.mechanism.staircase import Staircase
 
 from statistics_helpers import assert_distribution
 
 OWN = (Gaussian(), Laplace(), Exponential(), PointsOnLine(UniformBase(0.0, 1.0)), SampledGaussian(0.5))
-
-
-@dataclass(frozen=True)
-class Staircase(Mechanism[Share]):
-    """Uniform noise on a step of a staircase that falls by e^-ε from one step to the next: ε-DP for one number.
-
-    Geng and Viswanath, "The Optimal Mechanism in Differential Privacy" (2014), with steps of one sensitivity.
-    """
-
-    key = "staircase"
-    pure = True
-
-    @property
-    def words(self):
-        return "staircase"
-
-    def sensitivity(self, statistic):
-        return statistic.l1_sensitivity
-
-    def scale(self, statistic, share):
-        return statistic.l1_sensitivity / share.pure_epsilon
-
-    def draw(self, opened, scale, noise):
-        epsilon = np.full(opened.value.shape, 1.0 / scale)  # of sums whose sensitivity is 1
-        steps, inside, sign = (noise.uniform(opened.value.size).reshape(opened.value.shape) for _ in range(3))
-        stair = np.floor(np.log(steps) / -epsilon) + inside
-        return on_grid(opened.value + np.where(sign < 0.5, -stair, stair), scale)
-
-    def distance(self, one, other, scales):
-        return float(np.abs(one - other).sum())
 
 
 def a_sum(rows=((1.0,),)):
