@@ -116,6 +116,17 @@ def test_users_with_one_row_with_no_row_and_with_fifty_thousand_rows(latent):
     assert wanted.any()
 
 
+@needs_kernel
+def test_threads_that_share_one_place_add_the_same_as_those_with_their_own(monkeypatch):
+    rng = np.random.default_rng(4)
+    about = round_of(rng, 50, 8)
+    data = users(rng, 50, rng.integers(0, 50, 2000))
+    wanted = sums_of(*data, about, threads=1)
+    np.testing.assert_array_equal(sums_of(*data, about, threads=5), wanted)
+    monkeypatch.setattr("apportion.linalg.user_rounds._MOST_COPIES", 0)
+    np.testing.assert_array_equal(sums_of(*data, about, threads=5), wanted)
+
+
 @pytest.mark.parametrize("backend", ["numpy", "compiled"])
 @pytest.mark.parametrize("scale", [1.0, 1e12, 1e30])
 @pytest.mark.parametrize("starting", [False, True])

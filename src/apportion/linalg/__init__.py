@@ -20,13 +20,13 @@ from apportion.linalg.packed import (
     unpack,
 )
 from apportion.linalg.psd import project_psd
-from apportion.linalg.rating_round import rating_round
 from apportion.linalg.rating_settings import RatingRound, TaskWeights
 from apportion.linalg.rounded_laplace import add_rounded_laplace
 from apportion.linalg.rounded_normals import add_rounded_normals
 from apportion.linalg.segments import segment_gram, segment_moment, segment_solve, solve_packed
 from apportion.linalg.shrinkage import common_shape, shrink_towards
 from apportion.linalg.stacks import inverse_or_zero, solve_or_zero
+from apportion.linalg.user_rounds import rating_round
 
 __all__ = [
     "FACTOR_BITS",

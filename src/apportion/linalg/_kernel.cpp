@@ -479,7 +479,7 @@ INLINE bool factor_block(T* block, Index stride, T* inverse) {
         UNROLL for (int r = 0; r < s * kStep; ++r) {
             x[s][r] *= inverse[r];
             UNROLL for (int i = r + 1; i < (s + 1) * kStep; ++i)
-                x[s][i] = fused_minus(T(i < s * kStep ? x[i / kStep][r][i % kStep] : x[s][r][i % kStep]), x[s][r], x[s][i]);
+                x[s][i] = fused_minus(T(x[i / kStep][r][i % kStep]), x[s][r], x[s][i]);
         }
         positive &= factor_step<T>(&x[s][s * kStep], inverse + s * kStep);
     }
@@ -620,7 +620,7 @@ struct Worker {
     const Segments<T, F>& task;
     const Padding<T> pad;
     const Index dim = pad.dim, size = pad.size, stride = pad.stride;
-    const Index depth = std::clamp<Index>(kPanelBytes / (round_up(dim, kSums) * Index(sizeof(T))), 32, 256);  // of a panel
+    const Index depth = std::clamp<Index>(kPanelBytes / (round_up(dim, kSums) * Index(sizeof(T))), 32, 256);  // rows
     const Index most_rows = std::max(depth, stride);
     Buffer<T> panel = zeros<T>(want == Want::moment ? 0 : most_rows * stride);
     Buffer<T> left_panel = zeros<T>(task.signed_weights ? most_rows * stride : 0);
@@ -676,11 +676,13 @@ struct Worker {
     // The whole part of numbers below 2^51
     static INLINE V whole(V x) {
 #if KERNEL_VECTOR_BYTES == 64
-        if constexpr (sizeof(T) == 8) return (V)_mm512_maskz_roundscale_pd(0xff, (__m512d)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
-        else return (V)_mm512_maskz_roundscale_ps(0xffff, (__m512)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+        constexpr int cut = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+        if constexpr (sizeof(T) == 8) return (V)_mm512_maskz_roundscale_pd(0xff, (__m512d)x, cut);
+        else return (V)_mm512_maskz_roundscale_ps(0xffff, (__m512)x, cut);
 #elif KERNEL_VECTOR_BYTES == 32
-        if constexpr (sizeof(T) == 8) return (V)_mm256_round_pd((__m256d)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
-        else return (V)_mm256_round_ps((__m256)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+        constexpr int cut = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+        if constexpr (sizeof(T) == 8) return (V)_mm256_round_pd((__m256d)x, cut);
+        else return (V)_mm256_round_ps((__m256)x, cut);
 #else
         for (int i = 0; i < S::lanes; ++i) x[i] = std::trunc(x[i]);
         return x;
@@ -739,9 +741,10 @@ struct Worker {
         UNROLL for (int j = 0; j < N; ++j) store(&vector[c + j * S::lanes], sum[j]);
     }
 
-    // vector <- base_rhs * factor
+    // vector <- base_rhs * factor, and zeros after it, where a segment that is not a number would leave something
     void start_vector(T factor) {
         for (Index c = 0; c < dim; ++c) vector[c] = task.base_rhs ? task.base_rhs[c] * factor : T(0);
+        std::fill_n(&vector[dim], stride - dim, T(0));
     }
 
     // matrix <- start + sum w x x' over observations begin .. end; vector gains sum w y x
@@ -952,7 +955,8 @@ void run_lattice(const Segments<double, F>& task, int threads) {
     if (want == Want::moment && wants_ranges(task)) return by_ranges(task, threads, plan, count);
     in_parallel(threads, plan.turns.size() - 1, [&](int thread, Index turn) {
         for (Index s = plan.turns[turn]; s < plan.turns[turn + 1]; ++s)
-            if (!Plan::in_pieces(task.indptr[s + 1] - task.indptr[s])) count(thread, s, task.indptr[s], task.indptr[s + 1]);
+            if (!Plan::in_pieces(task.indptr[s + 1] - task.indptr[s]))
+                count(thread, s, task.indptr[s], task.indptr[s + 1]);
     });
 }
 

@@ -15,7 +15,7 @@ struct Lanes {
     }
     static INLINE Lanes all(double value) {
         Lanes x;
-        UNROLL for (int i = 0; i < n_parts; ++i) x.part[i] = Part{} + value;  // -0 becomes 0, which no sum tells apart
+        UNROLL for (int i = 0; i < n_parts; ++i) x.part[i] = value - Part{};
         return x;
     }
     INLINE void store(double* to) const {
@@ -44,12 +44,12 @@ LANEWISE(/)
 #undef LANEWISE
 
 INLINE Lanes at_most(Lanes x, double bound) {  // the bound also stands for what is not a number
-    UNROLL for (int i = 0; i < Lanes::n_parts; ++i) x.part[i] = x.part[i] < bound ? x.part[i] : Part{} + bound;
+    UNROLL for (int i = 0; i < Lanes::n_parts; ++i) x.part[i] = x.part[i] < bound ? x.part[i] : bound - Part{};
     return x;
 }
 
 INLINE Lanes at_least(Lanes x, double bound) {
-    UNROLL for (int i = 0; i < Lanes::n_parts; ++i) x.part[i] = x.part[i] > bound ? x.part[i] : Part{} + bound;
+    UNROLL for (int i = 0; i < Lanes::n_parts; ++i) x.part[i] = x.part[i] > bound ? x.part[i] : bound - Part{};
     return x;
 }
 
@@ -79,7 +79,7 @@ INLINE void whole_steps(Lanes x, int64_t* to) {
         Part rounded = (size + shift) - shift;
         rounded = rounded > size ? rounded - 1. : rounded;
         const Part whole = x.part[i] < 0. ? -rounded : rounded;
-        const WholePart bits = (WholePart)(whole + signed_shift) - (WholePart)(Part{} + signed_shift);
+        const WholePart bits = (WholePart)(whole + signed_shift) - (WholePart)(signed_shift - Part{});
         __builtin_memcpy(to + i * (kLanes / Lanes::n_parts), &bits, sizeof bits);
     }
 }

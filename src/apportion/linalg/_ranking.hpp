@@ -42,7 +42,8 @@ struct Panels {
             T* panel = values.get() + p * Shape::columns * dim;
             const Index here = std::min<Index>(Shape::columns, n_columns - p * Shape::columns);
             for (Index i = 0; i < here; ++i)
-                for (Index c = 0; c < dim; ++c) panel[c * Shape::columns + i] = right[(p * Shape::columns + i) * dim + c];
+                for (Index c = 0; c < dim; ++c)
+                    panel[c * Shape::columns + i] = right[(p * Shape::columns + i) * dim + c];
         });
     }
     INLINE const T* of(Index p) const { return values.get() + p * Shape::columns * dim; }
@@ -50,7 +51,8 @@ struct Panels {
 
 // Products of R rows of left with the columns of a panel, plus the offset
 template <int R, typename T>
-INLINE void products(const T* left, const T* panel, Index dim, T offset, typename Tile<T>::Vector (*sum)[Tile<T>::wide]) {
+INLINE void products(const T* left, const T* panel, Index dim, T offset,
+                     typename Tile<T>::Vector (*sum)[Tile<T>::wide]) {
     using V = typename Tile<T>::Vector;
     constexpr int wide = Tile<T>::wide, lanes = Tile<T>::lanes;
     V total[R][wide] = {};
@@ -89,7 +91,8 @@ void all_products(const RankingArguments& task, int threads) {
                     for_products<Shape::rows>(
                         last - row, left + row * task.dim, panels.of(p), task.dim, T(task.offset),
                         [&](int r, const typename Shape::Vector* sums) {
-                            const Index first = p * Shape::columns, n = std::min<Index>(Shape::columns, task.n_right - first);
+                            const Index first = p * Shape::columns;
+                            const Index n = std::min<Index>(Shape::columns, task.n_right - first);
                             std::memcpy(scores + (row + r) * task.n_right + first, sums, n * sizeof(T));
                         });
     });
@@ -143,7 +146,8 @@ struct Ranker {
                 for (Index p = near; p < std::min(near + Shape::panels_near, panels.n_panels); ++p)
                     for_products<Shape::rows>(
                         last - row, static_cast<const T*>(task.left) + row * task.dim, panels.of(p), task.dim,
-                        T(task.offset), [&](int r, const typename Shape::Vector* sums) { look_at(row + r, first, p, sums); });
+                        T(task.offset),
+                        [&](int r, const typename Shape::Vector* sums) { look_at(row + r, first, p, sums); });
         for (Index row = first; row < last; ++row)
             best[row - first].write(task.depth, task.columns + row * task.depth,
                                     static_cast<T*>(task.scores) + row * task.depth);
@@ -156,7 +160,8 @@ struct Ranker {
         if (any_above(most, here.threshold)) choose(row, p * Shape::columns, sums, here);
     }
 
-    __attribute__((noinline)) void choose(Index row, Index first, const typename Shape::Vector* sums, Best<T>& here) const {
+    __attribute__((noinline)) void choose(Index row, Index first, const typename Shape::Vector* sums,
+                                          Best<T>& here) const {
         T scores[Shape::columns];
         std::memcpy(scores, sums, sizeof scores);
         const Index n = std::min<Index>(Shape::columns, task.n_right - first);
@@ -166,7 +171,9 @@ struct Ranker {
     }
 
     bool left_out(Index row, int32_t column) const {
-        return task.indptr && std::binary_search(task.excluded + task.indptr[row], task.excluded + task.indptr[row + 1], column);
+        if (!task.indptr) return false;
+        const int32_t *first = task.excluded + task.indptr[row], *last = task.excluded + task.indptr[row + 1];
+        return std::binary_search(first, last, column);
     }
 };
 

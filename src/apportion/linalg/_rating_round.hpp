@@ -160,11 +160,14 @@ struct RatingWorker {
         return task.weight_norm / (norm > task.least_weight_norm ? norm : task.least_weight_norm);
     }
 
+    static INLINE double number_of(const void* numbers, int doubles, Index k) {
+        return doubles ? static_cast<const double*>(numbers)[k] : static_cast<const float*>(numbers)[k];
+    }
     INLINE double value_of(Index k) const {
-        return task.double_values ? static_cast<const double*>(task.values)[k] : static_cast<const float*>(task.values)[k];
+        return number_of(task.values, task.double_values, k);
     }
     INLINE double weight_of(Index k) const {
-        return task.double_weights ? static_cast<const double*>(task.weights)[k] : static_cast<const float*>(task.weights)[k];
+        return number_of(task.weights, task.double_weights, k);
     }
 
     // Fill the panels with some observations, zeros after the last; whether any has a weight.
@@ -227,7 +230,8 @@ struct RatingWorker {
             const double pivot = row[j];
             if (!(pivot > 0 && pivot < INFINITY)) return false;
             reciprocal[j] = 1 / std::sqrt(pivot);
-            for (Index i = j / kLanes * kLanes; i < dim; i += kLanes) (Lanes::load(row + i) * reciprocal[j]).store(row + i);
+            for (Index i = j / kLanes * kLanes; i < dim; i += kLanes)
+                (Lanes::load(row + i) * reciprocal[j]).store(row + i);
         }
         invert(upper, reciprocal, inverse.get());
         substitute(inverse.get(), vectors.get());
@@ -388,7 +392,8 @@ struct RatingWorker {
             for (Index lane = 0; lane < here; ++lane) {
                 int64_t* to = by_task + task.tasks[begin + k + lane] * (dim - 1);
                 if (shared)
-                    for (Index c = 0; c < dim - 1; ++c) __atomic_fetch_add(to + c, whole[c * kLanes + lane], __ATOMIC_RELAXED);
+                    for (Index c = 0; c < dim - 1; ++c)
+                        __atomic_fetch_add(to + c, whole[c * kLanes + lane], __ATOMIC_RELAXED);
                 else
                     UNROLL for (Index c = 0; c < dim - 1; ++c) to[c] = wrapped_sum(to[c], whole[c * kLanes + lane]);
             }
@@ -400,7 +405,7 @@ struct RatingWorker {
 template <int Dim>
 void rating_round_of(const RatingArguments& task, int threads, const std::vector<Index>& turns) {
     const Index size = task.n_tasks * (task.dim - 1);
-    const bool shared = threads > 1 && (threads - 1) * size * Index(sizeof(int64_t)) > kMostCopies;
+    const bool shared = threads > 1 && (threads - 1) * size * Index(sizeof(int64_t)) > task.most_copies;
     const TaskRows rows(task, threads);
     std::vector<Buffer<int64_t>> copies;
     std::vector<std::unique_ptr<RatingWorker<Dim>>> workers;

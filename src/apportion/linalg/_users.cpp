@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kLanes = 8;  // sums over observations are this many sums, whatever the width of a vector
 
-// The arguments of one round on ratings; mirrored by apportion.linalg.users.
+// The arguments of one round on ratings; mirrored by apportion.linalg.user_rounds.
 struct RatingArguments {
     Index n_users;
     const int64_t* indptr;         // user j owns observations indptr[j] .. indptr[j + 1]
@@ -41,6 +41,7 @@ struct RatingArguments {
     int64_t* by_task;              // [n_tasks, dim - 1], added to
     int64_t* total;                // [4 + latent (latent + 1) / 2], added to
     Index n_tasks, dim;
+    Index most_copies;             // bytes of sums by task that threads may have for themselves
     int32_t double_values, double_weights, starting, unused;
     double low, high, centre, unit;
     double most_leverage, start_norm, shortest_taste, full_vote, least_weight;
@@ -61,7 +62,6 @@ struct RankingArguments {
 };
 
 constexpr Index kRowsAtOnce = 96;                // of products, by one thread
-constexpr Index kMostCopies = Index(256) << 20;  // bytes of sums by task that threads may have for themselves
 constexpr Index kTurn = 4096;                    // observations handed to a thread at a time
 
 // Turn i covers users turns[i] .. turns[i + 1], of about equal work.
@@ -85,7 +85,8 @@ Index first_out_of_order(const RatingArguments& task, int threads, const std::ve
         for (Index j = turns[turn]; j < turns[turn + 1]; ++j) {
             int64_t before = -1;
             bool good = true;
-            for (Index k = task.indptr[j]; k < task.indptr[j + 1]; before = task.tasks[k++]) good &= task.tasks[k] > before;
+            for (Index k = task.indptr[j]; k < task.indptr[j + 1]; before = task.tasks[k++])
+                good &= task.tasks[k] > before;
             if (!good || before >= task.n_tasks) keep_smallest(failed, j);
         }
     });

@@ -205,7 +205,7 @@ def lattice(
 
 
 def rating_round(arguments: ctypes.Structure, *, threads: int | None = None) -> int | None:
-    """Adds up a round on ratings; returns the first user whose tasks are out of order, or None. See `rating_round`."""
+    """Adds up a round on ratings; returns the first user whose tasks are out of order, or None. See `user_rounds`."""
     failed: int = _loaded().users_rating_round(_level.get(), thread_count(threads), ctypes.byref(arguments))
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")

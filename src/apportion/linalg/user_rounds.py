@@ -22,6 +22,7 @@ from apportion.linalg.rating_settings import RatingRound, TaskWeights
 Whole = NDArray[np.int64]
 
 _AT_A_TIME = 100_000  # observations of the NumPy path
+_MOST_COPIES = 1 << 28  # bytes of sums that threads may have for themselves; beyond it they share one place
 
 
 def rating_round(
@@ -124,7 +125,7 @@ class _Arguments(ctypes.Structure):
         + [(name, ctypes.c_void_p) for name in ("indptr", "tasks", "values", "weights", "task_weights", "features")]
         + [(name, ctypes.c_void_p) for name in ("trust", "base", "base_rhs", "scales", "summary_scales")]
         + [(name, ctypes.c_void_p) for name in ("by_task", "total")]
-        + [(name, ctypes.c_int64) for name in ("n_tasks", "dim")]
+        + [(name, ctypes.c_int64) for name in ("n_tasks", "dim", "most_copies")]
         + [(name, ctypes.c_int32) for name in ("double_values", "double_weights", "starting", "unused")]
         + [(name, ctypes.c_double) for name in ("low", "high", "centre", "unit", "most_leverage", "start_norm")]
         + [(name, ctypes.c_double) for name in ("shortest_taste", "full_vote", "least_weight", "least_weight_norm")]
@@ -156,7 +157,7 @@ def _by_kernel(
         arguments.double_weights = weights.dtype == FLOATS[1]
     for name, array in arrays.items():
         setattr(arguments, name, array.ctypes.data)
-    arguments.double_values = values.dtype == FLOATS[1]
+    arguments.double_values, arguments.most_copies = values.dtype == FLOATS[1], _MOST_COPIES
     arguments.low, arguments.high = about.value_range
     for name in ("centre", "unit", "most_leverage", "start_norm", "shortest_taste", "full_vote", "least_weight"):
         setattr(arguments, name, getattr(about, name))
