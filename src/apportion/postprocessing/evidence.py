@@ -31,7 +31,7 @@ class SharedMoments:
 
 
 def shared_moments(released: Floats, stddev: float) -> SharedMoments:
-    """Read the users' summed votes: (say, say·s², say·e², say·clipped e², say·q qᵀ / d), see `ratings_user_side`.
+    """Read the users' summed votes: (say, say·s², say·e², say·clipped e², say·q qᵀ / d), see `linalg.rating_round`.
 
     The latent block is shrunk towards a multiple of the identity by as much as its noise asks for, and kept
     positive.
