@@ -9,7 +9,7 @@ Gaussian-DP parameter first. A bound above ε would be a bug, one far below it a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,10 @@ from apportion.privacy import (
     ADD_REMOVE,
     REPLACE_LABELS,
     REPLACE_VALUES,
-    Base,
     Budget,
     Neighbours,
     SeededNoise,
     Session,
-    UniformBase,
 )
 from apportion.regression import LabelPrivateRegression, UserERM
 from apportion.statistics import UserMean, UserQuantile
@@ -50,7 +48,6 @@ class Case:
     fit: Fit
     one: Any
     other: Any
-    base: Base | None = field(default=None)
 
 
 def measure(quick: bool) -> Outcome | Rehearsal:
@@ -78,7 +75,7 @@ def _audited(case: Case, draws: int) -> LikelihoodFinding:
     arguments = {"budget": case.budget, "neighbours": case.relation}
     return audit_likelihood(
         case.fit, case.one, case.other, arguments,
-        noise=SeededNoise, draws=draws, confidence=CONFIDENCE, base=case.base,
+        noise=SeededNoise, draws=draws, confidence=CONFIDENCE,
     )  # fmt: skip
 
 
@@ -136,7 +133,7 @@ def _median() -> Case:
 
     others = [0.0] * 4 + [0.05] * 2 + [1.0] * 4
     one, other = (np.array([end, *others]) for end in (0.0, 1.0))
-    return Case(Budget(3.0, 0.0), REPLACE_VALUES, fit, one, other, UniformBase(0.0, 1.0))
+    return Case(Budget(3.0, 0.0), REPLACE_VALUES, fit, one, other)
 
 
 def _median_of_private_sizes() -> Case:
@@ -148,7 +145,7 @@ def _median_of_private_sizes() -> Case:
 
     values = np.array([0.0, *[0.0] * 4, *[0.15] * 2, *[1.0] * 5])
     groups = np.arange(len(values))
-    return Case(Budget(3.0, 0.0), ADD_REMOVE, fit, (values, groups), (values[1:], groups[1:]), UniformBase(0.0, 1.0))
+    return Case(Budget(3.0, 0.0), ADD_REMOVE, fit, (values, groups), (values[1:], groups[1:]))
 
 
 def _regression(budget: Budget) -> Case:

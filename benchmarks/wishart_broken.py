@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from apportion.auditing.likelihood import lower_proportion, upper_proportion
 from apportion.auditing.tester import audit_outputs
 from apportion.linalg.packed import pack, packed_size, unpack
-from apportion.privacy import Budget, Rows, SeededNoise, Session
+from apportion.privacy import Budget, SeededNoise, Session
 from apportion.privacy.neighbours import ADD_REMOVE_TASK
-from apportion.privacy.wishart import OuterSum
+from apportion.privacy.task_sums import OuterSum, TaskModels, model_gram
+from apportion.published.model_protection import Wishart
 from benchmarks.claim import Outcome, print_table
 
 Floats = NDArray[np.float64]
@@ -85,13 +86,17 @@ def published(setting: Setting, present: bool, epsilon: float, draws: int, seed:
     return out
 
 
+def _sum(setting: Setting, present: bool) -> OuterSum:
+    return model_gram(TaskModels.clipped(setting.models(present), NORM), ADD_REMOVE_TASK)
+
+
 def gaussian(setting: Setting, present: bool, epsilon: float, draws: int) -> Floats:
     """Outputs of the default release of this library."""
 
     def one(seed: int) -> Floats:
         session = Session(Budget(epsilon, DELTA), noise=SeededNoise(2 * seed + present), neighbours=ADD_REMOVE_TASK)
         share = session.plan(sum=1.0).one("sum")
-        return np.asarray(session.release("sum", OuterSum.of(Rows.clipped(setting.models(present), NORM)), share))
+        return np.asarray(session.release("sum", _sum(setting, present), share))
 
     return np.stack([one(seed) for seed in range(draws)])
 
@@ -101,9 +106,9 @@ def additive(setting: Setting, present: bool, epsilon: float, draws: int) -> Flo
 
     def one(seed: int) -> Floats:
         session = Session(Budget(epsilon, DELTA), noise=SeededNoise(2 * seed + present), neighbours=ADD_REMOVE_TASK)
-        _, share = session.plan_wishart(1, max(3, SPARE * len(setting.model)))
-        models = OuterSum.of(Rows.clipped(setting.models(present), NORM))
-        return np.asarray(session.release_wishart("sum", models, share))
+        mechanism = Wishart(max(3, SPARE * len(setting.model)))
+        _, share = session.plan_with(mechanism, 1)
+        return np.asarray(session.release_with(mechanism, "sum", _sum(setting, present), share))
 
     return np.stack([one(seed) for seed in range(draws)])
 

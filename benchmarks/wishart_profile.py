@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from apportion.auditing.likelihood import lower_proportion, upper_proportion
 from apportion.linalg.packed import pack, unpack
-from apportion.privacy import SeededNoise, wishart
+from apportion.privacy import SeededNoise
+from apportion.published.model_protection import wishart
 from benchmarks.claim import Outcome, print_table
 
 Floats = NDArray[np.float64]

@@ -9,6 +9,21 @@ from apportion.parties import ProtectedMultiTask
 from apportion.privacy.neighbours import ADD_REMOVE_TASK, REPLACE_TASK
 
 
+def tasks_with_test_rows(seed, n_tasks=200, n_rows=12, dimension=10, rank=2, sparse=False):
+    rng = np.random.default_rng(seed)
+    models = rng.standard_normal((n_tasks, rank)) @ rng.standard_normal((rank, dimension)) * 2
+    if sparse:
+        models = np.where(np.arange(dimension) < rank, 4 * rng.standard_normal((n_tasks, dimension)), 0.0)
+    features = rng.standard_normal((n_tasks, 10 * n_rows, dimension))
+    labels = np.einsum("mkd,md->mk", features, models) + 2 * rng.standard_normal(features.shape[:2])
+    return (features[:, :n_rows], labels[:, :n_rows]), (features[:, n_rows:], labels[:, n_rows:])
+
+
+def error(models, test):
+    features, labels = test
+    return float(np.square(np.einsum("mkd,md->mk", features, models) - labels).mean() / labels.var())
+
+
 def low_rank_tasks(seed, n_tasks=40, n_rows=12, dimension=6, rank=2, *, logistic=False):
     """Lists of features and labels; sizes vary, some tasks have more rows than features and some fewer."""
     rng = np.random.default_rng(seed)

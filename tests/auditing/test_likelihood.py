@@ -67,9 +67,9 @@ def total(values):
 ENDS = np.array([0.0, 0.0, 0.5]), np.array([1.0, 1.0, 0.5])
 
 
-def audited(fit, budget, draws=600, base=None, ends=ENDS):
+def audited(fit, budget, draws=600, ends=ENDS):
     arguments = {"budget": budget, "neighbours": REPLACE_VALUES}
-    return audit_likelihood(fit, *ends, arguments, noise=SeededNoise, draws=draws, base=base)
+    return audit_likelihood(fit, *ends, arguments, noise=SeededNoise, draws=draws)
 
 
 def test_noise_that_is_too_small_is_seen():
@@ -98,7 +98,7 @@ def test_a_pure_release_in_a_gaussian_session_is_not_taken_for_a_gaussian_one():
         spent.append(session.statement().releases[0].epsilon)
         return {}
 
-    found = audited(fit, Budget(8.0, 1e-6), base=base)
+    found = audited(fit, Budget(8.0, 1e-6))
     assert found.lower_bound <= spent[0] < 2  # the release is purely so; above it only with probability 1e-3
 
 
@@ -122,4 +122,4 @@ def test_many_equal_values_do_not_make_the_density_vanish():
         session.choose_points("x", rows.scores([], [0.5]), base, session.plan(a=1.0).one("a"))
         return {}
 
-    assert audited(fit, Budget(1.0, 0.0), draws=40, base=base).lower_bound >= 0
+    assert audited(fit, Budget(1.0, 0.0), draws=40).lower_bound >= 0

@@ -382,12 +382,8 @@ def test_features_that_no_file_has_are_refused(refused):
 
 
 def test_options_that_do_not_go_together_are_refused(refused):
-    assert "add-remove only" in refused(*PROTECT, "--release", "wishart")
     assert "--n-tasks" in refused(*PROTECT, "--neighbours", "add-remove")
     assert "tell who takes part" in refused(*PROTECT, "--neighbours", "add-remove", "--delta", 1e-5)
-    wishart = ("--release", "wishart", "--neighbours", "add-remove", "--delta", 1e-5, "--features", FEATURES[0])
-    assert "--schedule" in refused(*PROTECT, *wishart, "--schedule", "uniform")
-    assert "diagonal" in refused(*PROTECT, *wishart, "--structure", "group-sparse")
     assert "power:ALPHA" in refused(*PROTECT, "--schedule", "power")
     assert "power:ALPHA" in refused(*PROTECT, "--schedule", "geometric:-1")
 
@@ -443,14 +439,14 @@ def test_protection_of_single_rows_is_said_on_the_shared_page(run):
 
 def test_every_option_reaches_the_estimator(schools):
     asked = ProtectOptions(
-        "score", 2.0, Path("x"), 1e-5, ",".join(FEATURES), "low-rank", "logistic", "add-remove", 25, 4, None, "wishart",
+        "score", 2.0, Path("x"), 1e-5, ",".join(FEATURES), "low-rank", "logistic", "add-remove", 25, 4, None,
         2.0, 7.0, window="2026", tuning="by thought", seed=3,
     )  # fmt: skip
     model = estimator_of(asked, read_task_folder(schools, label="score"), [*FEATURES, "(intercept)"])
     found = model.get_params()
     expected = {
         "epsilon": 2.0, "delta": 1e-5, "structure": "low-rank", "loss": "logistic", "neighbours": ADD_REMOVE_TASK,
-        "n_tasks": 25, "rounds": 4, "schedule": None, "release": "wishart", "clip_norm": 2.0, "instance_epsilon": 7.0,
+        "n_tasks": 25, "rounds": 4, "schedule": None, "clip_norm": 2.0, "instance_epsilon": 7.0,
         "window": "2026", "tuning": "by thought", "feature_mask": None,
     }  # fmt: skip
     assert {name: found[name] for name in expected} == expected

@@ -11,9 +11,9 @@ from apportion.data import Interactions
 from apportion.data.synthetic import long_tailed_clicks, long_tailed_ratings
 from apportion.errors import BudgetError, InputError
 from apportion.evaluation import validation_scores
-from apportion.evaluation.tuning import SCORE_RELEASE, divide, tune
+from apportion.evaluation.tuning import divide, tune
 from apportion.evaluation.validation_scores import DEPTH, SCORES, error_cap, keep_back
-from apportion.privacy import REPLACE_VALUES, Budget, Ledger, SeededNoise, SystemNoise
+from apportion.privacy import REPLACE_VALUES, Budget, Ledger, Purpose, SeededNoise, SystemNoise
 from apportion.privacy.ledger import SelectionRun
 from apportion.privacy.selection import Tries
 from apportion.recommend import ClickRecommender, PrivateClickRecommender, PrivateRatingRecommender, RatingRecommender
@@ -143,8 +143,8 @@ def test_the_winners_statement_is_that_of_the_whole_search(ratings):
 def test_each_part_of_the_users_pays_one_try_and_no_more(ratings):
     found = tune(ratings, make_ratings, {"dimension": [2]}, BUDGET, tries=Tries(2), noise=SystemNoise())
     releases, one_try = found.model.statement.releases, found.cost.one_try
-    assert [release.name for release in releases].count(SCORE_RELEASE) == 1
-    assert releases[-1].name == SCORE_RELEASE
+    assert [release.purpose for release in releases].count(Purpose.VALIDATION_SCORE) == 1
+    assert releases[-1].purpose is Purpose.VALIDATION_SCORE
     assert releases[-1].mu <= one_try.mu
     assert releases[-1].sensitivity == pytest.approx(math.sqrt(1.01))
     training = math.fsum(release.mu**2 for release in releases[:-1])

@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 
 from apportion.allocation.users import SampleLimit, Smooth, Unbounded
 from apportion.errors import InputError
+from apportion.privacy import REPLACE_VALUES
 from benchmarks.claim import UnavailableError, data_folder
 from papers.user_contributions import drugs, logistic
 from papers.user_contributions.logistic import Losses, Study
@@ -94,7 +95,7 @@ def test_a_fit_has_the_papers_setting_and_says_what_is_promised():
     model = logistic.fitted(problem, 30.0, 0.1, Smooth(2.0), seed=0)
     assert model.intercept_ == 0.0
     assert (model.statement_.epsilon, model.statement_.delta) == (30.0, 0.1)
-    assert "replace the contents" in model.statement_.neighbours
+    assert model.statement_.neighbours is REPLACE_VALUES
     expected = 2 * 2 / np.minimum(np.unique(problem.groups, return_counts=True)[1], 2).sum()
     assert model.statement_.releases[0].sensitivity == pytest.approx(expected, rel=1e-6)
 

@@ -7,7 +7,7 @@ import inspect
 import numpy as np
 import pytest
 
-from apportion.parties import Curator, estimator
+from apportion.parties import Curator, GaussianRelease, estimator
 from apportion.parties.structure import structure_of
 from apportion.privacy import Budget, SeededNoise, Session
 from apportion.privacy.neighbours import REPLACE_TASK
@@ -60,7 +60,7 @@ def test_the_curator_has_no_way_to_see_rows_or_models():
     assert list(inspect.signature(Curator.answer).parameters) == ["self", "sent"]
     session = Session(Budget(1.0, 1e-5), noise=SeededNoise(0), neighbours=REPLACE_TASK)
     shares = session.plan(rounds=[1.0]).several("rounds")
-    curator = Curator(session, shares, structure_of("em", 1.0), 3, pooled=True)
+    curator = Curator(session, GaussianRelease(), shares, structure_of("em", 1.0), 3, pooled=True)
     sent = TaskModels.scaled(np.ones((3, 2)), 1.0)
     curator.answer(sent)
     with pytest.raises(TypeError, match="private"):

@@ -47,9 +47,9 @@ class PenaltyOfEveryExample(WrongSums):
 BATCHES, NORM, LABEL = 16, 0.5, 0.7
 
 
-def drawn_for_every_batch(_right):
+def drawn_for_every_batch(right):
     """What was charged once is drawn for each of sixteen batches; their mean has all that an attacker can use."""
-    return lambda self, record, statistic, draw: np.mean([draw() for _ in range(BATCHES)], axis=0)
+    return lambda self, pending: np.mean([right(self, pending) for _ in range(BATCHES)], axis=0)
 
 
 def item_statistics(data, session):
@@ -59,7 +59,7 @@ def item_statistics(data, session):
     about = round_of(data, vectors, labels, Expected(np.ones(2), np.ones(2)), items, norm=NORM)
     plan = session.plan(matrices=0.5, vectors=0.5)
     found = release_statistics(
-        about, session, LocalEngine(np.float64), (plan.one("matrices"), plan.one("vectors")), LABEL, "round 1"
+        about, session, LocalEngine(np.float64), (plan.one("matrices"), plan.one("vectors")), LABEL
     )
     return {"matrices": found.matrices, "vectors": found.vectors}
 
@@ -71,7 +71,7 @@ def audit_statistics(*, wrong):
         Interactions.from_arrays(np.arange(n), tasks[:n], np.full(n, 4.0, np.float32), task_ids=np.arange(2))
         for n in (5, 4)
     )
-    made = drawn_for_every_batch(None) if wrong else Session._draw
+    made = drawn_for_every_batch(Session._draw) if wrong else Session._draw
     with mock.patch.object(Session, "_draw", made):
         return likelihood(item_statistics, data, fewer, Budget(4.0, 1e-5), ADD_REMOVE, draws=300)
 

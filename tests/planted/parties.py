@@ -11,7 +11,8 @@ from apportion.linalg.packed import pack
 from apportion.privacy import Budget, Rows, accounting
 from apportion.privacy.bounded_sum import _KEY, BoundedSum, symmetric_scales
 from apportion.privacy.neighbours import ADD_REMOVE_TASK
-from apportion.privacy.wishart import OuterSum
+from apportion.privacy.task_sums import TaskModels, model_gram
+from apportion.published.model_protection.wishart import WishartPart
 from planted.cases import Case, judged, replayed_on
 from planted.recommenders import forged
 
@@ -40,7 +41,7 @@ def contradiction(others, model):
 def honest_scale():
     """The scale with which noise of many degrees of freedom has the budget of ε at δ."""
     budget = Budget(EPSILON, DELTA)
-    return NORM**2 * accounting.calibrate(lambda z: [accounting.Wishart(z, SPARE)], budget)
+    return NORM**2 * accounting.calibrate(lambda z: [WishartPart(z, SPARE)], budget)
 
 
 def wishart_case():
@@ -94,8 +95,8 @@ def covariance_of_noisy(models, session, *, honest):
     held = Rows.clipped(np.asarray(models), NORM)._values
     noise = 5 * np.stack([np.random.default_rng(int(1e6 * abs(row[0]))).standard_normal(held.shape[1]) for row in held])
     noisy = held + noise
-    rows = Rows.clipped(noisy, NORM) if honest else forged(Rows, _values=noisy, _norm=NORM)
-    return {"sum": session.release("sum", OuterSum.of(rows), session.plan(all=1.0).one("all"))}
+    rows = TaskModels.clipped(noisy, NORM) if honest else forged(TaskModels, _values=noisy, _norm=NORM)
+    return {"sum": session.release("sum", model_gram(rows, ADD_REMOVE_TASK), session.plan(all=1.0).one("all"))}
 
 
 def cases():

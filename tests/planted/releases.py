@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from scipy.stats import chi2
 
-from apportion.privacy.mechanisms import add_laplace
+from apportion.privacy.mechanisms.laplace import add_laplace
 from planted.cases import Case, exactly, judged, stddev_for
 
 EPSILON, DELTA = 1.0, 1e-5

@@ -97,22 +97,22 @@ def test_only_what_was_planned_can_be_released():
     counts = counts_of(data)
     with pytest.raises(BudgetError, match="nothing else can be planned"):
         session.plan(more=0.1)
-    with pytest.raises(BudgetError, match="not one that plan_sampled fixed"):
+    with pytest.raises(BudgetError, match="not one that the plan of this session fixed"):
         session.release("larger", counts, Session(Budget(2.0, 1e-5)).plan(a=0.2).one("a"))
     session.release("counts", counts, plan.one("counts"))
-    with pytest.raises(BudgetError, match="not one that plan_sampled fixed"):
+    with pytest.raises(BudgetError, match="not one that the plan of this session fixed"):
         session.release("counts again", counts, plan.one("counts"))
-    with pytest.raises(BudgetError, match="not one that plan_sampled fixed"):
+    with pytest.raises(BudgetError, match="not one that the plan of this session fixed"):
         session.release_laplace("laplace", counts, plan.one("counts"))
     for k in range(2):
         session.release_sampled(f"step {k}", total_of(data), share)
-    with pytest.raises(BudgetError, match="All 2 sampled releases"):
+    with pytest.raises(BudgetError, match="All 2 planned releases"):
         session.release_sampled("one too many", total_of(data), share)
     assert len(session.statement().releases) == 3
     with pytest.raises(BudgetError, match="planned before anything else"):
         session.plan_sampled(1, 0.5)
     other = Session(Budget(2.0, 1e-5), noise=SeededNoise(0))
-    with pytest.raises(BudgetError, match="that this session's plan_sampled made"):
+    with pytest.raises(BudgetError, match="that a plan of this session made"):
         other.release_sampled("foreign", total_of(data), share)
 
 
@@ -177,7 +177,7 @@ def test_two_plans_at_once_cannot_both_be_made():
 
 @pytest.mark.parametrize(("steps", "probability"), [(0, 0.5), (2, 0.0), (2, 1e-9), (2, 1.5)])
 def test_plans_that_make_no_sense_are_refused(steps, probability):
-    with pytest.raises(BudgetError, match="at least 1 step and a probability"):
+    with pytest.raises(BudgetError, match=r"at least 1 step|a probability from 1e-06 to 1"):
         Session(Budget(1.0, 1e-5)).plan_sampled(steps, probability)
 
 

@@ -14,7 +14,7 @@ from scipy.stats import chi2
 from apportion.auditing.hidden_values import distance, raw_value
 from apportion.errors import InputError
 from apportion.linalg import unpack
-from apportion.privacy import ADD_REMOVE, Budget, SeededNoise, Session
+from apportion.privacy import ADD_REMOVE, Budget, Gaussian, SeededNoise, Session
 from apportion.privacy.neighbours import ADD_REMOVE_TASK, REPLACE_TASK
 from apportion.privacy.task_sums import TaskMatrices, TaskModels, matrix_total, model_gram, model_squares
 
@@ -44,7 +44,7 @@ def test_removing_any_task_moves_the_sum_by_at_most_its_sensitivity(kind, seed, 
     whole = _sum(kind, parts, norm, ADD_REMOVE_TASK, scaled=scaled)
     rest = _sum(kind, np.delete(parts, 2, axis=0), norm, ADD_REMOVE_TASK, scaled=scaled)
     assert whole.l2_sensitivity == pytest.approx(norm**2)
-    assert distance(rest, raw_value(whole), "Gaussian") <= whole.l2_sensitivity * (1 + 1e-9)
+    assert distance(rest, raw_value(whole), Gaussian()) <= whole.l2_sensitivity * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -57,7 +57,7 @@ def test_replacing_any_task_moves_the_sum_by_at_most_its_sensitivity(kind, seed,
     other[3] = _parts(kind, rng, 1)[0]
     whole = _sum(kind, parts, norm, REPLACE_TASK, scaled=scaled)
     assert whole.l2_sensitivity == pytest.approx(math.sqrt(2) * norm**2)
-    moved = distance(_sum(kind, other, norm, REPLACE_TASK, scaled=scaled), raw_value(whole), "Gaussian")
+    moved = distance(_sum(kind, other, norm, REPLACE_TASK, scaled=scaled), raw_value(whole), Gaussian())
     assert moved <= whole.l2_sensitivity * (1 + 1e-9)
 
 
@@ -67,7 +67,7 @@ def test_tasks_at_right_angles_reach_the_bound_of_replacement(kind):
     if kind == "matrices":
         one, other = one[:, None], other[:, None]
     first, second = (_sum(kind, part, 2.0, REPLACE_TASK, scaled=False) for part in (one, other))
-    assert distance(first, raw_value(second), "Gaussian") >= 0.999 * first.l2_sensitivity
+    assert distance(first, raw_value(second), Gaussian()) >= 0.999 * first.l2_sensitivity
 
 
 def test_the_sums_are_what_they_say():

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from apportion.allocation import Adaptive, ClosedForm, EqualSplit, KnownCounts, TailSample, UniformSample
 from apportion.auditing import RecordingSession
 from apportion.errors import BudgetError, InputError
-from apportion.privacy import Budget, SeededNoise, Session
+from apportion.privacy import Budget, Purpose, SeededNoise, Session
 from apportion.regression import MultiTaskERM, MultiTaskRidge, Observations
 
 from statistics_helpers import assert_scale
@@ -124,8 +124,8 @@ def test_each_statistic_is_released_once_for_all_tasks_with_its_own_bound():
 
 def test_every_step_is_released_with_the_gradient_bound_as_sensitivity():
     estimator = fitted(MultiTaskERM(steps=5, gradient_bound=0.3), linear_tasks())
-    steps = [r for r in estimator.statement_.releases if r.name.startswith("step")]
-    assert [r.name for r in steps] == [f"step {k}: gradients" for k in range(1, 6)]
+    steps = [r for r in estimator.statement_.releases if r.purpose is Purpose.GRADIENT]
+    assert [r.name for r in steps] == [f"step {k}: gradient" for k in range(1, 6)]
     assert [r.sensitivity for r in steps] == pytest.approx([0.3] * 5)
     assert len({r.stddev for r in steps}) == 1
     assert any("0.3 that each gradient" in line for line in estimator.statement_.public)
@@ -278,7 +278,7 @@ def test_the_ridge_is_not_in_the_released_sum():
     rows = Observations.from_arrays(*linear_tasks()[:4])
     plain, penalised = (hidden_of(MultiTaskRidge(ridge=r), rows, "Gram matrices") for r in (0.0, 100.0))
     np.testing.assert_array_equal(plain, penalised)
-    first, second = (hidden_of(MultiTaskERM(ridge=r, steps=1), rows, "step 1: gradients") for r in (0.0, 100.0))
+    first, second = (hidden_of(MultiTaskERM(ridge=r, steps=1), rows, "step 1: gradient") for r in (0.0, 100.0))
     np.testing.assert_array_equal(first, second)
 
 
@@ -287,7 +287,7 @@ def test_each_gradient_is_clipped_before_it_is_weighted_and_added():
     x = 3 * x  # beyond the norm of 1 for many
     bound = 0.2
     estimator = MultiTaskERM("squared", steps=1, gradient_bound=bound, allocation=EqualSplit())
-    found = hidden_of(estimator, Observations.from_arrays(x, y, tasks, users), "step 1: gradients")
+    found = hidden_of(estimator, Observations.from_arrays(x, y, tasks, users), "step 1: gradient")
     clipped = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1.0)
     gradients = -2 * y[:, None] * clipped  # at theta = 0
     lengths = np.linalg.norm(gradients, axis=1, keepdims=True)

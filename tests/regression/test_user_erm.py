@@ -237,8 +237,7 @@ def test_the_statement_says_replace_one_user_and_sizes_public():
     rows = logistic_rows()
     model = fitted(rows, epsilon=2.0, delta=1e-6, window="May 2025", noise=None)
     statement = model.statement_
-    assert "replace the contents of one user's rows" in statement.neighbours
-    assert "how many rows each has, is public" in statement.neighbours
+    assert statement.neighbours is REPLACE_VALUES
     assert "how many rows each user has" in statement.public
     assert any("1.41421 that the gradient of every row is clipped to" in line for line in statement.public)
     assert sum(release.share for release in statement.releases) == pytest.approx(1.0)
@@ -262,7 +261,7 @@ def test_every_step_has_the_sensitivity_of_the_heaviest_user():
 
 def test_with_private_sizes_the_statement_says_add_or_remove_and_pays_for_sizes():
     statement = fitted(logistic_rows(), sizes="private", sizes_share=0.1).statement_
-    assert statement.neighbours == "add or remove one user"
+    assert statement.neighbours is ADD_REMOVE
     assert not any("how many rows" in line for line in statement.public)
     shares = {release.name: release.share for release in statement.releases}
     assert shares["sizes"] == pytest.approx(0.1)

@@ -6,11 +6,20 @@ import numpy as np
 import pytest
 
 from apportion.data import Vocabulary
-from apportion.privacy import gaussian
-from apportion.privacy.statement import Release, Statement
+from apportion.privacy import Purpose, gaussian
+from apportion.privacy.purposes import release_name
+from apportion.privacy.statement import Statement, Tuning
 from apportion.recommend.model import FoldIn, RatingModel
 
-NAMES = ("overview", "popularity", "round 1: task sums", "round 1: shared moments", "round 2: task sums")
+from made_releases import a_release
+
+NAMES = (
+    release_name(Purpose.OVERVIEW),
+    release_name(Purpose.POPULARITY),
+    Purpose.ITEM_SUMS.at(round=1),
+    Purpose.SHARED_MOMENTS.at(round=1),
+    Purpose.ITEM_SUMS.at(round=2),
+)
 SHARES = (0.01, 0.09, 0.3, 0.05, 0.5)
 
 
@@ -18,7 +27,9 @@ def make_statement(epsilon=1.0, delta=1e-6, *, n_tasks=40, releasable=True, shar
     mu = gaussian.mu_of(epsilon, delta)
     shapes = ((2,), (n_tasks,), (n_tasks, 3), (6,), (n_tasks, 3))
     releases = tuple(
-        Release(name, "Gaussian", shape, share, mu * share**0.5, 1.25, "weights <= 1 & so on", 1.25 / (mu * share**0.5))
+        a_release(
+            name, "gaussian", shape, share, mu * share**0.5, 1.25, "weights <= 1 & so on", 1.25 / (mu * share**0.5)
+        )
         for name, shape, share in zip(NAMES, shapes, shares, strict=True)
     )
     return Statement(
@@ -29,6 +40,7 @@ def make_statement(epsilon=1.0, delta=1e-6, *, n_tasks=40, releasable=True, shar
         releases=releases,
         public=("the list of 40 tasks", "the scale <1 to 5>"),
         tuning="nothing was tuned on this data",
+        tuning_kind=Tuning.DECLARED,
         noise="operating system entropy" if releasable else "seeded generator (seed 3)",
         releasable=releasable,
         window="spring of 2003",

@@ -13,10 +13,11 @@ import jsonschema
 import pytest
 
 from apportion.errors import InputError
-from apportion.privacy import ADD_REMOVE, Budget, Session
-from apportion.privacy.session import DEFAULTS
-from apportion.privacy.statement import LedgerReference, Release, Statement
+from apportion.privacy import ADD_REMOVE, Budget, Purpose, Session
+from apportion.privacy.statement import DEFAULTS, LedgerReference, Statement, Tuning
 from apportion.report.card import card_json, card_page, privacy_card, read_card
+
+from made_releases import a_release
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "privacy-card.schema.json").read_text(encoding="utf-8"))
 CHECK = jsonschema.Draft202012Validator(SCHEMA)
@@ -34,8 +35,8 @@ SELECTION = {
 
 
 def make_statement(**changes):
-    release = Release("task sums", "Gaussian", (40, 3), 0.5, 0.15, 1.25, "weights <= 1 & so on", 8.25)
-    chosen = Release("quantile", "exponential", (), 0.2, 0.1, 1.0, "ranks", 3.0, epsilon=0.2)
+    release = a_release(Purpose.ITEM_SUMS, "gaussian", (40, 3), 0.5, 0.15, 1.25, "weights <= 1 & so on", 8.25)
+    chosen = a_release("quantile", "exponential", (), 0.2, 0.1, 1.0, "ranks", 3.0, epsilon=0.2)
     fields = {
         "epsilon": 1.0,
         "delta": 1e-6,
@@ -46,8 +47,7 @@ def make_statement(**changes):
         "tuning": DEFAULTS,
         "noise": "operating system entropy",
         "releasable": True,
-        "unit": ADD_REMOVE.unit,
-        "neighbours": ADD_REMOVE.relation,
+        "neighbours": ADD_REMOVE,
         "window": "spring of 2003",
         "version": "0.1.0",
     }
@@ -61,7 +61,7 @@ LEDGER = LedgerReference("shop", "run-1", 3, 17, "ab" * 32)
     ("changes", "selection"),
     [
         ({}, None),
-        ({"tuning": "declared: by hand"}, None),
+        ({"tuning_kind": Tuning.DECLARED}, None),
         ({"ledger": LEDGER, "releasable": False}, None),
         ({"delta": 0.0, "spent_mu": None}, None),
         ({"spent_mu": None}, SELECTION),
@@ -76,7 +76,9 @@ def test_the_schema_is_one_and_refuses_cards_that_are_not():
     CHECK.check_schema(SCHEMA)
     good = privacy_card(make_statement(spent_mu=None), SELECTION)
     for path, value in (
-        (("format",), 2),
+        (("format",), 3),
+        (("guarantee", "neighbours"), "add or remove one user"),
+        (("releases", 0, "mechanism"), "gaussian"),
         (("guarantee", "epsilon"), 0),
         (("guarantee", "delta"), 1.0),
         (("releases", 0, "noise_stddev"), 0.0),
@@ -108,7 +110,7 @@ def test_the_card_says_what_the_statement_says():
         "epsilon": 1.0,
         "delta": 1e-6,
         "unit": statement.unit,
-        "neighbours": statement.neighbours,
+        "neighbours": {"key": "add-remove", "relation": "add or remove one user"},
         "window": "spring of 2003",
     }
     assert card["spent"] == {"epsilon": 0.9731, "mu": 0.2}
@@ -119,20 +121,26 @@ def test_the_card_says_what_the_statement_says():
     first, second = card["releases"]
     assert (first["sensitivity"], first["noise_stddev"], first["share"], first["shape"]) == (1.25, 8.25, 0.5, [40, 3])
     assert (first["epsilon"], second["epsilon"]) == (None, 0.2)
+    assert (first["purpose"], first["stage"], second["purpose"]) == ("item-sums", {}, "other")
+    assert first["mechanism"] == {"key": "gaussian", "words": "Gaussian"}
 
 
 def test_epsilon_with_tuning_is_known_for_defaults_and_for_paid_tuning_and_for_nothing_else():
     defaults = privacy_card(make_statement())["tuning"]
     assert (defaults["kind"], defaults["epsilon_without"], defaults["epsilon_with"]) == ("library defaults", 1.0, 1.0)
-    for words in ("chosen on last year's data", f"{DEFAULTS}; declared: by hand", "nothing was tuned on this data"):
-        declared = privacy_card(make_statement(tuning=words))["tuning"]
-        assert (declared["kind"], declared["epsilon_without"], declared["epsilon_with"]) == ("declared", 1.0, None)
+    declared = privacy_card(make_statement(tuning_kind=Tuning.DECLARED))["tuning"]  # whatever the words are
+    assert (declared["kind"], declared["epsilon_without"], declared["epsilon_with"]) == ("declared", 1.0, None)
     paid = privacy_card(make_statement(spent_mu=None), SELECTION)["tuning"]
     assert (paid["kind"], paid["epsilon_without"], paid["epsilon_with"]) == ("private selection", 0.4877, 1.0)
 
 
-def test_the_defaults_of_a_session_count_as_defaults():
-    assert privacy_card(Session(Budget(1.0, 1e-6)).statement())["tuning"]["kind"] == "library defaults"
+def test_settings_of_a_session_count_as_declared_once_anybody_declares_any():
+    session = Session(Budget(1.0, 1e-6))
+    assert privacy_card(session.statement())["tuning"]["kind"] == "library defaults"
+    session.declare_tuning(DEFAULTS, Tuning.DEFAULTS)
+    assert privacy_card(session.statement())["tuning"]["kind"] == "library defaults"
+    session.declare_tuning("library defaults, or so somebody says")
+    assert privacy_card(session.statement())["tuning"]["kind"] == "declared"
 
 
 def test_a_selection_that_costs_more_than_the_statement_promises_gets_no_card():
@@ -174,7 +182,7 @@ def test_the_page_of_a_rehearsal_promises_nothing():
 
 
 def test_the_page_says_that_unpaid_tuning_is_not_known():
-    assert "not known" in card_page(privacy_card(make_statement(tuning="declared: by hand")))
+    assert "not known" in card_page(privacy_card(make_statement(tuning_kind=Tuning.DECLARED)))
     assert "not known" not in card_page(privacy_card(make_statement()))
 
 
@@ -198,7 +206,7 @@ def test_a_stored_selection_is_kept_for_its_own_statement_alone(tmp_path):
         read_card(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "[1]", "{}", '{"format": 1}', '{"format": 1, "releases": [], "public": []}'])
+@pytest.mark.parametrize("text", ["", "[1]", '{"format": 2}', '{"format": 2, "releases": [], "public": []}'])
 def test_what_is_no_statement_gets_no_card(tmp_path, text):
     (tmp_path / "statement.json").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match="does not hold a privacy statement"):
@@ -207,6 +215,6 @@ def test_what_is_no_statement_gets_no_card(tmp_path, text):
 
 def test_a_damaged_card_beside_a_statement_is_said_to_be_one(tmp_path):
     (tmp_path / "statement.json").write_text(make_statement().to_json(), encoding="utf-8")
-    (tmp_path / "privacy-card.json").write_text('{"tuning": 1}', encoding="utf-8")
+    (tmp_path / "privacy-card.json").write_text('{"format": 2, "tuning": 1}', encoding="utf-8")
     with pytest.raises(InputError, match="is damaged"):
         read_card(tmp_path)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import itertools
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apportion.privacy import Purpose
 from apportion.report.bands import popularity_bands
 from apportion.report.internal_charts import Line, overall_chart, slice_chart, spread
 from apportion.report.public_charts import budget_chart, guess_chart, popularity_chart, reliability_chart
-from apportion.report.releases import explain, families_of, popularity_noise, unspent
+from apportion.report.releases import COLOURS, explain, families_of, popularity_noise, unspent
 from apportion.report.svg import Drawing, Linear, Log
+
+from made_releases import a_release
 
 WIDTHS = (920, 340)
 
@@ -67,17 +71,30 @@ def test_bars_of_the_budget_are_as_long_as_their_shares(model):
 def test_families_take_all_that_was_spent_and_every_release_has_a_purpose(model):
     rows = explain(model.statement)
     families = families_of(rows)
-    assert [family.name for family in families] == ["overview", "popularity", "task sums", "shared moments"]
+    assert [family.name for family in families] == ["overview", "popularity", "item sums", "shared moments"]
     assert sum(family.share for family in families) + unspent(rows) == pytest.approx(1)
     assert len({family.colour for family in families}) == 4
-    assert all(family.purpose != "Part of the fit." for family in families)
+    assert all(family.purpose != Purpose.OTHER.words for family in families)
     assert rows[2].stage == "round 1"
 
 
-def test_a_release_of_another_estimator_is_shown_without_a_purpose_of_its_own(model):
-    (release, *_) = model.statement.releases
-    object.__setattr__(release, "name", "something new")
-    assert explain(model.statement)[0].purpose == "Part of the fit."
+def test_a_release_of_the_callers_own_is_a_family_for_itself_whatever_its_name(model):
+    others = tuple(a_release(name, "gaussian", (1,), 0.1, 0.1, 1.0, "", 1.0) for name in ("popularity", "users"))
+    rows = explain(replace(model.statement, releases=others))
+    assert [family.name for family in families_of(rows)] == ["popularity", "users"]
+    assert {row.purpose for row in rows} == {Purpose.OTHER.words}
+    assert popularity_noise(replace(model.statement, releases=others), 1) is None
+
+
+def test_every_purpose_has_words_and_a_colour_and_its_release_is_explained_by_them(model):
+    """The users' matrix was once explained as the number of people, since "users" is in its name."""
+    for purpose in Purpose:
+        assert purpose.words.endswith(".")
+        made = a_release(purpose.at(round=1), "gaussian", (6,), 0.1, 0.1, 1.0, "", 1.0)
+        (row,) = explain(replace(model.statement, releases=(made,)))
+        assert (row.purpose, row.colour, row.stage) == (purpose.words, COLOURS[purpose], "round 1")
+    assert set(COLOURS) == set(Purpose)
+    assert Purpose.USERS_MATRIX.words != Purpose.NUMBER_OF_USERS.words
 
 
 def test_the_noise_of_popularity_is_that_of_its_release(model):

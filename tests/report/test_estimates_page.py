@@ -13,13 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apportion.privacy import ADD_REMOVE, REPLACE_LABELS, REPLACE_VALUES, Budget, SeededNoise, Session
-from apportion.privacy.statement import Release, Statement
+from apportion.privacy import ADD_REMOVE, REPLACE_LABELS, REPLACE_VALUES, Budget, Purpose, SeededNoise, Session
+from apportion.privacy.statement import Statement
 from apportion.report import estimates_chart as charts
 from apportion.report import wording
 from apportion.report.estimates import Estimate, Estimates, coefficients, columns_of, estimates_page
 from apportion.report.releases import Family
 from apportion.statistics import UserMean
+
+from made_releases import a_release
 
 WIDTHS = (920, 340)
 
@@ -48,10 +50,13 @@ class Text(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
-def statement(epsilon=1.0, delta=0.0, *, neighbours=REPLACE_VALUES, names=("first moments", "mean"), **further):
+def statement(
+    epsilon=1.0, delta=0.0, *, neighbours=REPLACE_VALUES, names=(Purpose.FIRST_MOMENTS, Purpose.MEAN), **further
+):
     share = 1 / len(names)
     releases = tuple(
-        Release(name, "Laplace", (2,), share, 0.1, 0.25, "weights <= 1 & so on", 1.5, epsilon * share) for name in names
+        a_release(name, "laplace", (2,), share, 0.1, 0.25, "weights <= 1 & so on", 1.5, epsilon * share)
+        for name in names
     )
     settled = {
         "epsilon": epsilon,
@@ -63,8 +68,7 @@ def statement(epsilon=1.0, delta=0.0, *, neighbours=REPLACE_VALUES, names=("firs
         "tuning": "nothing was tuned",
         "noise": "operating system entropy",
         "releasable": True,
-        "unit": neighbours.unit,
-        "neighbours": neighbours.relation,
+        "neighbours": neighbours,
         "window": "spring of 2003",
         "version": "0.1.0",
     }
@@ -85,13 +89,13 @@ def quantiles(ranks=True):
         for q, x in ((0.1, 1.5), (0.5, 4.0), (0.9, 9.0))
     )
     return Estimates(
-        "quantile", rows, 0.9, statement(names=("quantiles, halving 1", "quantiles, halving 2")), label="cost"
+        "quantile", rows, 0.9, statement(names=[Purpose.QUANTILES.at(step=step) for step in (1, 2)]), label="cost"
     )
 
 
 def slopes(kind="regression", intervals=((0.5, 1.5), (-2.0, 1.0), (3.0, 5.0)), **arguments):
     rows = coefficients(["age", "ward=west"], [1.0, -0.5], 4.0, intervals)
-    names = ("coefficients",) if kind == "regression" else tuple(f"step {k}: gradient" for k in range(1, 41))
+    names = [Purpose.COEFFICIENTS] if kind == "regression" else [Purpose.GRADIENT.at(step=k) for k in range(1, 41)]
     return Estimates(kind, rows, 0.95, statement(names=names, **arguments), label="cost")
 
 
@@ -103,7 +107,14 @@ def test_the_page_holds_the_statement_and_every_number(found):
     page = estimates_page(found)
     text = str(Text(page))
     promised = found.statement
-    for words in (promised.unit, promised.neighbours, promised.tuning, promised.noise, promised.window, "0.9731"):
+    for words in (
+        promised.unit,
+        promised.neighbours.relation,
+        promised.tuning,
+        promised.noise,
+        promised.window,
+        "0.9731",
+    ):
         assert words in text
     assert "the range <0 to 5>" in text
     assert " ".join(promised.to_json().split()) in text
@@ -187,8 +198,8 @@ def test_many_steps_are_one_line_of_the_table_and_a_few_releases_one_each():
     assert "gradient, 40 times" in steps
     assert "step 7: gradient 2" not in steps
     halvings = str(Text(estimates_page(quantiles())))
-    assert "quantiles, halving 1" in halvings
-    assert "quantiles, halving 2" in halvings
+    assert "step 1: quantiles" in halvings
+    assert "step 2: quantiles" in halvings
 
 
 def test_columns_that_would_be_empty_are_left_out():

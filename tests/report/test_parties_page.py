@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from apportion.evaluation.own_gain import OwnGain
 from apportion.parties import InstanceGuarantee, Released
-from apportion.privacy import ADD_REMOVE_TASK, REPLACE_TASK
-from apportion.privacy.statement import Release, Statement
+from apportion.privacy import ADD_REMOVE_TASK, REPLACE_TASK, Purpose
+from apportion.privacy.statement import Statement
 from apportion.report import parties_charts as charts
 from apportion.report.parties import FOR_THIS_PARTY, PartyResult, SharedResult, party_pages, shared_page
 from apportion.report.parties_structure import found_in
+
+from made_releases import a_release
 
 WIDTHS = (920, 340)
 NAMES = ("age", "income", "hours", "rooms <5", "pets", "distance")
@@ -49,8 +51,8 @@ class Text(HTMLParser):
 
 def statement(epsilon=1.0, *, neighbours=REPLACE_TASK, n_rounds=1, releasable=True, spent_mu=0.3):
     releases = tuple(
-        Release(
-            f"round {k}: covariance of models", "Gaussian", (21,), 1 / n_rounds, 0.1, 1.25, "norms <= 1 & so on", 1.5
+        a_release(
+            Purpose.MODEL_COVARIANCE.at(round=k), "gaussian", (21,), 1 / n_rounds, 0.1, 1.25, "norms <= 1 & so on", 1.5
         )
         for k in range(1, n_rounds + 1)
     )
@@ -64,8 +66,7 @@ def statement(epsilon=1.0, *, neighbours=REPLACE_TASK, n_rounds=1, releasable=Tr
         tuning="nothing was tuned",
         noise="operating system entropy",
         releasable=releasable,
-        unit=neighbours.unit,
-        neighbours=neighbours.relation,
+        neighbours=neighbours,
         window="spring of 2003",
         version="0.1.0",
     )
@@ -123,7 +124,14 @@ EVERY = {
 def test_the_page_is_well_formed_and_holds_the_statement_in_full(found):
     text = str(Text(shared_page(found)))
     promised = found.statement
-    for words in (promised.unit, promised.neighbours, promised.tuning, promised.noise, promised.window, "0.9731"):
+    for words in (
+        promised.unit,
+        promised.neighbours.relation,
+        promised.tuning,
+        promised.noise,
+        promised.window,
+        "0.9731",
+    ):
         assert words in text
     assert " ".join(promised.to_json().split()) in text
     assert "rooms <5" in text

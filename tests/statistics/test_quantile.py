@@ -10,7 +10,7 @@ from sklearn.base import clone
 from apportion.allocation.users import SampleLimit, Smooth, Unbounded
 from apportion.auditing import audit_likelihood, audit_neighbour
 from apportion.errors import InputError
-from apportion.privacy import ADD_REMOVE, REPLACE_VALUES, Budget, SeededNoise, UniformBase
+from apportion.privacy import ADD_REMOVE, REPLACE_VALUES, Budget, SeededNoise
 from apportion.statistics import UserQuantile
 
 SIZES = np.array([1, 1, 2, 3, 5, 8, 30])
@@ -97,7 +97,6 @@ def test_the_best_attacker_learns_about_epsilon_and_no_more():
         {"budget": Budget(4.0, 0.0), "neighbours": REPLACE_VALUES},
         noise=SeededNoise,
         draws=2400,
-        base=UniformBase(0.0, 1.0),
     )
     assert 0.5 * 4.0 <= found.lower_bound <= 4.0  # above 4 only with probability 1e-3
 

@@ -77,7 +77,7 @@ def test_a_user_does_not_move_others_over_a_kink_by_moving_their_places(width):
 
     arguments = {"budget": Budget(1.0, 1e-5), "noise": SeededNoise(1)}
     found = audit_neighbour(step, np.ones(600, bool), names != "000000", arguments)
-    assert found["step 1: gradients"] <= 1 + 1e-6
+    assert found["step 1: gradient"] <= 1 + 1e-6
 
 
 def test_ordinary_widths_need_no_filling_between_units():

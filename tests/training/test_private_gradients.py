@@ -106,7 +106,7 @@ def test_the_statement_says_whose_rows_are_protected_and_what_is_public():
     session = Session(Budget(1.0, 1e-5), noise=SeededNoise(3))
     train(units, session, clip=QuantileClip(0.5))
     stated = session.statement()
-    assert stated.neighbours == ADD_REMOVE.relation
+    assert stated.neighbours is ADD_REMOVE
     assert "the number of users, declared as 8" in stated.public
     assert any("clip norm that follows released counts" in sentence for sentence in stated.public)
     rows = ExampleSession(Budget(1.0, 1e-5), noise=SeededNoise(3))

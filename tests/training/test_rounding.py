@@ -217,4 +217,4 @@ def test_a_user_without_a_gradient_does_not_move_others_over_a_kink():
 
     arguments = {"budget": Budget(1.0, 1e-5), "noise": SeededNoise(1)}
     found = audit_neighbour(step, np.ones(len(names), bool), names != "000000", arguments)
-    assert found["step 1: gradients"] <= 1e-6
+    assert found["step 1: gradient"] <= 1e-6

@@ -44,9 +44,9 @@ def test_a_module_learns_under_a_budget_and_the_statement_says_how(sampling):
 def test_rows_of_a_user_and_single_rows_are_different_promises():
     inputs, targets = separable()
     by_row = trainer(nn.Linear(3, 3).double(), steps=2).fit(ExampleRows(inputs, targets))
-    assert by_row.statement_.neighbours == "add or remove one row"
+    assert by_row.statement_.neighbours.key == "add-remove-example"
     by_user = trainer(nn.Linear(3, 3).double(), steps=2).fit(UserRows(inputs, targets, np.arange(200) // 10))
-    assert by_user.statement_.neighbours == "add or remove one user"
+    assert by_user.statement_.neighbours.key == "add-remove"
 
 
 def test_schedulers_step_and_progress_is_told():

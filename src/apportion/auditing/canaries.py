@@ -25,7 +25,7 @@ from apportion.auditing import distinguisher
 from apportion.auditing.likelihood import epsilon_from_statistics, mu_from_statistics
 from apportion.data import Interactions, Vocabulary
 from apportion.errors import InputError
-from apportion.privacy import NoiseSource, SeededNoise, Statement, gaussian
+from apportion.privacy import Gaussian, NoiseSource, SeededNoise, Statement, gaussian
 from apportion.recommend.model import ItemModel
 
 Floats = NDArray[np.float64]
@@ -266,7 +266,7 @@ def _statement_of(model: ItemModel) -> Statement:
 
 
 def _bound(inside: Floats, outside: Floats, statement: Statement, alpha: float) -> float:
-    if all(release.mechanism == "Gaussian" for release in statement.releases):
+    if all(release.mechanism == Gaussian.key for release in statement.releases):
         mu = max(mu_from_statistics(inside, outside, alpha), 0.0)
         return gaussian.epsilon_of(mu, statement.delta)
     one_way = epsilon_from_statistics(inside, outside, alpha / 2, statement.delta)

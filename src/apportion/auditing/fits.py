@@ -29,7 +29,6 @@ Make = Callable[[], Any]
 """Makes a private recommender with the settings in question."""
 _TOLERANCE, _GAP = 1e-6, 1e-6  # of replay, in float64
 _LEAST_CANARIES, _MOST_CANARIES = 200, 4000
-_DECLARED = "the number of users, declared as "
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def recommender_of(model: ItemModel) -> Make:
         "epsilon": model.statement.epsilon,
         "delta": model.statement.delta,
         "settings": kind(**model.settings),
-        "n_users": _declared_users(model.statement),
+        "n_users": model.statement.declared_users,
         "engine": LocalEngine(np.float64),
     }
     if ratings:
@@ -185,10 +184,3 @@ def _far_value(estimator: Any, data: Interactions) -> float:
     low, high = getattr(estimator, "value_range", (1.0, 1.0))
     mean = float(data.values.mean(dtype=np.float64))
     return float(low if mean - low > high - mean else high)
-
-
-def _declared_users(statement: Statement) -> int | None:
-    for sentence in statement.public:
-        if sentence.startswith(_DECLARED):
-            return int(sentence.removeprefix(_DECLARED))
-    return None

@@ -20,10 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.auditing.hidden_values import Raw
-from apportion.auditing.replay import AuditError, Fit, Record, RecordingSession, ReplayingSession
-from apportion.privacy import NoiseSource, Release, gaussian
-from apportion.privacy.ranks import Base, Cell
+from apportion.auditing.replay import AuditError, Fit, RecordingSession, ReplayingSession
+from apportion.privacy import Gaussian, NoiseSource, gaussian
 
 Floats = NDArray[np.float64]
 
@@ -55,7 +53,6 @@ def audit_likelihood(
     noise: Callable[[int], NoiseSource],
     draws: int,
     confidence: float = 0.999,
-    base: Base | None = None,
 ) -> LikelihoodFinding:
     """Run a fit many times on a data set and on a neighbour, and bound its ε from below.
 
@@ -67,12 +64,11 @@ def audit_likelihood(
         noise: a source for every run, by its number.
         draws: runs on each data set.
         confidence: of the bound.
-        base: the base distribution of releases that choose points on the line.
     """
     budget = session_arguments["budget"]
 
     def runs(one: Any, other: Any, first: int) -> tuple[Floats, bool]:
-        found = [_log_ratio(fit, one, other, session_arguments, noise(first + run), base) for run in range(draws)]
+        found = [_log_ratio(fit, one, other, session_arguments, noise(first + run)) for run in range(draws)]
         return np.array([ratio for ratio, _ in found]), all(gaussian_only for _, gaussian_only in found)
 
     (here, all_gaussian), (elsewhere, also) = runs(data, neighbour, 0), runs(neighbour, data, draws)
@@ -138,42 +134,14 @@ def _best_on_half(
     return at(best, 1)
 
 
-def _log_ratio(
-    fit: Fit, one: Any, other: Any, arguments: Mapping[str, Any], noise: NoiseSource, base: Base | None
-) -> tuple[float, bool]:
+def _log_ratio(fit: Fit, one: Any, other: Any, arguments: Mapping[str, Any], noise: NoiseSource) -> tuple[float, bool]:
     """The logarithm of p(released | one) over p(released | other) of a run on the first; whether all was Gaussian."""
     first = RecordingSession(**arguments, noise=noise)
     fit(one, first)
     second = ReplayingSession(first, **arguments, noise=noise)
     fit(other, second)
-    ratio = math.fsum(
-        _log_density(record, record.hidden, base) - _log_density(record, hidden, base)
-        for record, hidden in zip(first.records, second.hidden, strict=True)
-    )
+    pairs = zip(first.records, second.hidden, strict=True)
+    ratio = math.fsum(record.log_density(record.hidden) - record.log_density(hidden) for record, hidden in pairs)
     if math.isnan(ratio):
         raise AuditError("The likelihood ratio of a run is not a number, so nothing can be said about it.")
-    return ratio, all(record.release.mechanism == "Gaussian" for record in first.records)
-
-
-def _log_density(record: Record, hidden: Raw, base: Base | None) -> float:
-    """Of what was released, given what was hidden, up to a constant that is the same for both data sets."""
-    if isinstance(hidden, tuple):
-        assert base is not None
-        return math.fsum(
-            _log_density_on_line(record.release, cell, point, base)
-            for cell, point in zip(hidden, record.released, strict=True)
-        )
-    deviation = np.abs(record.released - hidden)
-    if record.release.mechanism == "Laplace":
-        return -float(deviation.sum()) / (record.release.stddev / math.sqrt(2))
-    scales = 1.0 if record.scales is None else record.scales
-    return -float(np.square(deviation / scales).sum()) / (2 * record.release.stddev**2)
-
-
-def _log_density_on_line(release: Release, cell: Cell, point: float, base: Base) -> float:
-    rate = 1 / release.stddev
-    masses = np.diff(np.asarray(base.cdf(cell.edges), np.float64))
-    terms = np.log(masses[masses > 0]) - rate * cell.deviations[masses > 0]
-    whole = float(np.logaddexp.reduce(terms))
-    at = int(np.searchsorted(cell.edges[:-1], point, side="right")) - 1
-    return -rate * float(cell.deviations[max(at, 0)]) - whole
+    return ratio, all(isinstance(record.mechanism, Gaussian) for record in first.records)

@@ -25,13 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.auditing.hidden_values import Raw, distance, raw_copy
+from apportion.auditing.hidden_values import Raw, distance, raw_copy, scales_of
 from apportion.data import Interactions
 from apportion.data.user_keys import sampling_keys
-from apportion.privacy.bounded_sum import BoundedSum
-from apportion.privacy.ranks import RankScores
+from apportion.privacy.mechanisms import Mechanism
 from apportion.privacy.sampling import Sample
-from apportion.privacy.session import Session
+from apportion.privacy.session import Pending, Session
 from apportion.privacy.statement import Release
 
 Fit = Callable[[Any, Session], Mapping[str, Any]]
@@ -43,6 +42,8 @@ class Record:
     """One release of the first run."""
 
     release: Release
+    mechanism: Mechanism[Any]
+    scale: float
     scales: NDArray[Any] | None
     hidden: Raw
     released: Any
@@ -51,6 +52,10 @@ class Record:
     def name(self) -> str:
         """Of the release."""
         return self.release.name
+
+    def log_density(self, hidden: Raw) -> float:
+        """Of what was released, given what was hidden, up to a constant that is the same for all hidden values."""
+        return self.mechanism.log_density(self.released, hidden, self.scales, self.scale)
 
 
 @dataclass(frozen=True)
@@ -89,9 +94,11 @@ class RecordingSession(Session):
         self.secrets[name] = super()._secret(name)
         return self.secrets[name]
 
-    def _draw(self, record: Release, statistic: BoundedSum | RankScores, draw: Callable[[], Any]) -> Any:
-        released = super()._draw(record, statistic, draw)
-        self.records.append(Record(record, _scales(statistic), raw_copy(statistic), copy.copy(released)))
+    def _draw(self, pending: Pending) -> Any:
+        released = super()._draw(pending)
+        hidden = raw_copy(pending.statistic)
+        scales, kept = scales_of(pending.statistic), copy.copy(released)
+        self.records.append(Record(pending.release, pending.mechanism, pending.scale, scales, hidden, kept))
         return released
 
 
@@ -110,13 +117,14 @@ class ReplayingSession(Session):
             raise AuditError(f"The neighbouring run draws a sample for {name!r} that the first did not.")
         return self._secrets[name]
 
-    def _draw(self, record: Release, statistic: BoundedSum | RankScores, draw: Callable[[], Any]) -> Any:
+    def _draw(self, pending: Pending) -> Any:
+        record, statistic = pending.release, pending.statistic
         if len(self.hidden) >= len(self._records):
             raise AuditError(f"The neighbouring run makes a release {record.name!r} that the first did not.")
         first = self._records[len(self.hidden)]
-        if record != first.release or not _same(_scales(statistic), first.scales):
+        if record != first.release or not _same(scales_of(statistic), first.scales):
             raise AuditError(f"The neighbouring run released {record} where the first released {first.release}.")
-        self.ratios.append(distance(statistic, first.hidden, record.mechanism) / record.sensitivity)
+        self.ratios.append(distance(statistic, first.hidden, pending.mechanism) / record.sensitivity)
         self.hidden.append(raw_copy(statistic))
         return copy.copy(first.released)
 
@@ -215,10 +223,6 @@ def _gap(record: Record, without: Raw, alone: Raw) -> float:
         raise AuditError(f"{record.name!r} is a choice by rank, not a sum over users; audit it by `audit_neighbour`.")
     missed = np.abs(whole - without - alone).max(initial=0.0)
     return float(missed / max(1.0, np.abs(whole).max(initial=0.0)))
-
-
-def _scales(statistic: BoundedSum | RankScores) -> NDArray[Any] | None:
-    return statistic.scales if isinstance(statistic, BoundedSum) else None
 
 
 def _require_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from apportion.privacy import Release, Statement, gaussian
+from apportion.privacy import PlannedMechanism, Release, Statement, gaussian
+from apportion.privacy.mechanisms import mechanism_class
 
 _ROUNDING = 1e-9
 
@@ -47,24 +48,21 @@ def _noise(statement: Statement) -> Check:
 
 
 def _noise_ratio(release: Release) -> float:
-    """The noise that there is, over what the charge asks for; 1 where the mechanism is of no known kind."""
-    if release.mechanism.startswith("Gaussian"):
-        return release.stddev * release.mu / release.sensitivity
-    if release.mechanism == "Laplace" and release.epsilon:
-        return release.stddev * release.epsilon / (math.sqrt(2) * release.sensitivity)
-    return 1.0
+    """The noise that there is, over what the charge asks for; 1 where a statement cannot tell."""
+    least = mechanism_class(release.mechanism).least_stddev(release)
+    return 1.0 if least is None else release.stddev / least
 
 
 def _spent(statement: Statement) -> Check:
     """The ε of all releases, composed again where that is in closed form."""
-    numerical = any("sample" in each.mechanism or "Wishart" in each.mechanism for each in statement.releases)
-    if numerical:
+    planned = [each for each in statement.releases if issubclass(mechanism_class(each.mechanism), PlannedMechanism)]
+    if planned:
         found = statement.spent_epsilon
-        how = "as stated; releases on samples or with Wishart noise are not composed again here"
+        how = f"as stated; releases by {planned[0].mechanism_words} are not composed again here"
     elif statement.delta == 0:
         found, how = math.fsum(release.epsilon or math.inf for release in statement.releases), "composed again"
     else:
-        mu = math.sqrt(math.fsum(release.mu**2 for release in statement.releases))
+        mu = math.sqrt(math.fsum((release.mu or math.inf) ** 2 for release in statement.releases))
         found, how = gaussian.epsilon_of(mu, statement.delta), "composed again"
     passed = found <= min(statement.epsilon, statement.spent_epsilon) * (1 + 1e-6)
     words = f"epsilon {found:.6g} ({how}), where {statement.spent_epsilon:.6g} of {statement.epsilon:g} is stated"

@@ -12,7 +12,7 @@ from apportion.cli.options import PositiveNumber, json_option
 from apportion.cli.outputs import print_json, table
 
 if TYPE_CHECKING:
-    from apportion.privacy.accounting import Mechanism
+    from apportion.privacy.accounting import Part
 
 
 class Parts(click.ParamType[tuple[Any, ...]]):
@@ -120,7 +120,7 @@ def _mechanisms(
     laplace: Sequence[tuple[float, int]],
     pure: Sequence[tuple[float, int]],
     sampled: Sequence[tuple[float, float, int]],
-) -> list[Mechanism]:
+) -> list[Part]:
     from apportion.privacy import accounting
 
     return [
@@ -131,16 +131,16 @@ def _mechanisms(
     ]
 
 
-def _print_cost(mechanisms: list[Mechanism], delta: float, as_json: bool) -> None:
+def _print_cost(parts: list[Part], delta: float, as_json: bool) -> None:
     from apportion.privacy.accounting import epsilon_of
 
-    alone = [epsilon_of([mechanism], delta) for mechanism in mechanisms]
-    total = epsilon_of(mechanisms, delta)
+    alone = [epsilon_of([part], delta) for part in parts]
+    total = epsilon_of(parts, delta)
     if as_json:
-        parts = [{"release": str(m), "epsilon": e} for m, e in zip(mechanisms, alone, strict=True)]
-        print_json({"epsilon": total, "delta": delta, "neighbours": _NEIGHBOURS, "releases": parts})
+        listed = [{"release": _in_words(part), "epsilon": e} for part, e in zip(parts, alone, strict=True)]
+        print_json({"epsilon": total, "delta": delta, "neighbours": _NEIGHBOURS, "releases": listed})
         return
-    rows = [[_in_words(m), _up(e)] for m, e in zip(mechanisms, alone, strict=True)]
+    rows = [[_in_words(part), _up(e)] for part, e in zip(parts, alone, strict=True)]
     click.echo(table(["release", "epsilon alone"], rows))
     if math.isinf(total):
         click.echo("\nTogether: no privacy at all; a release without noise costs infinity.")
@@ -154,7 +154,7 @@ def _print_noise(epsilon: float, delta: float, rounds: int, probability: float |
 
     budget = Budget(epsilon, delta)
 
-    def releases(noise_multiplier: float) -> list[Mechanism]:
+    def releases(noise_multiplier: float) -> list[Part]:
         if probability is None:
             return [accounting.Gaussian(noise_multiplier, rounds)]
         return [accounting.SampledGaussian(noise_multiplier, probability, rounds)]
@@ -183,13 +183,8 @@ def _print_noise(epsilon: float, delta: float, rounds: int, probability: float |
 _NEIGHBOURS = "add or remove one user"
 
 
-def _in_words(mechanism: Mechanism) -> str:
-    kind = type(mechanism).__name__
-    size = (
-        f"epsilon {mechanism.epsilon:g}" if hasattr(mechanism, "epsilon") else f"noise {mechanism.noise_multiplier:g}"
-    )
-    sampled = f", sampled at {mechanism.sampling_probability:g}" if hasattr(mechanism, "sampling_probability") else ""
-    return f"{kind}, {size}{sampled}" + (f", {mechanism.count} times" if mechanism.count > 1 else "")
+def _in_words(part: Part) -> str:
+    return part.words + (f", {part.count} times" if part.count > 1 else "")
 
 
 def _up(epsilon: float) -> str:

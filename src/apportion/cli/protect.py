@@ -120,7 +120,6 @@ def estimator_of(asked: ProtectOptions, tasks: TaskFolder, names: list[str]) -> 
         rounds=asked.rounds,
         schedule=asked.schedule,
         clip_norm=asked.clip_norm,
-        release=asked.release,
         feature_mask=None if lacking.all() else lacking,
         instance_epsilon=asked.instance_epsilon,
         public=_public(asked),

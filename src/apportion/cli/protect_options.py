@@ -55,7 +55,6 @@ class ProtectOptions:
     n_tasks: int | None = None
     rounds: int | None = None
     schedule: Any = None
-    release: str = "gaussian"
     clip_norm: float | None = None
     instance_epsilon: float | None = None
     units: Literal["own", "as-given"] = "own"
@@ -72,14 +71,6 @@ class ProtectOptions:
             raise click.UsageError(
                 "--neighbours add-remove needs --features: names found in files tell who takes part."
             )
-        if self.release == "wishart" and self.neighbours != "add-remove":
-            raise click.UsageError("--release wishart goes with --neighbours add-remove only.")
-        if self.release == "wishart" and self.structure == "group-sparse":
-            raise click.UsageError(
-                "--release wishart releases a whole matrix; --structure group-sparse reads a diagonal."
-            )
-        if self.release == "wishart" and self.schedule is not None:
-            raise click.UsageError("--release wishart divides the budget equally; it cannot go with --schedule.")
 
     @property
     def relation(self) -> Neighbours:
@@ -162,13 +153,6 @@ _OPTIONS: Final = (
         type=Schedule(),
         metavar="uniform|power:A|geometric:Q",
         help="How the budget is divided over rounds; else as theory recommends.",
-    ),
-    click.option(
-        "--release",
-        type=click.Choice(["gaussian", "wishart"]),
-        default="gaussian",
-        show_default=True,
-        help="The noise of the released matrix.",
     ),
     click.option(
         "--clip-norm",

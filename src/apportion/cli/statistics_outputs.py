@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +12,6 @@ from apportion.cli.outputs import print_json, table, write_text
 
 if TYPE_CHECKING:
     from apportion.report.estimates import Estimates
-
-_STEP = re.compile(r"  step (\d+): ")
 
 
 def publish(found: Estimates, page: Path | None, as_json: bool, **further: Any) -> None:
@@ -32,7 +28,7 @@ def publish(found: Estimates, page: Path | None, as_json: bool, **further: Any) 
     if as_json:
         print_json(_as_document(found, page, further))
     else:
-        click.echo(f"{_as_table(found)}\n\n{_with_steps_together(found.statement.to_text())}")
+        click.echo(f"{_as_table(found)}\n\n{found.statement.to_text(fold_steps=True)}")
     if page is not None:
         write_text(page, estimates_page(found))
         if not as_json:
@@ -44,19 +40,6 @@ def _as_table(found: Estimates) -> str:
 
     columns = columns_of(found)
     return table([name.lower() for name in columns], list(zip(*columns.values(), strict=True)))
-
-
-def _with_steps_together(text: str) -> str:
-    """The statement's text with one line for all steps of a descent that differ in nothing but their number."""
-    lines = []
-    for rest, alike in itertools.groupby(text.splitlines(), key=lambda line: _STEP.sub("", line)):
-        members = list(alike)
-        steps = [_STEP.match(line) for line in members]
-        if len(members) > 1 and steps[0] and steps[-1]:
-            lines.append(f"  steps {steps[0][1]} to {steps[-1][1]}, each: {rest}")
-        else:
-            lines += members
-    return "\n".join(lines)
 
 
 def _as_document(found: Estimates, page: Path | None, further: dict[str, Any]) -> dict[str, Any]:

@@ -230,7 +230,7 @@ def _print_result(found: Tuned, target: Path, as_json: bool) -> None:
         f"Guarantee: ({statement.epsilon!r}, {statement.delta!r})-differential privacy for all tries and the choice; "
         f"spent: epsilon = {rounded_up(cost.epsilon):g}.\n"
         f"Without tuning, one try: epsilon = {rounded_up(cost.one_try.epsilon):g} at the same delta.\n"
-        f"Unit: {statement.unit}. Neighbours: {statement.neighbours}.\n"
+        f"Unit: {statement.unit}. Neighbours: {statement.neighbours.relation}.\n"
         f"Tuning: {statement.tuning}.\n"
         f"\nModel: {target}\nCard:  {target / 'privacy-card.json'}\nPage:  {target / REPORT}"
     )

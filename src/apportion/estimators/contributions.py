@@ -35,6 +35,7 @@ from apportion.privacy.contributions import (
     RowWeighting,
     SizeHistogram,
 )
+from apportion.privacy.purposes import Name, Purpose
 
 Floats = NDArray[np.float64]
 Offsets = NDArray[np.int64]
@@ -139,13 +140,13 @@ class ContributionsEstimator(PrivateEstimator):
             assert share is not None
             edges = size_buckets(self.max_size)
             histogram = SizeHistogram(np.asarray(edges, np.float64))
-            released = self._release(session, "sizes", users, histogram, share)
+            released = self._release(session, Purpose.SIZES, users, histogram, share)
             sizes, counts = sizes_from_histogram(released.values, edges)
             best = optimal_threshold(effective_sizes(sizes, correlation), trade_off, counts)
             threshold = float(np.clip(best, 1.0, self.max_size))
         return Bounded(capped_weights(threshold, correlation), threshold, users)
 
-    def _release(self, session: Session, name: str, users: Users, contribution: Contribution, share: Share) -> Noisy:
+    def _release(self, session: Session, name: Name, users: Users, contribution: Contribution, share: Share) -> Noisy:
         """Add up, then release with the noise that the budget allows."""
         return release_noisy(session, name, add_up_one(self._adder, users, contribution), share)
 
@@ -161,7 +162,7 @@ def capped_weights(threshold: float, correlation: float = 0.0) -> PrivateRowWeig
     return PrivateRowWeights(threshold, form, f"each user's total weight at most min(h, size), h = {threshold:g}")
 
 
-def release_noisy(session: Session, name: str, statistic: BoundedSum, share: Share) -> Noisy:
+def release_noisy(session: Session, name: Name, statistic: BoundedSum, share: Share) -> Noisy:
     """Release with the noise that the budget allows: Laplace if it is pure, else Gaussian."""
     if session.budget.pure:
         values: Any = session.release_laplace(name, statistic, share)

@@ -15,7 +15,7 @@ from apportion.data.users import Users
 from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
 from apportion.postprocessing.popularity import Popularity, posterior_popularity
-from apportion.privacy import Session, Share
+from apportion.privacy import Purpose, Session, Share
 from apportion.privacy.contributions import ClippedParts, Output, TaskCounts, Weighting
 
 LEAST_USERS = 10.0  # a noisy number of users is not believed below this
@@ -64,7 +64,7 @@ def release_overview(
     means = ScaledMeans((low + high) / 2, (high - low) / 2)
     output = Output(2, float(np.sqrt(2)), False, "one, and the scaled mean of a user")
     total = add_up_one(engine, users, ClippedParts(means, (output,), neighbours=session.neighbours))
-    released = session.release("overview", total, share)
+    released = session.release(Purpose.OVERVIEW, total, share)
     n_users = float(declared_users or max(float(released[0]), LEAST_USERS))
     return n_users, means.middle + means.half * float(np.clip(released[1] / n_users, -1, 1))
 
@@ -130,7 +130,7 @@ def allocated(
         if not left:
             raise InputError(f"The allocation asked for more than the {len(shares)} counts that it declares.")
         number, share = left.pop(0)
-        name = f"popularity {number + 1}" if number else "popularity"
+        name = Purpose.POPULARITY.at(step=number + 1 if number else None)
         released = session.release(name, add_up_one(engine, users, TaskCounts(weights)), share)
         stddev = weights.moved(1.0) / share.mu
         return ReleasedCounts(posterior_popularity(released, stddev, n_users).mean, stddev, n_users)

@@ -11,7 +11,7 @@ from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
 from apportion.estimators.base import Estimator, defaults_of
 from apportion.privacy import ADD_REMOVE, Budget, Neighbours, NoiseSource, Session
-from apportion.privacy.session import DEFAULTS
+from apportion.privacy.statement import DEFAULTS, Tuning
 
 BY_HAND = "declared: some settings were given by hand; whatever data they were chosen on is not covered"
 _LARGEST_VALUE = 1e12
@@ -41,7 +41,10 @@ class PrivateEstimator(Estimator):
             )
         for sentence in (*public, *self.public):
             session.assume_public(sentence)
-        session.declare_tuning(self.tuning or (BY_HAND if self._given_by_hand() else self._about_defaults()))
+        if self.tuning or self._given_by_hand():
+            session.declare_tuning(self.tuning or BY_HAND)
+        else:
+            session.declare_tuning(self._about_defaults(), Tuning.DEFAULTS)
         return session
 
     def _about_defaults(self) -> str:
@@ -69,8 +72,10 @@ class InteractionsEstimator(PrivateEstimator):
 
     def _declared(self, given: Session | None, data: Interactions, further_public: list[str]) -> Session:
         """The session of this fit, with what it says of tasks and of the number of users."""
-        declared = [] if self.n_users is None else [f"the number of users, declared as {self.n_users}"]
-        return self._open(given, self._budget(), self._neighbours, [_about_tasks(data), *declared, *further_public])
+        session = self._open(given, self._budget(), self._neighbours, [_about_tasks(data), *further_public])
+        if self.n_users is not None:
+            session.declare_users(self.n_users)
+        return session
 
     @property
     def _neighbours(self) -> Neighbours:

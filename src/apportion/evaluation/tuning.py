@@ -22,12 +22,12 @@ from apportion.data.users import Users
 from apportion.engines import LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.evaluation.validation_scores import SCORES
-from apportion.privacy import ADD_REMOVE, Account, Budget, NoiseSource, Rows, Session, Statement, SystemNoise
+from apportion.privacy import ADD_REMOVE, Account, Budget, NoiseSource, Purpose, Rows, Session, Statement, SystemNoise
 from apportion.privacy.contributions import Kernels, UserTotal
 from apportion.privacy.ledger import Receipt, SelectionRun
 from apportion.privacy.sampling import poisson_sample
 from apportion.privacy.selection import SelectionCost, Tries, calibrate
-from apportion.privacy.statement import LedgerReference
+from apportion.privacy.statement import LedgerReference, Tuning
 from apportion.recommend.model import ItemModel
 
 __all__ = ["Tuned", "tune"]
@@ -36,7 +36,6 @@ Settings = Mapping[str, Any]
 Make = Callable[[Settings, Budget], Any]
 """Makes an unfitted estimator from settings, for one try's budget."""
 
-SCORE_RELEASE: Final = "validation score"
 _SPLIT: Final = b"apportion: tune divides users by"  # public: who is in which part follows from the id alone
 _COUNT_SCALE: Final = 0.1  # the number of users is only needed to show a mean, and gets little of the release
 _LEAST_USERS: Final = 10.0
@@ -194,7 +193,7 @@ def _one_try(
     users = parts.validation.as_users.with_user_columns(scores=rows)
     statistic = add_up_one(LocalEngine(), users, UserTotal(_Scores(math.hypot(1.0, _COUNT_SCALE))))
     share = checking.plan(score=1.0).one("score")
-    released: NDArray[np.float64] = checking.release(SCORE_RELEASE, statistic, share)
+    released: NDArray[np.float64] = checking.release(Purpose.VALIDATION_SCORE, statistic, share)
     stddev = statistic.l2_sensitivity / share.mu
     counted = max(float(released[1]) / _COUNT_SCALE, _LEAST_USERS)
     return _Try(settings, model, float(released[0]), counted, stddev, _joined(training, checking))
@@ -223,6 +222,7 @@ def _winner(
             f"that users are for validation with probability {validation:g}, by a hash of their ids",
         ),
         tuning=_words(best, cost, grid),
+        tuning_kind=Tuning.SELECTION,
     )
     return Tuned(
         model=best.model,

@@ -4,11 +4,14 @@ from apportion.parties.curator import Curator, Released
 from apportion.parties.estimator import ProtectedMultiTask
 from apportion.parties.instance import InstanceGuarantee
 from apportion.parties.parties import BayesParties, Parties, Party, ProximalParties, Sending
+from apportion.parties.release import GaussianRelease, MatrixRelease
 
 __all__ = [
     "BayesParties",
     "Curator",
+    "GaussianRelease",
     "InstanceGuarantee",
+    "MatrixRelease",
     "Parties",
     "Party",
     "ProtectedMultiTask",

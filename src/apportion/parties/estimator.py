@@ -25,12 +25,12 @@ from apportion.parties.curator import Curator, Released
 from apportion.parties.instance import InstanceGuarantee, party_noise
 from apportion.parties.parties import BayesParties, Parties, Party, ProximalParties, Sending
 from apportion.parties.posterior import local_side
+from apportion.parties.release import GaussianRelease, MatrixRelease
 from apportion.parties.structure import structure_of
 from apportion.parties.tasks import TaskRows, rows_by_party, rows_of_lists
-from apportion.privacy import Budget, Neighbours, NoiseSource, Session, Share
+from apportion.privacy import Budget, Neighbours, NoiseSource, Session
 from apportion.privacy.neighbours import ADD_REMOVE_TASK, REPLACE_TASK
 from apportion.privacy.statement import Statement
-from apportion.privacy.wishart import WishartShare
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
@@ -40,12 +40,15 @@ _ROUNDS = {"em": 1}
 _PROXIMAL_ROUNDS = 10
 _SETTINGS = (
     "structure", "rounds", "schedule", "clip_norm", "pooled", "contribution", "penalty", "sparse_penalty",
-    "accelerated", "condition", "spare_degrees",
+    "accelerated", "condition", "release",
 )  # fmt: skip
 _ABOUT_DEFAULTS = (
     "library defaults: constants and functions of public and released quantities, developed on generated tasks and "
     "looked at on the School data; nothing was chosen by looking at these data unless they are those"
 )
+
+
+_GAUSSIAN = GaussianRelease()
 
 
 def default_delta(n_tasks: int) -> float:
@@ -78,9 +81,7 @@ class ProtectedMultiTask(PrivateEstimator):
         contribution: of EM, "mean" for the posterior mean's outer product or "posterior" for the whole second moment.
         penalty: λ of a proximal method, relative (see `structure`); None for a default.
         sparse_penalty: λ₂ of "low-rank+sparse", in units of the root mean square of a party's own model.
-        release: "gaussian", or "wishart" for additive Wishart noise: neighbours then add or remove a task, rounds get
-            equal parts, and the cost is composed numerically.
-        spare_degrees: of freedom of Wishart noise, beyond the dimension less one.
+        release: how the curator draws a round's matrix: with Gaussian noise, or by another `MatrixRelease`.
         accelerated: whether proximal steps have momentum.
         condition: a public bound on the condition number of the parties' losses, to use their strong convexity.
         feature_mask: which features each task has, [tasks, features]; public. Its model is 0 in the others.
@@ -145,8 +146,7 @@ class ProtectedMultiTask(PrivateEstimator):
         contribution: str = "mean",
         penalty: float | None = None,
         sparse_penalty: float = 0.5,
-        release: str = "gaussian",
-        spare_degrees: int = 200,
+        release: MatrixRelease = _GAUSSIAN,
         accelerated: bool = True,
         condition: float | None = None,
         feature_mask: ArrayLike | None = None,
@@ -171,7 +171,6 @@ class ProtectedMultiTask(PrivateEstimator):
         self.penalty = penalty
         self.sparse_penalty = sparse_penalty
         self.release = release
-        self.spare_degrees = spare_degrees
         self.accelerated = accelerated
         self.condition = condition
         self.feature_mask = feature_mask
@@ -268,7 +267,10 @@ class ProtectedMultiTask(PrivateEstimator):
             raise InputError(f"Expected neighbours that differ in one task, got: {self.neighbours.relation}.")
         if self.clip_norm is not None and not 0 < self.clip_norm < 1e50:
             raise InputError(f"Expected a clip_norm above 0 and finite, got {self.clip_norm}.")
-        self._check_release()
+        if not isinstance(self.release, MatrixRelease):
+            raise InputError(f"Expected the release to be a MatrixRelease, got {self.release!r}.")
+        whole = self.structure != "group-sparse" and self.contribution == "mean"
+        self.release.check(self.neighbours, self.schedule, outer_products=whole)
         if self.contribution not in ("mean", "posterior"):
             raise InputError(f"Expected a contribution of 'mean' or 'posterior', got {self.contribution!r}.")
         if self.contribution == "posterior" and (self.structure, self.loss) != ("em", "squared"):
@@ -285,18 +287,6 @@ class ProtectedMultiTask(PrivateEstimator):
             raise InputError(f"Expected fit_intercept=False for the loss {self.loss!r}; give a constant feature.")
         if self.n_tasks is not None and self.n_tasks < 1:
             raise InputError(f"Expected a declared number of tasks of at least 1, got {self.n_tasks}.")
-
-    def _check_release(self) -> None:
-        if self.release not in ("gaussian", "wishart"):
-            raise InputError(f"Expected a release of 'gaussian' or 'wishart', got {self.release!r}.")
-        if self.release == "gaussian":
-            return
-        if self.neighbours != ADD_REMOVE_TASK:
-            raise InputError(f"Expected ADD_REMOVE_TASK with Wishart noise, got: {self.neighbours.relation}.")
-        if self.structure == "group-sparse" or self.contribution != "mean":
-            raise InputError("Expected a whole matrix of models' outer products for Wishart noise.")
-        if self.schedule is not None:
-            raise InputError(f"Expected no schedule with Wishart noise, whose rounds are equal, got {self.schedule}.")
 
     def _public_number(self, data: TaskRows) -> int | None:
         """m, where everybody may know it."""
@@ -362,12 +352,8 @@ class ProtectedMultiTask(PrivateEstimator):
         structure = structure_of(self.structure, penalty)
         default = recommended(accelerated=self.accelerated, condition=self.condition)
         schedule = self.schedule or (Uniform() if self.structure == "em" else default)
-        shares: Sequence[Share] | WishartShare
-        if self.release == "wishart":
-            _, shares = session.plan_wishart(self._rounds, self.spare_degrees)
-        else:
-            shares = session.plan(rounds=schedule.shares(self._rounds)).several("rounds")
-        return Curator(session, shares, structure, self._public_number(data), pooled=self.pooled)
+        shares = self.release.plan(session, self._rounds, schedule)
+        return Curator(session, self.release, shares, structure, self._public_number(data), pooled=self.pooled)
 
     def _keep(self, parties: Parties, data: TaskRows, mask: NDArray[np.bool_] | None) -> None:
         self.coef_, self.single_task_ = parties.models(), parties.alone().copy()

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.privacy import NoiseSource, SeededNoise
-from apportion.privacy.mechanisms import on_grid
+from apportion.privacy.mechanisms.grid import on_grid
 
 Floats = NDArray[np.float64]
 

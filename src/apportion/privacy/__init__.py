@@ -5,6 +5,7 @@ from apportion.privacy.bounds import Labels, ObservationRows, Rows, Weights
 from apportion.privacy.budget import Budget, Plan, Share
 from apportion.privacy.contributions import BoxedValues, PrivateRowWeights, PublicRowWeights
 from apportion.privacy.ledger import Account, Ledger, LedgerError
+from apportion.privacy.mechanisms import Gaussian, Laplace, Mechanism, PlannedMechanism, PlannedShare, SampledGaussian
 from apportion.privacy.neighbours import (
     ADD_REMOVE,
     ADD_REMOVE_EXAMPLE,
@@ -16,8 +17,8 @@ from apportion.privacy.neighbours import (
     Neighbours,
 )
 from apportion.privacy.noise import NoiseSource, SeededNoise, SystemNoise
+from apportion.privacy.purposes import Purpose, ReleaseName, Stage
 from apportion.privacy.ranks import Base, RankedRows, UniformBase
-from apportion.privacy.sampling import SampledShare
 from apportion.privacy.session import Session
 from apportion.privacy.statement import Release, Statement
 
@@ -34,22 +35,30 @@ __all__ = [
     "BoundedSum",
     "BoxedValues",
     "Budget",
+    "Gaussian",
     "Labels",
+    "Laplace",
     "Ledger",
     "LedgerError",
+    "Mechanism",
     "Neighbours",
     "NoiseSource",
     "ObservationRows",
     "Plan",
+    "PlannedMechanism",
+    "PlannedShare",
     "PrivateRowWeights",
     "PublicRowWeights",
+    "Purpose",
     "RankedRows",
     "Release",
+    "ReleaseName",
     "Rows",
-    "SampledShare",
+    "SampledGaussian",
     "SeededNoise",
     "Session",
     "Share",
+    "Stage",
     "Statement",
     "SystemNoise",
     "UniformBase",

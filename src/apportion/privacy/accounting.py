@@ -1,4 +1,4 @@
-"""What a fixed list of mechanisms costs, and how much noise a budget asks for.
+"""What a fixed list of releases costs, and how much noise a budget asks for.
 
 Gaussian releases are composed in closed form (`apportion.privacy.gaussian`). A list with anything else in it is
 composed numerically by dp_accounting's privacy loss distributions, whose grid is pessimistic; an allowance in δ covers
@@ -9,12 +9,13 @@ a session that decides as it goes charges by the Gaussian-DP filter instead (`ap
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from apportion.errors import BudgetError, InputError
-from apportion.privacy import gaussian, wishart
+from apportion.privacy import gaussian
 from apportion.privacy.budget import Budget
 
 _INTERVAL = 1e-4  # grid of the privacy loss; finer is tighter and slower
@@ -23,46 +24,139 @@ _LEAST, _MOST = 1e-9, 1e9  # of a noise multiplier: beyond them arithmetic gives
 _LARGEST_LOSS = 1000.0  # composed numerically; more is no privacy, and takes more memory than there is
 
 
+class Part(ABC):
+    """`count` releases of one kind, as an accountant sees them. A new kind is a subclass.
+
+    Attributes:
+        count: how many.
+    """
+
+    count: int
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """One of the releases, in words."""
+
+    @property
+    @abstractmethod
+    def noiseless(self) -> bool:
+        """Whether there is no noise at all, which costs infinity."""
+
+    @property
+    @abstractmethod
+    def rough_loss(self) -> float:
+        """About the largest privacy loss that the releases put on the grid."""
+
+    @abstractmethod
+    def distribution(self, interval: float) -> Any:
+        """The privacy loss distribution of all `count` releases on a grid, as dp_accounting has it; never too small."""
+
+
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Part):
     """`count` Gaussian releases whose noise is `noise_multiplier` times their L2 sensitivity."""
 
     noise_multiplier: float
     count: int = 1
 
     def __post_init__(self) -> None:
-        _check(self.noise_multiplier, self.count)
+        check_noise(self.noise_multiplier, self.count)
+
+    @property
+    def words(self) -> str:
+        """Its name and its noise."""
+        return f"Gaussian, noise {self.noise_multiplier:g}"
 
     @property
     def mu_squared(self) -> float:
         """The μ² of all of them; no noise costs infinity."""
         return self.count / self.noise_multiplier**2 if self.noise_multiplier else math.inf
 
+    @property
+    def noiseless(self) -> bool:
+        """Whether the noise multiplier is 0."""
+        return self.noise_multiplier == 0
+
+    @property
+    def rough_loss(self) -> float:
+        """The mean and ten standard deviations."""
+        return _gaussian_loss(self.noise_multiplier, self.count)
+
+    def distribution(self, interval: float) -> Any:
+        """One release of the same μ as all of them."""
+        from dp_accounting.pld import privacy_loss_distribution as pld
+
+        noise = self.noise_multiplier / math.sqrt(self.count)
+        return pld.from_gaussian_mechanism(noise, value_discretization_interval=interval)
+
 
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(Part):
     """`count` releases of one number with Laplace noise of `noise_multiplier` times its sensitivity."""
 
     noise_multiplier: float
     count: int = 1
 
     def __post_init__(self) -> None:
-        _check(self.noise_multiplier, self.count)
+        check_noise(self.noise_multiplier, self.count)
+
+    @property
+    def words(self) -> str:
+        """Its name and its noise."""
+        return f"Laplace, noise {self.noise_multiplier:g}"
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether the noise multiplier is 0."""
+        return self.noise_multiplier == 0
+
+    @property
+    def rough_loss(self) -> float:
+        """The largest loss there is."""
+        return self.count / self.noise_multiplier
+
+    def distribution(self, interval: float) -> Any:
+        """Composed with itself."""
+        from dp_accounting.pld import privacy_loss_distribution as pld
+
+        one = pld.from_laplace_mechanism(self.noise_multiplier, value_discretization_interval=interval)
+        return one.self_compose(self.count)
 
 
 @dataclass(frozen=True)
-class Pure:
+class Pure(Part):
     """`count` releases known only to be ε-DP: the exponential mechanism, Laplace noise on a vector."""
 
     epsilon: float
     count: int = 1
+    noiseless: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _check(self.epsilon, self.count)
+        check_noise(self.epsilon, self.count)
+
+    @property
+    def words(self) -> str:
+        """Its name and its noise."""
+        return f"Pure, epsilon {self.epsilon:g}"
+
+    @property
+    def rough_loss(self) -> float:
+        """The largest loss there is."""
+        return self.epsilon * self.count
+
+    def distribution(self, interval: float) -> Any:
+        """Of randomised response, the most revealing of all that are ε-DP, composed with itself."""
+        from dp_accounting.pld import privacy_loss_distribution as pld
+        from dp_accounting.pld.common import DifferentialPrivacyParameters
+
+        parameters = DifferentialPrivacyParameters(self.epsilon, 0.0)
+        one = pld.from_privacy_parameters(parameters, value_discretization_interval=interval)
+        return one.self_compose(self.count)
 
 
 @dataclass(frozen=True)
-class SampledGaussian:
+class SampledGaussian(Part):
     """`count` Gaussian releases, each on a fresh Poisson sample of the users."""
 
     noise_multiplier: float
@@ -70,41 +164,43 @@ class SampledGaussian:
     count: int = 1
 
     def __post_init__(self) -> None:
-        _check(self.noise_multiplier, self.count)
+        check_noise(self.noise_multiplier, self.count)
         if not 0 < self.sampling_probability <= 1:
             raise InputError(f"Expected a sampling probability in (0, 1], got {self.sampling_probability}.")
 
+    @property
+    def words(self) -> str:
+        """Its name and its noise."""
+        return f"Gaussian, noise {self.noise_multiplier:g}, sampled at {self.sampling_probability:g}"
 
-@dataclass(frozen=True)
-class Wishart:
-    """`count` sums of outer products with Wishart noise of scale `noise_multiplier` times a model's squared norm bound.
+    @property
+    def noiseless(self) -> bool:
+        """Whether the noise multiplier is 0."""
+        return self.noise_multiplier == 0
 
-    Attributes:
-        noise_multiplier: s / K².
-        spare_degrees: degrees of freedom beyond the dimension less one.
-        count: how many.
-    """
+    @property
+    def rough_loss(self) -> float:
+        """That of Gaussian releases on all users."""
+        return _gaussian_loss(self.noise_multiplier, self.count)
 
-    noise_multiplier: float
-    spare_degrees: int
-    count: int = 1
+    def distribution(self, interval: float) -> Any:
+        """Composed with itself."""
+        from dp_accounting.pld import privacy_loss_distribution as pld
 
-    def __post_init__(self) -> None:
-        _check(self.noise_multiplier, self.count)
-        if self.spare_degrees < wishart.LEAST_SPARE:
-            least = wishart.LEAST_SPARE
-            raise InputError(f"Expected at least {least} spare degrees of freedom, got {self.spare_degrees}.")
+        one = pld.from_gaussian_mechanism(
+            self.noise_multiplier, sampling_prob=self.sampling_probability, value_discretization_interval=interval
+        )
+        return one.self_compose(self.count)
 
 
-Mechanism = Gaussian | Laplace | Pure | SampledGaussian | Wishart
 _Point = tuple[float, float]  # a noise multiplier and its excess
 
 
-def epsilon_of(mechanisms: Sequence[Mechanism], delta: float, interval: float = _INTERVAL) -> float:
+def epsilon_of(parts: Sequence[Part], delta: float, interval: float = _INTERVAL) -> float:
     """Return an ε at which the composition is (ε, δ)-DP under add/remove of one user.
 
     Args:
-        mechanisms: what is composed.
+        parts: what is composed.
         delta: the δ.
         interval: grid of the privacy loss where it is composed numerically; a wider one is faster and says more.
 
@@ -113,26 +209,26 @@ def epsilon_of(mechanisms: Sequence[Mechanism], delta: float, interval: float = 
     """
     if not 0 < delta < 1:
         raise InputError(f"Expected delta strictly between 0 and 1, got {delta}.")
-    if all(isinstance(m, Gaussian) for m in mechanisms):
-        return gaussian.epsilon_of(_gaussian_mu(mechanisms), delta)
-    if _is_noiseless(mechanisms):
+    if all(isinstance(part, Gaussian) for part in parts):
+        return gaussian.epsilon_of(_gaussian_mu(parts), delta)
+    if any(part.noiseless for part in parts):
         return math.inf
-    kept = delta - _allowance(mechanisms)
+    kept = delta - _allowance(parts)
     if kept < 0.99 * delta:
-        raise InputError(f"A delta of {delta:g} is too small to compose {_count(mechanisms)} releases numerically.")
-    return float(_distribution(mechanisms, interval).get_epsilon_for_delta(kept))
+        raise InputError(f"A delta of {delta:g} is too small to compose {_count(parts)} releases numerically.")
+    return float(_distribution(parts, interval).get_epsilon_for_delta(kept))
 
 
-def delta_of(mechanisms: Sequence[Mechanism], epsilon: float) -> float:
+def delta_of(parts: Sequence[Part], epsilon: float) -> float:
     """Return a δ at which the composition is (ε, δ)-DP under add/remove of one user."""
-    if all(isinstance(m, Gaussian) for m in mechanisms):
-        return gaussian.delta_of(epsilon, _gaussian_mu(mechanisms))
-    if _is_noiseless(mechanisms):
+    if all(isinstance(part, Gaussian) for part in parts):
+        return gaussian.delta_of(epsilon, _gaussian_mu(parts))
+    if any(part.noiseless for part in parts):
         return 1.0
-    return float(_distribution(mechanisms, _INTERVAL).get_delta_for_epsilon(epsilon)) + _allowance(mechanisms)
+    return float(_distribution(parts, _INTERVAL).get_delta_for_epsilon(epsilon)) + _allowance(parts)
 
 
-def calibrate(make: Callable[[float], Sequence[Mechanism]], budget: Budget) -> float:
+def calibrate(make: Callable[[float], Sequence[Part]], budget: Budget) -> float:
     """Return the smallest noise multiplier z (to 0.01 %) at which `make(z)` stays within the budget.
 
     The cost of `make(z)` must fall as z grows. The answer itself is within the budget. Losses are on a grid that is
@@ -142,7 +238,7 @@ def calibrate(make: Callable[[float], Sequence[Mechanism]], budget: Budget) -> f
 
     def excess(z: float) -> float:
         """How far beyond the budget, in the logarithm of ε."""
-        if z < _LITTLE or math.fsum(_rough_loss(m) for m in make(z)) > _LARGEST_LOSS:
+        if z < _LITTLE or math.fsum(part.rough_loss for part in make(z)) > _LARGEST_LOSS:
             return math.inf
         cost = epsilon_of(make(z), budget.delta, interval)
         return math.log(max(cost, 1e-12) / budget.epsilon) if math.isfinite(cost) else math.inf
@@ -190,77 +286,39 @@ def _crossing(excess: Callable[[float], float], low: _Point, high: _Point) -> fl
     return high[0]
 
 
-def _gaussian_mu(mechanisms: Sequence[Mechanism]) -> float:
-    squares = math.fsum(m.mu_squared for m in mechanisms if isinstance(m, Gaussian))
+def _gaussian_mu(parts: Sequence[Part]) -> float:
+    squares = math.fsum(part.mu_squared for part in parts if isinstance(part, Gaussian))
     return math.sqrt(squares) * (1 + 1e-15)
 
 
-def _count(mechanisms: Sequence[Mechanism]) -> int:
-    return sum(m.count for m in mechanisms)
+def _count(parts: Sequence[Part]) -> int:
+    return sum(part.count for part in parts)
 
 
-def _allowance(mechanisms: Sequence[Mechanism]) -> float:
+def _allowance(parts: Sequence[Part]) -> float:
     """More than the rounding of a numerical composition takes from δ: 3e-17 a release was the most ever seen."""
-    return 3e-16 * max(_count(mechanisms), 100)
+    return 3e-16 * max(_count(parts), 100)
 
 
-def _is_noiseless(mechanisms: Sequence[Mechanism]) -> bool:
-    return any(not isinstance(m, Pure) and m.noise_multiplier == 0 for m in mechanisms)
-
-
-def _distribution(mechanisms: Sequence[Mechanism], interval: float) -> Any:
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    if math.fsum(_rough_loss(m) for m in mechanisms) > _LARGEST_LOSS:
+def _distribution(parts: Sequence[Part], interval: float) -> Any:
+    if math.fsum(part.rough_loss for part in parts) > _LARGEST_LOSS:
         raise InputError("So little noise has no privacy worth composing: its privacy loss is beyond 1000.")
-    gaussians = [m for m in mechanisms if isinstance(m, Gaussian)]
-    parts = [_one_distribution(m, pld, interval) for m in mechanisms if not isinstance(m, Gaussian)]
+    found = [part.distribution(interval) for part in parts if not isinstance(part, Gaussian)]
+    gaussians = [part for part in parts if isinstance(part, Gaussian)]
     if gaussians:
-        total = Gaussian(1 / _gaussian_mu(gaussians))
-        parts.append(_one_distribution(total, pld, interval))
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.compose(part)
+        found.append(Gaussian(1 / _gaussian_mu(gaussians)).distribution(interval))
+    whole = found[0]
+    for each in found[1:]:
+        whole = whole.compose(each)
     return whole
 
 
-def _rough_loss(mechanism: Mechanism) -> float:
-    """About the largest privacy loss that a mechanism puts on the grid."""
-    match mechanism:
-        case Pure(epsilon, count):
-            return epsilon * count
-        case Laplace(z, count):
-            return count / z
-        case Gaussian(z, count) | SampledGaussian(z, _, count):
-            return count / (2 * z * z) + 10 * math.sqrt(count) / z
-        case Wishart(z, spare_degrees, count):
-            return wishart.rough_loss(z, spare_degrees, count)
+def _gaussian_loss(noise_multiplier: float, count: int) -> float:
+    return count / (2 * noise_multiplier**2) + 10 * math.sqrt(count) / noise_multiplier
 
 
-def _one_distribution(mechanism: Mechanism, pld: Any, interval: float) -> Any:
-    grid = {"value_discretization_interval": interval}
-    match mechanism:
-        case Gaussian(z, _):
-            return pld.from_gaussian_mechanism(z, **grid)
-        case Laplace(z, count):
-            return pld.from_laplace_mechanism(z, **grid).self_compose(count)
-        case SampledGaussian(z, probability, count):
-            one = pld.from_gaussian_mechanism(z, sampling_prob=probability, **grid)
-            return one.self_compose(count)
-        case Pure(epsilon, count):
-            from dp_accounting.pld.common import DifferentialPrivacyParameters
-
-            one = pld.from_privacy_parameters(DifferentialPrivacyParameters(epsilon, 0.0), **grid)
-            return one.self_compose(count)
-        case Wishart(z, spare_degrees, count):
-            from dp_accounting.pld.pld_pmf import DensePLDPmf
-
-            ways = wishart.losses(z, spare_degrees, interval)
-            present, absent = (DensePLDPmf(interval, way.first, way.masses, way.infinite, True) for way in ways)
-            return pld.PrivacyLossDistribution(present, absent).self_compose(count)
-
-
-def _check(parameter: float, count: int) -> None:
+def check_noise(parameter: float, count: int) -> None:
+    """Refuse a noise multiplier or ε, or a count, that makes no sense."""
     if not (parameter == 0 or _LEAST <= parameter <= _MOST):
         raise InputError(f"Expected a noise multiplier or epsilon of 0 or from {_LEAST} to {_MOST}, got {parameter}.")
     if count < 1:

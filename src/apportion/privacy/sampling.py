@@ -20,28 +20,6 @@ LEAST_PROBABILITY = 1e-6  # of a sample; a number has 53 bits, and a rarer event
 
 
 @dataclass(frozen=True)
-class SampledShare:
-    """What each of several sampled releases may cost; all of them were planned together.
-
-    Attributes:
-        fraction: an even part of what the plan's Gaussian releases left, for display: cost does not add up linearly.
-        probability: with which a user takes part in a release.
-        noise_multiplier: noise of a release over its sensitivity.
-        steps: how many such releases were planned.
-    """
-
-    fraction: float
-    probability: float
-    noise_multiplier: float
-    steps: int
-
-    @property
-    def mu(self) -> float:
-        """The Gaussian-DP parameter of one release for a user who does take part."""
-        return 1 / self.noise_multiplier
-
-
-@dataclass(frozen=True)
 class Sample:
     """A Poisson sample of the users, as a value: who is in it follows from each user's own key.
 

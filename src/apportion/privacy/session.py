@@ -7,8 +7,10 @@ and their ε add up.
 
 A session promises one neighbour relation, and releases only what states its sensitivity for that one.
 
-Releases on Poisson samples of the users do not fit that filter. A session with any of them fixes all its parameters
-beforehand, by `plan_sampled`, and is accounted numerically; so does one with Wishart noise, by `plan_wishart`.
+Releases by a planned mechanism, such as those on Poisson samples of the users, do not fit that filter. A session with
+any of them fixes all its parameters beforehand, by `plan_with`, and is accounted numerically.
+
+How a release is drawn and what it costs is the mechanism's business (`privacy.mechanisms`): `release_with` takes any.
 """
 
 from __future__ import annotations
@@ -17,28 +19,42 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from apportion.errors import BudgetError
-from apportion.privacy import gaussian, mechanisms
+from apportion.errors import BudgetError, InputError
+from apportion.privacy import gaussian
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
-from apportion.privacy.fixed_schedule import FixedSchedule, cost_of_all, noise_beside, wishart_beside
-from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, Receipt, SampledRun
-from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_EXAMPLE, Neighbours
-from apportion.privacy.noise import NoiseSource, noise_source
-from apportion.privacy.ranks import Base, RankScores
-from apportion.privacy.sampling import LEAST_PROBABILITY, Sample, SampledShare
-from apportion.privacy.statement import EXACT_ARITHMETIC, REAL_ARITHMETIC, LedgerReference, Release, Statement
-from apportion.privacy.wishart import OuterSum, WishartShare, add_wishart
-
-DEFAULTS = (
-    "library defaults: constants and functions of public and released quantities, developed on MovieLens 1M; "
-    "nothing was chosen by looking at these data unless they are those"
+from apportion.privacy.fixed_schedule import FixedSchedule, cost_of_all, noise_beside
+from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, Receipt
+from apportion.privacy.mechanisms import (
+    Exponential,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    Opened,
+    PlannedMechanism,
+    PlannedShare,
+    PointsOnLine,
+    SampledGaussian,
+    Statistic,
 )
-
-_EXACT_MECHANISMS = ("Gaussian", "Laplace")
+from apportion.privacy.mechanisms.mechanism import PlannedType, ShareType
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
+from apportion.privacy.noise import NoiseSource, noise_source
+from apportion.privacy.purposes import Name, ReleaseName, release_name
+from apportion.privacy.ranks import Base, RankScores
+from apportion.privacy.sampling import Sample
+from apportion.privacy.statement import (
+    DEFAULTS,
+    EXACT_ARITHMETIC,
+    REAL_ARITHMETIC,
+    LedgerReference,
+    Release,
+    Statement,
+    Tuning,
+)
 
 
 class LedgerAccount(Protocol):
@@ -49,6 +65,23 @@ class LedgerAccount(Protocol):
 
     def charge(self, name: str, event: Event) -> Receipt | None:
         """Record that a release is about to be drawn."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pending:
+    """A release that is charged for and not drawn yet.
+
+    Attributes:
+        release: as the statement has it.
+        mechanism: that will draw it.
+        statistic: hidden.
+        scale: of the noise.
+    """
+
+    release: Release
+    mechanism: Mechanism[Any]
+    statistic: Statistic
+    scale: float
 
 
 class Session:
@@ -94,7 +127,8 @@ class Session:
         self._noise = noise_source(noise)
         self._lock = threading.Lock()
         self._public = list(public)
-        self._tuning = [] if tuning is None else [tuning]
+        self._tuning: dict[str, Tuning] = {} if tuning is None else {tuning: Tuning.DECLARED}
+        self._declared_users: int | None = None
         self._window = window
         self._ledger = ledger
         self._receipts: list[Receipt] = []
@@ -135,9 +169,37 @@ class Session:
             raise BudgetError("All releases of this session were fixed beforehand; nothing else can be planned.")
         return make_plan(self.budget, max(0.0, 1 - self.spent), fractions)
 
+    def plan_with(
+        self, mechanism: PlannedType, steps: int, **fractions: float | Sequence[float]
+    ) -> tuple[Plan, PlannedShare[PlannedType]]:
+        """Fix everything this session will do: Gaussian releases, and ones by a planned mechanism for the rest.
+
+        Args:
+            mechanism: draws the planned releases.
+            steps: how many of them.
+            fractions: shares of the budget's μ² for Gaussian releases.
+        """
+        self._require_plannable(mechanism, steps)
+        plan = make_plan(self.budget, 1.0, fractions)
+        parts = [share for held in plan.values() for share in (held if isinstance(held, tuple) else (held,))]
+        mus = tuple(share.mu for share in parts)
+        multiplier = noise_beside(mus, mechanism, steps, self.budget)
+        left = (1 - math.fsum(share.fraction for share in parts)) / steps
+        event = mechanism.event(mus, multiplier, steps)
+        with self._lock:
+            if self._releases or self._schedule is not None:
+                raise BudgetError(f"Releases by {mechanism.words} must be planned before anything else is.")
+            if self._ledger is not None:
+                if event is None:
+                    raise BudgetError(f"Expected no ledger for releases by {mechanism.words}: none has a theorem.")
+                self._write_down(f"{steps} planned releases: {mechanism.words}; {len(parts)} Gaussian ones", event)
+            planned = PlannedShare(mechanism, left, multiplier, steps)
+            self._schedule = FixedSchedule(Counter(mus), planned)
+        return plan, planned
+
     def plan_sampled(
         self, steps: int, probability: float, **fractions: float | Sequence[float]
-    ) -> tuple[Plan, SampledShare]:
+    ) -> tuple[Plan, PlannedShare[SampledGaussian]]:
         """Fix everything this session will do: Gaussian releases, and sampled ones for the rest of the budget.
 
         Args:
@@ -145,72 +207,55 @@ class Session:
             probability: with which a user is in a sample.
             fractions: shares of the budget's μ² for Gaussian releases on all users.
         """
-        if steps < 1 or not LEAST_PROBABILITY <= probability <= 1:
-            asked = f"{steps} and {probability}"
-            raise BudgetError(f"Expected at least 1 step and a probability from {LEAST_PROBABILITY} to 1, got {asked}.")
-        if self.budget.pure:
-            raise BudgetError("Expected a delta above 0 for Gaussian releases on samples, got 0.")
-        if self.neighbours != ADD_REMOVE_EXAMPLE:  # units that come and go are what their accounting is for
-            self._require_neighbours("releases on samples", ADD_REMOVE)
-        plan = make_plan(self.budget, 1.0, fractions)
-        parts = [share for held in plan.values() for share in (held if isinstance(held, tuple) else (held,))]
-        multiplier = noise_beside(tuple(share.mu for share in parts), probability, steps, self.budget)
-        left = (1 - math.fsum(share.fraction for share in parts)) / steps
-        sampled = SampledShare(left, probability, multiplier, steps)
-        with self._lock:
-            if self._releases or self._schedule is not None:
-                raise BudgetError("Sampled releases must be planned before anything else is released or planned.")
-            run = SampledRun(tuple(share.mu for share in parts), multiplier, probability, steps)
-            self._write_down(f"{steps} releases on samples, {len(parts)} on all users", run)
-            self._schedule = FixedSchedule(Counter(share.mu for share in parts), sampled)
-        return plan, sampled
-
-    def plan_wishart(
-        self, steps: int, spare_degrees: int, **fractions: float | Sequence[float]
-    ) -> tuple[Plan, WishartShare]:
-        """Fix everything this session will do: Gaussian releases, and ones with Wishart noise for the rest.
-
-        Args:
-            steps: how many releases with Wishart noise.
-            spare_degrees: its degrees of freedom beyond the dimension less one; more come closer to Gaussian noise.
-            fractions: shares of the budget's μ² for Gaussian releases.
-        """
-        if steps < 1:
-            raise BudgetError(f"Expected at least 1 release with Wishart noise, got {steps}.")
-        if self.budget.pure or self._ledger is not None:
-            raise BudgetError("Expected a delta above 0 and no ledger, as releases with Wishart noise need.")
-        plan = make_plan(self.budget, 1.0, fractions)
-        parts = [share for held in plan.values() for share in (held if isinstance(held, tuple) else (held,))]
-        multiplier = wishart_beside(tuple(share.mu for share in parts), spare_degrees, steps, self.budget)
-        left = (1 - math.fsum(share.fraction for share in parts)) / steps
-        share = WishartShare(left, multiplier, spare_degrees, steps)
-        with self._lock:
-            if self._releases or self._schedule is not None:
-                raise BudgetError("Wishart noise must be planned before anything else is released or planned.")
-            self._schedule = FixedSchedule(Counter(share.mu for share in parts), share)
-        return plan, share
+        return self.plan_with(SampledGaussian(probability), steps, **fractions)
 
     def assume_public(self, sentence: str) -> None:
         """Add a sentence to what the statement lists as assumed public."""
         if sentence not in self._public:
             self._public.append(sentence)
 
-    def declare_tuning(self, sentence: str) -> None:
-        """Add how the settings of what is released were chosen to what the statement says of it."""
-        if sentence not in self._tuning:
-            self._tuning.append(sentence)
+    def declare_users(self, n_users: int, what: str = "users") -> None:
+        """Declare the number of users, or of other units, public."""
+        self._declared_users = n_users
+        self.assume_public(f"the number of {what}, declared as {n_users}")
 
-    def release(self, name: str, statistic: BoundedSum, share: Share) -> Any:
+    def declare_tuning(self, sentence: str, kind: Tuning = Tuning.DECLARED) -> None:
+        """Add how the settings of what is released were chosen to what the statement says of it."""
+        self._tuning.setdefault(sentence, kind)
+
+    def release(self, name: Name, statistic: BoundedSum, share: Share) -> Any:
         """Charge the share, then return the sum with Gaussian noise.
 
         Privacy: μ = share.mu for the session's neighbours; noise standard deviation is the statistic's own L2
         sensitivity divided by μ, times its per-coordinate scales.
         """
-        stddev = statistic.l2_sensitivity / share.mu
-        record = self._charge(name, "Gaussian", statistic, statistic.l2_sensitivity, share, stddev)
-        return self._gaussian(record, statistic)
+        return self.release_with(Gaussian(), name, statistic, share)
 
-    def release_sampled(self, name: str, form: Callable[[Sample], BoundedSum], share: SampledShare) -> Any:
+    def release_laplace(self, name: Name, statistic: BoundedSum, share: Share) -> Any:
+        """Charge the share, then return the sum with Laplace noise scaled to its L1 sensitivity.
+
+        Privacy: pure ε-DP for the session's neighbours, with ε = share.pure_epsilon.
+        """
+        return self.release_with(Laplace(), name, statistic, share)
+
+    def choose(self, name: Name, scores: BoundedSum, share: Share) -> int:
+        """Charge the share, then return an index by the exponential mechanism: high scores are likely.
+
+        Privacy: pure ε-DP; a score moves by at most the L2 sensitivity, so the rate is ε / (2 sensitivity).
+        """
+        return int(self.release_with(Exponential(), name, scores, share))
+
+    def choose_points(self, name: Name, scores: RankScores, base: Base, share: Share) -> list[float]:
+        """Charge the share, then return one point of the line for each cell, by the exponential mechanism.
+
+        Privacy: pure ε-DP; one user moves the scores of all cells together by at most their total sensitivity, so the
+        rate is ε / (2 sensitivity) in each.
+        """
+        return [float(point) for point in self.release_with(PointsOnLine(base), name, scores, share)]
+
+    def release_sampled(
+        self, name: Name, form: Callable[[Sample], BoundedSum], share: PlannedShare[SampledGaussian]
+    ) -> Any:
         """Draw a fresh Poisson sample of the users, charge, then return the sum over the sample with Gaussian noise.
 
         Args:
@@ -220,79 +265,24 @@ class Session:
 
         Privacy: add or remove one user; all releases of the session are composed numerically (`accounting`).
         """
-        statistic = form(self._sample(name, share.probability))
-        stddev = statistic.l2_sensitivity * share.noise_multiplier
-        mechanism = f"Gaussian on a Poisson sample of users (probability {share.probability:g})"
-        record = Release(
-            name, mechanism, statistic.shape, share.fraction, share.mu, statistic.l2_sensitivity,
-            statistic.derivation, stddev,
-        )  # fmt: skip
-        self._require_fitting(name, mechanism, statistic)
-        self._record(record, lambda: self._take_sampled(share))
-        return self._gaussian(record, statistic)
+        named = release_name(name)
+        statistic = form(self._sample(named.text, share.mechanism.probability))
+        return self._release(share.mechanism, named, statistic, share)
 
-    def release_wishart(self, name: str, statistic: OuterSum, share: WishartShare) -> Any:
-        """Charge, then return the sum of outer products with additive Wishart noise, its mean included.
+    def release_with(self, mechanism: Mechanism[ShareType], name: Name, statistic: Any, share: ShareType) -> Any:
+        """Charge the share, then return what the mechanism draws from the hidden statistic.
 
-        Privacy: add or remove one task; all releases of the session are composed numerically (`accounting`).
+        Args:
+            mechanism: owns the norm, the noise and the cost.
+            name: of the release.
+            statistic: hidden, of the kind that the mechanism takes.
+            share: of the budget; for a planned mechanism, what `plan_with` gave.
+
+        Privacy: as the mechanism promises it for its share and for the sensitivity that the statistic states.
         """
-        if not isinstance(statistic, OuterSum):
-            raise BudgetError(f"Release {name!r} with Wishart noise needs a sum of outer products (OuterSum).")
-        scale = share.noise_multiplier * statistic.l2_sensitivity
-        degrees = share.degrees(statistic.dimension)
-        record = Release(
-            name, f"additive Wishart ({degrees} degrees of freedom)", statistic.shape, share.fraction, share.mu,
-            statistic.l2_sensitivity, statistic.derivation, scale * math.sqrt(2 * degrees),
-        )  # fmt: skip
-        self._require_fitting(name, record.mechanism, statistic)
-        self._record(record, lambda: self._take_sampled(share))
-        return self._draw(record, statistic, lambda: add_wishart(statistic._reveal(_KEY), scale, degrees, self.noise))
-
-    def release_laplace(self, name: str, statistic: BoundedSum, share: Share) -> Any:
-        """Charge the share, then return the sum with Laplace noise scaled to its L1 sensitivity.
-
-        Privacy: pure ε-DP for the session's neighbours, with ε = share.pure_epsilon.
-        """
-        scale = statistic.l1_sensitivity / share.pure_epsilon
-        record = self._charge(
-            name, "Laplace", statistic, statistic.l1_sensitivity, share, scale * math.sqrt(2), pure=True
-        )
-
-        def draw() -> Any:
-            if statistic.step is not None and self.exact:
-                return mechanisms.add_exact_laplace(statistic._reveal_steps(_KEY), statistic.step, scale, self.noise)
-            return mechanisms.add_laplace(statistic._reveal(_KEY), scale, self.noise)
-
-        return self._draw(record, statistic, draw)
-
-    def choose(self, name: str, scores: BoundedSum, share: Share) -> int:
-        """Charge the share, then return an index by the exponential mechanism: high scores are likely.
-
-        Privacy: pure ε-DP; a score moves by at most the L2 sensitivity, so the rate is ε / (2 sensitivity).
-        """
-        rate = share.pure_epsilon / (2 * scores.l2_sensitivity)
-        spread = math.pi / math.sqrt(6) / rate
-        record = self._charge(name, "exponential", scores, scores.l2_sensitivity, share, spread, pure=True)
-        chosen = self._draw(
-            record, scores, lambda: mechanisms.choose_exponential(scores._reveal(_KEY), rate, self.noise)
-        )
-        return int(chosen)
-
-    def choose_points(self, name: str, scores: RankScores, base: Base, share: Share) -> list[float]:
-        """Charge the share, then return one point of the line for each cell, by the exponential mechanism.
-
-        Privacy: pure ε-DP; one user moves the scores of all cells together by at most their total sensitivity, so the
-        rate is ε / (2 sensitivity) in each.
-        """
-        rate = share.pure_epsilon / (2 * scores.total_sensitivity)
-        record = self._charge(
-            name, "exponential, on the line", scores, scores.total_sensitivity, share, 1 / rate, pure=True
-        )
-
-        def draw() -> list[float]:
-            return [mechanisms.choose_point(cell, rate, base, self.noise) for cell in scores._reveal(_KEY)]
-
-        return [float(point) for point in self._draw(record, scores, draw)]
+        if getattr(mechanism, "on_sample", False):
+            raise BudgetError(f"Releases by {mechanism.words} go through release_sampled, which draws the sample.")
+        return self._release(mechanism, release_name(name), statistic, share)
 
     def statement(self) -> Statement:
         """Return the statement of everything charged so far."""
@@ -307,49 +297,94 @@ class Session:
             releases=tuple(self._releases),
             public=tuple(self._public),
             tuning="; ".join(self._tuning) or DEFAULTS,
+            tuning_kind=self._tuning_kind,
             noise=self.noise.description,
             arithmetic=EXACT_ARITHMETIC if self.exact else REAL_ARITHMETIC,
             releasable=self.noise.releasable,
-            unit=self.neighbours.unit,
-            neighbours=self.neighbours.relation,
+            neighbours=self.neighbours,
+            declared_users=self._declared_users,
             window=self._window,
             version=__version__,
             ledger=self._reference(),
         )
 
+    @property
+    def _tuning_kind(self) -> Tuning:
+        return next((kind for kind in self._tuning.values() if kind != Tuning.DEFAULTS), Tuning.DEFAULTS)
+
+    def _release(self, mechanism: Mechanism[Any], name: ReleaseName, statistic: Any, share: Any) -> Any:
+        """The one way from a hidden statistic to numbers: charge, then draw."""
+        self._require_fitting(name.text, mechanism, statistic)
+        self._require_share(mechanism, share)
+        scale = mechanism.scale(statistic, share)
+        record = self._charge(name, mechanism, statistic, share, mechanism.stddev(statistic, scale))
+        return self._draw(Pending(record, mechanism, statistic, scale))
+
     def _charge(
-        self,
-        name: str,
-        mechanism: str,
-        statistic: BoundedSum | RankScores,
-        sensitivity: float,
-        share: Share,
-        stddev: float,
-        *,
-        pure: bool = False,
+        self, name: ReleaseName, mechanism: Mechanism[Any], statistic: Statistic, share: Any, stddev: float
     ) -> Release:
         """Refuse, or record durably, before any noise is drawn; one charge at a time."""
-        self._require_fitting(name, mechanism, statistic)
-        epsilon = share.pure_epsilon if pure else None
-        mu = gaussian.mu_of_pure(share.pure_epsilon) if self.budget.pure else share.mu
-        if share.of.pure != self.budget.pure or not mu > 0 or not 0 < stddev < math.inf:
+        planned = isinstance(share, PlannedShare)
+        if not 0 < stddev < math.inf:
             raise BudgetError(f"Expected a share of this session's budget that buys a finite noise, got {share}.")
         record = Release(
-            name, mechanism, statistic.shape, 0.0, mu, sensitivity, statistic.derivation, stddev, epsilon
-        )  # fmt: skip
-        record = replace(record, share=self._cost_of(record) / self._worth)
-        self._record(record, lambda: self._refuse_beyond_budget(record))
+            name=name.text,
+            purpose=name.purpose,
+            stage=name.stage,
+            mechanism=mechanism.key,
+            mechanism_words=mechanism.words,
+            shape=statistic.shape,
+            share=share.fraction,
+            mu=self._mu_of(share),
+            sensitivity=mechanism.sensitivity(statistic),
+            derivation=statistic.derivation,
+            stddev=stddev,
+            epsilon=share.pure_epsilon if mechanism.pure else None,
+        )
+        if not planned:
+            record = replace(record, share=self._cost_of(record) / self._worth)
+        self._record(record, lambda: self._take_planned(share) if planned else self._refuse_beyond_budget(record))
         return record
 
-    def _require_fitting(self, name: str, mechanism: str, statistic: BoundedSum | RankScores) -> None:
-        """Refuse what is bounded for other neighbours, and in exact arithmetic what is not on a lattice."""
+    def _mu_of(self, share: Share | PlannedShare[Any]) -> float | None:
+        """The Gaussian-DP parameter of a release that takes the share, or a bound on it."""
+        if isinstance(share, PlannedShare):
+            stated: float | None = share.mechanism.mu(share.noise_multiplier)
+            return stated
+        return gaussian.mu_of_pure(share.pure_epsilon) if self.budget.pure else share.mu
+
+    def _require_share(self, mechanism: Mechanism[Any], share: Share | PlannedShare[Any]) -> None:
+        """Refuse a share that was planned for another mechanism, or that is of another kind of budget."""
+        asked = mechanism if isinstance(mechanism, PlannedMechanism) else None
+        if asked != (share.mechanism if isinstance(share, PlannedShare) else None):
+            raise BudgetError(f"Expected a share that this session planned for {mechanism.words}, got {share}.")
+        if isinstance(share, Share) and share.of.pure != self.budget.pure:
+            raise BudgetError(f"Expected a share of this session's budget, got {share}.")
+        if self.budget.pure and not mechanism.pure:
+            raise InputError(f"Expected a delta above 0, as {mechanism.words} noise needs, got 0.")
+
+    def _require_fitting(self, name: str, mechanism: Mechanism[Any], statistic: Statistic) -> None:
+        """Refuse what the mechanism does not take, other neighbours, and in exact arithmetic what is on no lattice."""
+        if not isinstance(statistic, mechanism.takes):
+            taken, got = mechanism.takes.__name__, type(statistic).__name__
+            raise BudgetError(f"Release {name!r} ({mechanism.words}) needs class {taken}, got {got}.")
         self._require_neighbours(name, statistic.neighbours)
         if not self.exact:
             return
-        if not mechanism.startswith(_EXACT_MECHANISMS):
-            raise BudgetError(f"Release {name!r} ({mechanism}) has no form in exact arithmetic; leave that off for it.")
+        if not mechanism.exact:
+            raise BudgetError(
+                f"Release {name!r} ({mechanism.words}) has no form in exact arithmetic; leave that off for it."
+            )
         if not isinstance(statistic, BoundedSum) or statistic.step is None:
             raise BudgetError(f"Release {name!r} is not a sum on a lattice, as exact arithmetic needs it.")
+
+    def _require_plannable(self, mechanism: PlannedMechanism, steps: int) -> None:
+        if steps < 1:
+            raise BudgetError(f"Expected at least 1 step for releases by {mechanism.words}, got {steps}.")
+        if self.budget.pure:
+            raise BudgetError(f"Expected a delta above 0 for releases by {mechanism.words}, got 0.")
+        if self.neighbours not in mechanism.relations:
+            self._require_neighbours(f"by {mechanism.words}", mechanism.relations[0])
 
     def _require_neighbours(self, name: str, stated: Neighbours) -> None:
         if stated != self.neighbours:
@@ -365,10 +400,9 @@ class Session:
 
     def _cost_of(self, record: Release) -> float:
         """What a release takes from that."""
-        if not self.budget.pure:
-            return record.mu**2
-        assert record.epsilon is not None
-        return record.epsilon
+        amount = record.epsilon if self.budget.pure else record.mu
+        assert amount is not None  # a share of the other kind, or a planned one, never gets here
+        return amount if self.budget.pure else amount**2
 
     def _spent_in_all(self) -> tuple[float | None, float]:
         """The μ of what was released, where it is defined, and its ε at the budget's δ."""
@@ -385,8 +419,7 @@ class Session:
                 raise BudgetError(f"A release named {record.name!r} was already made in this session.")
             refuse()
             if self._schedule is None:  # else all releases were charged together when they were planned
-                epsilon = record.epsilon
-                self._write_down(record.name, GaussianRelease(record.mu) if epsilon is None else PureRelease(epsilon))
+                self._write_down(record.name, _event(record))
             self._releases.append(record)
 
     def _write_down(self, name: str, event: Event) -> None:
@@ -401,21 +434,19 @@ class Session:
         last = self._receipts[-1]
         return LedgerReference(last.account, last.run, len(self._receipts), last.number, last.hash)
 
-    def _take_sampled(self, share: SampledShare | WishartShare) -> None:
-        """One of the planned sampled or Wishart releases is made; without a plan, or beyond it, nothing is."""
-        kind = "wishart" if isinstance(share, WishartShare) else "sampled"
-        if self._schedule is None or share != self._schedule.sampled:
-            raise BudgetError(f"Expected a share that this session's plan_{kind} made.")
+    def _take_planned(self, share: PlannedShare[Any]) -> None:
+        """One of the planned releases is made; without a plan, or beyond it, nothing is."""
+        if self._schedule is None or share != self._schedule.planned:
+            raise BudgetError("Expected a share that a plan of this session made.")
         if self._schedule.made >= share.steps:
-            raise BudgetError(f"All {share.steps} {kind} releases of this session have been made.")
+            raise BudgetError(f"All {share.steps} planned releases of this session have been made.")
         self._schedule.made += 1
 
     def _spent_numerically(self) -> float:
-        """ε of what was released, sampled releases among it."""
+        """ε of what was released, planned releases among it."""
         assert self._schedule is not None
-        share = self._schedule.sampled
-        mus = tuple(r.mu for r in self._releases if r.mechanism == "Gaussian")
-        return cost_of_all(mus, share, len(self._releases) - len(mus), self.budget)
+        mus = tuple(r.mu for r in self._releases if r.mu is not None and r.mechanism == Gaussian.key)
+        return cost_of_all(mus, self._schedule.planned, len(self._releases) - len(mus), self.budget)
 
     def _sample(self, name: str, probability: float) -> Sample:
         """A fresh sample; the auditor records it."""
@@ -427,8 +458,8 @@ class Session:
 
     def _refuse_beyond_budget(self, record: Release) -> None:
         if self._schedule is not None:
-            if record.mechanism != "Gaussian" or self._schedule.gaussian[record.mu] < 1:
-                raise BudgetError(f"Release {record.name!r} is not one that plan_{self._schedule.kind} fixed.")
+            if record.mechanism != Gaussian.key or record.mu is None or self._schedule.gaussian[record.mu] < 1:
+                raise BudgetError(f"Release {record.name!r} is not one that the plan of this session fixed.")
             self._schedule.gaussian[record.mu] -= 1
             return
         before = [self._cost_of(r) for r in self._releases]
@@ -438,17 +469,22 @@ class Session:
                 f"Release {record.name!r} asks for {record.share:.6g} of the budget but {left:.6g} is left."
             )
 
-    def _gaussian(self, record: Release, statistic: BoundedSum) -> Any:
-        """Draw a Gaussian release."""
-        scales, stddev, step = statistic.scales, record.stddev, statistic.step
+    def _opened(self, statistic: Statistic) -> Opened:
+        """What a mechanism draws from; in exact arithmetic, whole numbers of steps."""
+        if isinstance(statistic, RankScores):
+            return Opened(statistic._reveal(_KEY))
+        if self.exact and statistic.step is not None:
+            return Opened(statistic._reveal_steps(_KEY), statistic.scales, statistic.step)
+        return Opened(statistic._reveal(_KEY), statistic.scales)
 
-        def draw() -> Any:
-            if step is not None and self.exact:
-                return mechanisms.add_exact_gaussian(statistic._reveal_steps(_KEY), step, stddev, scales, self.noise)
-            return mechanisms.add_gaussian(statistic._reveal(_KEY), stddev, scales, self.noise)
-
-        return self._draw(record, statistic, draw)
-
-    def _draw(self, record: Release, statistic: BoundedSum | RankScores, draw: Callable[[], Any]) -> Any:
+    def _draw(self, pending: Pending) -> Any:
         """Draw what was charged for; the auditor's replay overrides this to feed recorded values."""
-        return draw()
+        return pending.mechanism.draw(self._opened(pending.statistic), pending.scale, self.noise)
+
+
+def _event(record: Release) -> Event:
+    """What a ledger is charged for a release that was not planned."""
+    if record.epsilon is not None:
+        return PureRelease(record.epsilon)
+    assert record.mu is not None
+    return GaussianRelease(record.mu)

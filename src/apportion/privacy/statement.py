@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from enum import Enum
 from typing import Any
 
-FORMAT = 1
+from apportion.errors import require_format
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, relation_of
+from apportion.privacy.purposes import Purpose, Stage
+
+FORMAT = 2
 
 REAL_ARITHMETIC = (
     "Sums and noise are floating-point numbers; the guarantee is proved for real arithmetic and does not "
@@ -18,7 +24,20 @@ EXACT_ARITHMETIC = (
     "Sums are whole numbers of public steps, added without rounding, and noise is drawn without error and rounded to a "
     "public grid; the guarantee holds for the numbers as released."
 )
-NOT_FOR_RELEASE = "NOT FOR RELEASE: the noise came from a seed, so it can be reproduced and removed."
+SEEDED = "The noise came from a seed, so it can be reproduced and removed."
+NOT_FOR_RELEASE = "NOT FOR RELEASE."
+DEFAULTS = (
+    "library defaults: constants and functions of public and released quantities, developed on MovieLens 1M; "
+    "nothing was chosen by looking at these data unless they are those"
+)
+
+
+class Tuning(Enum):
+    """How settings were chosen, as far as the guarantee is concerned."""
+
+    DEFAULTS = "library defaults"
+    DECLARED = "declared"
+    SELECTION = "private selection"
 
 
 @dataclass(frozen=True)
@@ -26,11 +45,14 @@ class Release:
     """One noisy output: what it was, what it cost, and the noise it got.
 
     Attributes:
-        name: of the release.
-        mechanism: Gaussian, Laplace, exponential, ...
+        name: of the release, in words.
+        purpose: what it is for.
+        stage: where in the fit it was made.
+        mechanism: key of the mechanism that drew it.
+        mechanism_words: the mechanism in words.
         shape: of what was released.
         share: of the budget.
-        mu: its Gaussian-DP parameter, or a bound on it; of Wishart noise, which has none, a number for display.
+        mu: its Gaussian-DP parameter, or a bound on it; None if it has none.
         sensitivity: of the hidden sum, in the norm that the mechanism needs.
         derivation: where the sensitivity comes from.
         stddev: of the noise; for a choice, the scale at which scores are told apart.
@@ -38,14 +60,28 @@ class Release:
     """
 
     name: str
+    purpose: Purpose
+    stage: Stage
     mechanism: str
+    mechanism_words: str
     shape: tuple[int, ...]
     share: float
-    mu: float
+    mu: float | None
     sensitivity: float
     derivation: str
     stddev: float
     epsilon: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The release as JSON has it."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**fields, "purpose": self.purpose.key, "stage": self.stage.as_dict(), "shape": list(self.shape)}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Release:
+        """Read back what `as_dict` wrote."""
+        purpose, stage = Purpose.of_key(fields["purpose"]), Stage(**fields["stage"])
+        return cls(**{**fields, "purpose": purpose, "stage": stage, "shape": tuple(fields["shape"])})
 
 
 @dataclass(frozen=True)
@@ -76,13 +112,14 @@ class Statement:
         delta: the δ of the budget.
         spent_epsilon: the ε at `delta` of the releases that were really made.
         spent_mu: their Gaussian-DP parameter; None where some were made on samples of the users, or where δ is 0.
-        unit: whose data is protected.
-        neighbours: which two data sets are indistinguishable.
         releases: every release, in order.
         public: what was assumed to be known to everybody and is not protected.
-        tuning: how the settings were chosen, and whether that was paid for.
+        tuning: how the settings were chosen, and whether that was paid for, in words.
+        tuning_kind: the same in one word.
         noise: where randomness came from.
         releasable: False if any part of it must not leave the building.
+        neighbours: which two data sets are indistinguishable, and whose data is protected.
+        declared_users: the number of users, where it was declared public.
         window: the time span of the data, as declared by whoever ran it.
         arithmetic: what the proof assumes of the numbers.
         version: of the library.
@@ -98,8 +135,9 @@ class Statement:
     tuning: str
     noise: str
     releasable: bool
-    unit: str = "user: all rows of one user"
-    neighbours: str = "add or remove one user"
+    tuning_kind: Tuning = Tuning.DEFAULTS
+    neighbours: Neighbours = ADD_REMOVE
+    declared_users: int | None = None
     window: str = "not declared"
     arithmetic: str = REAL_ARITHMETIC
     version: str = field(default="")
@@ -107,28 +145,41 @@ class Statement:
 
     def to_json(self) -> str:
         """Serialise to JSON with a format number."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=2, ensure_ascii=False)
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        fields["releases"] = [release.as_dict() for release in self.releases]
+        fields["tuning_kind"] = self.tuning_kind.value
+        fields["neighbours"] = {name: getattr(self.neighbours, name) for name in ("key", "unit", "relation")}
+        fields["ledger"] = None if self.ledger is None else asdict(self.ledger)
+        return json.dumps({"format": FORMAT, **fields}, indent=2, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> Statement:
-        """Read back what `to_json` wrote."""
+        """Read back what `to_json` wrote; refuses another format in one sentence."""
         fields: dict[str, Any] = json.loads(text)
-        written = fields.pop("format", None)
-        if written != FORMAT:
-            raise ValueError(f"Expected a statement of format {FORMAT}, got {written!r}.")
-        releases = tuple(_release(row) for row in fields.pop("releases"))
-        reference = fields.pop("ledger", None)
-        ledger = None if reference is None else LedgerReference(**reference)
-        return cls(releases=releases, public=tuple(fields.pop("public")), ledger=ledger, **fields)
+        require_format("The privacy statement", fields.pop("format", None), FORMAT)
+        fields["releases"] = tuple(Release.from_dict(row) for row in fields["releases"])
+        fields["tuning_kind"] = Tuning(fields["tuning_kind"])
+        fields["neighbours"] = relation_of(**fields["neighbours"])
+        fields["ledger"] = None if fields["ledger"] is None else LedgerReference(**fields["ledger"])
+        return cls(**{**fields, "public": tuple(fields["public"])})
 
-    def to_text(self) -> str:
-        """Say it in words, one fact a line."""
-        lines = [] if self.releasable else [NOT_FOR_RELEASE]
+    @property
+    def unit(self) -> str:
+        """Whose data is protected."""
+        return self.neighbours.unit
+
+    def to_text(self, *, fold_steps: bool = False) -> str:
+        """Say it in words, one fact a line.
+
+        Args:
+            fold_steps: whether steps of a descent that differ in nothing but their number share a line.
+        """
+        lines = [] if self.releasable else [f"{NOT_FOR_RELEASE} {SEEDED}"]
         lines += [
             f"Guarantee: {self._guarantee}.",
             f"Spent: epsilon = {rounded_up(self.spent_epsilon):g} at delta = {self.delta!r} "
             f"({self._accounting}), over {_many(len(self.releases))}.",
-            f"Unit: {self.unit}. Neighbours: {self.neighbours}.",
+            f"Unit: {self.unit}. Neighbours: {self.neighbours.relation}.",
             f"Time window: {self.window}.",
             f"Assumed public: {'; '.join(self.public) or 'nothing'}.",
             f"Tuning: {self.tuning}.",
@@ -137,11 +188,7 @@ class Statement:
             *self._charged,
             "Releases:",
         ]
-        lines += [
-            f"  {r.name}: {r.mechanism}, {_shape(r.shape)}, {100 * r.share:.3g} % of the budget, "
-            f"sensitivity {rounded_up(r.sensitivity):g} ({r.derivation}), noise {r.stddev:.4g}"
-            for r in self.releases
-        ]
+        lines += _folded(self.releases) if fold_steps else [f"  {r.name}: {_in_words(r)}" for r in self.releases]
         return "\n".join(lines)
 
     @property
@@ -181,8 +228,26 @@ def rounded_up(value: float, digits: int = 4) -> float:
     return float(f"{math.ceil(value / unit - 1e-9) * unit:.{digits + 2}g}")
 
 
-def _release(row: Mapping[str, Any]) -> Release:
-    return Release(**{**row, "shape": tuple(row["shape"])})
+def _in_words(release: Release) -> str:
+    return (
+        f"{release.mechanism_words}, {_shape(release.shape)}, {100 * release.share:.3g} % of the budget, "
+        f"sensitivity {rounded_up(release.sensitivity):g} ({release.derivation}), noise {release.stddev:.4g}"
+    )
+
+
+def _folded(releases: Iterable[Release]) -> list[str]:
+    """One line for all steps in a row that are alike."""
+    lines = []
+    for (purpose, words, stepped), alike in itertools.groupby(
+        releases, lambda each: (each.purpose, _in_words(each), each.stage.step is not None)
+    ):
+        members = list(alike)
+        if stepped and len(members) > 1:
+            first, last = members[0].stage.step, members[-1].stage.step
+            lines.append(f"  steps {first} to {last}, each: {purpose.label}: {words}")
+        else:
+            lines += [f"  {each.name}: {words}" for each in members]
+    return lines
 
 
 def _many(releases: int) -> str:

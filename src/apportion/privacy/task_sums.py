@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.linalg import pack
+from apportion.linalg.packed import packed_dim
 from apportion.privacy.bounded_sum import _KEY, BoundedSum, symmetric_scales
 from apportion.privacy.bounds import MARGIN, Hidden, Rows, _held
 from apportion.privacy.neighbours import ADD_REMOVE_TASK, REPLACE_TASK, Neighbours
@@ -76,13 +77,24 @@ class TaskMatrices(Hidden):
         return f"TaskMatrices({self._factors.shape[2]} features, Frobenius norm <= {self.norm:g}^2, values hidden)"
 
 
-def model_gram(models: TaskModels, neighbours: Neighbours) -> BoundedSum:
+class OuterSum(BoundedSum):
+    """Σ_i w_i w_iᵀ, packed: a sum of which every part has rank one, as the cost of some noise rests on."""
+
+    __slots__ = ()
+
+    @property
+    def dimension(self) -> int:
+        """Number of features d of a model."""
+        return packed_dim(self.shape[-1])
+
+
+def model_gram(models: TaskModels, neighbours: Neighbours) -> OuterSum:
     """Σ_i w_i w_iᵀ, packed."""
     values: Floats = np.asarray(models._values, np.float64)
     text = f"models of norm <= {models.norm:g}, their outer products in Frobenius norm{_about(neighbours)}"
     packed = pack(values.T @ values)
     bound = _reach(neighbours) * models.norm**2
-    return BoundedSum(_KEY, packed, bound, text, symmetric_scales(packed.shape[-1]), neighbours=neighbours)
+    return OuterSum(_KEY, packed, bound, text, symmetric_scales(packed.shape[-1]), neighbours=neighbours)
 
 
 def model_squares(models: TaskModels, neighbours: Neighbours) -> BoundedSum:

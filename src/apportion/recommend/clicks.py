@@ -34,7 +34,7 @@ from apportion.errors import InputError
 from apportion.estimators.counts import release_number_of_users, release_popularity, weighed_by
 from apportion.postprocessing import feature_rows
 from apportion.postprocessing.low_rank import Denoised, denoise_rows
-from apportion.privacy import NoiseSource, Rows, Session, Share, Statement
+from apportion.privacy import NoiseSource, Purpose, Rows, Session, Share, Statement
 from apportion.privacy.contributions import Kernels, RowsOf, TaskMoments, Weighting
 from apportion.recommend.als import Progress
 from apportion.recommend.features.new_items import FeatureMap
@@ -261,7 +261,7 @@ class _Fit:
 
     def _round(self, k: int, state: _State, weights: Weighting, share: Share) -> _State:
         moments = add_up_one(self._engine, self._users, TaskMoments(weights, self._user_rows(k, state)))
-        released = self._session.release(f"round {k + 1}: task vectors", moments, share)
+        released = self._session.release(Purpose.ITEM_VECTORS.at(round=k + 1), moments, share)
         vectors = np.asarray(released, np.float64)
         found = state.exposure
         vectors -= np.outer(found, found @ vectors) / (found @ found)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
+from apportion import registry
 from apportion.errors import InputError
 from apportion.privacy import NoiseSource
-from apportion.recommend import registry
 from apportion.recommend.als import ClickRecommender, RatingRecommender
 from apportion.recommend.clicks import ClickSettings, PrivateClickRecommender
 from apportion.recommend.ratings import PrivateRatingRecommender, RatingSettings

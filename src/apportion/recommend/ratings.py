@@ -31,7 +31,7 @@ from apportion.estimators.counts import release_overview, release_popularity, we
 from apportion.estimators.private import check_value_range
 from apportion.linalg import RatingRound
 from apportion.postprocessing import evidence, popularity
-from apportion.privacy import NoiseSource, Session, Share, Statement
+from apportion.privacy import NoiseSource, Purpose, Session, Share, Statement
 from apportion.privacy.contributions import RatingParts, Weighting, step_of
 from apportion.recommend.als import Progress
 from apportion.recommend.features.prior import FeaturesEstimator
@@ -273,9 +273,9 @@ class _Fit:
     ) -> _State:
         about = self._about(k, start, before, rng)
         task_sums, user_sums = self._engine.add_up(self._users, [RatingParts(about, weights, f"round {k}")])
-        released = self._session.release(f"round {k}: task sums", task_sums, shares[0])
+        released = self._session.release(Purpose.ITEM_SUMS.at(round=k), task_sums, shares[0])
         moments = evidence.shared_moments(
-            self._session.release(f"round {k}: shared moments", user_sums, shares[1]),
+            self._session.release(Purpose.SHARED_MOMENTS.at(round=k), user_sums, shares[1]),
             user_sums.l2_sensitivity / shares[1].mu,
         )
         return self._learn(k, start, before, about, moments, released, task_sums.l2_sensitivity / shares[0].mu)

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from apportion import registry
 from apportion.data import Vocabulary
 from apportion.data.features import FeatureSpace
-from apportion.errors import InputError
+from apportion.errors import InputError, require_format
 from apportion.privacy.statement import Statement
-from apportion.recommend import registry
 from apportion.recommend.features.new_items import FeatureMap, NewItemMap
 from apportion.recommend.model import ClickModel, FoldIn, ItemModel, RatingModel
 
-_FORMAT = 1
+FORMAT = 1
 _TENSORS, _DESCRIPTION, _STATEMENT = "model.safetensors", "model.json", "statement.json"
 REPORT = "report.html"
 """Name of the page that the command line writes beside a model."""
@@ -119,9 +119,10 @@ def _loaded(folder: Path) -> ItemModel:
     from safetensors.numpy import load_file
 
     about: dict[str, Any] = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
+    require_format(f"The model at {str(folder)!r}", about.get("format"), FORMAT)
     kind = _model_kind(about.get("kind"))
-    if about.get("format") != _FORMAT or kind is None:
-        raise InputError(f"{str(folder)!r} holds a model of format {about.get('format')!r}, expected {_FORMAT}.")
+    if kind is None:
+        raise InputError(f"The model at {str(folder)!r} is of kind {about.get('kind')!r}, which no package here knows.")
     tensors = load_file(str(folder / _TENSORS))
     statement = folder / _STATEMENT
     if about["private"] and not statement.is_file():
@@ -181,7 +182,7 @@ def _tensors(model: ItemModel) -> dict[str, Any]:
 
 def _description(model: ItemModel) -> dict[str, Any]:
     return {
-        "format": _FORMAT,
+        "format": FORMAT,
         "kind": model.kind,
         "private": model.statement is not None,
         "task_name": model.task_ids.name,

@@ -17,7 +17,7 @@ from apportion.allocation.policies import Allocation
 from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
 from apportion.losses import Loss, loss_of
-from apportion.privacy import NoiseSource, Session
+from apportion.privacy import NoiseSource, Purpose, Session
 from apportion.privacy.contributions import TaskMoments
 from apportion.regression.multi_task import MultiTaskRegression, Start, into_ball, not_negative, positive
 from apportion.regression.observations import Observations
@@ -179,7 +179,7 @@ class MultiTaskERM(MultiTaskRegression):
         for step in range(1, n_steps + 1):
             slopes = Slopes(design, theta, problem.gradient_bound, by_task=True)
             sums = add_up_one(engine, users, TaskMoments(start.weights, directions, slopes))
-            gradient = session.release(f"step {step}: gradients", sums, shares[f"{step}"])
+            gradient = session.release(Purpose.GRADIENT.at(step=step), sums, shares[f"{step}"])
             gradient = gradient + 2 * self.ridge * start.exposure[:, None] * theta
             sizes = self.step_size * step_sizes(self.rule, problem, step, n_steps)
             theta = into_ball(theta - sizes[:, None] * gradient, self.domain_radius)

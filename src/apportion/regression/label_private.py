@@ -25,7 +25,7 @@ from apportion.estimators.contributions import Noisy, release_noisy
 from apportion.estimators.private import PrivateEstimator, check_value_range
 from apportion.linalg.fixed_order import dot_rows
 from apportion.postprocessing.intervals import half_widths
-from apportion.privacy import REPLACE_LABELS, BoxedValues, Budget, NoiseSource, Session, Share
+from apportion.privacy import REPLACE_LABELS, BoxedValues, Budget, NoiseSource, Purpose, Session, Share
 from apportion.privacy.contributions import BoxedColumns, LabelTotal, LabelVectors, Values
 from apportion.privacy.statement import Statement
 from apportion.regression.label_weights.optimal import LabelWeights, least_squares_weights, optimal_label_weights
@@ -172,7 +172,7 @@ class LabelPrivateRegression(PrivateEstimator):
         plan = opened.plan(**self._fractions())
         spread = self._spread(rows, owners, opened, plan.get("variance"), progress)
         made = self._weights(rows, spread.likely, opened, plan.one("coefficients"), self.tolerance, progress)
-        released = self._released("coefficients", owners, made.rows, opened, plan.one("coefficients"))
+        released = self._released(Purpose.COEFFICIENTS, owners, made.rows, opened, plan.one("coefficients"))
         self._publish(rows, made, released, spread)
         self.statement_ = opened.statement()
         return self
@@ -282,10 +282,10 @@ class LabelPrivateRegression(PrivateEstimator):
             return _Spread(scaled, scaled)
         parts = share.split(rough=0.5, residuals=0.5)
         made = self._weights(rows, _LARGEST_VARIANCE, session, parts["rough"], _ROUGH, progress)
-        rough = self._released("rough coefficients", users, made.rows, session, parts["rough"])
+        rough = self._released(Purpose.ROUGH_COEFFICIENTS, users, made.rows, session, parts["rough"])
         squares = _SquaredResiduals((float(self.label_range[0]), float(self.label_range[1])), rough.values)
         each = np.repeat(1 / np.maximum(users.sizes, 1) / users.present.sum(), users.sizes)
-        noisy = self._noisy("residuals", users, squares, each[:, None], session, parts["residuals"])
+        noisy = self._noisy(Purpose.RESIDUALS, users, squares, each[:, None], session, parts["residuals"])
         of_rough = float(each @ np.square(rows.features).sum(axis=1)) * rough.variance / self._width**2
         sampling = float(np.square(each).sum()) / 4  # a number within [0, 1] has variance at most 1/4
         error = math.sqrt(noisy.variance + sampling + of_rough**2)
@@ -295,7 +295,9 @@ class LabelPrivateRegression(PrivateEstimator):
         careful = likely + _CAREFUL * error
         return _Spread(likely, min(careful, _LARGEST_VARIANCE))
 
-    def _noisy(self, name: str, users: Users, labels: Values, vectors: Floats, session: Session, share: Share) -> Noisy:
+    def _noisy(
+        self, name: Purpose, users: Users, labels: Values, vectors: Floats, session: Session, share: Share
+    ) -> Noisy:
         """Labels times public vectors, added up and released."""
         contribution = LabelTotal(labels, LabelVectors.from_rows(vectors, users.indptr))
         engine = LocalEngine(np.float64) if self.engine is None else self.engine
@@ -303,7 +305,7 @@ class LabelPrivateRegression(PrivateEstimator):
             session, name, add_up_one(engine, users.with_columns(vectors=vectors), contribution), share
         )
 
-    def _released(self, name: str, users: Users, weights: Floats, session: Session, share: Share) -> Noisy:
+    def _released(self, name: Purpose, users: Users, weights: Floats, session: Session, share: Share) -> Noisy:
         """Coefficients in the units of labels, for the features as the weights see them."""
         boxed = BoxedColumns(float(self.label_range[0]), float(self.label_range[1]), column="labels")
         noisy = self._noisy(name, users, boxed, weights, session, share)

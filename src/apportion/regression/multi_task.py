@@ -19,7 +19,7 @@ from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.counts import allocated, release_number_of_users
 from apportion.estimators.private import InteractionsEstimator
-from apportion.privacy import Session
+from apportion.privacy import Purpose, Session
 from apportion.privacy.budget import Plan
 from apportion.privacy.contributions import TaskCounts, Weighting
 from apportion.privacy.statement import Statement
@@ -159,7 +159,7 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
         if self._exposure_share() == 0:
             return Start(weights, np.maximum(expected.total, 0.0), 0.0, expected.typical)
         share = plan.one("exposure")
-        released = session.release("exposure", add_up_one(engine, users, TaskCounts(weights)), share)
+        released = session.release(Purpose.EXPOSURE, add_up_one(engine, users, TaskCounts(weights)), share)
         return Start(weights, np.maximum(released, 0.0), weights.moved(1.0) / share.mu, expected.typical)
 
 

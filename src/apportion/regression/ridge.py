@@ -20,7 +20,7 @@ from apportion.allocation import Adaptive
 from apportion.allocation.policies import Allocation
 from apportion.engines import Engine
 from apportion.errors import InputError
-from apportion.privacy import NoiseSource, Session
+from apportion.privacy import NoiseSource, Purpose, Session
 from apportion.privacy.contributions import TaskGrams, TaskMoments
 from apportion.regression.multi_task import MultiTaskRegression, into_ball, not_negative, positive
 from apportion.regression.observations import Observations
@@ -140,8 +140,8 @@ class MultiTaskRidge(MultiTaskRegression):
         weights, rows, labels = start.weights, ClippedFeatures(self.feature_norm), ClippedLabels(self.label_bound)
         contributions = [TaskGrams(weights, rows), TaskMoments(weights, rows, labels)]
         gram_sums, moment_sums = engine.add_up(observations.users, contributions)
-        grams = session.release("Gram matrices", gram_sums, plan.one("grams"))
-        moments = session.release("moments", moment_sums, plan.one("moments"))
+        grams = session.release(Purpose.TASK_MATRICES, gram_sums, plan.one("grams"))
+        moments = session.release(Purpose.TASK_MOMENTS, moment_sums, plan.one("moments"))
         released = Statistics(
             grams,
             weights.moved_gram(self.feature_norm**2) / plan.one("grams").mu,

@@ -37,7 +37,7 @@ from apportion.errors import InputError
 from apportion.estimators.contributions import Bounded, ContributionsEstimator, Sizes
 from apportion.losses import Loss, loss_of
 from apportion.postprocessing.intervals import student_half_width
-from apportion.privacy import BoxedValues, NoiseSource, PublicRowWeights, Session, Share
+from apportion.privacy import BoxedValues, NoiseSource, PublicRowWeights, Purpose, Session, Share
 from apportion.privacy.budget import Plan
 from apportion.privacy.contributions import GradientTotal, RowTotal
 from apportion.privacy.statement import Statement
@@ -317,7 +317,7 @@ class UserERM(ContributionsEstimator):
             totals = np.ones(1) if parts is None else self._part_totals(users, parts, trade_off)
         else:
             total = add_up_one(self._adder, users, RowTotal(_halves, 1, weights))
-            released = session.release("total weight", total, plan.one("total"))
+            released = session.release(Purpose.TOTAL_WEIGHT, total, plan.one("total"))
             totals = np.maximum(2 * np.asarray(released, np.float64), found.threshold)
         noise = weights.moved(self._clip_norm()) / share.mu / float(totals.min())
         return _Risk(found, parts, totals, noise)
@@ -344,7 +344,7 @@ class UserERM(ContributionsEstimator):
             slopes = Slopes(design, ahead, self._clip_norm(), by_task=False)
             gradients = GradientTotal(directions, slopes, weights, dimension, n_parts)
             sums = add_up_one(self._adder, risk.bounded.users, gradients)
-            released = session.release(f"step {step}: gradient", sums, shares[f"{step}"])
+            released = session.release(Purpose.GRADIENT.at(step=step), sums, shares[f"{step}"])
             gradient = np.reshape(released, theta.shape) / risk.totals[:, None] + 2 * self.ridge * ahead
             before, theta = theta, into_ball(ahead - size * gradient, self.domain_radius)
             ahead = into_ball(theta + (step - 1) / (step + 2) * (theta - before), self.domain_radius)

@@ -11,21 +11,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from apportion.errors import InputError
+from apportion.errors import InputError, require_format
 from apportion.privacy import gaussian
-from apportion.privacy.session import DEFAULTS
-from apportion.privacy.statement import NOT_FOR_RELEASE, Release, Statement
+from apportion.privacy.neighbours import relation_of
+from apportion.privacy.statement import SEEDED, Release, Statement, Tuning
 from apportion.recommend.storage import CARD
 from apportion.report.rendering import render
 from apportion.report.wording import best_guess_of, best_guess_of_pair, whole
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 STATEMENT_FILE: Final = "statement.json"
-
-TuningKind = Literal["library defaults", "declared", "private selection"]
-_DEFAULTS: Final = "library defaults"
 
 
 def privacy_card(statement: Statement, selection: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -47,7 +44,7 @@ def privacy_card(statement: Statement, selection: Mapping[str, Any] | None = Non
             "epsilon": statement.epsilon,
             "delta": statement.delta,
             "unit": statement.unit,
-            "neighbours": statement.neighbours,
+            "neighbours": {"key": statement.neighbours.key, "relation": statement.neighbours.relation},
             "window": statement.window,
         },
         "spent": {"epsilon": statement.spent_epsilon, "mu": statement.spent_mu},
@@ -75,8 +72,8 @@ def card_page(card: Mapping[str, Any]) -> str:
         tuning=card["tuning"],
         best_guess=_best_guess(promise["epsilon"], promise["delta"], spent["mu"]),
         one_in="" if promise["delta"] == 0 else f"one in {whole(1 / promise['delta'])}",
-        unit=promise["unit"].partition(":")[0].capitalize(),
-        not_releasable=NOT_FOR_RELEASE.partition(": ")[2].capitalize(),
+        unit=relation_of(unit=promise["unit"], **promise["neighbours"]).one.capitalize(),
+        not_releasable=SEEDED,
         with_tuning=_with_tuning(card["tuning"]),
         in_full=card_json(card),
     )
@@ -93,6 +90,8 @@ def read_card(path: Path) -> dict[str, Any]:
         raise InputError(f"There is no privacy statement at {str(source)!r}.")
     try:
         statement = Statement.from_json(source.read_text(encoding="utf-8"))
+    except InputError as problem:
+        raise InputError(f"The file {str(source)!r} cannot be used: {problem}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as damage:
         raise InputError(f"The file {str(source)!r} does not hold a privacy statement: {damage}") from damage
     return privacy_card(statement, _stored_selection(source.parent / CARD, statement))
@@ -103,8 +102,11 @@ def _stored_selection(path: Path, statement: Statement) -> Mapping[str, Any] | N
         return None
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
+        require_format(f"The privacy card at {str(path)!r}", stored.get("format"), FORMAT)
         same, selection = stored["statement_sha256"] == _digest(statement), stored["tuning"]["selection"]
-    except (ValueError, KeyError, TypeError) as damage:
+    except InputError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as damage:
         raise InputError(f"The privacy card at {str(path)!r} is damaged: {type(damage).__name__}.") from damage
     if not same:
         raise InputError(f"The privacy card at {str(path)!r} is not that of the statement beside it.")
@@ -113,23 +115,16 @@ def _stored_selection(path: Path, statement: Statement) -> Mapping[str, Any] | N
 
 def _tuning(statement: Statement, selection: Mapping[str, Any] | None) -> dict[str, Any]:
     """ε without and with the choice of settings; with a choice that was not paid for it is not known."""
-    kind = _tuning_kind(statement, selection)
+    kind = statement.tuning_kind if selection is None else Tuning.SELECTION
     without = statement.epsilon if selection is None else selection["one_try"]["epsilon"]
     return {
-        "kind": kind,
+        "kind": kind.value,
         "words": statement.tuning,
         "epsilon_without": without,
-        "epsilon_with": None if kind == "declared" else statement.epsilon,
+        "epsilon_with": None if kind is Tuning.DECLARED else statement.epsilon,
         "delta": statement.delta,
         "selection": None if selection is None else dict(selection),
     }
-
-
-def _tuning_kind(statement: Statement, selection: Mapping[str, Any] | None) -> TuningKind:
-    if selection is not None:
-        return "private selection"
-    said = set(statement.tuning.split("; ")) - set(DEFAULTS.split("; "))
-    return "library defaults" if all(words.startswith(_DEFAULTS) for words in said) else "declared"
 
 
 def _refuse_unless_paid(statement: Statement, selection: Mapping[str, Any]) -> None:
@@ -144,10 +139,12 @@ def _refuse_unless_paid(statement: Statement, selection: Mapping[str, Any]) -> N
 def _release(release: Release) -> dict[str, Any]:
     return {
         "name": release.name,
-        "mechanism": release.mechanism,
+        "purpose": release.purpose.key,
+        "stage": release.stage.as_dict(),
+        "mechanism": {"key": release.mechanism, "words": release.mechanism_words},
         "shape": list(release.shape),
         "share": release.share,
-        "mu": None if "Wishart" in release.mechanism else release.mu,
+        "mu": release.mu,
         "epsilon": release.epsilon,
         "sensitivity": release.sensitivity,
         "because": release.derivation,
@@ -168,8 +165,8 @@ def _best_guess(epsilon: float, delta: float, mu: float | None) -> float:
 
 def _with_tuning(tuning: Mapping[str, Any]) -> str:
     """What the page says of ε with tuning."""
-    if tuning["kind"] == "declared":
+    if Tuning(tuning["kind"]) is Tuning.DECLARED:
         return "Not known: settings were chosen in a way that was declared, and not paid for."
-    if tuning["kind"] == "private selection":
+    if Tuning(tuning["kind"]) is Tuning.SELECTION:
         return "The search for settings is part of what was paid for."
     return "The same: settings are the library’s own, chosen before these data."

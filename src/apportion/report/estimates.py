@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Literal
 
-from apportion.privacy.statement import NOT_FOR_RELEASE, Statement
+from apportion.privacy.statement import SEEDED, Statement
 from apportion.report import estimates_chart as charts
-from apportion.report.estimates_releases import explained, groups_of
+from apportion.report.estimates_releases import groups_of
 from apportion.report.public_charts import guess_chart
-from apportion.report.releases import families_of, unspent
+from apportion.report.releases import explain, families_of, mechanisms_of, unspent
 from apportion.report.rendering import render
 from apportion.report.svg import Drawing
 from apportion.report.wording import alike_without, attack_on, meaning_of, number, precise, whole
@@ -94,7 +94,7 @@ _NONE: Final = "–"
 def estimates_page(found: Estimates) -> str:
     """Return the page that may be shared, as self-contained HTML."""
     statement = found.statement
-    rows = explained(statement)
+    rows = explain(statement)
     meaning = meaning_of(statement, seen="these numbers")
     columns = columns_of(found)
     return render(
@@ -110,13 +110,13 @@ def estimates_page(found: Estimates) -> str:
         mixed=any(charts.holds_zero(row.interval) for row in found.rows) and found.kind in ("regression", "logistic"),
         attack=attack_on(statement),
         alike=alike_without(statement),
-        not_releasable=NOT_FOR_RELEASE.partition(": ")[2].capitalize(),
-        unit=statement.unit.partition(":")[0].capitalize(),
+        not_releasable=SEEDED,
+        unit=statement.neighbours.one.capitalize(),
         one_in="" if statement.delta == 0 else f"one in {whole(1 / statement.delta)}",
         groups=groups_of(rows),
         families=families_of(rows),
         unspent=unspent(rows),
-        mechanisms=" and ".join(dict.fromkeys(row.release.mechanism for row in rows)),
+        mechanisms=mechanisms_of(rows),
         draw_guess=partial(guess_chart, meaning.best_guess),
         draw_budget=partial(charts.shares_chart, families_of(rows), unspent(rows)),
     )

@@ -1,13 +1,13 @@
-"""What each release of an estimate was for, and the table of releases with the steps of a descent in one line."""
+"""The table of releases of an estimate, with the steps of a descent in one line."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from apportion.privacy.statement import Release, Statement
-from apportion.report.releases import ReleaseRow, explain, families_of
+from apportion.privacy.statement import Release
+from apportion.report.releases import ReleaseRow, families_of
 from apportion.report.wording import bound, number
 
 
@@ -25,25 +25,6 @@ class ReleaseGroup:
 
 
 _MOST_LINES: Final = 5  # of one family, in the table of releases
-_PURPOSES: Final = (
-    (2, "size", "How many people have about how many rows, from which the most that one person may weigh is chosen."),
-    (6, "total weight", "About how much all people weigh together, by which sums become averages."),
-    (4, "moment", "How far values spread, for weights and intervals."),
-    (4, "variance", "How far values spread, for weights and intervals."),
-    (2, "rough", "A first estimate, from which residuals are measured."),
-    (4, "residual", "How far labels lie from the line, for weights and intervals."),
-    (3, "", "The estimate itself."),
-)
-
-
-def explained(statement: Statement) -> list[ReleaseRow]:
-    """Releases with what they are for on this page."""
-    rows = []
-    for row in explain(statement):
-        colour, _, purpose = next(each for each in _PURPOSES if each[1] in row.family.lower())
-        family = "quantiles" if row.family.startswith("quantiles") else row.family
-        rows.append(replace(row, family=family, purpose=purpose, colour=colour))
-    return rows
 
 
 def groups_of(rows: Sequence[ReleaseRow]) -> list[ReleaseGroup]:

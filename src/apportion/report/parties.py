@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from apportion.evaluation.own_gain import OwnGain
 from apportion.parties import InstanceGuarantee, ProtectedMultiTask, Released
 from apportion.privacy.neighbours import ADD_REMOVE_TASK
-from apportion.privacy.statement import NOT_FOR_RELEASE, Statement
+from apportion.privacy.statement import SEEDED, Statement
 from apportion.report import parties_charts as charts
 from apportion.report.estimates_chart import shares_chart
 from apportion.report.estimates_releases import groups_of
 from apportion.report.parties_structure import found_in
 from apportion.report.public_charts import guess_chart
-from apportion.report.releases import ReleaseRow, explain, families_of, unspent
+from apportion.report.releases import explain, families_of, mechanisms_of, unspent
 from apportion.report.rendering import render
 from apportion.report.svg import Drawing
 from apportion.report.wording import Meaning, bound, exact, meaning_of, whole
@@ -61,7 +61,7 @@ class SharedResult:
         tasks: names of all tasks, where everybody may know them.
         rounds: what was released, one for each round.
         pooled: whether a round has the mean of all releases so far.
-        wishart: whether noise was Wishart's.
+        noise_words: what the stated deviation of the noise is.
         unit: K², which eigenvalues are in units of.
         statement: the privacy statement.
         instance: what parties promise for their single rows, if they do.
@@ -74,7 +74,7 @@ class SharedResult:
     tasks: tuple[str, ...] | None
     rounds: tuple[Released, ...]
     pooled: bool
-    wishart: bool
+    noise_words: str
     unit: float
     statement: Statement
     instance: InstanceGuarantee | None
@@ -92,7 +92,7 @@ class SharedResult:
             None if tasks is None else tuple(tasks),
             model.released_,
             model.pooled,
-            model.release == "wishart",
+            model.release.noise_words,
             1.0 if model.clip_norm is None else float(model.clip_norm) ** 2,
             model.statement_,
             model.instance_guarantee_,
@@ -110,7 +110,7 @@ def shared_page(result: SharedResult) -> str:
     meaning, finding, rows = (
         meaning_of(statement),
         found_in(result.last, result.features, result.unit),
-        _rows(statement),
+        explain(statement),
     )
     return render(
         "shared.html",
@@ -130,13 +130,13 @@ def shared_page(result: SharedResult) -> str:
         alike=_alike(statement),
         delta=_in_short(statement.delta),
         facts=_facts(result),
-        not_releasable=NOT_FOR_RELEASE.partition(": ")[2].capitalize(),
-        unit=statement.unit.partition(":")[0].capitalize(),
+        not_releasable=SEEDED,
+        unit=statement.neighbours.one.capitalize(),
         one_in=f"one in {whole(1 / statement.delta)}",
         groups=groups_of(rows),
         families=families_of(rows),
         unspent=unspent(rows),
-        mechanisms=" and ".join(dict.fromkeys(row.release.mechanism for row in rows)),
+        mechanisms=mechanisms_of(rows),
         draw_guess=partial(guess_chart, meaning.best_guess),
         draw_budget=partial(shares_chart, families_of(rows), unspent(rows)),
     )
@@ -201,19 +201,19 @@ def _party_headline(gain: OwnGain) -> str:
 def _lead(statement: Statement, meaning: Meaning) -> str:
     words = next(words for limit, words in _GRADES if meaning.best_guess <= limit)
     one = "any one" if meaning.best_guess <= 0.75 else "a"
-    added = statement.neighbours == ADD_REMOVE_TASK.relation
+    added = statement.neighbours == ADD_REMOVE_TASK
     return words.format(secret=f"whether {one} party took part" if added else f"what {one} party’s rows hold")
 
 
 def _attack(statement: Statement) -> str:
     known = "knows all other parties’ data and models, sees all that was shared, and wants to tell "
-    if statement.neighbours == ADD_REMOVE_TASK.relation:
+    if statement.neighbours == ADD_REMOVE_TASK:
         return f"{known}whether one particular party took part"
     return f"{known}which of two guesses at one particular party’s rows is right"
 
 
 def _alike(statement: Statement) -> str:
-    return "without it" if statement.neighbours == ADD_REMOVE_TASK.relation else "with other rows of that party"
+    return "without it" if statement.neighbours == ADD_REMOVE_TASK else "with other rows of that party"
 
 
 def _in_short(delta: float) -> str:
@@ -223,12 +223,6 @@ def _in_short(delta: float) -> str:
     ('1e-6', '4.445e-05')
     """
     return exact(delta) if len(exact(delta)) <= 8 else bound(delta)
-
-
-def _rows(statement: Statement) -> list[ReleaseRow]:
-    """Releases, all of one family."""
-    purpose = "What all parties’ models have in common, summed: what everybody learns from."
-    return [ReleaseRow(row.release, row.family, row.stage, purpose, 3) for row in explain(statement)]
 
 
 def _facts(result: SharedResult) -> dict[str, str]:

@@ -14,11 +14,11 @@ import numpy as np
 
 from apportion.errors import InputError
 from apportion.privacy.neighbours import ADD_REMOVE
-from apportion.privacy.statement import NOT_FOR_RELEASE
+from apportion.privacy.statement import SEEDED
 from apportion.recommend.model import ItemModel
 from apportion.report import public_charts as charts
 from apportion.report.bands import popularity_bands
-from apportion.report.releases import explain, families_of, popularity_noise, unspent
+from apportion.report.releases import explain, families_of, mechanisms_of, popularity_noise, unspent
 from apportion.report.rendering import render
 from apportion.report.wording import alike_without, attack_on, meaning_of, number, whole
 
@@ -72,17 +72,17 @@ def public_page(model: ItemModel, *, titles: Titles | None = None) -> str:
         "public.html",
         statement=statement,
         meaning=(meaning := meaning_of(statement)),
-        added=statement.neighbours == ADD_REMOVE.relation,
+        added=statement.neighbours == ADD_REMOVE,
         attack=attack_on(statement),
         alike=alike_without(statement),
-        not_releasable=NOT_FOR_RELEASE.partition(": ")[2].capitalize(),
+        not_releasable=SEEDED,
         kind="values" if model.kind == "convex" else model.kind,
         n_tasks=model.n_tasks,
-        unit=statement.unit.partition(":")[0].capitalize(),
+        unit=statement.neighbours.one.capitalize(),
         one_in=f"one in {whole(1 / statement.delta)}",
         rows=rows,
         families=families_of(rows),
-        mechanisms=" and ".join(dict.fromkeys(row.release.mechanism for row in rows)),
+        mechanisms=mechanisms_of(rows),
         unspent=unspent(rows),
         bands=bands,
         neighbours=_looks(model, titles or {}),

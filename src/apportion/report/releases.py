@@ -1,58 +1,73 @@
-"""What each release was for: names that estimators give their releases, explained and put into families.
-
-A family is what a release measures, whatever the round it belongs to; it gets one colour on the page.
-"""
+"""Releases as pages show them: explained by their purpose, and grouped by it into families of one colour."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from apportion.privacy.purposes import Purpose
 from apportion.privacy.statement import Release, Statement
 
-_OTHER_COLOUR: Final = 8
+COLOURS: Final = {
+    Purpose.OVERVIEW: 1,
+    Purpose.POPULARITY: 2,
+    Purpose.EXPOSURE: 2,
+    Purpose.SIZES: 2,
+    Purpose.ROUGH_COEFFICIENTS: 2,
+    Purpose.ITEM_SUMS: 3,
+    Purpose.ITEM_VECTORS: 3,
+    Purpose.ITEM_SLOPES: 3,
+    Purpose.ITEM_GRADIENTS: 3,
+    Purpose.TASK_MOMENTS: 3,
+    Purpose.GRADIENT: 3,
+    Purpose.COEFFICIENTS: 3,
+    Purpose.MEAN: 3,
+    Purpose.QUANTILES: 3,
+    Purpose.MODEL_COVARIANCE: 3,
+    Purpose.SUM_OF_MODELS: 3,
+    Purpose.ITEM_MATRICES: 4,
+    Purpose.ITEM_CURVATURES: 4,
+    Purpose.TASK_MATRICES: 4,
+    Purpose.FIRST_MOMENTS: 4,
+    Purpose.RESIDUALS: 4,
+    Purpose.USERS_MATRIX: 5,
+    Purpose.SHARED_MOMENTS: 5,
+    Purpose.TOTAL_WEIGHT: 6,
+    Purpose.VALIDATION_SCORE: 6,
+    Purpose.NUMBER_OF_USERS: 7,
+    Purpose.NUMBER_OF_EXAMPLES: 7,
+    Purpose.OTHER: 8,
+}
+"""Number of the colour of each purpose on a page."""
 
 
 @dataclass(frozen=True)
 class ReleaseRow:
-    """A release as the page shows it.
-
-    Attributes:
-        release: the release itself.
-        family: what it measures, without its round.
-        stage: the round it belongs to, or an empty text.
-        purpose: what the model uses it for.
-        colour: number of the family's colour, from 1.
-    """
+    """A release as the page shows it."""
 
     release: Release
-    family: str
-    stage: str
-    purpose: str
-    colour: int
 
+    @property
+    def family(self) -> str:
+        """What it measures, whatever the round; a release of the caller's own is a family for itself."""
+        purpose = self.release.purpose
+        return self.release.name if purpose is Purpose.OTHER else purpose.label
 
-_PURPOSES: Final = (
-    (
-        3,
-        r"task (sums|vectors)|right|signal",
-        "What the people who touched an item say about it, summed: the signal itself.",
-    ),
-    (4, r"gram", "How firmly each item’s vector is pinned down by the people who touched it."),
-    (
-        5,
-        r"shared|second moment|user sums",
-        "How tastes spread over people as a whole: the shape that rare items borrow.",
-    ),
-    (2, r"popular|count", "How popular each item is, so that rare items can be given more weight."),
-    (1, r"overview", "About how many people there are and what they give on average: the scale of the rest."),
-    (7, r"users", "About how many people took part, which sets the strength of the prior."),
-    (6, r"mean|offset|average", "The average value, from which everything else is measured."),
-)
-_OTHER = "Part of the fit."
-_STAGE = re.compile(r"\b(round|step|epoch)[\s_]*(\d+)\b[\s:,/.-]*", re.IGNORECASE)
+    @property
+    def stage(self) -> str:
+        """The round it belongs to, or an empty text."""
+        return self.release.stage.text
+
+    @property
+    def purpose(self) -> str:
+        """What the fit uses it for, in words."""
+        return self.release.purpose.words
+
+    @property
+    def colour(self) -> int:
+        """Number of the colour."""
+        return COLOURS[self.release.purpose]
 
 
 @dataclass(frozen=True)
@@ -67,7 +82,7 @@ class Family:
 
 def explain(statement: Statement) -> list[ReleaseRow]:
     """Explain every release, in order."""
-    return [_row(release) for release in statement.releases]
+    return [ReleaseRow(release) for release in statement.releases]
 
 
 def families_of(rows: Sequence[ReleaseRow]) -> list[Family]:
@@ -78,10 +93,15 @@ def families_of(rows: Sequence[ReleaseRow]) -> list[Family]:
     return [Family(name, shares[name], first[name].purpose, first[name].colour) for name in names]
 
 
+def mechanisms_of(rows: Sequence[ReleaseRow]) -> str:
+    """The mechanisms of all releases, each once, in words."""
+    return " and ".join(dict.fromkeys(row.release.mechanism_words for row in rows))
+
+
 def popularity_noise(statement: Statement, n_tasks: int) -> float | None:
     """The noise that one item's released popularity got, if popularity was a release of its own."""
     for release in statement.releases:
-        if re.search(r"popular|count", release.name, re.IGNORECASE) and release.shape == (n_tasks,):
+        if release.purpose is Purpose.POPULARITY and release.shape == (n_tasks,):
             return release.stddev
     return None
 
@@ -90,20 +110,3 @@ def unspent(rows: Sequence[ReleaseRow]) -> float:
     """The fraction of the budget that no release took; rounding of a plan is not worth a mention."""
     left = 1.0 - sum(row.release.share for row in rows)
     return left if left > 1e-6 else 0.0
-
-
-def _stage_and_family(name: str) -> tuple[str, str]:
-    found = _STAGE.search(name)
-    if found is None:
-        return "", name.strip()
-    stage = f"{found.group(1).lower()} {found.group(2)}"
-    family = (name[: found.start()] + name[found.end() :]).strip(" :,/.-")
-    return stage, family or name.strip()
-
-
-def _row(release: Release) -> ReleaseRow:
-    stage, family = _stage_and_family(release.name)
-    for colour, pattern, purpose in _PURPOSES:
-        if re.search(pattern, family, re.IGNORECASE):
-            return ReleaseRow(release, family, stage, purpose, colour)
-    return ReleaseRow(release, family, stage, _OTHER, _OTHER_COLOUR)

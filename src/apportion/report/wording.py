@@ -59,11 +59,11 @@ _GRADES: Final = (
     ),
 )
 _SECRETS: Final = {
-    REPLACE_VALUES.relation: "what {one} person’s rows hold",
-    REPLACE_LABELS.relation: "what {one} person’s labels are",
-    REPLACE_VALUES_PUBLIC_GRAPH.relation: "which values {one} person’s rows have",
+    REPLACE_VALUES: "what {one} person’s rows hold",
+    REPLACE_LABELS: "what {one} person’s labels are",
+    REPLACE_VALUES_PUBLIC_GRAPH: "which values {one} person’s rows have",
 }
-_REPLACED: Final = {REPLACE_LABELS.relation: "labels", REPLACE_VALUES_PUBLIC_GRAPH.relation: "values"}
+_REPLACED: Final = {REPLACE_LABELS: "labels", REPLACE_VALUES_PUBLIC_GRAPH: "values"}
 _TOOK_PART: Final = "whether {one} person’s data was used"
 
 
@@ -95,7 +95,7 @@ def secret_of(statement: Statement, one: str = "one") -> str:
 
 def attack_on(statement: Statement) -> str:
     """What the attacker knows and wants, by the neighbour relation."""
-    if statement.neighbours == ADD_REMOVE.relation:
+    if statement.neighbours == ADD_REMOVE:
         return (
             "knows everybody else’s data, sees all that was released, and wants to tell whether one particular person "
             "took part"
@@ -109,7 +109,7 @@ def attack_on(statement: Statement) -> str:
 
 def alike_without(statement: Statement) -> str:
     """What could have been different without the numbers coming out much different."""
-    if statement.neighbours == ADD_REMOVE.relation:
+    if statement.neighbours == ADD_REMOVE:
         return "had any one person’s rows, all of them, not been there"
     if statement.neighbours in _REPLACED:
         return f"had any one person’s {_REPLACED[statement.neighbours]} been any others"

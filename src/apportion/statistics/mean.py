@@ -31,7 +31,7 @@ from apportion.estimators.contributions import (
 )
 from apportion.estimators.private import check_value_range
 from apportion.postprocessing.intervals import half_widths
-from apportion.privacy import NoiseSource, PublicRowWeights, Session, Share
+from apportion.privacy import NoiseSource, PublicRowWeights, Purpose, Session, Share
 from apportion.privacy.budget import Plan
 from apportion.privacy.contributions import BoxedColumns, RowTotal
 from apportion.privacy.statement import Statement
@@ -159,7 +159,7 @@ class UserMean(ContributionsEstimator):
         share = plan.one("mean")
         trade_off = float(spread.likely.mean()) / self._price(width, opened, share)
         found = self._bounded(owners, trade_off, opened, _maybe(plan, "sizes"), self.correlation)
-        estimate = self._released("mean", BoxedColumns(box.low, box.high), width, found, opened, share)
+        estimate = self._released(Purpose.MEAN, BoxedColumns(box.low, box.high), width, found, opened, share)
         self._publish(estimate, spread, box, flat=np.ndim(X) == 1)
         self.threshold_ = found.threshold
         self.statement_ = opened.statement()
@@ -216,7 +216,7 @@ class UserMean(ContributionsEstimator):
             equal = publicly_weighed(users, each, "every user with the same total weight", 1.0)
         share = plan.one("variance")
         values = BoxedColumns(box.low, box.high, squares=True)
-        found = self._released("first moments", values, width, equal, session, share)
+        found = self._released(Purpose.FIRST_MOMENTS, values, width, equal, session, share)
         first, second = found.values[:width], (found.values[width:] + 0.5) / 4
         likely = np.clip(second - np.square(first), 0.0, _LARGEST_VARIANCE)
         of_first, of_second = found.noise_variance[0], found.noise_variance[width]
@@ -226,7 +226,7 @@ class UserMean(ContributionsEstimator):
         return _Spread(likely, np.minimum(careful, _LARGEST_VARIANCE))
 
     def _released(
-        self, name: str, values: BoxedColumns, columns: int, found: Bounded, session: Session, share: Share
+        self, name: Purpose, values: BoxedColumns, columns: int, found: Bounded, session: Session, share: Share
     ) -> _Estimate:
         """Means of the columns, and what their errors are made of."""
         public = isinstance(found.weights, PublicRowWeights)

@@ -24,7 +24,7 @@ from apportion.data.numbers import finite_rows
 from apportion.engines import Engine
 from apportion.errors import InputError
 from apportion.estimators.contributions import ContributionsEstimator, Sizes
-from apportion.privacy import Base, NoiseSource, PublicRowWeights, RankedRows, Session, UniformBase
+from apportion.privacy import Base, NoiseSource, PublicRowWeights, Purpose, RankedRows, Session, UniformBase
 from apportion.privacy.contributions import RowWeighting
 from apportion.privacy.statement import Statement
 
@@ -151,7 +151,7 @@ class UserQuantile(ContributionsEstimator):
         for number, share in enumerate(shares):
             scores = rows.scores(*search.cells())
             scales.append(2 * scores.total_sensitivity / share.pure_epsilon)
-            search.answer(opened.choose_points(f"quantiles, halving {number + 1}", scores, base, share))
+            search.answer(opened.choose_points(Purpose.QUANTILES.at(step=number + 1), scores, base, share))
         points = [search.points[q] for q in np.atleast_1d(np.asarray(self.quantiles, np.float64)).tolist()]
         errors = self._rank_errors(found.weights, scales)
         single = np.ndim(self.quantiles) == 0

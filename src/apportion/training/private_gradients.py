@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from apportion.errors import BudgetError, InputError
-from apportion.privacy import BoundedSum, SampledShare, Session, Share
+from apportion.privacy import BoundedSum, PlannedShare, Purpose, ReleaseName, SampledGaussian, Session, Share
 from apportion.privacy.clipped_gradients import GradientTotal, number_of_units
 from apportion.privacy.sampling import Sample
 from apportion.training.clipping import Clip, ComingStep, FixedClip, SecondMomentScales, noise_of
@@ -26,6 +26,8 @@ from apportion.training.module_state import unchanged
 from apportion.training.padding import padded, row_alignment
 from apportion.training.per_unit import GradientWay, Loss, gradient_way, means_of_units, trainable
 from apportion.training.units import Units
+
+_Share = Share | PlannedShare[SampledGaussian]
 
 
 class PrivateGradients:
@@ -144,7 +146,7 @@ class PrivateGradients:
             formed.append(self._sum(self._taking_part(sample), scales))
             return formed[-1]
 
-        released = self._released(f"step {self._made}: gradients", form, share)
+        released = self._released(Purpose.GRADIENT.at(step=self._made), form, share)
         noise = noise_of(formed[0].l2_sensitivity / share.mu, self._expected, self._parameters, scales)
         self._forget_other_gradients(optimizer)
         self._place(released, noise)
@@ -178,11 +180,11 @@ class PrivateGradients:
             for parameter in parameters:
                 parameter.grad = None
 
-    def _plan(self, steps: int, n_units: int | None, units_share: float) -> list[Share] | list[SampledShare]:
+    def _plan(self, steps: int, n_units: int | None, units_share: float) -> list[_Share]:
         """Fix what every step costs; release the number of units first if it is not declared."""
         session, kept = self._session, 1.0 if n_units is not None else 1 - units_share
         others = {} if n_units is not None else {"units": units_share}
-        shares: list[Share] | list[SampledShare]
+        shares: list[_Share]
         if self._sampling == 1:
             plan = session.plan(**others, steps=[kept / steps] * steps)
             shares = list(plan.several("steps"))
@@ -191,17 +193,15 @@ class PrivateGradients:
             shares = [sampled] * steps
         if n_units is None:
             counted = number_of_units(len(self._units), self._units.neighbours)
-            known = max(1.0, float(session.release(f"number of {self._units.name}", counted, plan.one("units"))[0]))
+            known = max(1.0, float(session.release(self._units.counted, counted, plan.one("units"))[0]))
         else:
-            session.assume_public(f"the number of {self._units.name}, declared as {n_units}")
+            session.declare_users(n_units, self._units.name)
             known = float(n_units)
         self._expected = known * self._sampling
         return shares
 
-    def _released(
-        self, name: str, form: Callable[[Sample | None], BoundedSum], share: Share | SampledShare
-    ) -> NDArray[Any]:
-        if isinstance(share, SampledShare):
+    def _released(self, name: ReleaseName, form: Callable[[Sample | None], BoundedSum], share: _Share) -> NDArray[Any]:
+        if isinstance(share, PlannedShare):
             return np.asarray(self._session.release_sampled(name, form, share), np.float64)
         return np.asarray(self._session.release(name, form(None), share), np.float64)
 

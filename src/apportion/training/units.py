@@ -18,6 +18,7 @@ from apportion.data.user_keys import sampling_keys
 from apportion.data.vocabulary import Vocabulary
 from apportion.errors import InputError
 from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_EXAMPLE, Neighbours
+from apportion.privacy.purposes import Purpose
 from apportion.privacy.sampling import Keys
 from apportion.privacy.session import Session
 
@@ -34,6 +35,7 @@ class Units:
 
     neighbours: ClassVar[Neighbours]
     name: ClassVar[str]
+    counted: ClassVar[Purpose]
 
     def __init__(self, inputs: Tensor, targets: Tensor, offsets: NDArray[np.int64], keys: Keys) -> None:
         self._inputs = inputs
@@ -79,6 +81,7 @@ class UserRows(Units):
 
     neighbours = ADD_REMOVE
     name = "users"
+    counted = Purpose.NUMBER_OF_USERS
 
     def __init__(self, inputs: Any, targets: Any, users: ArrayLike) -> None:
         inputs, targets = _matching(inputs, targets)
@@ -100,6 +103,7 @@ class ExampleRows(Units):
 
     neighbours = ADD_REMOVE_EXAMPLE
     name = "examples"
+    counted = Purpose.NUMBER_OF_EXAMPLES
 
     def __init__(self, inputs: Any, targets: Any, ids: ArrayLike | None = None) -> None:
         inputs, targets = _matching(inputs, targets)

@@ -15,7 +15,7 @@ from apportion.data.sparse_rows import ColumnRange, SparseRows
 from apportion.engines import LocalEngine
 from apportion.errors import InputError
 from apportion.evaluation import GlobalMean, rmse
-from apportion.privacy import Budget, SeededNoise, Session
+from apportion.privacy import Budget, SampledGaussian, SeededNoise, Session
 from apportion.published.public_features import IdEncoder
 from apportion.published.public_features.encoders import FeatureBatch
 from apportion.published.public_features.gradient import EncoderGradient
@@ -143,7 +143,7 @@ def test_samples_of_users_are_accounted_as_such_and_spend_the_budget():
     session = Session(Budget(2.0, 1e-5), noise=SeededNoise(1))
     data = random_interactions(5)
     make(sampling=0.7, own_step=1.0)(features=features_of(data.n_tasks)).fit(data, session=session)
-    sampled = [release for release in session.statement().releases if "Poisson" in release.mechanism]
+    sampled = [release for release in session.statement().releases if release.mechanism == SampledGaussian.key]
     assert len(sampled) == 8  # two rounds of two steps, each for the encoder and for the items' own vectors
     assert 1 - 1e-9 <= session.spent <= 1.0
 

@@ -114,7 +114,7 @@ def some_round(seed=0, n_users=40):
 def almost_exact(about, label_bound=2.0):
     session = Session(Budget(1e12, 1e-5), noise=SeededNoise(0))
     pair = session.plan(parts=[0.5, 0.5]).several("parts")
-    return release_statistics(about, session, LocalEngine(np.float64), pair, label_bound, "test")
+    return release_statistics(about, session, LocalEngine(np.float64), pair, label_bound)
 
 
 def test_the_gradient_of_the_statistics_is_the_gradient_of_the_users_losses():
@@ -140,7 +140,7 @@ def test_noise_of_both_releases_has_the_stated_scale():
     about = nobody(some_round())
     session = Session(Budget(1.0, 1e-5), noise=SeededNoise(3))
     pair = session.plan(parts=[0.5, 0.5]).several("parts")
-    released = release_statistics(about, session, LocalEngine(np.float64), pair, 0.7, "test")
+    released = release_statistics(about, session, LocalEngine(np.float64), pair, 0.7)
     diagonal = released.matrices[:, linalg.diagonal_positions(2)]
     assert_scale(diagonal, stddev=1 / pair[0].mu, detect=1.2)
     assert_scale(released.vectors, stddev=0.7 / pair[1].mu, detect=1.2)

@@ -63,7 +63,7 @@ def test_every_draw_of_a_round_trains_for_its_part_of_the_steps():
     lone = EncoderTrainer(two_layers(2), rows, replace(training, seed=1))
     for draw in (1, 2, 3):
         pair = shares[f"step {draw}: matrices"], shares[f"step {draw}: vectors"]
-        surrogate = plain_surrogate(release_statistics(about, session, ENGINE, pair, 2.0, f"draw {draw}"), 0.0)
+        surrogate = plain_surrogate(release_statistics(about, session, ENGINE, pair, 2.0, draw), 0.0)
         trainer.descend(surrogate, 2)
     np.testing.assert_allclose(found, trainer.encoded(), atol=1e-6)
     lone.descend(surrogate, 6)
@@ -86,7 +86,7 @@ def test_noise_of_statistics_of_a_sample_has_the_stated_scale():
     about = nobody(some_round())
     session = Session(Budget(1.0, 1e-5), noise=SeededNoise(3))
     _, sampled = session.plan_sampled(2, 0.25)
-    released = release_statistics(about, session, ENGINE, (sampled, sampled), 0.7, "test")
+    released = release_statistics(about, session, ENGINE, (sampled, sampled), 0.7)
     assert_scale(released.matrices[:, [0, 2]], stddev=released.matrix_stddev, detect=1.2)
     assert_scale(released.vectors, stddev=released.vector_stddev, detect=1.2)
 

@@ -215,7 +215,7 @@ def test_sessions_charge_each_round_and_name_what_is_assumed_public():
     session = Session(Budget(2.0, 1e-5), noise=SeededNoise(1))
     shares = session.plan(counts=[0.05, 0.05]).several("counts")
     given = allocated(data.as_users, Joint(), session, LocalEngine(), shares, 60.0)
-    assert [r.name for r in session.statement().releases] == ["popularity", "popularity 2"]
+    assert [r.name for r in session.statement().releases] == ["popularity", "step 2: popularity"]
     assert all(1 <= r.sensitivity < 1 + 1e-8 for r in session.statement().releases)
     assert len(given.counts) == 2
     assert "released counts" in given.weights.description

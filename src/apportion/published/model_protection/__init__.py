@@ -10,12 +10,16 @@ from apportion.published.model_protection.private import (
 )
 from apportion.published.model_protection.rows import TaskLists
 from apportion.published.model_protection.together import STRUCTURES, chosen_penalty, joint, relations_of
+from apportion.published.model_protection.wishart import Wishart
+from apportion.published.model_protection.wishart_release import WishartRelease
 
 __all__ = [
     "NO_GUARANTEE",
     "STRUCTURES",
     "BaselineModels",
     "TaskLists",
+    "Wishart",
+    "WishartRelease",
     "aggregated",
     "aggregated_by_group",
     "alone_common",

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apportion.privacy import Budget, NoiseSource, Rows, Session, Statement
+from apportion.privacy import Budget, NoiseSource, Purpose, Rows, Session, Statement
 from apportion.privacy.model_totals import model_total
 from apportion.privacy.neighbours import ADD_REMOVE_TASK
 from apportion.published.model_protection.alone import alone_l2
@@ -68,7 +68,7 @@ def aggregated(models: Floats, budget: Budget, clip_norm: float, noise: NoiseSou
         ],
     )
     total = model_total(Rows.clipped(models, clip_norm))
-    released = session.release("sum of models", total, session.plan(models=1.0).one("models"))
+    released = session.release(Purpose.SUM_OF_MODELS, total, session.plan(models=1.0).one("models"))
     mean = np.asarray(released, np.float64) / len(models)
     return BaselineModels(np.tile(mean, (len(models), 1)), "joint differential privacy of tasks", session.statement())
 

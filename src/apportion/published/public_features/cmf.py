@@ -99,7 +99,7 @@ class CollectiveFactorisation:
                 with_unobserved, shared=shared, unobserved=about.unobserved, typical=about.expected.typical
             )
         pair = (shares["matrices"], shares["vectors"])
-        released = release_statistics(about, session, engine, pair, self.label_bound, f"round {about.number}")
+        released = release_statistics(about, session, engine, pair, self.label_bound)
         surrogate = plain_surrogate(released, self.ridge, unobserved)
         weight = self.feature_weight * released.matrix_stddev
         items, found = factorise(surrogate, self.rows, weight, self)

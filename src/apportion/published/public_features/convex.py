@@ -29,7 +29,7 @@ from apportion.engines import Engine
 from apportion.errors import InputError
 from apportion.linalg.fixed_order import dot_rows
 from apportion.losses import ConvexLoss, Logistic
-from apportion.privacy import Labels, Session, Statement
+from apportion.privacy import Labels, Purpose, Session, Statement
 from apportion.privacy.contributions import Kernels, TaskGrams, TaskMoments, Weighting
 from apportion.published.public_features.convex_model import ConvexModel
 from apportion.published.public_features.head import of_head, on_head
@@ -172,9 +172,9 @@ class EncoderConvex(EncoderStatistics):
             return TaskMoments(weights, about.rows, slopes)
 
         draw = partial(released_sum, about, session, engine)
-        name, factor = f"round {about.number}", largest_curvature(self.loss)
-        bent, bent_stddev = draw(f"{name}: item curvatures", matrices, shares["step 1: matrices"])
-        sloped, slope_stddev = draw(f"{name}: item slopes", vectors, shares["step 1: vectors"])
+        factor, number = largest_curvature(self.loss), about.number
+        bent, bent_stddev = draw(Purpose.ITEM_CURVATURES.at(round=number), matrices, shares["step 1: matrices"])
+        sloped, slope_stddev = draw(Purpose.ITEM_SLOPES.at(round=number), vectors, shares["step 1: vectors"])
         return Released(factor * bent, factor * bent_stddev, sloped, slope_stddev)
 
 

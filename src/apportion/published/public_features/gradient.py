@@ -23,7 +23,7 @@ from apportion.data.sparse_rows import SparseRows
 from apportion.data.users import Users
 from apportion.engines import Engine
 from apportion.errors import InputError
-from apportion.privacy import Session
+from apportion.privacy import Purpose, Session
 from apportion.privacy.contributions import ClippedParts, Output, TaskMoments, Weighting
 from apportion.published.public_features.encoders import FeatureBatch
 from apportion.published.public_features.head import check_head, on_head
@@ -128,7 +128,7 @@ class EncoderGradient(EncoderUpdate):
         for k in range(self.steps):
             settle(self.encoder, FeatureBatch.for_encoder(self.encoder, self.known_rows))
             items = self.encoded() + own
-            name = f"round {about.number}: gradient {k + 1}"
+            name = Purpose.GRADIENT.at(round=about.number, step=k + 1)
             residuals = about.residuals(items)
             form = partial(self._gradients, residuals)
             gradient, _ = released_sum(about, session, engine, name, form, shares[f"step {k + 1}"])
@@ -185,7 +185,7 @@ class EncoderGradient(EncoderUpdate):
         def form(weights: Weighting) -> TaskMoments:
             return TaskMoments(TimesFactors(weights, residuals, self.own_clip), about.rows)
 
-        name = f"round {about.number}: own gradient {k + 1}"
+        name = Purpose.ITEM_GRADIENTS.at(round=about.number, step=k + 1)
         released, stddev = released_sum(about, session, engine, name, form, share)
         direction = self.own_clip * released
         slope = self._towards_zero(about, items, shared)

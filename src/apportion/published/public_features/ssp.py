@@ -187,8 +187,8 @@ class EncoderStatistics(EncoderUpdate):
         items = about.items
         for k in range(self.resamples):
             pair = (shares[f"step {k + 1}: matrices"], shares[f"step {k + 1}: vectors"])
-            name = f"round {about.number}" + (f", draw {k + 1}" if self.resamples > 1 else "")
-            released = release_statistics(about, session, engine, pair, self.label_bound, name)
+            draw = k + 1 if self.resamples > 1 else None
+            released = release_statistics(about, session, engine, pair, self.label_bound, draw)
             surrogate = self._surrogate(released.of(kept), of_head(about.expected, kept), about.items[kept], unobserved)
             surrogate = self._remembered(surrogate.spread(kept), last=k + 1 == self.resamples)
             taken = steps * (k + 1) // self.resamples - steps * k // self.resamples

@@ -27,7 +27,7 @@ from apportion import linalg
 from apportion.allocation import Expected
 from apportion.allocation.weightings import OnSample
 from apportion.engines import Engine, add_up_one
-from apportion.privacy import BoundedSum, SampledShare, Session, Share
+from apportion.privacy import BoundedSum, PlannedShare, Purpose, ReleaseName, SampledGaussian, Session, Share
 from apportion.privacy.contributions import Contribution, TaskGrams, TaskMoments, Weighting
 from apportion.published.skew.updates import ClippedRawLabels, Round
 
@@ -130,7 +130,7 @@ class Conditioned:
 
 
 def release_statistics(
-    about: Round, session: Session, engine: Engine, shares: tuple[Any, Any], label_bound: float, name: str
+    about: Round, session: Session, engine: Engine, shares: tuple[Any, Any], label_bound: float, draw: int | None = None
 ) -> Released:
     """Release Â and b̂ of every item, over all users or over a Poisson sample of them.
 
@@ -138,10 +138,10 @@ def release_statistics(
         about: the round: data, weights, and user vectors with their bound.
         session: charges and draws.
         engine: forms the sums.
-        shares: for matrices and for vectors; each a `Share`, or a `SampledShare` for sums over a sample of the users,
+        shares: for matrices and for vectors; each a `Share`, or a `PlannedShare` for sums over a sample of the users,
             which are divided by its probability.
         label_bound: labels are clipped to this.
-        name: of the release.
+        draw: which of several draws of this round it is, if there are several.
 
     Privacy: add or remove one user; norm of one user's part at most Γ² for matrices and Γ · label_bound for vectors.
     """
@@ -153,14 +153,20 @@ def release_statistics(
     def vectors(weights: Weighting) -> Contribution:
         return TaskMoments(weights, about.rows, labels)
 
-    draw = partial(released_sum, about, session, engine)
-    first, first_stddev = draw(f"{name}: item matrices", matrices, shares[0])
-    second, second_stddev = draw(f"{name}: item vectors", vectors, shares[1])
+    names = [purpose.at(round=about.number, draw=draw) for purpose in (Purpose.ITEM_MATRICES, Purpose.ITEM_VECTORS)]
+    release = partial(released_sum, about, session, engine)
+    first, first_stddev = release(names[0], matrices, shares[0])
+    second, second_stddev = release(names[1], vectors, shares[1])
     return Released(first, first_stddev, second, second_stddev)
 
 
 def released_sum(
-    about: Round, session: Session, engine: Engine, name: str, form: Form, share: Share | SampledShare
+    about: Round,
+    session: Session,
+    engine: Engine,
+    name: ReleaseName,
+    form: Form,
+    share: Share | PlannedShare[SampledGaussian],
 ) -> tuple[Any, float]:
     """One release and the noise of its entries; a sum over a sample stands for all users by its public probability."""
     bounds: list[float] = []
@@ -170,10 +176,10 @@ def released_sum(
         bounds.append(made.l2_sensitivity)
         return made
 
-    if isinstance(share, SampledShare):
+    if isinstance(share, PlannedShare):
         drawn = session.release_sampled(name, lambda sample: formed(OnSample(about.weights, sample)), share)
-        drawn = drawn / share.probability
-        return np.asarray(drawn, np.float64), bounds[0] / share.mu / share.probability
+        drawn = drawn / share.mechanism.probability
+        return np.asarray(drawn, np.float64), bounds[0] / share.mu / share.mechanism.probability
     drawn = session.release(name, formed(about.weights), share)
     return np.asarray(drawn, np.float64), bounds[0] / share.mu
 

@@ -4,7 +4,7 @@
     {method = "gradient", ...}             by gradients (DPSGD)
 
 Both take `allocation = {policy = "adaptive", exponent = 0.25}`, `update = {ridge = 4.0}` and any argument of
-`AlternatingMinimisation`. Entry points of the package register both (`apportion.recommend.registry`).
+`AlternatingMinimisation`. Entry points of the package register both (`apportion.registry`).
 """
 
 from __future__ import annotations

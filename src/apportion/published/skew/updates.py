@@ -23,13 +23,13 @@ from apportion.data.users import Users
 from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
 from apportion.linalg.fixed_order import dot_rows
-from apportion.privacy import BoundedSum, Labels, Rows, SampledShare, Session, Share
+from apportion.privacy import BoundedSum, Labels, PlannedShare, Purpose, Rows, Session, Share
 from apportion.privacy.contributions import Kernels, TaskGrams, TaskMoments, UserGram, Weighting
 from apportion.privacy.sampling import Sample
 from apportion.recommend.model import FoldIn
 
 Floats = NDArray[np.floating[Any]]
-Shares = dict[str, Any]  # by name: a Share, or a SampledShare
+Shares = dict[str, Any]  # by name: a Share, or a PlannedShare
 
 
 class OwnLabels(Protocol):
@@ -204,12 +204,16 @@ class SufficientStatistics:
 
     def __call__(self, about: Round, session: Session, engine: Engine, shares: Shares) -> NDArray[np.float64]:
         """Release, regularise, solve."""
-        name, labels = f"round {about.number}", ClippedRawLabels(about.labels, self.label_bound)
+        number, labels = about.number, ClippedRawLabels(about.labels, self.label_bound)
         contributions = [TaskGrams(about.weights, about.rows), TaskMoments(about.weights, about.rows, labels)]
         grams, moments = engine.add_up(about.users, contributions)
         stddev = grams.l2_sensitivity / shares["grams"].mu
-        matrices = np.asarray(session.release(f"{name}: item matrices", grams, shares["grams"]), np.float64)
-        vectors = np.asarray(session.release(f"{name}: item vectors", moments, shares["moments"]), np.float64)
+        matrices = np.asarray(
+            session.release(Purpose.ITEM_MATRICES.at(round=number), grams, shares["grams"]), np.float64
+        )
+        vectors = np.asarray(
+            session.release(Purpose.ITEM_VECTORS.at(round=number), moments, shares["moments"]), np.float64
+        )
         if about.unobserved:
             shared = released_user_gram(about, session, engine, shares["users"])
             matrices = matrices + about.unobserved * about.expected.typical[:, None] * linalg.pack(shared)
@@ -267,9 +271,9 @@ class GradientDescent:
             share = shares[f"step {k + 1}"]
             weighted = TimesFactors(about.weights, about.residuals(items), self.clip)
             form = partial(_moments, about, engine, weighted)
-            name = f"round {about.number}: gradient {k + 1}"
-            if isinstance(share, SampledShare):
-                released = session.release_sampled(name, form, share) / share.probability
+            name = Purpose.ITEM_GRADIENTS.at(round=about.number, step=k + 1)
+            if isinstance(share, PlannedShare):
+                released = session.release_sampled(name, form, share) / share.mechanism.probability
             else:
                 released = session.release(name, form(None), share)
             direction = self.clip * np.asarray(released, np.float64)
@@ -295,7 +299,7 @@ def _moments(about: Round, engine: Engine, weights: Weighting, sample: Sample | 
 def released_user_gram(about: Round, session: Session, engine: Engine, share: Share) -> NDArray[np.float64]:
     """Σ_j v vᵀ over all users, released: what the unobserved pairs contribute to every item."""
     sums = add_up_one(engine, about.users, UserGram(about.rows, session.neighbours))
-    released = np.asarray(session.release(f"round {about.number}: users' matrix", sums, share), np.float64)
+    released = np.asarray(session.release(Purpose.USERS_MATRIX.at(round=about.number), sums, share), np.float64)
     return np.asarray(linalg.unpack(linalg.project_psd(released[None, :]))[0], np.float64)
 
 

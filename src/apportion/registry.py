@@ -1,4 +1,4 @@
-"""Names that stand for code of other packages: methods of a study, kinds of models and of feature maps on disk.
+"""Names that stand for code of other packages: methods of a study; models, feature maps and mechanisms on disk.
 
 A package registers its own by entry points in its metadata. `apportion.published` does so, and nothing of the product
 imports it.
@@ -16,6 +16,8 @@ MODELS = "apportion.models"
 """Subclasses of `ItemModel`, by their `kind`."""
 FEATURE_MAPS = "apportion.feature_maps"
 """Subclasses of `NewItemMap`, by their `kind`."""
+MECHANISMS = "apportion.mechanisms"
+"""Subclasses of `Mechanism`, by their `key`."""
 
 
 def registered(group: str) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ telling the presence of a task from its absence is telling c + χ²_m from χ²_
     present: δ(ε) = 1 − F(x − c) − e^ε (1 − F(x)),  x = c/(1 − r),     r = exp((ε − c/2)/(m/2 − 1)),  0 beyond ε = c/2
 
 with F the distribution function of χ²_m. Both grow with c, so that a model at its norm's bound is the worst.
+
+It is kept to be compared with: the curator's Gaussian release is better at the same cost.
 """
 
 from __future__ import annotations
@@ -22,11 +24,14 @@ from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.linalg.packed import pack, packed_dim
-from apportion.privacy.bounded_sum import _KEY, BoundedSum, symmetric_scales
-from apportion.privacy.bounds import ObservationRows, Rows
-from apportion.privacy.mechanisms import on_grid
-from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_TASK, Neighbours
+from apportion.privacy.accounting import Part, check_noise
+from apportion.privacy.bounds import FloatArray
+from apportion.privacy.mechanisms import Opened, PlannedMechanism
+from apportion.privacy.mechanisms.gaussian import scaled_distance
+from apportion.privacy.mechanisms.grid import on_grid
+from apportion.privacy.neighbours import ADD_REMOVE_TASK
 from apportion.privacy.noise import NoiseSource
+from apportion.privacy.task_sums import OuterSum
 
 LEAST_SPARE = 3  # degrees of freedom beyond the dimension less one: with 2 the loss is infinite too often
 _SLACK = 1e-12  # of the rounding of distribution functions
@@ -37,60 +42,98 @@ _AT_A_TIME = 4_000_000  # normals drawn at once
 Floats = NDArray[np.float64]
 
 
-class OuterSum(BoundedSum):
-    """Σ w wᵀ over models whose norms are at most K, packed: what Wishart noise may be added to.
+@dataclass(frozen=True)
+class WishartPart(Part):
+    """`count` sums of outer products with Wishart noise of scale `noise_multiplier` times a model's squared norm bound.
 
-    Every part has rank one, which the cost of Wishart noise rests on; other sums of matrices are refused.
+    Attributes:
+        noise_multiplier: s / K².
+        spare_degrees: degrees of freedom beyond the dimension less one.
+        count: how many.
     """
 
-    __slots__ = ()
+    noise_multiplier: float
+    spare_degrees: int
+    count: int = 1
 
-    def __init__(self, key: object, value: Any, model_norm: float, derivation: str, neighbours: Neighbours) -> None:
-        super().__init__(
-            key, value, model_norm**2, derivation, symmetric_scales(value.shape[-1]), neighbours=neighbours
-        )
-
-    @classmethod
-    def of(cls, models: Rows, neighbours: Neighbours = ADD_REMOVE_TASK) -> OuterSum:
-        """The sum over all models, one a row; `neighbours` adds or removes one of them."""
-        if neighbours not in (ADD_REMOVE, ADD_REMOVE_TASK):
-            raise InputError(f"Expected neighbours of which one adds or removes a model, got: {neighbours.relation}.")
-        if isinstance(models, ObservationRows):
-            raise InputError("Expected one model per task, got rows of observations.")
-        held = np.asarray(models._values, np.float64)
-        text = f"squared model norm {models.norm:g}^2, one outer product a task"
-        return cls(_KEY, np.asarray(pack(held.T @ held)), models.norm, text, neighbours)
+    def __post_init__(self) -> None:
+        check_noise(self.noise_multiplier, self.count)
+        _refuse_few(self.spare_degrees)
 
     @property
-    def dimension(self) -> int:
-        """Number of features d of a model."""
-        return packed_dim(self.shape[-1])
+    def words(self) -> str:
+        """Its name and its noise."""
+        return f"Wishart, noise {self.noise_multiplier:g}, {self.spare_degrees} spare degrees of freedom"
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether the noise multiplier is 0."""
+        return self.noise_multiplier == 0
+
+    @property
+    def rough_loss(self) -> float:
+        """About the largest loss that is on the grid."""
+        return rough_loss(self.noise_multiplier, self.spare_degrees, self.count)
+
+    def distribution(self, interval: float) -> Any:
+        """Both directions, composed with themselves."""
+        from dp_accounting.pld.pld_pmf import DensePLDPmf
+        from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+        ways = losses(self.noise_multiplier, self.spare_degrees, interval)
+        present, absent = (DensePLDPmf(interval, way.first, way.masses, way.infinite, True) for way in ways)
+        return PrivacyLossDistribution(present, absent).self_compose(self.count)
 
 
 @dataclass(frozen=True)
-class WishartShare:
-    """What each of several releases with Wishart noise may cost; all of them were planned together.
+class Wishart(PlannedMechanism):
+    """Σ w wᵀ + s G Gᵀ, its mean included; s is the noise multiplier times the bound K² of a squared norm.
 
-    Attributes:
-        fraction: an even part of what the plan's Gaussian releases left, for display: cost does not add up linearly.
-        noise_multiplier: scale s of the noise over the squared bound of a model's norm.
-        spare_degrees: m, degrees of freedom beyond the dimension less one.
-        steps: how many such releases were planned.
+    Args:
+        spare_degrees: m, degrees of freedom beyond the dimension less one; more come closer to Gaussian noise.
     """
 
-    fraction: float
-    noise_multiplier: float
     spare_degrees: int
-    steps: int
+
+    key = "wishart"
+    takes = OuterSum
+    relations = (ADD_REMOVE_TASK,)
+
+    def __post_init__(self) -> None:
+        _refuse_few(self.spare_degrees)
 
     @property
-    def mu(self) -> float:
-        """Of the Gaussian law that one release tends to with many degrees of freedom; not a bound."""
-        return 1 / (self.noise_multiplier * math.sqrt(2 * self.spare_degrees))
+    def words(self) -> str:
+        """Its name and its degrees of freedom."""
+        return f"additive Wishart ({self.spare_degrees} spare degrees of freedom)"
 
     def degrees(self, dimension: int) -> int:
         """All degrees of freedom of the noise on d x d matrices."""
         return self.spare_degrees + dimension - 1
+
+    def part(self, noise_multiplier: float, count: int) -> WishartPart:
+        """So many releases."""
+        return WishartPart(noise_multiplier, self.spare_degrees, count)
+
+    def mu(self, noise_multiplier: float) -> None:
+        """It has none."""
+        return None
+
+    def sensitivity(self, statistic: OuterSum) -> float:
+        """K², in Frobenius norm."""
+        return statistic.l2_sensitivity
+
+    def stddev(self, statistic: OuterSum, scale: float) -> float:
+        """Of an entry on the diagonal."""
+        return scale * math.sqrt(2 * self.degrees(statistic.dimension))
+
+    def draw(self, opened: Opened, scale: float, noise: NoiseSource) -> Any:
+        """The packed sum with noise."""
+        return add_wishart(opened.value, scale, self.degrees(packed_dim(opened.value.shape[-1])), noise)
+
+    def distance(self, one: Any, other: Any, scales: FloatArray | None) -> float:
+        """The Frobenius norm of the difference."""
+        return scaled_distance(one, other, scales)
 
 
 def delta_of(epsilon: float, noise_multiplier: float, spare_degrees: int) -> float:
@@ -187,10 +230,15 @@ def _largest_kept(shift: float, power: float, spare_degrees: int) -> float:
 
 def _shift_and_power(noise_multiplier: float, spare_degrees: int) -> tuple[float, float]:
     """The shift c of the chi-square, and m/2 − 1."""
-    if spare_degrees < LEAST_SPARE or not noise_multiplier > 0:
-        asked = f"{spare_degrees} and {noise_multiplier}"
-        raise InputError(f"Expected at least {LEAST_SPARE} spare degrees of freedom and noise above 0, got {asked}.")
+    _refuse_few(spare_degrees)
+    if not noise_multiplier > 0:
+        raise InputError(f"Expected a noise multiplier above 0, got {noise_multiplier}.")
     return 1 / noise_multiplier, spare_degrees / 2 - 1
+
+
+def _refuse_few(spare_degrees: int) -> None:
+    if spare_degrees < LEAST_SPARE:
+        raise InputError(f"Expected at least {LEAST_SPARE} spare degrees of freedom, got {spare_degrees}.")
 
 
 def _below(x: Any, degrees: int) -> Any:

@@ -15,19 +15,12 @@ from apportion.auditing import audit_neighbour
 from apportion.auditing.hidden_values import raw_value
 from apportion.errors import BudgetError, InputError
 from apportion.linalg.packed import unpack
-from apportion.privacy import (
-    BoundedSum,
-    Budget,
-    Ledger,
-    Rows,
-    SeededNoise,
-    Session,
-    accounting,
-    wishart,
-)
-from apportion.privacy.accounting import Wishart
+from apportion.privacy import BoundedSum, Budget, Gaussian, Ledger, Rows, SeededNoise, Session, accounting
+from apportion.privacy.mechanisms import mechanism_class
 from apportion.privacy.neighbours import ADD_REMOVE_TASK, REPLACE_TASK
-from apportion.privacy.wishart import OuterSum
+from apportion.privacy.task_sums import TaskModels, model_gram
+from apportion.published.model_protection import Wishart, wishart
+from apportion.published.model_protection.wishart import WishartPart
 
 from statistics_helpers import assert_distribution
 
@@ -38,8 +31,16 @@ def random_models(n_tasks, width, seed=0):
 
 def planned(epsilon=2.0, steps=2, spare=12, seed=0, **fractions):
     session = Session(Budget(epsilon, 1e-4), noise=SeededNoise(seed), neighbours=ADD_REMOVE_TASK)
-    plan, share = session.plan_wishart(steps, spare, **fractions)
+    plan, share = session.plan_with(Wishart(spare), steps, **fractions)
     return session, plan, share
+
+
+def sum_of(models, norm):
+    return model_gram(TaskModels.clipped(models, norm), ADD_REMOVE_TASK)
+
+
+def release(session, name, statistic, share):
+    return session.release_with(share.mechanism, name, statistic, share)
 
 
 def integrated(one, two, epsilon, kinks):
@@ -108,14 +109,14 @@ def test_with_two_spare_degrees_the_published_mechanism_fails_with_one_minus_e_t
     with pytest.raises(InputError, match="at least 3 spare degrees"):
         wishart.delta_of(1.0, 0.5, 2)
     with pytest.raises(InputError, match="at least 3 spare degrees"):
-        Wishart(0.5, 2)
+        WishartPart(0.5, 2)
 
 
 @pytest.mark.parametrize(("multiplier", "spare"), [(0.3, 3), (0.5, 20), (0.2, 100)])
 def test_a_single_release_is_composed_to_its_exact_cost_and_never_below(multiplier, spare):
     for epsilon in (0.05, 0.5, 2.0):
         exact = wishart.delta_of(epsilon, multiplier, spare)
-        composed = accounting.delta_of([Wishart(multiplier, spare)], epsilon)
+        composed = accounting.delta_of([WishartPart(multiplier, spare)], epsilon)
         assert exact * (1 - 1e-12) <= composed <= exact * 1.003 + 1e-12
 
 
@@ -135,42 +136,42 @@ def test_two_releases_cost_what_integration_over_the_first_says(multiplier, spar
         return float(law.cdf(shift)) + math.fsum(parts)
 
     for epsilon in (0.2, 1.5):
-        composed = accounting.delta_of([Wishart(multiplier, spare, 2)], epsilon)
+        composed = accounting.delta_of([WishartPart(multiplier, spare, 2)], epsilon)
         assert twice(epsilon) * (1 - 1e-5) <= composed <= twice(epsilon) * 1.005 + 1e-9
 
 
 @pytest.mark.parametrize(("epsilon", "steps", "spare"), [(0.3, 1, 30), (4.0, 3, 300)])
 def test_a_planned_session_stays_within_its_budget_and_uses_it(epsilon, steps, spare):
     session, plan, share = planned(epsilon, steps, spare, size=0.1)
-    models = OuterSum.of(Rows.clipped(random_models(9, 3), 1.0))
+    models = sum_of(random_models(9, 3), 1.0)
     session.release("size", models, plan.one("size"))
     for step in range(steps):
-        session.release_wishart(f"sum {step}", models, share)
+        release(session, f"sum {step}", models, share)
     statement = session.statement()
     assert 0.98 * epsilon <= statement.spent_epsilon <= epsilon
     assert statement.spent_mu is None
     assert "additive Wishart" in statement.to_text()
-    parts = [accounting.Gaussian(1 / plan.one("size").mu), Wishart(share.noise_multiplier * 0.97, spare, steps)]
+    parts = [accounting.Gaussian(1 / plan.one("size").mu), WishartPart(share.noise_multiplier * 0.97, spare, steps)]
     assert accounting.epsilon_of(parts, 1e-4) > epsilon  # less noise would not do
 
 
 def test_more_degrees_of_freedom_bring_the_noise_close_to_gaussian_noise():
-    few, many = (planned(1.0, 1, spare)[2].mu for spare in (100, 5000))
+    few, many = (planned(1.0, 1, spare)[2].mu / math.sqrt(2 * spare) for spare in (100, 5000))
     assert few < many < Budget(1.0, 1e-4).mu < 1.1 * many
 
 
 def test_draws_have_the_planned_degrees_of_freedom():
     """Quadratic forms of the noise and of its inverse; each false alarm has probability 1e-9."""
-    statistic = OuterSum.of(Rows.clipped(random_models(5, 4), 2.0))
+    statistic = sum_of(random_models(5, 4), 2.0)
     released = []
     for seed in range(700):
         session, _, share = planned(seed=seed)
-        released += [session.release_wishart(name, statistic, share) for name in ("one", "two")]
+        released += [release(session, name, statistic, share) for name in ("one", "two")]
     noise, direction = unpack(np.stack(released) - raw_value(statistic)), np.array([1.0, -2.0, 0.5, 1.0])
     scale = share.noise_multiplier * 4.0
     squared = float(direction @ direction)
     forms = np.einsum("i,nij,j->n", direction, noise, direction) / scale / squared
-    assert_distribution(forms, stats.chi2(share.degrees(4)).cdf)
+    assert_distribution(forms, stats.chi2(share.mechanism.degrees(4)).cdf)
     inverse = squared / scale / np.einsum("i,nij,j->n", direction, np.linalg.inv(noise), direction)
     assert_distribution(inverse, stats.chi2(12).cdf)
     assert stats.kstest(inverse, stats.chi2(14).cdf).pvalue < 1e-9  # the test sees two degrees
@@ -180,7 +181,7 @@ def test_draws_have_the_planned_degrees_of_freedom():
 @settings(max_examples=60, deadline=None)
 def test_removing_any_model_moves_the_sum_by_at_most_its_sensitivity_and_by_rank_one(seed, norm, width):
     models = random_models(6, width, seed)
-    full, rest = (OuterSum.of(Rows.clipped(some, norm)) for some in (models, models[1:]))
+    full, rest = (sum_of(some, norm) for some in (models, models[1:]))
     moved = unpack(raw_value(full) - raw_value(rest))
     assert np.linalg.norm(moved) <= full.l2_sensitivity * (1 + 1e-9)
     values = np.linalg.eigvalsh(moved)
@@ -193,9 +194,9 @@ def test_a_neighbouring_run_asks_for_the_same_releases_and_moves_by_at_most_what
     models[0] *= 100
 
     def fit(some, session):
-        _, share = session.plan_wishart(2, 12)
-        first = session.release_wishart("one", OuterSum.of(Rows.clipped(some, 1.0)), share)
-        second = session.release_wishart("two", OuterSum.of(Rows.clipped(some * first[0], 1.0)), share)
+        _, share = session.plan_with(Wishart(12), 2)
+        first = release(session, "one", sum_of(some, 1.0), share)
+        second = release(session, "two", sum_of(some * first[0], 1.0), share)
         return {"one": first, "two": second}
 
     arguments = {"budget": Budget(2.0, 1e-4), "noise": SeededNoise(1), "neighbours": ADD_REMOVE_TASK}
@@ -205,33 +206,50 @@ def test_a_neighbouring_run_asks_for_the_same_releases_and_moves_by_at_most_what
 
 def test_only_what_was_planned_can_be_released():
     session, _, share = planned()
-    models = OuterSum.of(Rows.clipped(random_models(5, 2), 1.0))
+    models = sum_of(random_models(5, 2), 1.0)
     with pytest.raises(BudgetError, match="nothing else can be planned"):
         session.plan(more=0.1)
-    with pytest.raises(BudgetError, match="not one that plan_wishart fixed"):
+    with pytest.raises(BudgetError, match="not one that the plan of this session fixed"):
         session.release("gaussian", models, Session(Budget(2.0, 1e-4)).plan(a=0.1).one("a"))
-    with pytest.raises(BudgetError, match="sum of outer products"):
-        session.release_wishart("total", BoundedSum.user_total(np.zeros(3), Rows(np.zeros((1, 3)), 1.0)), share)
-    session.release_wishart("one", models, share)
-    session.release_wishart("two", models, share)
-    with pytest.raises(BudgetError, match="All 2 wishart releases"):
-        session.release_wishart("three", models, share)
-    with pytest.raises(BudgetError, match="plan_wishart made"):
-        Session(Budget(2.0, 1e-4), neighbours=ADD_REMOVE_TASK).release_wishart("foreign", models, share)
+    with pytest.raises(BudgetError, match="needs class OuterSum, got BoundedSum"):
+        release(session, "total", BoundedSum.user_total(np.zeros(3), Rows(np.zeros((1, 3)), 1.0)), share)
+    release(session, "one", models, share)
+    release(session, "two", models, share)
+    with pytest.raises(BudgetError, match="All 2 planned releases"):
+        release(session, "three", models, share)
+    with pytest.raises(BudgetError, match="a plan of this session made"):
+        release(Session(Budget(2.0, 1e-4), neighbours=ADD_REMOVE_TASK), "foreign", models, share)
     with pytest.raises(BudgetError, match="bounded for neighbours that differ"):
-        Session(Budget(2.0, 1e-4)).release_wishart("of users", models, share)
+        release(Session(Budget(2.0, 1e-4)), "of users", models, share)
     with pytest.raises(BudgetError, match="planned before anything else"):
-        session.plan_wishart(1, 5)
+        session.plan_with(Wishart(5), 1)
+
+
+def test_a_share_that_was_planned_buys_no_release_by_another_mechanism():
+    session, _, share = planned()
+    models = sum_of(random_models(5, 2), 1.0)
+    for other in (Gaussian(), Wishart(13)):
+        with pytest.raises(BudgetError, match="planned for"):
+            session.release_with(other, "one", models, share)
+    with pytest.raises(BudgetError, match="planned for additive Wishart"):
+        session.release_with(Wishart(12), "one", models, Session(Budget(2.0, 1e-4)).plan(a=0.1).one("a"))
+    assert not session.statement().releases
+
+
+def test_a_stored_statement_finds_the_mechanism_by_its_key():
+    assert mechanism_class("wishart") is Wishart
 
 
 def test_budgets_ledgers_and_neighbours_that_do_not_fit_are_refused(tmp_path):
-    with pytest.raises(BudgetError, match="delta above 0 and no ledger"):
-        Session(Budget(1.0, 0.0)).plan_wishart(1, 5)
+    budget, whole = Budget(1.0, 1e-5), {"neighbours": ADD_REMOVE_TASK}
+    with pytest.raises(BudgetError, match="delta above 0"):
+        Session(Budget(1.0, 0.0), **whole).plan_with(Wishart(5), 1)
     with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
-        account = ledger.create_account("tasks", Budget(1.0, 1e-5))
-        with pytest.raises(BudgetError, match="delta above 0 and no ledger"):
-            Session(Budget(1.0, 1e-5), ledger=account).plan_wishart(1, 5)
-    with pytest.raises(BudgetError, match="at least 1 release"):
-        Session(Budget(1.0, 1e-5)).plan_wishart(0, 5)
-    with pytest.raises(InputError, match="adds or removes"):
-        OuterSum.of(Rows(np.zeros((1, 2)), 1.0), REPLACE_TASK)
+        account = ledger.create_account("tasks", budget, **whole)
+        with pytest.raises(BudgetError, match="Expected no ledger"):
+            Session(budget, ledger=account, **whole).plan_with(Wishart(5), 1)
+        assert account.status().entries == 0
+    with pytest.raises(BudgetError, match="at least 1 step"):
+        Session(budget, **whole).plan_with(Wishart(5), 0)
+    with pytest.raises(BudgetError, match="add or remove one task"):
+        Session(budget, neighbours=REPLACE_TASK).plan_with(Wishart(5), 1)

@@ -1,0 +1,23 @@
+"""Mechanisms: objects that own norm, noise, draw, cost and words of a release. One file each."""
+
+from apportion.privacy.mechanisms.exponential import Exponential
+from apportion.privacy.mechanisms.gaussian import Gaussian
+from apportion.privacy.mechanisms.known import mechanism_class
+from apportion.privacy.mechanisms.laplace import Laplace
+from apportion.privacy.mechanisms.mechanism import Mechanism, Opened, PlannedMechanism, PlannedShare, Statistic
+from apportion.privacy.mechanisms.points import PointsOnLine
+from apportion.privacy.mechanisms.sampled import SampledGaussian
+
+__all__ = [
+    "Exponential",
+    "Gaussian",
+    "Laplace",
+    "Mechanism",
+    "Opened",
+    "PlannedMechanism",
+    "PlannedShare",
+    "PointsOnLine",
+    "SampledGaussian",
+    "Statistic",
+    "mechanism_class",
+]

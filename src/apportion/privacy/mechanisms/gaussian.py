@@ -1,0 +1,91 @@
+"""Gaussian noise on a sum, scaled to its L2 sensitivity."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion import linalg
+from apportion.privacy.bounded_sum import BoundedSum
+from apportion.privacy.bounds import FloatArray
+from apportion.privacy.budget import Share
+from apportion.privacy.mechanisms.grid import UPWARDS, finer_steps, on_grid
+from apportion.privacy.mechanisms.mechanism import Mechanism, Opened
+from apportion.privacy.noise import NoiseSource
+
+if TYPE_CHECKING:
+    from apportion.privacy.statement import Release
+
+
+@dataclass(frozen=True)
+class Gaussian(Mechanism[Share]):
+    """Noise N(0, (σ · scales)²) with σ = L2 sensitivity / μ: exactly μ-GDP."""
+
+    key = "gaussian"
+    exact = True
+
+    @property
+    def words(self) -> str:
+        """Its name."""
+        return "Gaussian"
+
+    def sensitivity(self, statistic: BoundedSum) -> float:
+        """The L2 sensitivity, in the metric that the statistic's scales define."""
+        return statistic.l2_sensitivity
+
+    def scale(self, statistic: BoundedSum, share: Share) -> float:
+        """σ, the standard deviation where scales are 1."""
+        return statistic.l2_sensitivity / share.mu
+
+    def draw(self, opened: Opened, scale: float, noise: NoiseSource) -> NDArray[Any]:
+        """The sum with noise, rounded to a public grid."""
+        return draw_gaussian(opened, scale, noise)
+
+    def distance(self, one: Any, other: Any, scales: FloatArray | None) -> float:
+        """The L2 norm of the difference, coordinates divided by their scales."""
+        return scaled_distance(one, other, scales)
+
+    def log_density(self, released: Any, hidden: Any, scales: FloatArray | None, scale: float) -> float:
+        """Of a normal distribution around the hidden value."""
+        return -(scaled_distance(released, hidden, scales) ** 2) / (2 * scale**2)
+
+    @classmethod
+    def least_stddev(cls, release: Release) -> float | None:
+        """Sensitivity over μ."""
+        return release.sensitivity / release.mu if release.mu else None
+
+
+def draw_gaussian(opened: Opened, stddev: float, noise: NoiseSource) -> NDArray[Any]:
+    """The sum with Gaussian noise, in exact arithmetic where the value counts steps of a lattice."""
+    if opened.step is None:
+        return add_gaussian(opened.value, stddev, opened.scales, noise)
+    return add_exact_gaussian(opened.value, opened.step, stddev, opened.scales, noise)
+
+
+def add_gaussian(value: NDArray[Any], stddev: float, scales: FloatArray | None, noise: NoiseSource) -> NDArray[Any]:
+    """Return value + N(0, (stddev · scales)²), in the precision of value."""
+    out = noise.normal(value.shape, value.dtype)
+    out *= stddev if scales is None else (stddev * scales).astype(value.dtype)
+    out += value
+    return on_grid(out, stddev if scales is None else stddev * float(scales.min()))
+
+
+def add_exact_gaussian(
+    counts: NDArray[np.int64], step: float, stddev: float, scales: FloatArray | None, noise: NoiseSource
+) -> NDArray[Any]:
+    """Return counts · step + N(0, (stddev · scales)²), rounded to a grid, with no other error."""
+    spread = np.array([1.0]) if scales is None else np.asarray(scales, np.float64)
+    shift = finer_steps(step, stddev * float(spread.min()))
+    grid = math.ldexp(step, shift)
+    drawn = linalg.add_rounded_normals(counts, shift, stddev * spread / grid * UPWARDS, noise.key())
+    return np.asarray(drawn * grid)
+
+
+def scaled_distance(one: Any, other: Any, scales: FloatArray | None) -> float:
+    """The L2 norm of the difference, coordinates divided by their scales."""
+    difference = np.asarray(one, np.float64) - other
+    return float(np.sqrt(np.square(difference if scales is None else difference / scales).sum()))

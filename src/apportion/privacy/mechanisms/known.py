@@ -1,0 +1,35 @@
+"""Mechanisms by their key, as a stored statement names them: those of this package, and those of others.
+
+Another package registers its own under the entry point group `apportion.mechanisms`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from apportion import registry
+from apportion.errors import InputError
+from apportion.privacy.mechanisms.exponential import Exponential
+from apportion.privacy.mechanisms.gaussian import Gaussian
+from apportion.privacy.mechanisms.laplace import Laplace
+from apportion.privacy.mechanisms.mechanism import Mechanism
+from apportion.privacy.mechanisms.points import PointsOnLine
+from apportion.privacy.mechanisms.sampled import SampledGaussian
+
+_OWN: Final[tuple[type[Mechanism[Any]], ...]] = (Gaussian, Laplace, Exponential, PointsOnLine, SampledGaussian)
+
+
+def mechanism_class(key: str) -> type[Mechanism[Any]]:
+    """The class of a mechanism by its key; refuses a key that no installed package has.
+
+    >>> mechanism_class("laplace").__name__
+    'Laplace'
+    """
+    for own in _OWN:
+        if own.key == key:
+            return own
+    found: type[Mechanism[Any]] | None = registry.found(registry.MECHANISMS, key)
+    if found is None:
+        known = ", ".join((*(own.key for own in _OWN), *registry.registered(registry.MECHANISMS)))
+        raise InputError(f"No installed package has the mechanism {key!r} of this statement; known are: {known}.")
+    return found

@@ -1,0 +1,168 @@
+"""What a release is for: a purpose with a stable key and words for pages, and the place of the release in a fit.
+
+Statements and cards store keys. Pages explain a release and choose its colour by its purpose, never by its name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+
+from apportion.errors import InputError
+
+
+class Purpose(Enum):
+    """What a release measures and what the fit does with it. The value is the key.
+
+    Attributes:
+        label: short, for the name of the release.
+        words: one sentence for pages.
+    """
+
+    label: str
+    words: str
+
+    def __new__(cls, key: str, label: str, words: str) -> Purpose:
+        """A member whose value is its key."""
+        member = object.__new__(cls)
+        member._value_ = key
+        member.label = label
+        member.words = words
+        return member
+
+    # how many there are
+    NUMBER_OF_USERS = "number-of-users", "number of users", "About how many users there are: the scale of the rest."
+    NUMBER_OF_EXAMPLES = "number-of-examples", "number of examples", "About how many examples there are."
+    OVERVIEW = (
+        "overview",
+        "overview",
+        "About how many users there are and what they give on average: the scale of the rest.",
+    )
+    TOTAL_WEIGHT = "total-weight", "total weight", "About how much all users weigh together: it turns sums into means."
+    SIZES = (
+        "sizes",
+        "sizes",
+        "How many users have about how many rows, from which the most that one user may weigh is chosen.",
+    )
+    # how much there is of each item or task
+    POPULARITY = (
+        "popularity",
+        "popularity",
+        "How popular each item is, so that rare items can be given more weight.",
+    )
+    EXPOSURE = "exposure", "exposure", "How much data each task has, which sets the size of its steps."
+    # recommenders
+    ITEM_SUMS = "item-sums", "item sums", "What the users of each item say about it, summed: the signal itself."
+    ITEM_VECTORS = "item-vectors", "item vectors", "What the users of each item say about it: the signal itself."
+    ITEM_MATRICES = "item-matrices", "item matrices", "How firmly the users of an item pin down its vector."
+    ITEM_CURVATURES = "item-curvatures", "item curvatures", "How firmly the users of an item pin down its vector."
+    ITEM_SLOPES = "item-slopes", "item slopes", "Where the users of each item pull its vector."
+    ITEM_GRADIENTS = "item-gradients", "item gradients", "The direction in which every item vector moves next."
+    USERS_MATRIX = "users-matrix", "users' matrix", "How the vectors of all users spread, for pairs without a click."
+    SHARED_MOMENTS = (
+        "shared-moments",
+        "shared moments",
+        "How tastes spread over users as a whole: the shape that rare items borrow.",
+    )
+    VALIDATION_SCORE = "validation-score", "validation score", "How well the settings of a try do on held-out users."
+    # regressions and training
+    TASK_MATRICES = "task-matrices", "Gram matrices", "How firmly the rows of each task pin down its coefficients."
+    TASK_MOMENTS = "task-moments", "moments", "How labels go with features in each task: the signal itself."
+    GRADIENT = "gradient", "gradient", "The direction in which the model moves next."
+    ROUGH_COEFFICIENTS = (
+        "rough-coefficients",
+        "rough coefficients",
+        "A first estimate, from which residuals are measured.",
+    )
+    RESIDUALS = "residuals", "residuals", "How far labels lie from the line, for weights and intervals."
+    COEFFICIENTS = "coefficients", "coefficients", "The estimate itself."
+    # statistics
+    FIRST_MOMENTS = "first-moments", "first moments", "How far values spread, for weights and intervals."
+    MEAN = "mean", "mean", "The estimate itself."
+    QUANTILES = "quantiles", "quantiles", "The estimate itself."
+    # parties
+    MODEL_COVARIANCE = "model-covariance", "covariance of models", "What the models of all parties have in common."
+    SUM_OF_MODELS = "sum-of-models", "sum of models", "The models of all parties, summed for their mean."
+    # what the library does not know
+    OTHER = "other", "other", "A release of the caller's own."
+
+    @property
+    def key(self) -> str:
+        """The stable key."""
+        return str(self.value)
+
+    def at(self, *, round: int | None = None, step: int | None = None, draw: int | None = None) -> ReleaseName:
+        """The name of a release for this purpose at some place of the fit.
+
+        >>> Purpose.ITEM_SUMS.at(round=3).text
+        'round 3: item sums'
+        """
+        return ReleaseName(self, Stage(round, step, draw))
+
+    @classmethod
+    def of_key(cls, key: str) -> Purpose:
+        """The purpose of a stored key; refuses one that this version does not know."""
+        found = next((purpose for purpose in cls if purpose.key == key), None)
+        if found is None:
+            raise InputError(f"Expected the key of a purpose that this version knows, got {key!r}.")
+        return found
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where in a fit a release is made, counted from 1 (round 0 is a pass before the rounds); None for what it has not.
+
+    Attributes:
+        round: of alternating between users and items, or between parties and curator.
+        step: of a descent or search.
+        draw: among releases of the same sums in one round.
+    """
+
+    round: int | None = None
+    step: int | None = None
+    draw: int | None = None
+
+    @property
+    def text(self) -> str:
+        """In words; empty where there is only one place.
+
+        >>> Stage(round=2, step=5).text
+        'round 2, step 5'
+        """
+        return ", ".join(f"{name} {number}" for name, number in self.as_dict().items())
+
+    def as_dict(self) -> dict[str, int]:
+        """The numbers that there are, by name."""
+        return {name: number for name, number in asdict(self).items() if number is not None}
+
+
+@dataclass(frozen=True)
+class ReleaseName:
+    """Names one release of a session: what it is for, and where in the fit.
+
+    Attributes:
+        purpose: what it is for.
+        stage: where in the fit.
+        label: other words than those of the purpose.
+    """
+
+    purpose: Purpose
+    stage: Stage = field(default_factory=Stage)
+    label: str = ""
+
+    @property
+    def text(self) -> str:
+        """As the statement has it."""
+        own = self.label or self.purpose.label
+        return f"{self.stage.text}: {own}" if self.stage.text else own
+
+
+Name = ReleaseName | Purpose | str
+"""What names a release: a purpose, with its stage if there are several, or a text for a release of one's own."""
+
+
+def release_name(given: Name) -> ReleaseName:
+    """The name in full; a text is a release of the caller's own."""
+    if isinstance(given, ReleaseName):
+        return given
+    return ReleaseName(given) if isinstance(given, Purpose) else ReleaseName(Purpose.OTHER, label=given)

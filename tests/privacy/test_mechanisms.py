@@ -1,0 +1,175 @@
+"""Mechanisms own norm, noise, draw, cost and words; a new one is a class in one file."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from apportion.auditing import audit_likelihood, audit_neighbour
+from apportion.auditing.statements import check_statement
+from apportion.errors import BudgetError, InputError
+from apportion.privacy import (
+    BoundedSum,
+    Budget,
+    Gaussian,
+    Laplace,
+    Ledger,
+    Mechanism,
+    Rows,
+    SampledGaussian,
+    SeededNoise,
+    Session,
+    Share,
+)
+from apportion.privacy.mechanisms import Exponential, PointsOnLine, mechanism_class
+from apportion.privacy.mechanisms.grid import on_grid
+from apportion.privacy.ranks import UniformBase
+
+from statistics_helpers import assert_distribution
+
+OWN = (Gaussian(), Laplace(), Exponential(), PointsOnLine(UniformBase(0.0, 1.0)), SampledGaussian(0.5))
+
+
+@dataclass(frozen=True)
+class Staircase(Mechanism[Share]):
+    """Uniform noise on a step of a staircase that falls by e^-ε from one step to the next: ε-DP for one number.
+
+    Geng and Viswanath, "The Optimal Mechanism in Differential Privacy" (2014), with steps of one sensitivity.
+    """
+
+    key = "staircase"
+    pure = True
+
+    @property
+    def words(self):
+        return "staircase"
+
+    def sensitivity(self, statistic):
+        return statistic.l1_sensitivity
+
+    def scale(self, statistic, share):
+        return statistic.l1_sensitivity / share.pure_epsilon
+
+    def draw(self, opened, scale, noise):
+        epsilon = np.full(opened.value.shape, 1.0 / scale)  # of sums whose sensitivity is 1
+        steps, inside, sign = (noise.uniform(opened.value.size).reshape(opened.value.shape) for _ in range(3))
+        stair = np.floor(np.log(steps) / -epsilon) + inside
+        return on_grid(opened.value + np.where(sign < 0.5, -stair, stair), scale)
+
+    def distance(self, one, other, scales):
+        return float(np.abs(one - other).sum())
+
+
+def a_sum(rows=((1.0,),)):
+    values = np.asarray(rows)
+    return BoundedSum.user_total(values.sum(axis=0), Rows(values, 1.0))
+
+
+def test_keys_are_unique_and_lead_back_to_their_class():
+    keys = [mechanism.key for mechanism in OWN]
+    assert len(set(keys)) == len(keys)
+    assert [mechanism_class(key) for key in keys] == [type(mechanism) for mechanism in OWN]
+    assert all(mechanism.words for mechanism in OWN)
+
+
+def test_a_key_that_no_package_has_is_refused_in_one_sentence():
+    with pytest.raises(
+        InputError, match=r"No installed package has the mechanism 'quantum'.*known are: gaussian"
+    ) as no:
+        mechanism_class("quantum")
+    assert str(no.value).count("\n") == 0
+
+
+def test_a_mechanism_of_ones_own_is_charged_drawn_stated_and_audited_like_any_other(tmp_path):
+    with Ledger.open(tmp_path / "book.sqlite") as ledger:
+        account = ledger.create_account("own", Budget(1.0, 0.0))
+        session = Session(Budget(1.0, 0.0), noise=SeededNoise(0), ledger=account)
+        session.release_with(Staircase(), "mine", a_sum(), session.plan(a=0.5).one("a"))
+        assert account.history()[0].event.epsilon == pytest.approx(0.5)
+    (release,) = session.statement().releases
+    assert (release.mechanism, release.mechanism_words, release.epsilon) == (
+        "staircase",
+        "staircase",
+        pytest.approx(0.5),
+    )
+    assert session.spent == pytest.approx(0.5)
+    with pytest.raises(BudgetError, match="is left"):
+        session.release_with(Staircase(), "more", a_sum(), Share(0.6, session.budget))
+    exact = Session(Budget(1.0, 0.0), noise=SeededNoise(0, exact=True))
+    share = exact.plan(a=0.5).one("a")
+    with pytest.raises(BudgetError, match="no form in exact arithmetic"):
+        exact.release_with(Staircase(), "mine", a_sum(), share)
+
+    def fit(rows, session):
+        return {"sum": session.release_with(Staircase(), "mine", a_sum(rows), session.plan(a=1.0).one("a"))}
+
+    arguments = {"budget": Budget(1.0, 0.0), "noise": SeededNoise(1)}
+    assert audit_neighbour(fit, [[1.0], [0.5]], [[0.5]], arguments) == {"mine": 1.0}
+    with pytest.raises(NotImplementedError, match="states no density"):
+        audit_likelihood(fit, [[1.0]], [[0.0]], {"budget": Budget(1.0, 0.0)}, noise=SeededNoise, draws=2)
+    with pytest.raises(InputError, match="No installed package has the mechanism 'staircase'"):
+        check_statement(session.statement())
+
+
+def test_a_release_on_a_sample_is_drawn_by_no_other_door():
+    session = Session(Budget(1.0, 1e-5), noise=SeededNoise(0))
+    _, share = session.plan_sampled(1, 0.5)
+    with pytest.raises(BudgetError, match="release_sampled, which draws the sample"):
+        session.release_with(SampledGaussian(0.5), "whole", a_sum(), share)
+    with pytest.raises(BudgetError, match="planned for Gaussian"):
+        session.release_with(Gaussian(), "whole", a_sum(), share)
+    assert not session.statement().releases
+
+
+def test_a_share_of_a_pure_budget_buys_no_release_that_is_not_pure():
+    session = Session(Budget(1.0, 0.0), noise=SeededNoise(0))
+    with pytest.raises(InputError, match="delta above 0, as Gaussian noise needs"):
+        session.release("x", a_sum(), session.plan(a=1.0).one("a"))
+    other = Session(Budget(1.0, 1e-5), noise=SeededNoise(0))
+    with pytest.raises(BudgetError, match="share of this session's budget"):
+        other.release_laplace("x", a_sum(), session.plan(a=1.0).one("a"))
+
+
+def test_the_chosen_index_has_the_probability_that_the_density_says():
+    """False alarms: 1e-9."""
+    scores, scale = np.array([0.0, 1.0, 2.5]), 1.3
+    mechanism, noise = Exponential(), SeededNoise(3)
+    opened = type("Opened", (), {"value": scores})()
+    drawn = np.bincount([mechanism.draw(opened, scale, noise) for _ in range(20_000)], minlength=3)
+    expected = 20_000 * np.exp([mechanism.log_density(k, scores, None, scale) for k in range(3)])
+    assert expected.sum() == pytest.approx(20_000)
+    assert stats.chisquare(drawn, expected).pvalue > 1e-9
+
+
+def test_laplace_noise_has_the_density_that_is_said_of_it():
+    scale, noise = 0.7, SeededNoise(4)
+    opened = type("Opened", (), {"value": np.zeros(5000), "step": None})()
+    drawn = Laplace().draw(opened, scale, noise)
+    assert_distribution(drawn, stats.laplace(scale=scale).cdf)
+    ratio = Laplace().log_density(drawn, np.zeros(5000), None, scale) - Laplace().log_density(
+        drawn, np.ones(5000), None, scale
+    )
+    assert ratio == pytest.approx(
+        stats.laplace.logpdf(drawn, scale=scale).sum() - stats.laplace.logpdf(drawn, 1, scale).sum()
+    )
+
+
+def test_noise_below_what_the_charge_asks_for_is_seen_for_every_mechanism_of_the_filter():
+    session = Session(Budget(2.0, 1e-5), noise=SeededNoise(0))
+    plan = session.plan(a=0.2, b=0.2, c=0.2)
+    session.release("gaussian", a_sum(), plan.one("a"))
+    session.release_laplace("laplace", a_sum(), plan.one("b"))
+    session.choose("exponential", a_sum(), plan.one("c"))
+    statement = session.statement()
+    assert all(check.passed for check in check_statement(statement))
+    for k, release in enumerate(statement.releases):
+        object.__setattr__(release, "stddev", 0.99 * release.stddev)
+        (noise,) = [check for check in check_statement(statement) if check.name == "noise of each release"]
+        assert not noise.passed
+        assert repr(release.name) in noise.words
+        object.__setattr__(release, "stddev", release.stddev / 0.99)
+        assert math.isfinite(statement.releases[k].stddev)
