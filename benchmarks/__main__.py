@@ -17,6 +17,7 @@ CLAIMS = (
     "epoch-vs-peers",
     "round-vs-implicit",
     "recommend-speed",
+    "ratings-fit-speed",
     "gpu-fit",
     "linear-growth",
     "memory",
@@ -62,6 +63,7 @@ CLAIMS = (
     "optim-speed",
     "house",
     "explorer-browser",
+    "exports",
 )
 
 

@@ -253,7 +253,7 @@ def test_features_that_make_no_sense_in_a_study_get_a_sentence(
         (("--features", "none.csv"), "'none.csv' does not exist"),
         (("--features", "empty.csv"), "empty.csv: "),
         (("--features", "header.csv"), "header.csv: There are no rows"),
-        (("--features", "odd.csv"), "got 0 among code, words; name it with --feature-item (the first line"),
+        (("--features", "odd.csv"), "got 0 among code, words; name it with --feature-item."),
         (("--features", "odd.csv", "--feature-item", "id"), "There is no column 'id' to use as item"),
         (("--features", "items.csv", "--feature-kind", "years=number"), "There is no column 'years' of features"),
         (("--features", "items.csv", "--feature-kind", "year"), "Expected --feature-kind COLUMN=KIND, got 'year'."),

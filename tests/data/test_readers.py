@@ -157,9 +157,9 @@ def test_given_names_go_before_guesses():
 
 
 NAMES_REFUSED = {
-    "no user": ({}, ["a", "item"], "No column looks like the user; name it with user=; found 'a', 'item'"),
-    "two items": ({}, ["user", "item", "song"], "Columns 'item', 'song' could each be the task; .* found 'user'"),
-    "two values": ({}, ["user", "item", "rating", "score"], "Columns 'rating', 'score' could each be the value"),
+    "no user": ({}, ["a", "item"], "No column looks like the user among 'a', 'item'; name it with user="),
+    "two items": ({}, ["user", "item", "song"], "'item', 'song' among 'user', .* the task; say which with task="),
+    "two values": ({}, ["user", "item", "rating", "score"], "'rating', 'score' among .* could each be the value"),
     "missing": ({"value": "stars"}, ["user", "item"], "There is no column 'stars' to use as value; found 'user', "),
     "same": ({"user": "id", "task": "id"}, ["id", "item"], "Column 'id' cannot be both user and task"),
 }

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from apportion.data.users import Users
 from apportion.errors import InputError
 from apportion.privacy import (
     ADD_REMOVE,
@@ -52,8 +53,9 @@ def test_a_statement_is_read_back_as_it_was_written():
 
 def test_a_choice_of_points_is_read_back_too():
     session = Session(Budget(1.0, 0.0), noise=SeededNoise(0), neighbours=REPLACE_VALUES)
-    weights = PublicRowWeights(np.full(4, 0.25), np.arange(5), "even")
-    scores = RankedRows(np.arange(4.0), weights, base := UniformBase(0.0, 4.0)).scores([], [0.5])
+    rows, base = np.full(4, 0.25), UniformBase(0.0, 4.0)
+    users = Users(np.arange(5), {"values": np.arange(4.0), "weights": rows})
+    scores = RankedRows(users, PublicRowWeights.from_rows(rows, np.arange(5), "even"), base).scores([], [0.5])
     session.choose_points(Purpose.QUANTILES.at(step=1), scores, base, session.plan(a=1.0).one("a"))
     assert Statement.from_json(session.statement().to_json()) == session.statement()
 

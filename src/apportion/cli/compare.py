@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 
 SOME_FAILED: Final = 1
 PAGE, TABLE, RESULTS = "comparison.html", "table.csv", "results.json"
-_ARGUMENTS = re.compile(r"\b(user|task|value|timestamp|columns)=")
-_NAMES_IN_STUDY: Final = {"task": "item"}
+_NAMES_IN_STUDY: Final = {"task": "item", "value_range": "value_range = [LO, HI]"}
 _OTHER_FILES: Final = ("items", "titles", "features", "feature_item", "feature_kinds", "feature_crosses")
 
 
@@ -96,7 +94,7 @@ def run_comparison(
         reporter.say(f"What is finished is kept in {target}; the same command goes on from there.")
         raise
     except InputError as error:
-        raise InputError(f"{path.name}: {error}") from None
+        raise error.inside(path.name) from None
     facts = _facts(loaded, results.study, features)
     write_results(results, target, _inspected(results, loaded.data, tasks), facts, titles)
     return results
@@ -104,8 +102,6 @@ def run_comparison(
 
 def _load(study: Study, path: Path) -> Loaded:
     """Read the data as `[data]` says; what the reader would ask options for is asked in the study's words."""
-    from dataclasses import replace
-
     from apportion.cli.loading import load_data
 
     if "path" not in study.reading:
@@ -114,10 +110,9 @@ def _load(study: Study, path: Path) -> Loaded:
     items = _file(study, "items", path) if "items" in study.reading else None
     options = DataOptions(kind=study.kind, scale=study.value_range, items=items, **said)
     try:
-        loaded = load_data(_file(study, "path", path), options)
+        return load_data(_file(study, "path", path), options, item_list="items in [data]")
     except InputError as error:
-        raise InputError(in_study_words(str(error))) from None
-    return replace(loaded, remarks=tuple(map(in_study_words, loaded.remarks)))
+        raise in_study_words(error) from None
 
 
 def _features(study: Study, path: Path, feature_settings: FeatureOptions, reporter: Reporter) -> ItemFeatures | None:
@@ -136,20 +131,18 @@ def _features(study: Study, path: Path, feature_settings: FeatureOptions, report
     try:
         return read_features(options, reporter)
     except InputError as error:
-        raise InputError(in_study_words(str(error))) from None
+        raise in_study_words(error) from None
 
 
-def in_study_words(message: str) -> str:
-    """Say what to write in `[data]` where the reader names an option.
+def in_study_words(error: InputError) -> InputError:
+    """The same in the words of a study: what to write in `[data]` in place of an argument.
 
-    >>> in_study_words("No column looks like the task; name it with task=; found 'a'.")
-    "No column looks like the task; name it with item in [data]; found 'a'."
+    >>> str(in_study_words(InputError("No column looks like the task", argument="task", remedy="name it with")))
+    'No column looks like the task; name it with item in [data].'
     """
-    words = _ARGUMENTS.sub(lambda found: f"{_NAMES_IN_STUDY.get(found[1], found[1])} in [data]", message)
-    words = words.replace("--scale LO HI", "value_range = [LO, HI] in [data]")
-    for option, word in (("--items FILE", "items"), ("--feature-item", "feature_item")):
-        words = words.replace(option, f"{word} in [data]")
-    return words
+    if error.argument is None:
+        return error
+    return InputError(error.told(f"{_NAMES_IN_STUDY.get(error.argument, error.argument)} in [data]"))
 
 
 def _file(study: Study, key: str, path: Path) -> Path:
@@ -167,7 +160,7 @@ def _tasks_to_inspect(study: Study, data: Interactions, titles: dict[int | str, 
     try:
         return [find_item(str(item), data.task_ids, titles) for item in wanted]
     except InputError as error:
-        raise InputError(f"{path.name}: {error}") from None
+        raise error.inside(path.name) from None
 
 
 def _inspected(results: StudyResults, data: Interactions, tasks: list[int | str]) -> StudyInspection | None:

@@ -73,7 +73,8 @@ def columns_to_read(features: str, given: Sequence[tuple[str, Sequence[str]]]) -
     names = split_names(features)
     for column, _ in given:
         if column not in names:
-            raise InputError(f"Expected categories= of one of the features, {', '.join(names)}; got {column!r}.")
+            problem = f"Expected categories of one of the features, {', '.join(names)}; got {column!r}."
+            raise InputError(problem, argument="categories")
     listed = {column for column, _ in given}
     return {name: "text" if name in listed else "number or text" for name in names}
 
@@ -121,8 +122,10 @@ def _with_categories(found: EncodedIds, given: Sequence[str] | None, features_ar
     first = found.vocabulary.id_of(int(found.codes[0]))
     if not features_are_public:
         raise InputError(
-            f"Column {found.column!r} holds text, such as {first!r} in row 1; which texts it may hold cannot be taken "
-            "from private data: list them with categories=."
+            f"Column {found.column!r} holds text, such as {first!r} in row 1, and which texts it may hold cannot be "
+            "taken from private data",
+            argument="categories",
+            remedy="list them with",
         )
     if not 2 <= len(found.vocabulary) <= _MOST_CATEGORIES:
         raise InputError(

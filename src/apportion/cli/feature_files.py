@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from apportion.data.features import FeatureSpace, ItemFeatures
 
 _IGNORED = "ignore"
-_IN_OPTIONS = {
-    "name it with item=": "name it with --feature-item (the first line of a text file names its columns)",
-    "name the columns with columns=": "give the columns names in a first line",
-}
 
 
 def read_features(options: FeatureOptions, reporter: Reporter) -> ItemFeatures | None:
@@ -36,7 +32,7 @@ def read_features(options: FeatureOptions, reporter: Reporter) -> ItemFeatures |
         try:
             features = ItemFeatures.read(options.features, item=options.feature_item, kinds=kinds, crosses=crosses)
         except InputError as error:
-            raise InputError(_in_options(str(error))) from None
+            raise _as_option(error) from None
     for each in caught:
         if issubclass(each.category, FineFeaturesWarning):
             reporter.say(str(each.message))
@@ -71,14 +67,15 @@ def read_new_items(path: Path, space: FeatureSpace) -> ItemFeatures:
     try:
         return ItemFeatures.read(path, space=space)
     except InputError as error:
-        raise InputError(_in_options(str(error))) from None
+        raise _as_option(error) from None
 
 
-def _in_options(message: str) -> str:
-    """What to do, in the words of the program."""
-    for said, here in _IN_OPTIONS.items():
-        message = message.replace(said, here)
-    return message
+def _as_option(error: InputError) -> InputError:
+    """The same about the options that say how features are read."""
+    if error.argument == "columns":
+        return InputError(f"{error.problem}; give the columns names in a first line.")
+    argument = "feature_item" if error.argument == "item" else error.argument
+    return InputError(error.problem, argument=argument, remedy=error.remedy)
 
 
 def _kinds(given: Sequence[str]) -> dict[str, Any]:

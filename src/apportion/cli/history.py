@@ -22,7 +22,8 @@ def read_history(path: Path, options: DataOptions, model: ItemModel) -> tuple[In
     needs_values = model.kind != "clicks" or options.min_value is not None
     value: ColumnChoice = options.value if needs_values else IGNORE
     if needs_values and not has_value_column(path, options):
-        raise InputError(f"{path.name}: a value column is needed and none was found; name it with value=.")
+        problem = f"{path.name}: a value column is needed and none was found"
+        raise InputError(problem, argument="value", remedy="name it with")
     data = Interactions.read(
         path,
         user=options.user,

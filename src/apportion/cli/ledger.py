@@ -24,7 +24,7 @@ _RELATIONS: Final = (
 )  # fmt: skip
 _WHERE: Final = click.argument("ledger", metavar="LEDGER")
 _ACCOUNT: Final = click.option("--account", metavar="NAME", help="The account; needed where there are several.")
-_KEY: Final = click.option(
+_KEY_FILE: Final = click.option(
     "--key", metavar="FILE", help="The ledger's key, kept elsewhere; default: $APPORTION_LEDGER_KEY."
 )
 _HEAD: Final = click.option(
@@ -125,7 +125,7 @@ def init(
 @ledger.command(short_help="What was spent, and what is left.")
 @_WHERE
 @_ACCOUNT
-@_KEY
+@_KEY_FILE
 @_HEAD
 @json_option
 def status(ledger: str, account: str | None, key: str | None, head: str | None, as_json: bool) -> None:
@@ -140,7 +140,7 @@ def status(ledger: str, account: str | None, key: str | None, head: str | None, 
 @ledger.command(short_help="Every charge.")
 @_WHERE
 @_ACCOUNT
-@_KEY
+@_KEY_FILE
 @json_option
 def history(ledger: str, account: str | None, key: str | None, as_json: bool) -> None:
     """List every charge to an account."""
@@ -154,7 +154,7 @@ def history(ledger: str, account: str | None, key: str | None, as_json: bool) ->
 @ledger.command(short_help="An account as JSON, with its events in dp_accounting's words.")
 @_WHERE
 @_ACCOUNT
-@_KEY
+@_KEY_FILE
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE.json", help="Write there in place of printing.")
 def export(ledger: str, account: str | None, key: str | None, out: Path | None) -> None:
     """Export an account as JSON: its status, every entry with its hash, and the event in dp_accounting's words."""
@@ -174,7 +174,7 @@ def export(ledger: str, account: str | None, key: str | None, out: Path | None) 
 @ledger.command(short_help="Write the first head of accounts that were opened without one.")
 @_WHERE
 @_ACCOUNT
-@_KEY
+@_KEY_FILE
 @_HEAD
 def head(ledger: str, account: str | None, key: str | None, head: str | None) -> None:
     """Check an account, and write its head where none is kept yet. Afterwards every charge renews it."""
@@ -186,7 +186,7 @@ def head(ledger: str, account: str | None, key: str | None, head: str | None) ->
 @ledger.command(short_help="Recompute every hash, code, cost and sum; compare the head.")
 @_WHERE
 @_ACCOUNT
-@_KEY
+@_KEY_FILE
 @_HEAD
 @click.option("--kept", metavar="HASH", help="A hash from a statement or card; the chain must still hold it.")
 @json_option

@@ -31,12 +31,19 @@ class Loaded:
     remarks: tuple[str, ...]
 
 
-def load_data(path: Path, options: DataOptions) -> Loaded:
-    """Read a CSV, TSV, MovieLens .dat or Parquet file by the options given."""
+def load_data(path: Path, options: DataOptions, item_list: str = "--items FILE") -> Loaded:
+    """Read a CSV, TSV, MovieLens .dat or Parquet file by the options given.
+
+    Args:
+        path: the file.
+        options: how it is to be read.
+        item_list: what whoever gave the options calls the one for the public item list.
+    """
     has_value = has_value_column(path, options)
     kind: Kind = options.kind or _guess_kind(options, has_value)
     if kind == "ratings" and not has_value:
-        raise InputError(f"{path.name}: ratings need a value column and none was found; name it with value=.")
+        problem = f"{path.name}: ratings need a value column and none was found"
+        raise InputError(problem, argument="value", remedy="name it with")
     listed = None if options.items is None else read_item_list(options.items)
     data = Interactions.read(
         path,
@@ -51,7 +58,7 @@ def load_data(path: Path, options: DataOptions) -> Loaded:
         data = _at_least(data, options.min_value, path)
     if kind == "ratings":
         _check_scale(data, options.scale, path)
-    return Loaded(data, kind, tuple(_remarks(kind, options, has_value, data)))
+    return Loaded(data, kind, tuple(_remarks(kind, options, has_value, data, item_list)))
 
 
 def _guess_kind(options: DataOptions, has_value: bool) -> Kind:
@@ -73,7 +80,7 @@ def has_value_column(path: Path, options: DataOptions) -> bool:
     try:
         return choose_columns(column_names(path, options), choices).value is not None
     except InputError as error:
-        raise InputError(f"{path.name}: {error}") from None
+        raise error.inside(path.name) from None
 
 
 def column_names(path: Path, options: DataOptions) -> Sequence[str]:
@@ -102,14 +109,16 @@ def _check_scale(data: Interactions, scale: tuple[float, float], path: Path) -> 
         item = data.task_ids.id_of(int(data.tasks[first]))
         raise InputError(
             f"{path.name}: the value {data.values[first]:g} of user {user!r} for item {item!r} lies outside "
-            f"the scale {low:g} to {high:g}; declare the scale with --scale LO HI."
+            f"the scale {low:g} to {high:g}",
+            argument="value_range",
+            remedy="declare the scale with",
         )
 
 
-def _remarks(kind: Kind, options: DataOptions, has_value: bool, data: Interactions) -> Iterator[str]:
+def _remarks(kind: Kind, options: DataOptions, has_value: bool, data: Interactions, item_list: str) -> Iterator[str]:
     if options.kind is None and options.min_value is None:
         reason = "a value column was found" if has_value else "there is no value column"
         other = "clicks" if kind == "ratings" else "ratings"
         yield f"Taking the rows as {kind}: {reason} (--{other} says otherwise)."
     if options.items is None:
-        yield f"No item list was given (--items FILE): the {data.n_tasks} items found in the data are declared public."
+        yield f"No item list was given ({item_list}): the {data.n_tasks} items found in the data are declared public."

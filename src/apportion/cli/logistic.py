@@ -71,7 +71,7 @@ def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bo
             found = assemble(table, list(columns), dict(options["categories"]), features_are_public=False)
             answers = _answers(table, label, yes)
         except InputError as error:
-            raise InputError(f"{file.name}: {error}") from None
+            raise error.inside(file.name) from None
         reporter.say(f"Rows of features that are longer than {options['feature_norm']:g} are clipped to that length.")
         fitted = _fit(privacy, found, answers, table.users.codes, options, reporter)
     said = f"{label} = {yes}" if yes is not None else label
@@ -94,13 +94,13 @@ def _answers(table: Table, label: str, yes: str | None) -> Any:
         column = table.texts[label]
         if yes is None:
             first = column.vocabulary.id_of(int(column.codes[0]))
-            raise bad_cell(label, first, 1, "0 or 1; say which value means yes with yes=")
+            raise bad_cell(label, first, 1, "0 or 1", "yes", "say which value means yes with")
         return (column.codes == column.vocabulary.find([yes])[0]).astype(np.float64)  # nobody may have said yes
     numbers = table.numbers[label]
     allowed = np.isin(numbers, (0.0, 1.0))
     if not allowed.all():
         row = int(np.argmin(allowed))
-        raise bad_cell(label, float(numbers[row]), row + 1, "0 or 1; say which value means yes with yes=")
+        raise bad_cell(label, float(numbers[row]), row + 1, "0 or 1", "yes", "say which value means yes with")
     return numbers
 
 

@@ -7,7 +7,6 @@ stderr; anything else is a bug and keeps its traceback.
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from apportion.cli.compare import compare
 from apportion.cli.demo import demo
 from apportion.cli.evaluate import evaluate
 from apportion.cli.explore import explore
+from apportion.cli.export import export
 from apportion.cli.fit import fit
 from apportion.cli.ledger import ledger
 from apportion.cli.logistic import logistic
@@ -31,15 +31,14 @@ from apportion.cli.recommend import recommend
 from apportion.cli.regress import regress
 from apportion.cli.similar import similar
 from apportion.cli.tune import tune
-from apportion.errors import ApportionError, BudgetError
+from apportion.errors import ApportionError, BudgetError, InputError
 
 BAD_INPUT: Final = 2
 BUDGET_REFUSED: Final = 3
 INTERRUPTED: Final = 130
 
-_ARGUMENTS = re.compile(r"\b(user|task|value|timestamp|columns|separator|categories|yes)=")
-_OPTIONS = {"task": "--item"}
-_OF_RECOMMEND = {"user": "--user-column"}  # where --user is the person asked for
+_OTHER_NAMES = {"task": "item", "user": "user_column", "value_range": "scale"}
+"""What commands call an argument of the library, where that is not its own name."""
 
 
 class Program(click.Group):
@@ -51,6 +50,8 @@ class Program(click.Group):
             return super().invoke(ctx)
         except BudgetError as error:
             self._end(ctx, str(error), BUDGET_REFUSED)
+        except InputError as error:
+            self._end(ctx, in_options(error, self._asked(ctx)), BAD_INPUT)
         except ApportionError as error:
             self._end(ctx, str(error), BAD_INPUT)
         except ArithmeticError:
@@ -62,19 +63,28 @@ class Program(click.Group):
         except KeyboardInterrupt:
             self._end(ctx, "Interrupted.", INTERRUPTED)
 
+    def _asked(self, ctx: click.Context) -> click.Command | None:
+        return None if ctx.invoked_subcommand is None else self.get_command(ctx, ctx.invoked_subcommand)
+
     def _end(self, ctx: click.Context, message: str, code: int) -> None:
-        click.echo(f"Error: {in_options(message, ctx.invoked_subcommand)}", err=True)
+        click.echo(f"Error: {message}", err=True)
         ctx.exit(code)
 
 
-def in_options(message: str, command: str | None = None) -> str:
-    """Say `--item` where the library says `task=`.
+def in_options(error: InputError, command: click.Command | None) -> str:
+    """The message with the argument called by the name of the command's option, if it has one for it."""
+    if error.argument is None or command is None:
+        return str(error)
+    options = {option.name: option for option in command.params if isinstance(option, click.Option)}
+    for name in (_OTHER_NAMES.get(error.argument), error.argument):
+        if name in options:
+            return error.told(_called(options[name]))
+    return str(error)
 
-    >>> in_options("No column looks like the task; name it with task=; found 'a'.")
-    "No column looks like the task; name it with --item; found 'a'."
-    """
-    names = _OPTIONS | (_OF_RECOMMEND if command == "recommend" else {})
-    return _ARGUMENTS.sub(lambda found: names.get(found[1], f"--{found[1]}"), message)
+
+def _called(option: click.Option) -> str:
+    """`--scale LO HI` for an option of two values, `--item` for one of one."""
+    return f"{option.opts[-1]} {option.metavar}" if option.nargs > 1 and option.metavar else option.opts[-1]
 
 
 def _file_error(error: OSError) -> str:
@@ -101,6 +111,7 @@ for command in (
     recommend,
     similar,
     explore,
+    export,
     mean,
     quantile,
     regress,

@@ -78,7 +78,7 @@ def regress(
         try:
             found = assemble(table, list(columns), dict(options["categories"]), features_are_public=True)
         except InputError as error:
-            raise InputError(f"{file.name}: {error}") from None
+            raise error.inside(file.name) from None
         reporter.say("Labels beyond the range are clipped to it. Features are taken as public.")
         estimator = _estimator(privacy, found, label_range, options)
         fitted = estimator.fit(

@@ -82,7 +82,7 @@ def choose_columns(found: Sequence[str], choices: Mapping[str, ColumnChoice]) ->
 
 def _check_given(role: str, name: str, found: Sequence[str]) -> None:
     if name not in found:
-        raise InputError(f"There is no column {name!r} to use as {role}; found {_listed(found)}.")
+        raise InputError(f"There is no column {name!r} to use as {role}; found {_listed(found)}.", argument=role)
     if found.count(name) > 1:
         raise InputError(f"Column {name!r} occurs {found.count(name)} times; found {_listed(found)}.")
 
@@ -99,10 +99,13 @@ def _guess(role: str, candidates: Sequence[str], found: Sequence[str]) -> str | 
     fitting = [name for name in candidates if re.sub(r"[\W_]", "", name).lower() in USUAL_NAMES[role]]
     if len(fitting) > 1:
         raise InputError(
-            f"Columns {_listed(fitting)} could each be the {role}; say which with {role}=; found {_listed(found)}."
+            f"Columns {_listed(fitting)} among {_listed(found)} could each be the {role}",
+            argument=role,
+            remedy="say which with",
         )
     if not fitting and role in _REQUIRED:
-        raise InputError(f"No column looks like the {role}; name it with {role}=; found {_listed(found)}.")
+        problem = f"No column looks like the {role} among {_listed(found)}"
+        raise InputError(problem, argument=role, remedy="name it with")
     return fitting[0] if fitting else None
 
 

@@ -236,14 +236,15 @@ def _finished(
 def _id_column(found: Sequence[str], item: str | None) -> str:
     if item is not None:
         if item not in found:
-            raise InputError(f"There is no column {item!r} to use as item; found {', '.join(found)}.")
+            raise InputError(f"There is no column {item!r} to use as item; found {', '.join(found)}.", argument="item")
         return item
     usual = USUAL_NAMES["task"] | set(_FURTHER_ID_NAMES)
     fitting = [name for name in found if "".join(filter(str.isalnum, name)).lower() in usual]
     if len(fitting) != 1:
         raise InputError(
-            f"Expected one column that looks like the item, got {len(fitting)} among {', '.join(found)}; "
-            "name it with item=."
+            f"Expected one column that looks like the item, got {len(fitting)} among {', '.join(found)}",
+            argument="item",
+            remedy="name it with",
         )
     return fitting[0]
 

@@ -139,7 +139,7 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(f"{path.name}: {error}") from None
+        raise error.inside(path.name) from None
 
 
 @lru_cache(maxsize=1)

@@ -129,7 +129,9 @@ def _see(file: Path, label: str) -> _Source:
     try:
         table = open_table(file)
     except InputError as error:
-        raise InputError(str(error).replace("; name the columns with columns=.", "; expected a header line.")) from None
+        if error.argument != "columns":
+            raise
+        raise InputError(f"{error.problem}; expected a header line.") from None
     for name in table.names:
         if table.names.count(name) > 1:
             raise InputError(f"Column {name!r} occurs {table.names.count(name)} times; expected each column once.")

@@ -54,10 +54,12 @@ def see_layout(path: Path, columns: list[str] | tuple[str, ...] | None, separato
     cells = [cell.strip().strip('"') for cell in line.split(separator)]
     if columns is not None:
         if len(columns) != len(cells):
-            raise InputError(f"Expected {len(columns)} columns, as named, got {len(cells)} in the line {line!r}.")
+            problem = f"Expected {len(columns)} columns, as named, got {len(cells)} in the line {line!r}."
+            raise InputError(problem, argument="columns")
         return Layout(separator, tuple(columns), lines_before=0)
     if all(is_number(cell) for cell in cells):
-        raise InputError(f"The first line {line!r} holds numbers, not column names; name the columns with columns=.")
+        problem = f"The first line {line!r} holds numbers, not column names"
+        raise InputError(problem, argument="columns", remedy="name the columns with")
     return Layout(separator, tuple(cells), lines_before=before + 1)
 
 

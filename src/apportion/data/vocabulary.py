@@ -268,10 +268,15 @@ def encodable(text: str) -> bool:
     return True
 
 
-def bad_cell(column: str, value: object, row: int, expected: str) -> InputError:
-    """The one sentence about one cell; rows of data are counted from 1."""
+def bad_cell(
+    column: str, value: object, row: int, expected: str, argument: str | None = None, remedy: str | None = None
+) -> InputError:
+    """The one sentence about one cell, and what to do about it; rows of data are counted from 1."""
     holds = "is empty" if value is None else f"holds {value!r}"
-    return InputError(f"Column {column!r} {holds} in row {row} (counting data rows from 1); expected {expected}.")
+    problem = f"Column {column!r} {holds} in row {row} (counting data rows from 1); expected {expected}"
+    if remedy is None:
+        return InputError(f"{problem}.", argument=argument)
+    return InputError(problem, argument=argument, remedy=remedy)
 
 
 def largest_exact(bits: int) -> int:

@@ -33,7 +33,7 @@ def _ones(users: Users, weights: Any) -> tuple[NDArray[np.float64]]:
 def release_number_of_users(users: Users, session: Session, engine: Engine, share: Share) -> float:
     """Release how many users have data; one user moves it by 1."""
     total = add_up_one(engine, users, number_of_users(session))
-    return max(float(session.release("number of users", total, share)[0]), LEAST_USERS)
+    return max(float(session.release(Purpose.NUMBER_OF_USERS, total, share)[0]), LEAST_USERS)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def release_popularity(
 ) -> ReleasedPopularity:
     """Release Σ_j 1/√n^j for every task, and deconvolve it."""
     weights = SplitEqually(session.neighbours)
-    released = session.release("popularity", add_up_one(engine, users, TaskCounts(weights)), share)
+    released = session.release(Purpose.POPULARITY, add_up_one(engine, users, TaskCounts(weights)), share)
     stddev = weights.moved(1.0) / share.mu
     posterior = posterior_popularity(released, stddev, n_users)
     return ReleasedPopularity(posterior, ReleasedCounts(posterior.mean, stddev, n_users))

@@ -67,7 +67,8 @@ class InteractionsEstimator(PrivateEstimator):
 
     def _budget(self) -> Budget:
         if self.n_users is not None and self.n_users < 1:
-            raise InputError(f"Expected a declared number of users of at least 1, got {self.n_users}.")
+            problem = f"Expected a declared number of users of at least 1, got {self.n_users}."
+            raise InputError(problem, argument="n_users")
         return Budget(self.epsilon, self.delta)
 
     def _declared(self, given: Session | None, data: Interactions, further_public: list[str]) -> Session:
@@ -107,7 +108,7 @@ class SettingsEstimator(InteractionsEstimator):
         by_hand = {"dimension": self.dimension, "rounds": self.rounds}
         for name, value in by_hand.items():
             if value is not None and value < 1:
-                raise InputError(f"Expected {name} of at least 1, got {value}.")
+                raise InputError(f"Expected {name} of at least 1, got {value}.", argument=name)
         return replace(chosen, **{name: value for name, value in by_hand.items() if value is not None})
 
 
@@ -115,7 +116,8 @@ def check_value_range(value_range: tuple[float, float]) -> None:
     """Refuse a scale of values that is empty, or so wide that arithmetic on it could fail for some data."""
     low, high = value_range
     if not (low < high and max(abs(low), abs(high)) <= _LARGEST_VALUE):
-        raise InputError(f"Expected a value range with low < high, within ±{_LARGEST_VALUE:g}, got ({low}, {high}).")
+        problem = f"Expected a value range with low < high, within ±{_LARGEST_VALUE:g}, got ({low}, {high})."
+        raise InputError(problem, argument="value_range")
 
 
 def _about_tasks(data: Interactions) -> str:

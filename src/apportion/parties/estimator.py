@@ -262,11 +262,11 @@ class ProtectedMultiTask(PrivateEstimator):
 
     def _check(self, data: TaskRows) -> None:
         if self._rounds < 1:
-            raise InputError(f"Expected at least 1 round, got {self.rounds}.")
+            raise InputError(f"Expected at least 1 round, got {self.rounds}.", argument="rounds")
         if self.neighbours not in (ADD_REMOVE_TASK, REPLACE_TASK):
             raise InputError(f"Expected neighbours that differ in one task, got: {self.neighbours.relation}.")
         if self.clip_norm is not None and not 0 < self.clip_norm < 1e50:
-            raise InputError(f"Expected a clip_norm above 0 and finite, got {self.clip_norm}.")
+            raise InputError(f"Expected a clip_norm above 0 and finite, got {self.clip_norm}.", argument="clip_norm")
         if not isinstance(self.release, MatrixRelease):
             raise InputError(f"Expected the release to be a MatrixRelease, got {self.release!r}.")
         whole = self.structure != "group-sparse" and self.contribution == "mean"
@@ -280,13 +280,14 @@ class ProtectedMultiTask(PrivateEstimator):
         for name in ("penalty", "sparse_penalty"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < np.inf:
-                raise InputError(f"Expected a {name} of at least 0, got {value}.")
+                raise InputError(f"Expected a {name} of at least 0, got {value}.", argument=name)
         if self.condition is not None and not self.condition > 1:
-            raise InputError(f"Expected a condition number above 1, got {self.condition}.")
+            raise InputError(f"Expected a condition number above 1, got {self.condition}.", argument="condition")
         if self.fit_intercept and self.loss != "squared":
             raise InputError(f"Expected fit_intercept=False for the loss {self.loss!r}; give a constant feature.")
         if self.n_tasks is not None and self.n_tasks < 1:
-            raise InputError(f"Expected a declared number of tasks of at least 1, got {self.n_tasks}.")
+            problem = f"Expected a declared number of tasks of at least 1, got {self.n_tasks}."
+            raise InputError(problem, argument="n_tasks")
 
     def _public_number(self, data: TaskRows) -> int | None:
         """m, where everybody may know it."""
@@ -299,7 +300,7 @@ class ProtectedMultiTask(PrivateEstimator):
             return Budget(self.epsilon, self.delta)
         number = self._public_number(data)
         if number is None:
-            raise InputError("Expected a delta, or n_tasks for a delta of 1/n_tasks², got neither.")
+            raise InputError("Expected a delta, or n_tasks for a delta of 1/n_tasks², got neither.", argument="delta")
         return Budget(self.epsilon, default_delta(number))
 
     def _session(self, given: Session | None, data: TaskRows) -> Session:

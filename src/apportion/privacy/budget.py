@@ -34,9 +34,9 @@ class Budget:
         object.__setattr__(self, "epsilon", float(self.epsilon))  # a float16 would carry its rounding into mu
         object.__setattr__(self, "delta", float(self.delta))
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise InputError(f"Expected a finite epsilon > 0, got {self.epsilon}.")
+            raise InputError(f"Expected a finite epsilon > 0, got {self.epsilon}.", argument="epsilon")
         if not (self.delta == 0 or 1e-300 < self.delta < 1):
-            raise InputError(f"Expected a delta of 0, or between 1e-300 and 1, got {self.delta}.")
+            raise InputError(f"Expected a delta of 0, or between 1e-300 and 1, got {self.delta}.", argument="delta")
         object.__setattr__(self, "_mu", None if self.pure else gaussian.mu_of(self.epsilon, self.delta))
 
     @property
@@ -48,7 +48,7 @@ class Budget:
     def mu(self) -> float:
         """The Gaussian-DP parameter that the budget buys; a pure one buys none."""
         if self._mu is None:
-            raise InputError(f"Expected a delta above 0, as Gaussian noise needs, got {self.delta}.")
+            raise InputError(f"Expected a delta above 0, as Gaussian noise needs, got {self.delta}.", argument="delta")
         return self._mu
 
 

@@ -361,7 +361,7 @@ class Session:
         if isinstance(share, Share) and share.of.pure != self.budget.pure:
             raise BudgetError(f"Expected a share of this session's budget, got {share}.")
         if self.budget.pure and not mechanism.pure:
-            raise InputError(f"Expected a delta above 0, as {mechanism.words} noise needs, got 0.")
+            raise InputError(f"Expected a delta above 0, as {mechanism.words} noise needs, got 0.", argument="delta")
 
     def _require_fitting(self, name: str, mechanism: Mechanism[Any], statistic: Statistic) -> None:
         """Refuse what the mechanism does not take, other neighbours, and in exact arithmetic what is on no lattice."""

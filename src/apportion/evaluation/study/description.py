@@ -146,7 +146,7 @@ def read_study(path: str | os.PathLike[str]) -> Study:
     try:
         return Study.from_table(table)
     except InputError as error:
-        raise InputError(f"{file.name}: {error}") from None
+        raise error.inside(file.name) from None
 
 
 def _split_plan(data: Table, kind: Kind) -> SplitPlan:

@@ -1,0 +1,43 @@
+"""Errors say what is wrong, and carry the argument that they are about."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from apportion.errors import InputError, require_format
+from apportion.privacy import Budget
+
+
+def test_an_error_without_an_argument_says_its_sentence_everywhere():
+    error = InputError("The file is empty.")
+    assert str(error) == error.told("--anything") == "The file is empty."
+    assert str(error.inside("a.csv")) == "a.csv: The file is empty."
+
+
+def test_a_remedy_names_the_argument_as_the_reader_knows_it():
+    error = InputError("No column looks like the user", argument="user", remedy="name it with").inside("a.csv")
+    assert str(error) == "a.csv: No column looks like the user; name it with user=."
+    assert error.told("--user-column") == "a.csv: No column looks like the user; name it with --user-column."
+
+
+def test_an_error_about_an_argument_is_told_with_its_name_in_front():
+    with pytest.raises(InputError, match=r"^Expected a finite epsilon > 0, got -1\.0\.$") as refused:
+        Budget(-1.0, 1e-6)
+    assert refused.value.argument == "epsilon"
+    assert refused.value.told("--epsilon") == "--epsilon: Expected a finite epsilon > 0, got -1.0."
+
+
+def test_an_error_survives_the_way_from_another_process():
+    error = pickle.loads(pickle.dumps(InputError("Too many", argument="rounds", remedy="ask for fewer with")))
+    assert (str(error), error.argument) == ("Too many; ask for fewer with rounds=.", "rounds")
+    assert error.told("--rounds") == "Too many; ask for fewer with --rounds."
+
+
+def test_another_format_is_refused_by_its_number():
+    require_format("The thing", 2, 2)
+    with pytest.raises(InputError, match=r"^The thing has format 3, .* reads format 2: install a newer apportion"):
+        require_format("The thing", 3, 2)
+    with pytest.raises(InputError, match=r"has format 1, .*: make it again with this version\.$"):
+        require_format("The thing", 1, 2)
