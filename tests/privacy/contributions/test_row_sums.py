@@ -18,7 +18,9 @@ from apportion.privacy import (
     ADD_REMOVE,
     REPLACE_LABELS,
     REPLACE_VALUES,
+    Gaussian,
     Labels,
+    Laplace,
     ObservationRows,
 )
 from apportion.privacy.contributions import (
@@ -53,7 +55,7 @@ def labels_times(indptr, vectors, labels, low=-1.0, high=1.0):
 def both_norms(one, other):
     return [
         distance(one, raw_copy(other), mechanism) / bound
-        for mechanism, bound in (("Gaussian", one.l2_sensitivity), ("Laplace", one.l1_sensitivity))
+        for mechanism, bound in ((Gaussian(), one.l2_sensitivity), (Laplace(), one.l1_sensitivity))
     ]
 
 
@@ -165,7 +167,7 @@ def test_gradients_move_by_at_most_their_sensitivity_also_where_users_are_kept_a
     x2 = replaced(user, indptr, x, rng.normal(size=3))
     slopes2 = replaced(user, indptr, slopes, -9.0)
     one, two = (gradients(indptr, rows, g, weights, parts) for rows, g in ((x, slopes), (x2, slopes2)))
-    assert distance(one, raw_value(two), "Gaussian") <= one.l2_sensitivity * (1 + 1e-9)
+    assert distance(one, raw_value(two), Gaussian()) <= one.l2_sensitivity * (1 + 1e-9)
     assert one.shape == ((3, 3) if apart else (3,))
 
 

@@ -15,7 +15,7 @@ from apportion.data import Interactions
 from apportion.data.users import Users
 from apportion.engines import LocalEngine, TorchEngine, add_up_one
 from apportion.errors import InputError
-from apportion.privacy import Labels, ObservationRows, Rows, Weights
+from apportion.privacy import Gaussian, Labels, ObservationRows, Rows, Weights
 from apportion.privacy.contributions import TaskCounts, TaskGrams, TaskMoments, UserGram, UserTotal, Weighting
 from apportion.privacy.neighbours import REPLACE_VALUES_PUBLIC_GRAPH
 from apportion.regression.user_sides import ClippedFeatures, ClippedLabels
@@ -39,7 +39,7 @@ def test_removing_any_user_moves_the_sum_by_at_most_its_sensitivity(make_engine,
     engine = make_engine()
     all_full, all_rest = (engine.add_up(users_of(some), [make()]) for some in (data, data.without(user)))
     for full, rest in zip(all_full, all_rest, strict=True):
-        assert distance(full, raw_value(rest), "Gaussian") <= full.l2_sensitivity * (1 + 1e-9)
+        assert distance(full, raw_value(rest), Gaussian()) <= full.l2_sensitivity * (1 + 1e-9)
         assert full.l2_sensitivity == rest.l2_sensitivity
 
 
@@ -62,7 +62,7 @@ def test_a_user_at_the_bound_reaches_it(name):
         return LocalEngine(np.float64).add_up(users, [reaching.get(name, CONTRIBUTIONS[name]())])
 
     for full, rest in zip(sums(data), sums(data.without(0)), strict=True):
-        assert distance(full, raw_value(rest), "Gaussian") >= 0.999 * full.l2_sensitivity
+        assert distance(full, raw_value(rest), Gaussian()) >= 0.999 * full.l2_sensitivity
 
 
 def test_sums_are_what_they_say():
@@ -130,7 +130,7 @@ def test_released_sums_are_exact_to_rounding_of_float64_whatever_the_engine_comp
     for engine in (LocalEngine(np.float32), torch_engine(np.float32)):
         for contribution in (TaskMoments(SplitEqually(), form), TaskGrams(SplitEqually(), form)):
             full, rest = (add_up_one(engine, users_of(some, rows), contribution) for some in (data, data.without(3)))
-            assert distance(full, raw_value(rest), "Gaussian") <= 1.0
+            assert distance(full, raw_value(rest), Gaussian()) <= 1.0
             (sums,) = contribution.partial(users_of(data, rows), engine.kernels)
             assert sums.dtype == np.float64
 

@@ -19,6 +19,7 @@ from apportion.privacy import (
     REPLACE_LABELS,
     REPLACE_VALUES_PUBLIC_GRAPH,
     Budget,
+    Gaussian,
     Ledger,
     ObservationRows,
     Rows,
@@ -54,7 +55,7 @@ NORM, BOUND = 1.5, 2.0
 def moved(one, other):
     """How far two sums are apart, in the sensitivity that the first declares."""
     assert one.neighbours == other.neighbours == GRAPH
-    return distance(one, raw_copy(other), "Gaussian") / one.l2_sensitivity
+    return distance(one, raw_copy(other), Gaussian()) / one.l2_sensitivity
 
 
 def sums(data, weights, features, labels, exact):
@@ -206,7 +207,7 @@ def test_the_statement_never_says_add_or_remove_and_noise_is_for_replaced_values
     features, labels = np.ones((data.n_observations, 2)), data.values.astype(np.float64)
     model = MultiTaskRidge(2.0, allocation=policy, noise=SeededNoise(0), feature_norm=NORM, label_bound=BOUND)
     statement = model.fit_observations(Observations(data, features, labels)).statement_
-    assert statement.neighbours == GRAPH.relation
+    assert statement.neighbours == GRAPH
     assert statement.unit == GRAPH.unit
     assert "add or remove" not in statement.to_text()
     assert "which user has which task is public" in statement.public
@@ -294,7 +295,7 @@ def test_ledgers_cards_and_pages_name_the_relation(tmp_path):
         model = AlternatingMinimisation(allocation=ExactJoint()).fit(data, session=account.session(1.0)).model_
         assert account.status().neighbours == GRAPH.relation
         assert account.status().entries == len(model.statement.releases)
-    assert privacy_card(model.statement)["guarantee"]["neighbours"] == GRAPH.relation
+    assert privacy_card(model.statement)["guarantee"]["neighbours"] == {"key": GRAPH.key, "relation": GRAPH.relation}
     page = public_page(model)
     assert GRAPH.relation.replace("'", "&#39;") in page
     for words in ("add or remove", "took part", "not been there", "with and without", "whether any one"):
@@ -314,4 +315,4 @@ def test_the_old_statement_was_wrong_by_far():
         return add_up_one(LocalEngine(np.float64), data.as_users, TaskMoments(exact_weights(data, 0.0), rows, ones))
 
     here, there = moments(star), moments(without)
-    assert distance(here, raw_copy(there), "Gaussian") > 2
+    assert distance(here, raw_copy(there), Gaussian()) > 2
