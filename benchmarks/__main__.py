@@ -10,12 +10,14 @@ from benchmarks import claim, table
 
 CLAIMS = (
     "replay",
+    "engines-agree",
     "ml1m-ratings",
     "ml1m-ratings-tuned",
     "ml1m-clicks",
     "epoch-vs-peers",
     "round-vs-implicit",
     "recommend-speed",
+    "ratings-fit-speed",
     "gpu-fit",
     "linear-growth",
     "memory",
@@ -61,6 +63,7 @@ CLAIMS = (
     "optim-speed",
     "house",
     "explorer-browser",
+    "exports",
 )
 
 

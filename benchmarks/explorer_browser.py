@@ -43,7 +43,7 @@ def measure(quick: bool) -> Outcome:
     requests = said = 0
     with browser() as running, tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "page.html"
-        for name, model in _models(quick).items():
+        for name, model in fitted_models(quick).items():
             file.write_text(explorer_page(model), encoding="utf-8")
             watched = Watched(running, file)
             failed += [f"{name}: {each}" for each in _failed_interactions(watched.page)]
@@ -77,7 +77,8 @@ def _headline(value: dict[str, Any], rows: list[list[Any]], n_items: int) -> str
     )
 
 
-def _models(quick: bool) -> dict[str, ItemModel]:
+def fitted_models(quick: bool) -> dict[str, ItemModel]:
+    """Models of MovieLens 1M, or one of generated ratings."""
     if quick:
         data, _ = long_tailed_ratings(600, 200, 12_000, rank=4, rng=np.random.default_rng(1), stars="whole")
         estimator = PrivateRatingRecommender(EPSILON, dimension=4, rounds=2, noise=SeededNoise(0))
@@ -101,7 +102,7 @@ def _failed_interactions(page: Any) -> list[str]:
 
 def _against_python(page: Any, model: ItemModel, n_histories: int) -> tuple[float, int, int, int]:
     """The largest difference of scores; how many lists of 20 are the same; items that differ by more than a tie."""
-    history, pairs = _random_histories(model, n_histories)
+    history, pairs = random_histories(model, n_histories)
     expected = model.score(history, np.arange(n_histories, dtype=np.int32))
     scores = np.array([page.evaluate("history => explorer.scores(history)", each) for each in pairs])
     largest = float(np.abs(scores - expected).max())
@@ -121,10 +122,12 @@ def _beyond_ties(mine: NDArray[Any], theirs: NDArray[Any], scores: NDArray[Any],
     return int((np.abs(scores[mine] - scores[theirs]) > tie).sum())
 
 
-def _random_histories(model: ItemModel, n_histories: int) -> tuple[Interactions, list[list[tuple[int, float]]]]:
-    """Random items with random whole ratings, one to a hundred of them."""
+def random_histories(
+    model: ItemModel, n_histories: int, longest: int = LONGEST
+) -> tuple[Interactions, list[list[tuple[int, float]]]]:
+    """Random items with random whole ratings, one to `longest` of them; also as pairs of code and value."""
     rng = np.random.default_rng(0)
-    rows = [rng.choice(model.n_tasks, rng.integers(1, LONGEST + 1), replace=False) for _ in range(n_histories)]
+    rows = [rng.choice(model.n_tasks, rng.integers(1, longest + 1), replace=False) for _ in range(n_histories)]
     values = [rng.integers(1, 6, len(row)).astype(np.float32) for row in rows]
     users = np.repeat(np.arange(n_histories), [len(row) for row in rows])
     tasks, given_values = np.concatenate(rows), np.concatenate(values)

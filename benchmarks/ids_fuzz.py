@@ -21,11 +21,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from apportion.allocation.tasks import sampling_keys
 from apportion.data import Interactions, Vocabulary
 from apportion.data.encoding import encode_ids
 from apportion.data.grouping import group_rows
 from apportion.data.tables import read_table
+from apportion.data.user_keys import sampling_keys
 from apportion.errors import InputError
 from benchmarks.claim import Outcome, print_table
 

@@ -6,6 +6,7 @@ before, so any engine can be given them: it sees the same world as the reference
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -26,7 +27,7 @@ from contribution_cases import CONTRIBUTIONS, users_of
 from private_estimators import PRIVATE_ESTIMATORS, PRIVATE_REGRESSIONS, with_features
 from strategies import random_interactions
 
-N_USERS, N_TASKS = 40, 12
+N_USERS, N_TASKS = 41, 12
 
 ENGINES = {
     "memory": lambda runs, dtype: LocalEngine(dtype, exact=True, runs=runs),
@@ -37,11 +38,22 @@ ENGINES = {
 
 @dataclass(frozen=True)
 class Pass:
-    """What an engine was given once, and what it returned."""
+    """What an engine was given once, and what it returned.
+
+    Attributes:
+        users: the users.
+        contributions: what they add.
+        written: the contributions as bytes, at the time.
+        sums: what came back.
+    """
 
     users: Users
     contributions: tuple[Contribution, ...]
+    written: bytes
     sums: tuple
+
+    def __str__(self):
+        return " and ".join(type(each).__name__ for each in self.contributions)
 
 
 class RecordingEngine:
@@ -53,8 +65,9 @@ class RecordingEngine:
         self.passes = []
 
     def add_up(self, users, contributions):
+        written = pickle.dumps(tuple(contributions))
         sums = self._engine.add_up(users, contributions)
-        self.passes.append(Pass(users, tuple(contributions), tuple(sums)))
+        self.passes.append(Pass(users, tuple(contributions), written, tuple(sums)))
         return sums
 
 
@@ -76,61 +89,69 @@ def without(users, user):
     )
 
 
-def differences(one, two):
-    """What two sums disagree in, in words; nothing if they are the same in every bit."""
+def unequal_numbers(one, two):
+    """In how many whole numbers two sums differ; in all of them, where one has another shape or none."""
+    here, there = raw_steps(one), raw_steps(two)
+    if here.shape != there.shape or {here.dtype, there.dtype} != {np.dtype(np.int64)}:
+        return here.size
+    return int(np.count_nonzero(here != there))
+
+
+def unequal_facts(one, two):
+    """What else two sums differ in."""
     facts = ("shape", "step", "l2_sensitivity", "l1_sensitivity", "neighbours", "derivation")
     found = [name for name in facts if getattr(one, name) != getattr(two, name)]
-    if not np.array_equal(np.asarray(one.scales, float), np.asarray(two.scales, float), equal_nan=True):
-        found.append("scales")
-    here, there = raw_steps(one), raw_steps(two)
-    if here.dtype != np.int64 or there.dtype != np.int64:
-        found.append("no whole numbers")
-    if here.shape == there.shape and not np.array_equal(here, there):
-        found.append(f"{np.count_nonzero(here != there)} of {here.size} whole numbers")
-    return found
+    same_scales = np.array_equal(np.asarray(one.scales, float), np.asarray(two.scales, float), equal_nan=True)
+    return found if same_scales else [*found, "scales"]
+
+
+def differences(one, two):
+    """What two sums disagree in, in words; nothing if they are the same in every bit."""
+    unequal = unequal_numbers(one, two)
+    return [*unequal_facts(one, two), *([f"{unequal} of {one.size} whole numbers"] if unequal else [])]
 
 
 # -- what is fitted --
 
 
-def _interactions():
-    return random_interactions(11, n_users=N_USERS, n_tasks=N_TASKS)
+def _interactions(n_users):
+    return random_interactions(11, n_users=n_users, n_tasks=N_TASKS)
 
 
-def _fit_estimator(make, engine):
-    return make(engine=engine, noise=SeededNoise(3)).fit(_interactions())
+def _fit_estimator(make, engine, n_users):
+    return make(engine=engine, noise=SeededNoise(3)).fit(_interactions(n_users))
 
 
-def _fit_regression(make_for, engine):
+def _fit_regression(make_for, engine, n_users):
     estimator = make_for(N_TASKS)(engine=engine, noise=SeededNoise(3))
     logistic = estimator.get_params().get("loss") == "logistic"
-    return estimator.fit_observations(with_features(_interactions(), logistic=logistic))
+    return estimator.fit_observations(with_features(_interactions(n_users), logistic=logistic))
 
 
-def _fit_rows(make, engine):
+def _fit_rows(make, engine, n_users):
     rng = np.random.default_rng(7)
-    sizes = 1 + rng.geometric(0.3, N_USERS)
-    groups = np.repeat(np.arange(N_USERS), sizes)
+    sizes = 1 + rng.geometric(0.3, n_users)
+    groups = np.repeat(np.arange(n_users), sizes)
     x = rng.standard_normal((len(groups), 3)) * 0.7
     y = np.where(x[:, 0] + rng.standard_normal(len(groups)) > 0, 1.0, 0.0)
     order = rng.permutation(len(groups))
     made = make(engine=engine, noise=SeededNoise(3))
-    return made.fit(x[order, :1] if isinstance(made, UserQuantile) else x[order], y[order], groups=groups[order])
+    return made.fit(x[order, :1] if isinstance(made, UserQuantile) else x[order], y[order], users=groups[order])
 
 
-def _fit_encoder(make, engine):
+def _fit_encoder(make, engine, n_users):
     from apportion.published.public_features.convex import ConvexMinimisation
     from private_torch import signed
 
     from encoder_cases import features_of
 
     made = make(features=features_of(N_TASKS), engine=engine, noise=SeededNoise(3))
-    data = _interactions()
+    data = _interactions(n_users)
     return made.fit(signed(data) if isinstance(made, ConvexMinimisation) else data)
 
 
-def _add_up_small_forms(engine):
-    engine.add_up(users_of(_interactions()), [make() for make in CONTRIBUTIONS.values()])
+def _add_up_small_forms(engine, n_users):
+    engine.add_up(users_of(_interactions(n_users)), [make() for make in CONTRIBUTIONS.values()])
 
 
 BOX, PRIVATE = {"value_range": (-2.0, 2.0)}, {"sizes": "private"}
@@ -142,7 +163,7 @@ ROWS = {
     "quantiles, private sizes": partial(UserQuantile, [0.25, 0.5], 2.0, **PRIVATE, **BOX),
     "logistic loss": partial(UserERM, "logistic", 2.0, 1e-5, steps=3),
     "logistic loss, private sizes": partial(UserERM, "logistic", 2.0, 1e-5, steps=3, **PRIVATE),
-    "squared loss, intervals": partial(UserERM, "squared", 2.0, 1e-5, steps=3, interval_groups=4),
+    "squared loss, intervals": partial(UserERM, "squared", 2.0, 1e-5, steps=3, interval_parts=4),
     "private labels": partial(LabelPrivateRegression, 2.0, 1e-5, label_range=(0.0, 1.0)),
     "private labels, Laplace": partial(LabelPrivateRegression, 2.0, 0.0, label_range=(0.0, 1.0)),
 }
@@ -163,17 +184,17 @@ FITS: dict[str, Callable] = {
     **{name: partial(_fit_rows, make) for name, make in ROWS.items()},
     **_encoders(),
 }
-"""Every estimator, by name: what fits it on an engine."""
+"""Every estimator, by name: what fits it on an engine, to so many users."""
 
 
-def passes_of(name, engine):
+def passes_of(name, engine, n_users=N_USERS):
     """The passes of one fit on this engine."""
     recording = RecordingEngine(engine)
-    FITS[name](recording)
+    FITS[name](recording, n_users)
     return recording.passes
 
 
 @cache
-def reference_passes(name, dtype=np.float32):
+def reference_passes(name, dtype=np.float32, n_users=N_USERS):
     """The passes of one fit on the reference engine."""
-    return passes_of(name, LocalEngine(dtype, exact=True))
+    return passes_of(name, LocalEngine(dtype, exact=True), n_users)

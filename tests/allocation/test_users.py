@@ -305,6 +305,8 @@ def test_a_noisy_histogram_gives_nearly_the_best_threshold_and_less_bias_than_cl
         (lambda: Smooth(-2.0).row_weights(INDPTR, 1.0), "threshold above 0, got -2.0"),
         (lambda: Unbounded().row_weights([0, 0], 1.0), "rise from 0 to at least 1"),
         (lambda: Unbounded().row_weights([0, 3, 2], 1.0), "offsets that rise"),
+        (lambda: Unbounded().row_weights([0], 1.0), "rise from 0 to at least 1, got 0 to 0"),
+        (lambda: users.unnormalised_row_weights([0, 3, 2], 1.0), "offsets that rise"),
         (lambda: users.size_buckets(0), "largest size of at least 1, got 0"),
         (lambda: users.sizes_from_histogram([1.0], [1, 2]), "one finite count for each of 2 buckets"),
         (lambda: UserWeights(np.array([0.5, 0.6]), np.array([0, 2]), 1.0, ""), "sum to 1"),

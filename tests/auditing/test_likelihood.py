@@ -117,9 +117,9 @@ def test_many_equal_values_do_not_make_the_density_vanish():
     base = norm(0, 1)
 
     def fit(values, session):
-        indptr, each = np.arange(3001), np.full(3000, 1 / 3000)
-        users = Users(indptr, {"values": np.concatenate([values[:1], np.zeros(2999)]), "weights": each})
-        rows = RankedRows(users, PublicRowWeights.from_rows(each, indptr, "equal"), base)
+        indptr, held = np.arange(3001), np.full(3000, 1 / 3000)
+        users = Users(indptr, {"values": np.concatenate([values[:1], np.zeros(2999)]), "weights": held})
+        rows = RankedRows(users, PublicRowWeights.from_rows(held, indptr, "equal"), base)
         session.choose_points("x", rows.scores([], [0.5]), base, session.plan(a=1.0).one("a"))
         return {}
 

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from apportion.allocation import SplitEqually, uniform_sample
+from apportion.allocation.weightings import OnSample
+from apportion.auditing.door import peek
 from apportion.engines import LocalEngine
 from apportion.errors import InputError
 from apportion.privacy import Rows
 from apportion.privacy.contributions import ClippedParts, Output, TaskCounts, TaskGrams, TaskMoments
+from apportion.privacy.sampling import Sample
 from held_values import HeldRows, HeldWeights, values_of
 from planted import CASES
 
@@ -48,3 +51,20 @@ def test_engines_refuse_bounded_arrays_made_for_other_data():
     for contribution in (TaskCounts(made), TaskMoments(made, rows), TaskGrams(made, rows), part):
         with pytest.raises(InputError, match="made for these users"):
             LocalEngine().add_up(data.as_users, [contribution])
+
+
+def test_users_outside_a_sample_add_nothing_whatever_their_part_returns():
+    users = random_interactions(1, n_users=40).as_users
+    sample = Sample(bytes(32), 0.5)
+    outputs = Output(1, 100.0, True, "ones by task"), Output(1, 1.0, False, "ones")
+
+    def ones(run, _weights):
+        return np.ones((run.n_rows, 1)), np.ones((run.n_users, 1))
+
+    parts = ClippedParts(ones, outputs, OnSample(SplitEqually(), sample))
+    by_task, over_users = LocalEngine(chunk=17).add_up(users, [parts])
+    inside = sample.members(users.keys)
+    expected = np.bincount(users.column("tasks"), inside[users.owner], minlength=users.n_tasks)
+    assert 0 < inside.sum() < users.n_users
+    np.testing.assert_allclose(peek(by_task)[:, 0], expected, rtol=1e-5)
+    np.testing.assert_allclose(peek(over_users), inside.sum(), rtol=1e-5)

@@ -9,13 +9,14 @@ import pytest
 from benchmarks import claim, table
 from benchmarks.__main__ import CLAIMS, run
 from benchmarks.browser import found_browser
+from benchmarks.export_readers import need_libraries
 
-IN_A_BROWSER = ("explorer-browser",)
+NEEDED = {"explorer-browser": found_browser, "exports": need_libraries}
 
 
-def skip_without_browser():
+def skip_without_what_is_needed(name):
     try:
-        found_browser()
+        NEEDED.get(name, lambda: None)()
     except claim.UnavailableError as missing:
         pytest.skip(str(missing))
 
@@ -50,8 +51,7 @@ REHEARSED = {
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_the_quick_form_holds_or_says_what_it_checks_instead(name, capsys):
-    if name in IN_A_BROWSER:
-        skip_without_browser()
+    skip_without_what_is_needed(name)
     code = run(name, quick=True)
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert line["claim"] == name

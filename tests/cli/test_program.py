@@ -25,7 +25,19 @@ def test_help_needs_nothing_heavy():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-RECOMMENDERS = ["fit", "evaluate", "recommend", "similar", "explore", "account", "compare", "card", "tune", "demo"]
+RECOMMENDERS = [
+    "fit",
+    "evaluate",
+    "recommend",
+    "similar",
+    "explore",
+    "export",
+    "account",
+    "compare",
+    "card",
+    "tune",
+    "demo",
+]
 
 
 ANALYSTS = ["mean", "quantile", "regress", "logistic", "protect", "ledger", "audit"]

@@ -114,3 +114,9 @@ def test_the_ridge_of_known_values_finds_a_linear_map():
     found = feature_prior.ridge(values, Regressors.of(np.ones((600, 1)), features, [12]), 10)
     np.testing.assert_allclose(found[1:], truth, atol=0.06)
     np.testing.assert_allclose(found[0], 0.5, atol=0.06)
+
+
+def test_a_system_that_rounding_left_without_curvature_ends_the_steps():
+    start, ones = np.full((2, 1), 3.0), np.ones((2, 1))
+    found = feature_prior._conjugate_gradients(lambda held: 0 * held, ones, start, ones)
+    np.testing.assert_array_equal(found, start)

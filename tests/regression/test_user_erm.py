@@ -459,6 +459,10 @@ def test_bad_data_get_one_sentence():
     rows = logistic_rows(n_users=30)
     with pytest.raises(InputError, match=r"labels 0 and 1, or -1 and 1, for the logistic loss, got 0\.5"):
         fitted(Rows(rows.x, np.full(len(rows.y), 0.5), rows.groups))
+    session = Session(Budget(1.0, 1e-5), noise=SeededNoise(0), neighbours=ADD_REMOVE)
+    with pytest.raises(InputError, match=r"labels 0 and 1, or -1 and 1, for the logistic loss, got 0\.5"):
+        fitted(Rows(rows.x, np.full(len(rows.y), 0.5), rows.groups), sizes="private", session=session)
+    assert session.spent == 0.0
     with pytest.raises(InputError, match="finite numbers in X, got nan in row 1, column 1"):
         fitted(Rows(np.full_like(rows.x, np.nan), rows.y, rows.groups))
     with pytest.raises(InputError, match=r"y to have .* rows, one per row of X"):

@@ -227,8 +227,11 @@ class Unbounded:
 
 
 def unnormalised_row_weights(indptr: ArrayLike, threshold: float, correlation: float = 0.0) -> Floats:
-    """min(h, k_l)/s_l for every row, so that a user's total is at most h whoever else is there: for private sizes."""
-    sizes = np.diff(_checked_offsets(indptr))
+    """min(h, k_l)/s_l for every row, so that a user's total is at most h whoever else is there: for private sizes.
+
+    A run of users may be of nobody, or of users without rows.
+    """
+    sizes = np.diff(_checked_offsets(indptr, least_rows=0))
     kept = np.minimum(_positive("threshold", threshold), effective_sizes(sizes, correlation))
     return np.repeat(kept / np.maximum(sizes, 1), sizes)
 
@@ -316,12 +319,13 @@ def _positive(name: str, value: float) -> float:
     return value
 
 
-def _checked_offsets(indptr: ArrayLike) -> Offsets:
+def _checked_offsets(indptr: ArrayLike, least_rows: int = 1) -> Offsets:
     offsets = np.asarray(indptr)
-    if offsets.ndim != 1 or offsets.size < 2 or not np.issubdtype(offsets.dtype, np.integer):
+    if offsets.ndim != 1 or offsets.size < 1 or not np.issubdtype(offsets.dtype, np.integer):
         raise InputError(f"Expected whole offsets of users, got shape {offsets.shape} of {offsets.dtype}.")
-    if offsets[0] != 0 or offsets[-1] < 1 or (np.diff(offsets) < 0).any():
-        raise InputError(f"Expected offsets that rise from 0 to at least 1, got {offsets[0]} to {offsets[-1]}.")
+    if offsets[0] != 0 or offsets[-1] < least_rows or (np.diff(offsets) < 0).any():
+        ends = f"{offsets[0]} to {offsets[-1]}"
+        raise InputError(f"Expected offsets that rise from 0 to at least {least_rows}, got {ends}.")
     return offsets.astype(np.int64)
 
 

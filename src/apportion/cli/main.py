@@ -20,6 +20,7 @@ from apportion.cli.compare import compare
 from apportion.cli.demo import demo
 from apportion.cli.evaluate import evaluate
 from apportion.cli.explore import explore
+from apportion.cli.export import export
 from apportion.cli.fit import fit
 from apportion.cli.ledger import ledger
 from apportion.cli.logistic import logistic
@@ -110,6 +111,7 @@ for command in (
     recommend,
     similar,
     explore,
+    export,
     mean,
     quantile,
     regress,

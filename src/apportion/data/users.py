@@ -183,5 +183,10 @@ class Users:
         whole, part = self._whole
         return whole.remembered_rows(value, make)[part]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The rows alone: nothing of users outside the run, and nothing that was remembered."""
+        held = ("indptr", "_columns", "_user_columns", "n_tasks", "_keys")
+        return {**{name: self.__dict__[name] for name in held}, "_remembered": [], "_whole": None}
+
     def __repr__(self) -> str:
         return f"Users({', '.join(self._columns)}; values hidden)"

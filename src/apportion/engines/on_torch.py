@@ -49,6 +49,10 @@ class Device(Processors):
         self.device = device
         self._placed: list[tuple[Any, Any]] = []
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without positions of rows, which are private: contributions hold kernels, and are sent to others."""
+        return {**self.__dict__, "_placed": []}
+
     @property
     def _on_processor(self) -> bool:
         return self.device == "cpu"

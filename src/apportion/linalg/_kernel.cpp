@@ -396,16 +396,6 @@ INLINE void for_vectors(Index begin, Index end, const F& f) {
     if (S::rows < S::lanes && c < end) f(typename S::Block{}, c);
 }
 
-// The same for columns that are multiples of kStep
-template <typename T, typename F>
-INLINE void for_steps(Index begin, Index end, const F& f) {
-    using S = Shape<T>;
-    Index c = begin;
-    for (; c < end && c % S::lanes; c += kStep) f(typename S::Step{}, c);
-    for (; c + S::lanes <= end; c += S::lanes) f(typename S::Vector{}, c);
-    for (; c < end; c += kStep) f(typename S::Step{}, c);
-}
-
 // The heart: out[r][c] = in[r][c] +- sum_k left[k][r] right[k][c] for `rows` rows and N vectors of columns.
 template <typename V, int N, bool Minus, typename T>
 INLINE void tile(const T* left, const T* right, Index depth, Index stride, const T* in, T* out) {
@@ -461,13 +451,9 @@ void rank_update(const T* left, const T* right, Index depth, Index stride, Index
                         Lower ? 0 : r, Lower ? r + Shape<T>::rows : size);
 }
 
-// Rows r0 .. r0 + kStep of a Cholesky factor, from which all rows before have been eliminated; 1 / their diagonal.
-// False if the matrix is not positive definite.
+// Cholesky factor of a kStep x kStep block whose rows are vectors, and 1 / its diagonal; false if it has none
 template <typename T>
-INLINE bool factor_step(T* block, Index r0, Index size, Index stride, T* inverse) {
-    using B = typename Shape<T>::Step;
-    B diagonal[kStep];
-    UNROLL for (int r = 0; r < kStep; ++r) diagonal[r] = load<B>(block + r * stride + r0);
+INLINE bool factor_step(typename Shape<T>::Step* diagonal, T* inverse) {
     bool positive = true;
     UNROLL for (int r = 0; r < kStep; ++r) {
         const T pivot = diagonal[r][r], reciprocal = T(1) / pivot;
@@ -476,100 +462,102 @@ INLINE bool factor_step(T* block, Index r0, Index size, Index stride, T* inverse
         UNROLL for (int i = r + 1; i < kStep; ++i)
             diagonal[i] = fused_minus(T(diagonal[r][i] * reciprocal), diagonal[r], diagonal[i]);
     }
-    if (!positive) return false;
-    UNROLL for (int r = 0; r < kStep; ++r) store(block + r * stride + r0, diagonal[r] * inverse[r]);
-    for_steps<T>(r0 + kStep, size, [&](auto v, Index c) {
-        using V = decltype(v);
-        V x[kStep];
-        UNROLL for (int r = 0; r < kStep; ++r) x[r] = load<V>(block + r * stride + c);
-        UNROLL for (int r = 0; r < kStep; ++r) {
-            x[r] *= inverse[r];
-            UNROLL for (int i = r + 1; i < kStep; ++i) x[i] = fused_minus(block[r * stride + r0 + i], x[r], x[i]);
-            store(block + r * stride + c, x[r]);
-        }
-    });
-    return true;
+    UNROLL for (int r = 0; r < kStep; ++r) diagonal[r] *= inverse[r];
+    return positive;
 }
 
-// Eliminates the kStep rows of `block` from the kStep rows after them, which begin at column r0
+// The same for a block as high as a tile, kStep rows at a time, whatever the height of a tile is
 template <typename T>
-INLINE void eliminate(T* block, Index r0, Index size, Index stride) {
-    T* next = block + kStep * stride;
-    for_steps<T>(r0, size, [&](auto v, Index c) {
-        using V = decltype(v);
-        V x[kStep];
-        UNROLL for (int r = 0; r < kStep; ++r) x[r] = load<V>(block + r * stride + c);
-        UNROLL for (int i = 0; i < kStep; ++i) {
-            V rest = load<V>(next + i * stride + c);
-            UNROLL for (int r = 0; r < kStep; ++r) rest = fused_minus(block[r * stride + r0 + i], x[r], rest);
-            store(next + i * stride + c, rest);
+INLINE bool factor_block(T* block, Index stride, T* inverse) {
+    using B = typename Shape<T>::Step;
+    constexpr int steps = Shape<T>::rows / kStep;
+    bool positive = true;
+    B x[steps][Shape<T>::rows];  // x[s][r]: columns s * kStep .. of row r
+    UNROLL for (int s = 0; s < steps; ++s)
+        UNROLL for (int r = 0; r < (s + 1) * kStep; ++r) x[s][r] = load<B>(block + r * stride + s * kStep);
+    UNROLL for (int s = 0; s < steps; ++s) {
+        UNROLL for (int r = 0; r < s * kStep; ++r) {
+            x[s][r] *= inverse[r];
+            UNROLL for (int i = r + 1; i < (s + 1) * kStep; ++i)
+                x[s][i] = fused_minus(T(i < s * kStep ? x[i / kStep][r][i % kStep] : x[s][r][i % kStep]), x[s][r], x[s][i]);
         }
-    });
+        positive &= factor_step<T>(&x[s][s * kStep], inverse + s * kStep);
+    }
+    UNROLL for (int s = 0; s < steps; ++s)
+        UNROLL for (int r = 0; r < (s + 1) * kStep; ++r) store(block + r * stride + s * kStep, x[s][r]);
+    return positive;
 }
 
-// Upper Cholesky factor U of a (a = U'U), in place, and 1 / U[r][r].  Rows are eliminated kStep at a time, whatever the
-// height of a tile.
+// Upper Cholesky factor U of a (a = U'U), in place, and 1 / U[r][r].  False if a is not positive definite.
 template <typename T>
 bool factor(T* a, Index size, Index stride, T* inverse_diagonal) {
     constexpr int rows = Shape<T>::rows;
     for (Index r0 = 0; r0 < size; r0 += rows) {
-        if (r0) tile_row<true>(a + r0, a, r0, stride, a + r0 * stride, a + r0 * stride, r0, size);
-        for (Index r = r0; r < r0 + rows; r += kStep) {
-            if (!factor_step(a + r * stride, r, size, stride, inverse_diagonal + r)) return false;
-            if (r + kStep < r0 + rows) eliminate(a + r * stride, r + kStep, size, stride);
-        }
+        T* block = a + r0 * stride;
+        T* inverse = inverse_diagonal + r0;
+        if (r0) tile_row<true>(a + r0, a, r0, stride, block, block, r0, size);
+        if (!factor_block(block + r0, stride, inverse)) return false;
+        for_vectors<T>(r0 + rows, size, [&](auto v, Index c) {
+            using V = decltype(v);
+            V x[rows];
+            UNROLL for (int r = 0; r < rows; ++r) x[r] = load<V>(block + r * stride + c);
+            UNROLL for (int r = 0; r < rows; ++r) {
+                x[r] *= inverse[r];
+                UNROLL for (int i = r + 1; i < rows; ++i) x[i] = fused_minus(block[r * stride + r0 + i], x[r], x[i]);
+                store(block + r * stride + c, x[r]);
+            }
+        });
     }
     return true;
-}
-
-template <typename T>
-INLINE void add_step(const T* block, Index stride, const T* x, T* sums) {
-    using B = typename Shape<T>::Step;
-    UNROLL for (int r = 0; r < kStep; ++r)
-        store(sums + r * kSums, fused(load<B>(block + r * stride), load<B>(x), load<B>(sums + r * kSums)));
 }
 
 // z[r] = from[r] - sum_c block[r][c] x[c] over columns begin .. end: kSums sums, of columns that far apart each
 template <typename T>
 INLINE void subtract_products(const T* block, Index stride, Index begin, Index end, const T* x, T* z, const T* from) {
     using V = typename Shape<T>::Vector;
+    using Whole = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+    using Lane = typename VectorOf<Whole, Shape<T>::lanes>::type;
     constexpr int lanes = Shape<T>::lanes, parts = kSums / lanes;
-    T sums[kStep][kSums] = {};
-    Index c = begin;
-    for (; c < end && c % kSums; c += kStep) add_step(block + c, stride, x + c, &sums[0][c % kSums]);
-    if (c + kSums <= end) {
-        V sum[kStep][parts];
-        UNROLL for (int r = 0; r < kStep; ++r)
-            UNROLL for (int p = 0; p < parts; ++p) sum[r][p] = load<V>(&sums[r][p * lanes]);
-        for (; c + kSums <= end; c += kSums)
-            UNROLL for (int p = 0; p < parts; ++p) {
-                const V known = load<V>(x + c + p * lanes);
-                UNROLL for (int r = 0; r < kStep; ++r)
-                    sum[r][p] = fused(load<V>(block + r * stride + c + p * lanes), known, sum[r][p]);
+    V sum[kStep][parts] = {};
+    Lane column;
+    UNROLL for (int i = 0; i < lanes; ++i) column[i] = i;
+    for (Index c = begin / kSums * kSums; c < end; c += kSums) {
+        const bool whole = c >= begin && c + kSums <= end;
+        UNROLL for (int p = 0; p < parts; ++p) {
+            V known = load<V>(x + c + p * lanes);
+            const Lane here = column + Whole(c + p * lanes), wanted = (here >= Whole(begin)) & (here < Whole(end));
+            if (!whole) known = wanted ? known : V{};  // what else is there may be left over from another segment
+            UNROLL for (int r = 0; r < kStep; ++r) {
+                V factors = load<V>(block + r * stride + c + p * lanes);
+                if (!whole) factors = wanted ? factors : V{};
+                sum[r][p] = fused(factors, known, sum[r][p]);
             }
-        UNROLL for (int r = 0; r < kStep; ++r)
-            UNROLL for (int p = 0; p < parts; ++p) store(&sums[r][p * lanes], sum[r][p]);
+        }
     }
-    for (; c < end; c += kStep) add_step(block + c, stride, x + c, &sums[0][c % kSums]);
-    UNROLL for (int r = 0; r < kStep; ++r) z[r] = from[r] - sum_lanes(load<typename VectorOf<T, kSums>::type>(sums[r]));
+    UNROLL for (int r = 0; r < kStep; ++r) {
+        typename VectorOf<T, kSums>::type all;
+        UNROLL for (int p = 0; p < parts; ++p) store(reinterpret_cast<T*>(&all) + p * lanes, sum[r][p]);
+        z[r] = from[r] - sum_lanes(all);
+    }
 }
 
-// x <- (U'U)^-1 x, kStep numbers at a time, which stay in registers
+// x <- (U'U)^-1 x, block by block; the numbers of one block stay in registers
 template <typename T>
 void substitute(const T* u, Index size, Index stride, const T* inverse_diagonal, T* x) {
-    T z[kStep];
-    for (Index r0 = 0; r0 < size; r0 += kStep) {  // forwards: U' z = x
+    constexpr int rows = Shape<T>::rows;
+    T z[rows];
+    for (Index r0 = 0; r0 < size; r0 += rows) {  // forwards: U' z = x
         const T* block = u + r0 * stride;
-        UNROLL for (int r = 0; r < kStep; ++r) z[r] = x[r0 + r];
-        UNROLL for (int r = 0; r < kStep; ++r) {
+        UNROLL for (int r = 0; r < rows; ++r) z[r] = x[r0 + r];
+        UNROLL for (int r = 0; r < rows; ++r) {
             z[r] *= inverse_diagonal[r0 + r];
-            UNROLL for (int i = r + 1; i < kStep; ++i) z[i] = fused(-block[r * stride + r0 + i], z[r], z[i]);
+            UNROLL for (int i = r + 1; i < rows; ++i) z[i] = fused(-block[r * stride + r0 + i], z[r], z[i]);
         }
-        UNROLL for (int r = 0; r < kStep; ++r) x[r0 + r] = z[r];
-        for_steps<T>(r0 + kStep, size, [&](auto v, Index c) {
+        UNROLL for (int r = 0; r < rows; ++r) x[r0 + r] = z[r];
+        for_vectors<T>(r0 + rows, size, [&](auto v, Index c) {
             using V = decltype(v);
             V rest = load<V>(x + c);
-            UNROLL for (int r = 0; r < kStep; ++r) rest = fused_minus(z[r], load<V>(block + r * stride + c), rest);
+            UNROLL for (int r = 0; r < rows; ++r) rest = fused_minus(z[r], load<V>(block + r * stride + c), rest);
             store(x + c, rest);
         });
     }
@@ -607,12 +595,12 @@ INLINE bool all_finite(const T* x, Index n, Index step = 1) {
     return zero == T(0);
 }
 
-// Columns are padded with zeros to whole tiles (`size`), rows to whole vectors (`stride`).
+// Columns are padded with zeros to whole tiles (`size`), rows to whole vectors and products of them (`stride`).
 template <typename T>
 struct Padding {
     Index dim, size, stride;
     explicit Padding(Index dim)
-        : dim(dim), size(round_up(dim, Shape<T>::rows)), stride(round_up(size, Shape<T>::lanes)) {}
+        : dim(dim), size(round_up(dim, Shape<T>::rows)), stride(round_up(size, kSums)) {}
 
     Buffer<T> padded(const T* base) const {  // ones on the padding's diagonal keep the matrix positive definite
         Buffer<T> to = zeros<T>(stride * stride);
@@ -632,7 +620,7 @@ struct Worker {
     const Segments<T, F>& task;
     const Padding<T> pad;
     const Index dim = pad.dim, size = pad.size, stride = pad.stride;
-    const Index depth = std::clamp<Index>(kPanelBytes / (round_up(dim, 16) * Index(sizeof(T))), 32, 256);  // of a panel
+    const Index depth = std::clamp<Index>(kPanelBytes / (round_up(dim, kSums) * Index(sizeof(T))), 32, 256);  // of a panel
     const Index most_rows = std::max(depth, stride);
     Buffer<T> panel = zeros<T>(want == Want::moment ? 0 : most_rows * stride);
     Buffer<T> left_panel = zeros<T>(task.signed_weights ? most_rows * stride : 0);
@@ -685,25 +673,18 @@ struct Worker {
         for (; c < dim; ++c) to[c] = std::trunc(scale * T(row[c]));
     }
 
-    // The whole part of numbers below 2^51: adding 2^52 to the size rounds it, to the nearest.
+    // The whole part of numbers below 2^51
     static INLINE V whole(V x) {
-        constexpr T shift = sizeof(T) == 8 ? T(4503599627370496.) : T(8388608.);
-        V size = x < T(0) ? -x : x, rounded = (size + shift) - shift;
-        rounded = rounded > size ? rounded - T(1) : rounded;
-        return x < T(0) ? -rounded : rounded;
-    }
-
-    // vector gains sum y x over observations begin .. end, each product in whole steps of the lattice
-    void add_whole_moment(Index begin, Index end) {
-        for (Index k = begin; k < end; ++k) {
-            prefetch(k + kAhead);
-            const F* row = row_of(k);
-            const T scale = task.labels[k] * task.per_step;
-            Index c = 0;
-            for (; c + S::lanes <= dim; c += S::lanes)
-                store(&vector[c], load<V>(&vector[c]) + whole(scale * widened(row + c)));
-            for (; c < dim; ++c) vector[c] += std::trunc(scale * T(row[c]));
-        }
+#if KERNEL_VECTOR_BYTES == 64
+        if constexpr (sizeof(T) == 8) return (V)_mm512_maskz_roundscale_pd(0xff, (__m512d)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+        else return (V)_mm512_maskz_roundscale_ps(0xffff, (__m512)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+#elif KERNEL_VECTOR_BYTES == 32
+        if constexpr (sizeof(T) == 8) return (V)_mm256_round_pd((__m256d)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+        else return (V)_mm256_round_ps((__m256)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+#else
+        for (int i = 0; i < S::lanes; ++i) x[i] = std::trunc(x[i]);
+        return x;
+#endif
     }
 
     // What whole observations begin .. end add to the counts of their segment, a run of rows at a time
@@ -712,7 +693,7 @@ struct Worker {
             const Index until = std::min(from + kWholeRows, end);
             if constexpr (want == Want::moment) {
                 std::fill_n(vector.get(), stride, T(0));
-                add_whole_moment(from, until);
+                add_moment<true>(from, until);
                 for (Index c = 0; c < dim; ++c) to[c] = wrapped_sum(to[c], int64_t(vector[c]));
             } else {
                 accumulate(from, until, nullptr);
@@ -723,26 +704,37 @@ struct Worker {
         }
     }
 
-    // vector gains sum y x over observations begin .. end: a few at a time, columns in registers
+    // vector gains sum y x over observations begin .. end: a few at a time, columns in registers.  With Whole, each
+    // product is cut off to whole steps of the lattice.
+    template <bool Whole = false>
     void add_moment(Index begin, Index end) {
         for (Index from = begin; from < end; from += kAhead) {
             const Index to = std::min(from + kAhead, end);
             for (Index k = from; k < to; ++k) prefetch(k + kAhead);
             Index c = 0;
-            for (; c + 8 * S::lanes <= dim; c += 8 * S::lanes) add_columns<8>(from, to, c);
-            for (; c + S::lanes <= dim; c += S::lanes) add_columns<1>(from, to, c);
+            for (; c + 8 * S::lanes <= dim; c += 8 * S::lanes) add_columns<8, Whole>(from, to, c);
+            for (; c + S::lanes <= dim; c += S::lanes) add_columns<1, Whole>(from, to, c);
             for (; c < dim; ++c)
-                for (Index k = from; k < to; ++k) vector[c] = fused(task.labels[k], T(row_of(k)[c]), vector[c]);
+                for (Index k = from; k < to; ++k) {
+                    const T x = row_of(k)[c];
+                    if constexpr (Whole) vector[c] += std::trunc(task.labels[k] * task.per_step * x);
+                    else vector[c] = fused(task.labels[k], x, vector[c]);
+                }
         }
     }
 
-    template <int N>
+    template <int N, bool Whole>
     INLINE void add_columns(Index from, Index to, Index c) {
         V sum[N];
         UNROLL for (int j = 0; j < N; ++j) sum[j] = load<V>(&vector[c + j * S::lanes]);
         for (Index k = from; k < to; ++k) {
             const F* row = row_of(k) + c;
-            UNROLL for (int j = 0; j < N; ++j) sum[j] = fused(task.labels[k], widened(row + j * S::lanes), sum[j]);
+            const T scale = Whole ? task.labels[k] * task.per_step : task.labels[k];
+            UNROLL for (int j = 0; j < N; ++j) {
+                const V x = widened(row + j * S::lanes);
+                if constexpr (Whole) sum[j] += whole(scale * x);
+                else sum[j] = fused(scale, x, sum[j]);
+            }
         }
         UNROLL for (int j = 0; j < N; ++j) store(&vector[c + j * S::lanes], sum[j]);
     }
@@ -835,30 +827,42 @@ struct Worker {
 template <typename W>
 using Workers = std::vector<std::unique_ptr<W>>;
 
-// Moments of rows that do not fit the cache: a range of rows at a time, so that all segments read it while it is there.
-// Segments list their rows in ascending order; one that does not is summed in the last range, slower. Long segments are
-// left to their pieces.
-template <typename T, typename F>
-Index moments_by_ranges(const Segments<T, F>& task, int threads, const Plan& plan,
-                        const Workers<Worker<Want::moment, T, F>>& workers) {
-    const Index dim = task.dim, range = std::max<Index>(1, kRangeBytes / (dim * Index(sizeof(F))));
+// Rows that do not fit the cache are read a range at a time, so that all segments meet a range while it is there.  Calls
+// add(thread, segment, begin, end) for the observations of each segment that lie in the range; segments list their rows
+// in ascending order, and one that does not is met in the last range, slower.  Long segments are left to their pieces.
+template <typename T, typename F, typename Add>
+void by_ranges(const Segments<T, F>& task, int threads, const Plan& plan, const Add& add) {
+    const Index range = std::max<Index>(1, kRangeBytes / (task.dim * Index(sizeof(F))));
     std::vector<Index> done(task.indptr, task.indptr + task.n_segments);
-    std::fill_n(task.out, task.n_segments * dim, T(0));
-    std::atomic<Index> failed{kSuccess};
     for (Index stop = range; stop < task.n_rows + range; stop += range) {
         const bool last = stop >= task.n_rows;
         in_parallel(threads, plan.turns.size() - 1, [&](int thread, Index turn) {
-            Worker<Want::moment, T, F>& worker = *workers[thread];
             for (Index s = plan.turns[turn]; s < plan.turns[turn + 1]; ++s) {
                 if (Plan::in_pieces(task.indptr[s + 1] - task.indptr[s])) continue;
                 Index begin = done[s], end = last ? task.indptr[s + 1] : begin;
                 while (end < task.indptr[s + 1] && task.indices[end] < stop) ++end;
-                std::copy_n(task.out + s * dim, dim, worker.vector.get());
-                worker.add_moment(begin, done[s] = end);
-                if (!worker.finish(s)) keep_smallest(failed, s);
+                add(thread, s, begin, end);
+                done[s] = end;
             }
         });
     }
+}
+
+template <typename T, typename F>
+bool wants_ranges(const Segments<T, F>& task) { return task.n_rows * task.dim * Index(sizeof(F)) > 2 * kRangeBytes; }
+
+template <typename T, typename F>
+Index moments_by_ranges(const Segments<T, F>& task, int threads, const Plan& plan,
+                        const Workers<Worker<Want::moment, T, F>>& workers) {
+    const Index dim = task.dim;
+    std::fill_n(task.out, task.n_segments * dim, T(0));
+    std::atomic<Index> failed{kSuccess};
+    by_ranges(task, threads, plan, [&](int thread, Index s, Index begin, Index end) {
+        Worker<Want::moment, T, F>& worker = *workers[thread];
+        std::copy_n(task.out + s * dim, dim, worker.vector.get());
+        worker.add_moment(begin, end);
+        if (!worker.finish(s)) keep_smallest(failed, s);
+    });
     return failed;
 }
 
@@ -869,9 +873,9 @@ Index run(const Segments<T, F>& task, int threads) {
     Workers<Worker<want, T, F>> workers;
     for (int t = 0; t < threads; ++t) workers.push_back(std::make_unique<Worker<want, T, F>>(task));
     std::atomic<Index> failed{kSuccess};
-    const bool by_ranges = want == Want::moment && task.n_rows * task.dim * Index(sizeof(F)) > 2 * kRangeBytes;
+    const bool in_ranges = want == Want::moment && wants_ranges(task);
     if constexpr (want == Want::moment)
-        if (by_ranges) failed = moments_by_ranges(task, threads, plan, workers);
+        if (in_ranges) failed = moments_by_ranges(task, threads, plan, workers);
     const Index stride = workers[0]->stride, matrix_size = want == Want::moment ? 0 : stride * stride;
     const Buffer<T> base = workers[0]->pad.padded(task.base);
     Index largest = 0;
@@ -903,7 +907,7 @@ Index run(const Segments<T, F>& task, int threads) {
         });
     }
 
-    if (by_ranges) return failed;
+    if (in_ranges) return failed;
     in_parallel(threads, plan.turns.size() - 1, [&](int thread, Index turn) {
         Worker<want, T, F>& worker = *workers[thread];
         for (Index s = plan.turns[turn]; s < plan.turns[turn + 1]; ++s) {
@@ -942,10 +946,13 @@ void run_lattice(const Segments<double, F>& task, int threads) {
         int64_t* to = task.counts + piece.segment * width;
         for (Index c = 0; c < width; ++c) to[c] = wrapped_sum(to[c], part[c]);
     });
+    auto count = [&](int thread, Index s, Index begin, Index end) {
+        workers[thread]->count(begin, end, task.counts + s * width);
+    };
+    if (want == Want::moment && wants_ranges(task)) return by_ranges(task, threads, plan, count);
     in_parallel(threads, plan.turns.size() - 1, [&](int thread, Index turn) {
         for (Index s = plan.turns[turn]; s < plan.turns[turn + 1]; ++s)
-            if (!Plan::in_pieces(task.indptr[s + 1] - task.indptr[s]))
-                workers[thread]->count(task.indptr[s], task.indptr[s + 1], task.counts + s * width);
+            if (!Plan::in_pieces(task.indptr[s + 1] - task.indptr[s])) count(thread, s, task.indptr[s], task.indptr[s + 1]);
     });
 }
 

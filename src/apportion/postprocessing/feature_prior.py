@@ -206,7 +206,7 @@ def _least_squares(
     width = seen.targets.shape[1]
     flat = np.full((regressors.covariates.shape[1], width), _FLAT)
     penalty = np.concatenate([flat, 1 / prior.variances[regressors.groups]])
-    diagonal = regressors.squares_times(np.einsum("nii->ni", seen.weights)) + penalty
+    diagonal = regressors.squares_times(np.maximum(np.einsum("nii->ni", seen.weights), 0.0)) + penalty
 
     def applied(coefficients: Floats) -> NDArray[np.float64]:
         weighted = np.einsum("nij,nj->ni", seen.weights, regressors.times(coefficients))
@@ -217,7 +217,10 @@ def _least_squares(
 
 
 def _conjugate_gradients(applied: Any, target: Floats, start: Floats, diagonal: Floats) -> NDArray[np.float64]:
-    """Solve a symmetric positive system from a starting point, with the diagonal as preconditioner."""
+    """Solve a symmetric positive system from a starting point, with the diagonal as preconditioner.
+
+    Where rounding left the system no longer positive, the steps end: no released value stops a fit.
+    """
     solution = np.array(start, np.float64)
     residual = target - applied(solution)
     scaled = residual / diagonal

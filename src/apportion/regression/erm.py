@@ -22,7 +22,7 @@ from apportion.privacy.contributions import TaskMoments
 from apportion.regression.multi_task import MultiTaskRegression, Start, into_ball, not_negative, positive
 from apportion.regression.observations import Observations
 from apportion.regression.step_rules import Problem, check_rule, number_of_steps, step_sizes
-from apportion.regression.user_sides import Design, Directions, Slopes
+from apportion.regression.user_sides import Design, Directions, Slopes, coded_labels
 
 Floats = NDArray[np.float64]
 
@@ -164,7 +164,9 @@ class MultiTaskERM(MultiTaskRegression):
         return [*super()._assumed_public(), bound]
 
     def _learn(self, observations: Observations, session: Session, engine: Engine) -> Floats:
-        users, design = observations.users, Design(self.feature_norm, loss_of(self.loss))
+        loss = loss_of(self.loss)
+        users = observations.users.with_columns(labels=coded_labels(loss, observations.labels))
+        design = Design(self.feature_norm, loss)
         directions = Directions(design)
         plan = self._plan(session, {"gradients": 1.0})
         start = self._start(observations, session, engine, plan)

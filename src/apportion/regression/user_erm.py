@@ -42,7 +42,7 @@ from apportion.privacy.budget import Plan
 from apportion.privacy.contributions import GradientTotal, RowTotal
 from apportion.privacy.statement import Statement
 from apportion.regression.multi_task import into_ball, not_negative, positive
-from apportion.regression.user_sides import Design, Directions, Slopes
+from apportion.regression.user_sides import Design, Directions, Slopes, coded_labels
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -197,7 +197,7 @@ class UserERM(ContributionsEstimator):
         """
         self._check()
         features = finite_matrix(X, "X")
-        labels = finite_column(y, "y", len(features))
+        labels = coded_labels(loss_of(self.loss), finite_column(y, "y", len(features)))
         grouping = group_rows(one_of(users, groups), len(features), single_user=self._sizes_are_private)
         parts = self._parts(len(grouping.sizes))
         opened = self._session(session, self._assumed_public())

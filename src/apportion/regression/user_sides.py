@@ -43,6 +43,12 @@ class ClippedLabels:
         return Labels.clipped(users.column(self.column), self.bound)
 
 
+def coded_labels(loss: Loss, labels: Floats) -> Floats:
+    """Labels as the loss codes them; refuses those that it has no meaning for, so ask before anything is spent."""
+    coded: Any = getattr(loss, "coded", None)
+    return labels if coded is None else np.asarray(coded(labels))
+
+
 @dataclass(frozen=True, eq=False)
 class Design:
     """Rows as a loss sees them: features scaled down to a norm, a constant after them where there is an intercept.
@@ -69,9 +75,7 @@ class Design:
             x = x * (self.feature_norm / np.maximum(lengths, self.feature_norm))[:, None]
         if self.constant:
             x = np.column_stack([x, np.full(len(x), self.constant)])
-        coded: Any = getattr(self.loss, "coded", None)
-        labels = users.column("labels")
-        return x, np.sqrt(dot_rows(x, x)), labels if coded is None else coded(labels)
+        return x, np.sqrt(dot_rows(x, x)), coded_labels(self.loss, users.column("labels"))
 
 
 @dataclass(frozen=True, eq=False)

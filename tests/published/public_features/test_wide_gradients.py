@@ -9,12 +9,13 @@ from test_gradient import N_ITEMS, make, opaque
 from apportion.allocation import SplitEqually
 from apportion.allocation.weightings import OnSample
 from apportion.auditing.hidden_values import raw_value
-from apportion.engines import LocalEngine, add_up_one
+from apportion.engines import LocalEngine, Processors, add_up_one
 from apportion.privacy import SeededNoise
 from apportion.privacy.contributions import ClippedParts, Output, clipped
 from apportion.privacy.sampling import Sample
 from apportion.published.public_features import user_gradients as routes
 from apportion.published.public_features.gradient import EncoderGradient
+from apportion.published.skew import updates
 
 from encoder_cases import estimator, feature_driven_ratings, features_of, two_layers
 from strategies import random_interactions
@@ -64,3 +65,31 @@ def test_a_head_moves_every_users_weight_and_the_tail_keeps_to_the_encoder():
     apart = np.abs(fitted.model_.vectors - EncoderGradient(fitted.encoder_, rows=rows).encoded()[:, 1:]).max(axis=1)
     assert (apart > 1e-6).sum() == 15
     assert fitted.model_.popularity[apart > 1e-6].min() >= np.sort(fitted.model_.popularity)[45] - 1e-6
+
+
+class CountingKernels(Processors):
+    """Counts whose regressions are solved."""
+
+    def solve_users(self, users, *given, **settings):
+        self.solved = getattr(self, "solved", 0) + users.n_users
+        return super().solve_users(users, *given, **settings)
+
+
+@pytest.mark.parametrize("sampling", [1.0, 0.5])
+def test_users_solve_their_regressions_once_a_round_however_they_are_cut(sampling, monkeypatch):
+    monkeypatch.setattr(clipped, "_NUMBERS_AT_ONCE", 300)
+    data = random_interactions(3, n_users=60, n_tasks=N_ITEMS)
+    engine = LocalEngine(np.float64, chunk=17)
+    engine.kernels = CountingKernels(np.float64, rows_at_once=17)
+    made = make(two_layers, sampling=sampling, own_step=1.0, steps=5, head=0.5)
+    made(features=features_of(N_ITEMS), noise=SeededNoise(0), engine=engine, rounds=2).fit(data)
+    assert engine.kernels.solved == 2 * data.n_users
+
+
+def test_residuals_are_formed_of_the_users_in_a_sample_alone(monkeypatch):
+    seen, honest = [], updates.dot_rows
+    monkeypatch.setattr(updates, "dot_rows", lambda one, two: seen.append(len(two)) or honest(one, two))
+    data = random_interactions(3, n_users=60, n_tasks=N_ITEMS)
+    given = {"features": features_of(N_ITEMS), "noise": SeededNoise(0), "engine": LocalEngine(np.float64)}
+    make(two_layers, sampling=0.1, steps=1)(**given, rounds=1).fit(data)
+    assert 0 < max(seen) < 0.4 * data.n_observations

@@ -19,7 +19,7 @@ from apportion.allocation import (
 )
 from apportion.allocation.weightings import TimesFactors
 from apportion.data.synthetic import long_tailed_clicks, long_tailed_ratings
-from apportion.engines import LocalEngine
+from apportion.engines import LocalEngine, Processors
 from apportion.errors import InputError
 from apportion.evaluation import GlobalMean, recall_at_k, rmse
 from apportion.privacy import Budget, SeededNoise, Session
@@ -184,3 +184,22 @@ def test_expected_weights_are_near_the_true_ones_on_long_tailed_data(ratings):
         typical = total / train.by_task.counts
         assert np.median(np.abs(np.log(expected.total / total))) < 0.25, policy
         assert np.median(np.abs(np.log(expected.typical / typical))) < 0.3, policy
+
+
+class CountingKernels(Processors):
+    """Counts whose regressions are solved."""
+
+    def solve_users(self, users, *given, **settings):
+        self.solved = getattr(self, "solved", 0) + users.n_users
+        return super().solve_users(users, *given, **settings)
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+@pytest.mark.parametrize("sampling", [1.0, 0.5])
+def test_users_solve_their_regressions_once_a_round_however_many_steps_it_has(runs, sampling):
+    data = random_interactions(4, n_users=30)
+    engine = LocalEngine(np.float64, chunk=17, runs=runs)
+    engine.kernels = CountingKernels(np.float64, rows_at_once=17, exact=engine.exact)
+    update = GradientDescent(clip=0.3, steps=9, sampling=sampling)
+    AlternatingMinimisation(3.0, 1e-5, update=update, rounds=2, engine=engine, noise=SeededNoise(0)).fit(data)
+    assert engine.kernels.solved == 2 * data.n_users

@@ -104,8 +104,7 @@ class ClippedParts(Contribution):
         for output, total, rows in zip(self.outputs, sums, parts, strict=True):
             if output.by_task:
                 whole = _whole_part(rows, run.indptr, output)
-                if weights is not None:
-                    whole[~taking_part[run.owner]] = 0.0
+                whole[~taking_part[run.owner]] = 0  # whatever the function returns for them
                 _add_by_task(total, whole, run.column("tasks"))
             else:
                 whole = _whole_part(rows, np.arange(len(rows) + 1), output)

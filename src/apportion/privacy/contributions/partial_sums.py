@@ -102,7 +102,6 @@ def _are_whole(sums: Sums) -> bool:
 def _added(one: Any, two: Any) -> Any:
     if one.shape != two.shape:
         raise InputError(f"Expected partial sums of one shape, got {one.shape} and {two.shape}.")
-    largest = max(int(np.abs(one).max(initial=0)), int(np.abs(two).max(initial=0)))
-    if largest >= _LARGEST_STEPS:
+    if any(each.max(initial=0) >= _LARGEST_STEPS or each.min(initial=0) <= -_LARGEST_STEPS for each in (one, two)):
         raise ArithmeticError("A sum has more steps than 64 bits hold; use fewer users in one fit.")
     return one + two

@@ -44,7 +44,7 @@ from apportion.published.public_features.statistics import (
 )
 from apportion.published.public_features.training import EncoderTrainer
 from apportion.published.public_features.user_regressions import largest_curvature, newton
-from apportion.published.public_features.user_side import BiasedVectors
+from apportion.published.public_features.user_side import BiasedVectors, FoldedIn
 from apportion.published.skew.updates import OwnLabels, Round, Shares
 
 Floats = NDArray[np.float64]
@@ -99,6 +99,17 @@ class DownSlopes:
         """The slopes of these users' rows, sealed with their bound."""
         slopes = -self.loss.derivative(self.scores.of(users), np.asarray(self.labels.of(users), np.float64))
         return Labels.clipped(np.nan_to_num(slopes), self.bound)
+
+
+@dataclass(frozen=True, eq=False)
+class FoldedInByNewton(FoldedIn):
+    """The same under a convex loss."""
+
+    loss: ConvexLoss
+
+    def __call__(self, users: Users, kernels: Kernels) -> Floats:
+        """The solutions of these users; private."""
+        return newton(self.fold_in, kernels, users, np.asarray(self.labels.of(users), np.float64), self.loss)
 
 
 @dataclass(frozen=True, repr=False)
@@ -204,11 +215,8 @@ class _ConvexFit(_EncoderFit):
     def _round(self, k: int, weights: Weighting, expected: Expected, items: Floats) -> Round:
         if k == 0:
             items = self._first(items)
-        labels, fold_in, loss = self._labels(), self._fold_in(items), self._loss
-
-        def solve(users: Users, kernels: Kernels) -> Floats:
-            return newton(fold_in, kernels, users, np.asarray(labels.of(users), np.float64), loss)
-
+        labels = self._labels()
+        solve = FoldedInByNewton(self._fold_in(items), labels, self._loss)
         return ConvexRound(
             users=self._users,
             weights=weights,

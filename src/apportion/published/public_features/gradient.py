@@ -9,6 +9,7 @@ Krichene et al., "Private Learning with Public Features" (2024), Algorithm 6, wi
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from apportion.allocation.weightings import TimesFactors
+from apportion.data.sparse_rows import SparseRows
 from apportion.data.users import Users
 from apportion.engines import Engine
 from apportion.errors import InputError
@@ -35,6 +37,36 @@ Floats = NDArray[np.float64]
 
 _LARGEST = 1e100  # of a gradient's entry: its square is finite
 _LARGEST_ROW = 1 << 22  # numbers of one user's gradient
+
+
+@dataclass(frozen=True, eq=False)
+class UserGradients:
+    """The gradient of each user who is taking part.
+
+    Attributes:
+        encoder: a copy of its own, which no later step trains.
+        known_rows: public features of the items.
+        residuals: of users' rows at released items.
+    """
+
+    encoder: Any
+    known_rows: SparseRows
+    residuals: Residuals
+
+    def __call__(self, users: Users, weights: Floats) -> tuple[Floats]:
+        """One row of gradients for each of these users whose weights are not all 0."""
+        taking_part = np.bincount(users.owner, weights != 0, minlength=users.n_users) > 0
+        if not taking_part.any():
+            return (np.zeros((0, parameter_count(self.encoder))),)
+        kept = taking_part[users.owner]
+        place = np.cumsum(taking_part) - 1
+        vectors = self.residuals.rows.vectors(users, self.residuals.kernels)
+        owner, tasks = users.owner[kept], users.column("tasks")[kept]
+        weighted = np.asarray(weights, np.float64)[kept] * -self.residuals(users, kept)
+        batch = UserBatch(weighted, place[owner], tasks, vectors[taking_part], len(self.residuals.items))
+        rows = np.asarray(user_gradients(self.encoder, self.known_rows, batch), np.float64)
+        np.nan_to_num(rows, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+        return (np.clip(rows, -_LARGEST, _LARGEST, out=rows),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +130,7 @@ class EncoderGradient(EncoderUpdate):
             items = self.encoded() + own
             name = Purpose.GRADIENT.at(round=about.number, step=k + 1)
             residuals = about.residuals(items)
-            form = partial(self._gradients, about, residuals)
+            form = partial(self._gradients, residuals)
             gradient, _ = released_sum(about, session, engine, name, form, shares[f"step {k + 1}"])
             optimiser.param_groups[0]["lr"] = self.rate * self._taken(about, k) ** -self.decay
             self._step(optimiser, gradient, self._towards_zero(about, items, shared))
@@ -107,28 +139,12 @@ class EncoderGradient(EncoderUpdate):
                 own += kept[:, None] * self._own_step(about, session, engine, share, items, residuals, shared, k)
         return self.encoded() + own
 
-    def _gradients(self, about: Round, residuals: Residuals, weights: Weighting) -> ClippedParts:
-        """Σ_j of clipped gradients over the users whose weights are not 0."""
+    def _gradients(self, residuals: Residuals, weights: Weighting) -> ClippedParts:
+        """Σ_j of clipped gradients over the users whose weights are not 0, at the encoder as it is now."""
         width = parameter_count(self.encoder)
         what = f"gradient of an encoder of {width} parameters; {weights.description}"
-        part = partial(self._user_rows, about, residuals)
+        part = UserGradients(copy.deepcopy(self.encoder), self.known_rows, residuals)
         return ClippedParts(part, (Output(width, self.clip, False, what),), weights)
-
-    def _user_rows(self, about: Round, residuals: Residuals, users: Users, weights: Floats) -> tuple[Floats]:
-        """The gradient of each user who is taking part."""
-        taking_part = np.bincount(users.owner, weights != 0, minlength=users.n_users) > 0
-        if not taking_part.any():
-            return (np.zeros((0, parameter_count(self.encoder))),)
-        kept = taking_part[users.owner]
-        place = np.cumsum(taking_part) - 1
-        vectors = about.rows.vectors(users, about.kernels)
-        owner, tasks = users.owner[kept], users.column("tasks")[kept]
-        errors = -residuals(users, kept)
-        weighted = np.asarray(weights, np.float64)[kept] * errors
-        batch = UserBatch(weighted, place[owner], tasks, vectors[taking_part], len(about.items))
-        rows = np.asarray(user_gradients(self.encoder, self.known_rows, batch), np.float64)
-        np.nan_to_num(rows, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
-        return (np.clip(rows, -_LARGEST, _LARGEST, out=rows),)
 
     def _towards_zero(self, about: Round, items: Floats, shared: Floats | None) -> Floats | None:
         """Slope of the unobserved pairs of clicks in every item's vector; from released values."""

@@ -22,8 +22,8 @@ from apportion.data.users import Users
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
 from apportion.privacy import NoiseSource, Session, Statement
-from apportion.privacy.contributions import Kernels, Weighting
-from apportion.published.public_features.user_side import BiasedVectors, UnbiasedLabels
+from apportion.privacy.contributions import Weighting
+from apportion.published.public_features.user_side import BiasedVectors, FoldedIn, UnbiasedLabels
 from apportion.published.skew.alternating import AlternatingMinimisation, Kind, _Fit
 from apportion.published.skew.updates import ItemUpdate, Round
 from apportion.recommend.als import FIXED, Progress
@@ -165,11 +165,7 @@ class _EncoderFit(_Fit):
             items = self._first(items)
         if self._clicks:
             return super()._round(k, weights, expected, items)
-        labels, fold_in = self._labels(), self._fold_in(items)
-
-        def solve(users: Users, kernels: Kernels) -> Any:
-            return fold_in.solve(kernels, users, labels.of(users))
-
+        solve = FoldedIn(self._fold_in(items), self._labels())
         return self._biased_round(k, weights, expected, items, self._users, BiasedVectors(solve, 2, *self._bounds))
 
     @property

@@ -21,6 +21,7 @@ from torch import nn
 
 from apportion.data.sparse_rows import SparseRows
 from apportion.errors import InputError
+from apportion.linalg.fixed_order import row_products
 from apportion.published.public_features.encoders import FeatureBatch, IdEncoder, LinearEncoder, TwoLayerEncoder
 from apportion.published.public_features.training import CommonEncoder
 
@@ -157,9 +158,9 @@ def _of_two_layers(encoder: TwoLayerEncoder, rows: SparseRows, users: UserBatch)
     tables, hidden = np.empty((len(users), *table.shape)), []
     for number, group in enumerate(encoder.groups):
         columns = slice(group.first, group.last)
-        back = users.vectors @ dense[:, number * width : (number + 1) * width]
+        back = row_products(users.vectors, dense[:, number * width : (number + 1) * width].T)
         tables[:, columns] = _outer(features[:, columns], back)
-        hidden.append(features[:, columns] @ table[columns])
+        hidden.append(row_products(features[:, columns], table[columns].T))
     return {
         "table.weight": tables,
         "dense.weight": _outer(users.vectors, np.concatenate(hidden, axis=1)),

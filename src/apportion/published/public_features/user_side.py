@@ -14,6 +14,7 @@ from apportion.linalg.fixed_order import dot_rows
 from apportion.privacy import Rows
 from apportion.privacy.contributions import Kernels
 from apportion.published.skew.updates import OwnLabels
+from apportion.recommend.model import FoldIn
 
 Floats = NDArray[np.float64]
 
@@ -54,6 +55,23 @@ class BiasedVectors:
         lengths = np.sqrt(dot_rows(tastes, tastes))[:, None]
         tastes = tastes * (self.user_norm / np.maximum(lengths, self.user_norm))
         return np.concatenate([np.full((len(tastes), 1), self.bias_scale), tastes], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class FoldedIn:
+    """What every user's own regression on released items finds.
+
+    Attributes:
+        fold_in: the regression.
+        labels: what it is fitted to.
+    """
+
+    fold_in: FoldIn
+    labels: OwnLabels
+
+    def __call__(self, users: Users, kernels: Kernels) -> Any:
+        """The solutions of these users; private."""
+        return self.fold_in.solve(kernels, users, self.labels.of(users))
 
 
 @dataclass(frozen=True, eq=False)

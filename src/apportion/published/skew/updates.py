@@ -260,7 +260,7 @@ class GradientDescent:
 
     def __call__(self, about: Round, session: Session, engine: Engine, shares: Shares) -> NDArray[np.float64]:
         """Take the steps."""
-        items = about.items.copy()
+        items = about.items
         total = np.maximum(about.expected.total, 1e-9)
         shared, slope = None, total
         if about.unobserved:
@@ -286,7 +286,7 @@ class GradientDescent:
             if self.even:
                 squares = np.full_like(squares, squares.mean())
             sizes = self.step / np.sqrt(squares + items.shape[1] * noise**2) / np.sqrt(taken)
-            items += sizes[:, None] * direction
+            items = items + sizes[:, None] * direction  # not in place: contributions hold what they were given
         return items
 
 

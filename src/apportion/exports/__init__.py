@@ -1,0 +1,15 @@
+"""Models in the formats that production loads: Parquet, FAISS, ONNX, a Hugging Face folder, MLflow.
+
+Each form is read by its own library, without apportion. It holds what the saved model holds: released values and the
+statement. The libraries that write them come with extras and are imported where used.
+"""
+
+from __future__ import annotations
+
+from apportion.exports.faiss_index import write_faiss
+from apportion.exports.huggingface import write_huggingface
+from apportion.exports.mlflow_model import write_mlflow
+from apportion.exports.onnx_model import write_onnx
+from apportion.exports.parquet import write_parquet
+
+__all__ = ["write_faiss", "write_huggingface", "write_mlflow", "write_onnx", "write_parquet"]

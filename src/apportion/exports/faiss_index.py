@@ -1,0 +1,27 @@
+"""Item vectors as a FAISS index of inner products, and beside it the Parquet file with the ids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from apportion.exports.needed import library, statement_of
+from apportion.exports.parquet import write_parquet
+from apportion.recommend.model import ItemModel
+
+INDEX: Final = "items.faiss"
+ITEMS: Final = "items.parquet"
+
+
+def write_faiss(model: ItemModel, folder: Path) -> None:
+    """Write the index and the items; number k in the index is row k of the items."""
+    statement_of(model)
+    faiss = library("faiss", "faiss")
+    folder.mkdir(parents=True, exist_ok=True)
+    features = np.ascontiguousarray(model.fold_in.features, np.float32)
+    index = faiss.IndexFlatIP(features.shape[1])
+    index.add(features)
+    faiss.write_index(index, str(folder / INDEX))
+    write_parquet(model, folder / ITEMS)
