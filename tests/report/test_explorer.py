@@ -51,6 +51,7 @@ def test_the_page_says_that_it_may_be_shared_and_holds_the_statement(model):
 def test_a_seeded_model_is_marked_and_not_called_shareable(build):
     page = explorer_page(build(releasable=False))
     assert "NOT FOR RELEASE" in page
+    assert "The noise came from a seed" in page
     assert "may be shared" not in page
 
 

@@ -73,8 +73,7 @@ def columns_to_read(features: str, given: Sequence[tuple[str, Sequence[str]]]) -
     names = split_names(features)
     for column, _ in given:
         if column not in names:
-            problem = f"Expected categories of one of the features, {', '.join(names)}; got {column!r}."
-            raise InputError(problem, argument="categories")
+            raise InputError(f"Expected --categories of one of the features, {', '.join(names)}; got {column!r}.")
     listed = {column for column, _ in given}
     return {name: "text" if name in listed else "number or text" for name in names}
 

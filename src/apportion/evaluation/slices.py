@@ -25,16 +25,25 @@ class PopularitySlices:
     @property
     def labels(self) -> tuple[str, ...]:
         """A name for each slice, for tables."""
-        edges = [round(100 * edge / self.n_slices) for edge in range(self.n_slices + 1)]
-        names = [f"{low}-{high} %" for low, high in itertools.pairwise(edges)]
-        if self.n_slices > 1:
-            names[0], names[-1] = f"rarest {edges[1]} %", f"most popular {100 - edges[-2]} %"
-        return tuple(names)
+        return slice_labels(self.n_slices)
 
     @classmethod
     def whole(cls, n_tasks: int) -> PopularitySlices:
         """A single slice that holds every task."""
         return cls(np.zeros(n_tasks, np.int64), 1)
+
+
+def slice_labels(n_slices: int, rarest: str = "rarest", most_popular: str = "most popular") -> tuple[str, ...]:
+    """A name for each slice; the words for the first and the last may be shorter.
+
+    >>> slice_labels(4, "last", "top")
+    ('last 25 %', '25-50 %', '50-75 %', 'top 25 %')
+    """
+    edges = [round(100 * edge / n_slices) for edge in range(n_slices + 1)]
+    names = [f"{low}-{high} %" for low, high in itertools.pairwise(edges)]
+    if n_slices > 1:
+        names[0], names[-1] = f"{rarest} {edges[1]} %", f"{most_popular} {100 - edges[-2]} %"
+    return tuple(names)
 
 
 def popularity_slices(counts: ArrayLike, n_slices: int = 5) -> PopularitySlices:

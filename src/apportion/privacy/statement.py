@@ -25,7 +25,7 @@ EXACT_ARITHMETIC = (
     "public grid; the guarantee holds for the numbers as released."
 )
 SEEDED = "The noise came from a seed, so it can be reproduced and removed."
-NOT_FOR_RELEASE = "NOT FOR RELEASE."
+NOT_FOR_RELEASE = f"NOT FOR RELEASE. {SEEDED}"
 DEFAULTS = (
     "library defaults: constants and functions of public and released quantities, developed on MovieLens 1M; "
     "nothing was chosen by looking at these data unless they are those"
@@ -174,7 +174,7 @@ class Statement:
         Args:
             fold_steps: whether steps of a descent that differ in nothing but their number share a line.
         """
-        lines = [] if self.releasable else [f"{NOT_FOR_RELEASE} {SEEDED}"]
+        lines = [] if self.releasable else [NOT_FOR_RELEASE]
         lines += [
             f"Guarantee: {self._guarantee}.",
             f"Spent: epsilon = {rounded_up(self.spent_epsilon):g} at delta = {self.delta!r} "

@@ -16,6 +16,7 @@ class Band:
     Attributes:
         name: the band in words.
         short: the band as a tick label.
+        end: the least popular rank in it, as a shorter one.
         n_items: how many items it holds.
         popularity: median released popularity.
         typical: median reliability.
@@ -25,6 +26,7 @@ class Band:
 
     name: str
     short: str
+    end: str
     n_items: int
     popularity: float
     typical: float
@@ -51,6 +53,7 @@ def _band(
     return Band(
         name=f"items ranked {start:.0f} to {end:.0f} %",
         short=f"{start:.0f}–{end:.0f} %",
+        end=f"{end:.0f}",
         n_items=len(popularity),
         popularity=float(np.median(popularity)),
         typical=typical,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from apportion.evaluation.slices import slice_labels
 from apportion.evaluation.study.study_results import Figure
 from apportion.report.internal_charts import spread
 from apportion.report.svg import Drawing, Linear, Log, Point, round_domain
@@ -34,17 +35,20 @@ class Axis:
         values: the values that are marked on it.
         logarithmic: whether it goes in equal ratios.
         words: what is written at the values, if not the numbers.
+        short_words: the same where there is little room.
     """
 
     name: str
     values: Sequence[float]
     logarithmic: bool = False
     words: tuple[str, ...] = ()
+    short_words: tuple[str, ...] = ()
 
     @classmethod
     def of_slices(cls, slices: Sequence[str]) -> Axis:
         """Popularity slices, from the rarest to the most popular."""
-        return cls("items by popularity", range(len(slices)), words=tuple(slices))
+        short = slice_labels(len(slices), "last", "top")
+        return cls("items by popularity", range(len(slices)), words=tuple(slices), short_words=short)
 
     def scale(self, start: float, end: float) -> Linear | Log:
         """Where a value lies between two places."""
@@ -53,9 +57,10 @@ class Axis:
             return Linear(low - 1, high + 1, start, end)
         return Log(low, high, start, end) if self.logarithmic else Linear(low, high, start, end)
 
-    def word(self, value: float) -> str:
+    def word(self, value: float, *, short: bool = False) -> str:
         """What is written at a value."""
-        return self.words[int(value)] if self.words else compact(value)
+        words = self.short_words if short else self.words
+        return words[int(value)] if words else compact(value)
 
 
 @dataclass(frozen=True)
@@ -95,8 +100,7 @@ def curve_chart(curves: Sequence[Curve], axis: Axis, metric: str, lower_is_bette
         picture.line((_LEFT, up(tick)), (right, up(tick)), "grid")
         picture.text((_LEFT - 6, up(tick) + 4), words, "axis", anchor="end")
     for value in axis.values:
-        words = axis.word(value) if wide else axis.word(value).replace("most popular", "top").replace("rarest", "last")
-        picture.text((across(value), height - 30), words, "axis", anchor="middle")
+        picture.text((across(value), height - 30), axis.word(value, short=not wide), "axis", anchor="middle")
     ends = [_draw(picture, curve, axis, across, up, right) for curve in reversed(curves)][::-1]
     if wide:
         _name(picture, curves, ends, right)

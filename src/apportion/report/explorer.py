@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.privacy import gaussian
-from apportion.privacy.statement import NOT_FOR_RELEASE, Statement, rounded_up
+from apportion.privacy.statement import SEEDED, Statement, rounded_up
 from apportion.recommend.model import ClickModel, ItemModel, RatingModel
 from apportion.report import explorer_packing as packing
 from apportion.report import public_charts as charts
@@ -95,7 +95,7 @@ def _about_model(model: ItemModel, statement: Statement) -> dict[str, Any]:
         "meaning": meaning_of(statement),
         "secret": secret_of(statement),
         "curve_words": _CURVES[_form(statement)],
-        "not_releasable": NOT_FOR_RELEASE.partition(": ")[2].capitalize(),
+        "not_releasable": SEEDED,
         "kind": "values" if model.kind == "convex" else model.kind,
         "n_tasks": model.n_tasks,
         "rows": rows,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from apportion.evaluation.slices import slice_labels
 from apportion.report.svg import Drawing, Linear, Point, round_domain
 from apportion.report.wording import compact
 
@@ -64,8 +65,8 @@ def slice_chart(
         picture.line((_LEFT, up(tick)), (right, up(tick)), "grid")
         picture.text((_LEFT - 6, up(tick) + 4), compact(tick), "axis", anchor="end")
     pitch = (right - _LEFT - 40) / max(1, len(slices) - 1)
-    for position, label in enumerate(slices):
-        words = label if wide else label.replace("most popular", "top").replace("rarest", "last")
+    labels = slices if wide else slice_labels(len(slices), "last", "top")
+    for position, words in enumerate(labels):
         picture.text((_LEFT + 20 + pitch * position, height - 30), words, "axis", anchor="middle")
     ends = [_draw_curve(picture, line, up, pitch) for line in reversed(lines)][::-1]
     if wide:

@@ -116,7 +116,7 @@ def _draw_band(picture: Drawing, band: Band, up: Linear, centre: float, pitch: f
     )
     picture.text(
         (centre, up(0) + 18),
-        band.short if pitch > 60 else band.short.partition("–")[2].removesuffix(" %"),
+        band.short if pitch > 60 else band.end,
         "axis",
         anchor="middle",
     )
