@@ -91,7 +91,8 @@ def test_the_block_holds_released_values_in_the_order_of_released_popularity(bui
     np.testing.assert_allclose(arrays["reliability"] / 65535, model.reliability[order], atol=1e-5)
     np.testing.assert_array_equal(arrays["base"], model.fold_in.base)
     assert header["budget"]["epsilon"] == model.statement.epsilon
-    assert [each["name"] for each in header["flow"]] == [each.name for each in model.statement.releases]
+    told = [(each["name"], each["mechanism"], each["stddev"]) for each in header["flow"]]
+    assert told == [(each.name, each.mechanism_words, each.stddev) for each in model.statement.releases]
 
 
 def test_titles_and_ids_never_become_markup(build):

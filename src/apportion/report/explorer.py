@@ -166,7 +166,7 @@ def _flow(row: ReleaseRow) -> dict[str, Any]:
         "share": release.share,
         "mu": release.mu,
         "stddev": release.stddev,
-        "mechanism": release.mechanism,
+        "mechanism": release.mechanism_words,
         "sensitivity": release.sensitivity,
         "derivation": release.derivation,
         "shape": shape(release.shape),

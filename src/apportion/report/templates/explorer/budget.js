@@ -97,7 +97,7 @@ class BudgetFlow {
     for (const other of this.frame.querySelectorAll(".flow-release.on")) other.classList.remove("on");
     group.classList.add("on");
     const facts = [
-      `${percent(release.share, 2)} of the budget${this.data.budget.form === "gaussian" ? ` (μ = ${figure(release.mu)})` : ""}`,
+      `${percent(release.share, 2)} of the budget${this.data.budget.form === "gaussian" && release.mu !== null ? ` (μ = ${figure(release.mu)})` : ""}`,
       `${release.mechanism} noise of standard deviation ${figure(release.stddev)} on each number`,
       `one user moves it by at most ${figure(release.sensitivity)}: ${release.derivation}`,
       `size: ${release.shape}`,
