@@ -6,6 +6,7 @@ no crash, no number that is none.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -43,14 +44,14 @@ class AbsurdSession(RecordingSession):
         super().__init__(**arguments)
         self._pattern, self._size, self._only = PATTERNS[pattern], size, only
 
-    def _draw(self, record, statistic, draw):
-        def absurd():
-            released, number = draw(), len(self.records)
-            if self._only not in (None, number):
-                return released
-            return released + self._size * record.stddev * self._pattern(np.random.default_rng(number), released.shape)
-
-        return super()._draw(record, statistic, absurd)
+    def _draw(self, pending):
+        released, number = super()._draw(pending), len(self.records) - 1
+        if self._only not in (None, number):
+            return released
+        noise = self._pattern(np.random.default_rng(number), released.shape)
+        absurd = released + self._size * pending.release.stddev * noise
+        self.records[-1] = replace(self.records[-1], released=absurd.copy())
+        return absurd
 
 
 def items():
