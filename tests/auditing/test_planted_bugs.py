@@ -7,7 +7,7 @@ import pytest
 
 from apportion.allocation import SplitEqually, uniform_sample
 from apportion.allocation.weightings import OnSample
-from apportion.auditing.door import peek
+from apportion.auditing.hidden_values import raw_value
 from apportion.engines import LocalEngine
 from apportion.errors import InputError
 from apportion.privacy import Rows
@@ -66,5 +66,5 @@ def test_users_outside_a_sample_add_nothing_whatever_their_part_returns():
     inside = sample.members(users.keys)
     expected = np.bincount(users.column("tasks"), inside[users.owner], minlength=users.n_tasks)
     assert 0 < inside.sum() < users.n_users
-    np.testing.assert_allclose(peek(by_task)[:, 0], expected, rtol=1e-5)
-    np.testing.assert_allclose(peek(over_users), inside.sum(), rtol=1e-5)
+    np.testing.assert_allclose(raw_value(by_task)[:, 0], expected, rtol=1e-5)
+    np.testing.assert_allclose(raw_value(over_users), inside.sum(), rtol=1e-5)
