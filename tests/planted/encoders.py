@@ -102,7 +102,12 @@ def in_the_encoder_itself(_right):
 
 PLANTED = {
     ("no clip of users' gradients in an encoder", "E2"): (by_gradient, bounds.Parts, "clipped", unclipped_parts),
-    ("private passes counted in the encoder", "habit"): (encoders(counting), passes, "copy", in_the_encoder_itself),
+    ("private passes counted in the encoder", "habit"): (
+        encoders(counting, engine=LocalEngine(np.float64, chunk=1)),  # a pass for each user
+        passes,
+        "copy",
+        in_the_encoder_itself,
+    ),
 }
 
 
