@@ -14,6 +14,7 @@ from apportion.data import Interactions
 from apportion.engines import LocalEngine
 from apportion.privacy import ADD_REMOVE, Budget, Session, bounds
 from apportion.privacy.contributions import TaskGrams
+from apportion.published.public_features import gradient as sending
 from apportion.published.public_features import user_gradients as passes
 from apportion.published.public_features.gradient import EncoderGradient
 from apportion.published.public_features.statistics import release_statistics
@@ -96,23 +97,28 @@ def counting(width):
 
 
 def in_the_encoder_itself(_right):
-    """Private passes run in the encoder that is published, not in a copy of it."""
-    return SimpleNamespace(deepcopy=lambda encoder: encoder)
+    """Private passes run in the encoder that is published, as it is, not in a copy of it in evaluation mode."""
+    return SimpleNamespace(deepcopy=lambda encoder: SimpleNamespace(eval=lambda: encoder))
 
 
 PLANTED = {
     ("no clip of users' gradients in an encoder", "E2"): (by_gradient, bounds.Parts, "clipped", unclipped_parts),
-    ("private passes counted in the encoder", "habit"): (
-        encoders(counting, engine=LocalEngine(np.float64, chunk=1)),  # a pass for each user
-        passes,
-        "copy",
-        in_the_encoder_itself,
-    ),
 }
+
+
+def counted_passes():
+    """What users are sent is the encoder itself, and they pass their gradients through it as it is."""
+    sent = SimpleNamespace(deepcopy=lambda encoder: encoder)
+    with mock.patch.object(sending, "copy", sent):
+        return patched(
+            encoders(counting), passes, "copy", in_the_encoder_itself, epsilons=EPSILONS, audit=audit_encoder
+        )
 
 
 def cases():
     """Every bug of this file."""
+    twin = partial(replayed_as_it_is, encoders(counting), EPSILONS, audit_encoder)
+    yield Case("private passes counted in the encoder", "habit", "replay", counted_passes, twin)
     for (name, source), (make, *place) in PLANTED.items():
         wrong = partial(patched, make, *place, epsilons=EPSILONS, audit=audit_encoder)
         yield Case(name, source, "replay", wrong, partial(replayed_as_it_is, make, EPSILONS, audit_encoder))
