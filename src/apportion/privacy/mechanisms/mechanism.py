@@ -56,13 +56,12 @@ class Mechanism(ABC, Generic[ShareType]):
 
     Attributes:
         key: names the mechanism in statements and cards; stable, and not used by any other.
-        takes: the kind of statistic that it draws from.
         pure: whether a release is ε-DP, with nothing left to δ.
         exact: whether `draw` has a form in exact arithmetic, used where `opened.step` is not None.
     """
 
     key: ClassVar[str]
-    takes: ClassVar[type[Hidden]] = BoundedSum
+    takes: ClassVar[type[Hidden]] = BoundedSum  # the kind of statistic that it draws from
     pure: ClassVar[bool] = False
     exact: ClassVar[bool] = False
 
