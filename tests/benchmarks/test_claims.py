@@ -36,7 +36,6 @@ REHEARSED = {
         "gwa-scale",
         "contributions-threshold",
     ),
-    "an example of each extension": ("house",),
     "more draws or more data": (
         "audit-tight",
         "contributions-audit",

@@ -158,8 +158,8 @@ _DELTA: Final = click.option(
     type=click.FloatRange(0, 1, max_open=True),
     default=0.0,
     show_default=True,
-    help="Slack of the guarantee: 0 for Laplace noise and none; above 0, well below one over the number of users, for "
-    "Gaussian noise.",
+    help="Slack δ of the guarantee. 0 means Laplace noise and no slack; above 0 means "
+    "Gaussian noise, and should be well below one over the number of users.",
 )
 _POSITIVE_DELTA: Final = click.option(
     "--delta",

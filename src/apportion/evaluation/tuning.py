@@ -162,7 +162,7 @@ def _charged(ledger: Account, cost: SelectionCost) -> Receipt:
 
 
 def divide(data: Interactions, validation: float) -> Parts:
-    """Divide the users by a hash of their ids, which who else is there does not move."""
+    """Assign each user to a part by a hash of the user's id, so that the part does not depend on other users."""
     held = poisson_sample(sampling_keys(data.user_ids), _SPLIT, validation)
     return Parts(data.select_users(~held), data.select_users(held))
 

@@ -160,7 +160,7 @@ def _block(data: TaskRows, tasks: Integers, places: int, turned: bool) -> Block:
 
 
 def _scaled(values: Floats) -> tuple[Floats, float]:
-    """Values over their largest, and that: nobody's numbers make a square infinite."""
+    """Return the values divided by their maximum, and the maximum, so that squares cannot overflow."""
     clipped = np.clip(values, -_LARGEST, _LARGEST)
     largest = float(np.abs(clipped).max(initial=0.0))
     return (clipped / largest, largest) if largest > 1 / _LARGEST else (np.zeros_like(clipped), 1.0)

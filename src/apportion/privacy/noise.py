@@ -95,7 +95,7 @@ class SeededNoise:
 
 
 def noise_source(given: NoiseSource | str | None) -> NoiseSource:
-    """A source by name: "secure" (which None is, too) or "exact", both from the operating system; or itself."""
+    """Return the source that a name stands for: "secure" (also for None) or "exact". A source is returned as it is."""
     if given is None or given == "secure":
         return SystemNoise()
     if given == "exact":

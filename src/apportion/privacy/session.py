@@ -89,8 +89,8 @@ class Session:
 
     Args:
         budget: the whole (ε, δ).
-        noise: where randomness comes from: "secure" (which None is, too) for the operating system, "exact" for the
-            same with sums and noise in exact arithmetic, or a source of one's own.
+        noise: where randomness comes from. `"secure"` (default): the operating system. `"exact"`: the same, with
+            sums and noise in exact arithmetic. Or a source of your own.
         public: sentences naming what is assumed public.
         tuning: how settings were chosen, if that is known before estimators add theirs.
         window: the time span of the data, declared.

@@ -114,7 +114,7 @@ class PrivateClickRecommender(FeaturesEstimator):
         public: further sentences for the statement on what is assumed public, such as how rows were filtered.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement, if any was given.
-        noise: "secure" (which None is, too), "exact" for exact arithmetic as well, or a source of one's own.
+        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
         engine: where sums are formed; None for this machine's processors.
         random_state: seed of the public initial task vectors.
 

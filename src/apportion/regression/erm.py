@@ -59,7 +59,7 @@ class MultiTaskERM(MultiTaskRegression):
         public: further sentences for the statement on what is assumed public.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement, if any was given.
-        noise: "secure" (which None is, too), "exact" for exact arithmetic as well, or a source of one's own.
+        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
         engine: where sums are formed; None for this machine's processors.
 
     Attributes:

@@ -67,7 +67,7 @@ class LabelPrivateRegression(PrivateEstimator):
         public: further sentences for the statement on what is assumed public.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement, if any was given.
-        noise: "secure" (which None is, too), "exact" for exact arithmetic as well, or a source of one's own.
+        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
 
     Attributes:
         coef_: coefficients, one for each feature.
