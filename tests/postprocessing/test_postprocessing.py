@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from apportion.allocation.policies import ReleasedCounts, expected_of_normalised
 from apportion.postprocessing import empirical_bayes, evidence, popularity
 from apportion.postprocessing.low_rank import denoise_rows
 
@@ -41,7 +42,8 @@ def test_exposure_agrees_with_the_weights_that_users_really_have():
     omega = truth.mean**-0.25
     weights = seen * omega
     weights /= np.linalg.norm(weights, axis=1, keepdims=True)
-    found = popularity.exposure(truth, omega, n_users)
+    expected = expected_of_normalised(omega, ReleasedCounts(truth.mean, 0.0, n_users))
+    found = popularity.exposure(truth, expected.total, expected.typical, n_users)
     np.testing.assert_allclose(found.total, weights.sum(axis=0), rtol=0.15)
     np.testing.assert_allclose(found.squares, np.square(weights).sum(axis=0), rtol=0.4)
     assert found.squares.sum() == pytest.approx(n_users)
