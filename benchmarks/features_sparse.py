@@ -30,6 +30,7 @@ from apportion.published.public_features.minimisation import EncoderMinimisation
 from apportion.published.public_features.ssp import EncoderStatistics
 from apportion.published.public_features.statistics import Surrogate
 from apportion.published.public_features.training import EncoderTrainer, Training
+from benchmarks.process_memory import forget_peak, peak_bytes, resident_bytes
 size = json.loads(sys.argv[1])
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -53,9 +54,6 @@ def watched(optimiser, *arguments):
             seen["entries"] = max(seen["entries"], parameter.grad._nnz() if parameter.grad.is_sparse else 0)
     return taken(optimiser, *arguments)
 torch.optim.SparseAdam.step = watched
-def status(name):
-    line = next(line for line in open("/proc/self/status") if line.startswith(name))
-    return int(line.split()[1]) * 1024
 training = Training(epochs=3, batch_size=1024)
 encoder = LinearEncoder(p, size["width"], sparse=True)
 start = time.perf_counter()
@@ -64,18 +62,17 @@ EncoderMinimisation(
     noise=SeededNoise(0),
 ).fit(data)
 fitted = time.perf_counter() - start
-peak = status("VmHWM")
+peak = peak_bytes()
 trainer = EncoderTrainer(encoder, rows, training)
 width = size["width"]
 surrogate = Surrogate(np.tile(np.eye(width), (m, 1, 1)), np.ones((m, width)))
 trainer.descend(surrogate, 2)
-with open("/proc/self/clear_refs", "w") as refs:
-    refs.write("5")  # the peak counts from here
-before = status("VmRSS")
+forget_peak()
+before = resident_bytes()
 start = time.perf_counter()
 trainer.descend(surrogate, training.steps(m))
 seconds = (time.perf_counter() - start) / training.epochs
-print(json.dumps({**seen, "peak": peak, "over": status("VmHWM") - before, "fit_s": fitted, "epoch_s": seconds}))
+print(json.dumps({**seen, "peak": peak, "over": peak_bytes() - before, "fit_s": fitted, "epoch_s": seconds}))
 """
 
 

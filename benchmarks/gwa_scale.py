@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from apportion.regression.label_weights.optimal import LabelWeights, least_squares_weights, optimal_label_weights
 from benchmarks.claim import Outcome, Rehearsal, print_table
+from benchmarks.process_memory import peak_bytes
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -148,15 +149,13 @@ def _in_a_process(n_rows: int, dim: int, norm: Norm, *, compare: bool) -> dict[s
 
 def _run(n_rows: int, dim: int, norm: Norm, compare: bool) -> None:
     """Solves one large problem and prints what it measured as JSON."""
-    import resource
-
     rng = np.random.default_rng(SEED)
     indptr = zipf_offsets(n_rows, n_rows // 10, min(MOST_ROWS_OF_A_USER, n_rows // 100), rng)
     features = made_features(int(indptr[-1]), dim, rng)
     start = time.perf_counter()
     found = optimal_label_weights(features, indptr, variance=1.0, price=price(dim, norm), norm=norm)
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    peak = peak_bytes() / 2**30
     result = {"rows": len(features), "users": len(indptr) - 1, "norm": norm, "seconds": round(seconds, 2)}
     result |= {"gap": found.gap, "steps": found.iterations, "converged": found.converged, "peak_gib": round(peak, 2)}
     if compare:

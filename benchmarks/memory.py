@@ -20,7 +20,8 @@ ROWS, GIB = 25_000_000, 2**30
 LIMITS = {"csv_fit_gib": 8.0, "over_data_gib": 1.0}
 
 _FIT = """
-import json, resource, sys
+import json, sys
+from benchmarks.process_memory import peak_bytes
 from apportion.cli.main import main
 code = 0
 try:
@@ -28,24 +29,21 @@ try:
     main()
 except SystemExit as stop:
     code = stop.code or 0
-print(json.dumps({"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "code": code}))
+print(json.dumps({"peak": peak_bytes(), "code": code}))
 """
 
 _OVER_DATA = """
-import json, resource, sys
+import json, sys
 from benchmarks import scale
+from benchmarks.process_memory import forget_peak, peak_bytes, resident_bytes
 from apportion.recommend import ClickSettings, PrivateClickRecommender
 shape = [int(n) for n in sys.argv[1:4]]
 data = scale.clicks(*shape)
 data.by_user, data.by_task
-with open("/proc/self/clear_refs", "w") as refs:
-    refs.write("5")  # the peak counts from here
-def status(name):
-    line = next(l for l in open("/proc/self/status") if l.startswith(name))
-    return int(line.split()[1]) * 1024
-before = status("VmRSS")
+forget_peak()
+before = resident_bytes()
 PrivateClickRecommender(epsilon=5.0, settings=ClickSettings(dimension=int(sys.argv[4]))).fit(data)
-print(json.dumps({"over": status("VmHWM") - before}))
+print(json.dumps({"over": peak_bytes() - before}))
 """
 
 
