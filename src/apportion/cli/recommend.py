@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 _USERS_SHOWN = 5
 
 
-@click.command(short_help="Recommend items to the users of a history file.")
+@click.command(short_help="Recommend items to the users in a history file.")
 @click.argument("model", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("history", type=FILE)
-@click.option("-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="Items for each user.")
+@click.option(
+    "-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="Number of items for each user."
+)
 @click.option("--user", "only", metavar="ID", help="Only this user.")
-@click.option("--user-column", metavar="COLUMN", help="The user column, if its name is unusual.")
+@click.option("--user-column", metavar="COLUMN", help="The user column, if it has an unusual name.")
 @click.option("--item", metavar="COLUMN", help="The item column.")
 @click.option("--value", metavar="COLUMN", help="The value column.")
 @click.option("--columns", metavar="A,B,...", help="Names of all columns, for a text file without a header.")
-@click.option("--new-items", type=FILE, help="Features of items that training has not met, to be ranked as well.")
-@click.option("--titles", type=FILE, help="Titles of items (id, title).")
+@click.option("--new-items", type=FILE, help="File with features of new items, to be ranked as well.")
+@click.option("--titles", type=FILE, help="File with titles of items (id, title).")
 @click.option("--out", type=click.Path(path_type=Path), help="Write to this .parquet or .csv file.")
 @json_option
 def recommend(
@@ -43,11 +45,11 @@ def recommend(
     as_json: bool,
     **columns: Any,
 ) -> None:
-    """Recommend items to the users of HISTORY with a saved MODEL.
+    """Recommend items to the users in HISTORY with a saved MODEL.
 
-    Each user is folded in from their own rows; they need not have been in the training data, and it costs no
-    privacy. Nobody is recommended what they already have. With a model that was fitted with features, items
-    that it has never met can be ranked among the others by theirs.
+    Each user's vector is computed from the user's own rows. Users need not be in the training data, and this costs no
+    privacy. Users are never recommended items they already have. A model that was fitted with features can also rank
+    new items by their features.
     """
     from apportion.cli.feature_files import read_new_items
     from apportion.cli.history import read_history
@@ -68,11 +70,11 @@ def recommend(
         if fitted.feature_map is None:
             raise InputError(fitted.no_map)
         new = read_new_items(new_items, fitted.feature_map.space)
-        found = fitted.recommend(rows, min(k, fitted.n_tasks + len(new)), new_items=new)
+        result = fitted.recommend(rows, min(k, fitted.n_tasks + len(new)), new_items=new)
     else:
-        found = fitted.recommend(rows, min(k, fitted.n_tasks))
-    names = {} if titles is None else read_titles(titles, found.task_ids)
-    _print_or_write(rows, found, names, out, as_json)
+        result = fitted.recommend(rows, min(k, fitted.n_tasks))
+    names = {} if titles is None else read_titles(titles, result.task_ids)
+    _print_or_write(rows, result, names, out, as_json)
 
 
 def _check_out(out: Path | None) -> None:
@@ -89,45 +91,45 @@ def _code(only: str, user_ids: Vocabulary) -> int:
     try:
         number = int(only)
     except ValueError:
-        raise InputError(f"Users of this history are numbers, got {only!r}.") from None
+        raise InputError(f"User ids in this history are numbers, got {only!r}.") from None
     return user_ids.code_of(number)
 
 
 def _print_or_write(
     history: Interactions,
-    found: Recommendations,
+    result: Recommendations,
     titles: Mapping[int | str, str],
     out: Path | None,
     as_json: bool,
 ) -> None:
     if out is not None:
-        write_bytes(out, _as_file(history, found, titles, out.suffix))
+        write_bytes(out, _as_file(history, result, titles, out.suffix))
     if as_json:
         print_json(
             {
-                "users": len(found.users),
+                "users": len(result.users),
                 "out": out,
-                "recommendations": _as_list(history, found, titles, len(found.users)) if out is None else None,
+                "recommendations": _as_list(history, result, titles, len(result.users)) if out is None else None,
             }
         )
     elif out is not None:
-        click.echo(f"Recommendations for {len(found.users)} users: {out}")
+        click.echo(f"Recommendations for {len(result.users)} users: {out}")
     else:
-        _print_some(history, found, titles)
+        _print_some(history, result, titles)
 
 
-def _print_some(history: Interactions, found: Recommendations, titles: Mapping[int | str, str]) -> None:
-    for user in _as_list(history, found, titles, _USERS_SHOWN):
+def _print_some(history: Interactions, result: Recommendations, titles: Mapping[int | str, str]) -> None:
+    for user in _as_list(history, result, titles, _USERS_SHOWN):
         rows = [[str(each.get("title", each["item"])), f"{each['score']:.4f}"] for each in user["items"]]
         click.echo(f"user {user['user']}\n{table(['item', 'score'], rows)}\n")
-    left = len(found.users) - _USERS_SHOWN
+    left = len(result.users) - _USERS_SHOWN
     if left > 0:
-        click.echo(f"... and {left} more users; --out FILE.parquet takes them all.", err=True)
+        click.echo(f"... and {left} more users; use --out FILE.parquet to get them all.", err=True)
 
 
 def _as_list(
     history: Interactions,
-    found: Recommendations,
+    result: Recommendations,
     titles: Mapping[int | str, str],
     most: int,
 ) -> list[dict[str, Any]]:
@@ -135,12 +137,12 @@ def _as_list(
         {
             "user": history.user_ids.id_of(int(user)),
             "items": [
-                _entry(found.task_ids.id_of(int(task)), float(score), titles)
+                _entry(result.task_ids.id_of(int(task)), float(score), titles)
                 for task, score in zip(tasks, scores, strict=True)
                 if task >= 0
             ],
         }
-        for user, tasks, scores in zip(found.users[:most], found.tasks, found.scores, strict=False)
+        for user, tasks, scores in zip(result.users[:most], result.tasks, result.scores, strict=False)
     ]
 
 
@@ -150,23 +152,23 @@ def _entry(item: int | str, score: float, titles: Mapping[int | str, str]) -> di
 
 def _as_file(
     history: Interactions,
-    found: Recommendations,
+    result: Recommendations,
     titles: Mapping[int | str, str],
     suffix: str,
 ) -> bytes:
-    """One row per user and rank, as Parquet or CSV."""
+    """Return one row per user and rank, as Parquet or CSV."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.csv as csv
     import pyarrow.parquet as parquet
 
-    row, rank = np.nonzero(found.tasks >= 0)
-    items = found.task_ids.ids_of(found.tasks[row, rank]).tolist()
+    row, rank = np.nonzero(result.tasks >= 0)
+    items = result.task_ids.ids_of(result.tasks[row, rank]).tolist()
     columns = {
-        "user": history.user_ids.ids_of(found.users[row]).tolist(),
+        "user": history.user_ids.ids_of(result.users[row]).tolist(),
         "item": items,
         "rank": (rank + 1).astype(np.int32),
-        "score": found.scores[row, rank],
+        "score": result.scores[row, rank],
     }
     if titles:
         columns["title"] = [titles.get(item) for item in items]

@@ -197,7 +197,7 @@ class LabelPrivateRegression(PrivateEstimator):
             asked = f"{self.variance_share} and {self.level}"
             raise InputError(f"Expected a variance_share in [0, 1) and a level in (0, 1), got {asked}.")
 
-    def _about_defaults(self) -> str:
+    def _words_on_defaults(self) -> str:
         return "library defaults: constants that were not chosen on any data"
 
     def _assumed_public(self) -> list[str]:
