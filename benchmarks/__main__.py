@@ -36,6 +36,7 @@ CLAIMS = (
     "ledger-crash",
     "ids-fuzz",
     "planted-bugs",
+    "noise-independence",
     "audit-tight",
     "audit-published",
     "exact-mode",
