@@ -10,6 +10,7 @@ from benchmarks import claim, table
 
 CLAIMS = (
     "replay",
+    "replay-at-size",
     "engines-agree",
     "ml1m-ratings",
     "ml1m-ratings-tuned",

@@ -70,7 +70,7 @@ class OneKeyForExactNoise(SystemNoise):
 
 
 def judged(make):
-    """Look at the noise of two whole fits, one of them exact, and at a source in every scene, until something is found."""
+    """Look at the noise of two whole fits, one of them exact, then at a source in every scene."""
     rate, worst = ALPHA * (2 + len(WITHIN) + len(COPIES)), 0.0
     for estimator, exact in ((ratings, False), (clicks, True)):
         found = dependence(noise_of_a_fit(estimator, make(exact=exact)), alpha=ALPHA)
