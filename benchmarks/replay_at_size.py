@@ -36,7 +36,7 @@ def measure(quick: bool) -> Outcome | Rehearsal:
         "memory, floats": (LocalEngine(np.float64), sizes.SUITE if quick else medium),
         "torch": (TorchEngine("cpu", np.float64, exact=True), sizes.SUITE if quick else medium),
     }
-    rows = []
+    rows: list[list[Any]] = []
     for name in QUICK if quick else passes.FITS:
         for engine, (adds_up, world) in list(engines.items())[: 1 if quick else None]:
             start = time.perf_counter()
@@ -68,7 +68,8 @@ def _largest(sizes: Any, passes: Any, name: str, engine: Any, world: Any) -> tup
         for one in passes.passes_of(name, engine, world=world):
             for user in world.heavy_users[[0, 2]]:
                 moved += sizes.moved_by(one, int(user), engine)
-    return max((m.ratio for m in moved), default=0.0), max((m.gap for m in moved), default=0.0), len(moved)
+    ratio, gap = (max((float(getattr(m, what)) for m in moved), default=0.0) for what in ("ratio", "gap"))
+    return ratio, gap, len(moved)
 
 
 def _crossed(sizes: Any) -> dict[str, int]:
