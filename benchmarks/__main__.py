@@ -38,6 +38,7 @@ CLAIMS = (
     "ids-fuzz",
     "planted-bugs",
     "noise-independence",
+    "bytes-equal",
     "audit-tight",
     "audit-published",
     "exact-mode",
