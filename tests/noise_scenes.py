@@ -90,6 +90,11 @@ def many_small_draws(make, size):
     return np.concatenate([source.normal((4, 4), np.float64).ravel() for _ in range(size // 16)]), None
 
 
+def many_keys(make, _size):
+    source = make()
+    return np.concatenate([source.normal((4,), np.float64) for _ in range(1 << 14)]), None
+
+
 def two_sources(make, size):
     return make().normal((size,), np.float64), make().normal((size,), np.float64)
 
@@ -144,7 +149,7 @@ def a_started_process(make, size):
 
 WITHIN = (
     one_large_draw, one_shape_twice, two_shapes, two_precisions, exact_noise_twice, exact_noise_and_normals,
-    uniform_numbers_twice, many_small_draws, two_threads,
+    uniform_numbers_twice, many_small_draws, many_keys, two_threads,
 )  # fmt: skip
 """Scenes of one source."""
 
