@@ -114,7 +114,7 @@ def keys_judged(make):
 
 def cases():
     """Every mistake with its twin."""
-    near, far = np.array([0.2, 0.2, 0.5]), np.array([1.0, 1.0, 0.5])
+    near, far, beyond = (np.array([one, one, 0.5]) for one in (0.2, 1.0, 40.0))
     yield Case(
         "a sensitivity from the lower end of a range", "IBM/differential-privacy-library#110", "replay",
         *(
@@ -125,7 +125,7 @@ def cases():
     yield Case(
         "clipped values made, raw ones used", "opendp/smartnoise-sdk#624", "replay",
         *(
-            partial(replayed_on, partial(total, low=0.0, raw=wrong), near, np.array([40.0, 40.0, 0.5]), PURE, REPLACE_VALUES)
+            partial(replayed_on, partial(total, low=0.0, raw=wrong), near, beyond, PURE, REPLACE_VALUES)
             for wrong in (True, False)
         ),
     )  # fmt: skip
