@@ -86,7 +86,7 @@ def recommend(
             name: None if path is None else read_known_items(path, ranked.task_ids, reporter)
             for name, path in (("only", only), ("exclude", exclude))
         }
-        asked: dict[str, Any] = {**listed, "caps": _caps(caps), "scored": ranked}
+        asked: dict[str, Any] = {"candidates": ranked.candidates(**listed), "caps": _caps(caps), "scored": ranked}
         parts = _shown(fitted.recommend_in_parts(rows, min(k, ranked.n_tasks), **asked), rows, reporter)
         if out is not None:
             write_rows(parts, rows.user_ids, ranked.task_ids, names, out)

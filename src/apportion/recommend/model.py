@@ -228,9 +228,10 @@ class ItemModel(ABC):
             caps: by category, how many tasks of one list may share a word of it; see `categories`.
         """
         scored = self if new_items is None else self.with_new_items(new_items)
+        candidates = scored.candidates(only, exclude)
         parts = list(
             self.recommend_in_parts(
-                history, k, exclude_history=exclude_history, scored=scored, only=only, exclude=exclude, caps=caps
+                history, k, exclude_history=exclude_history, scored=scored, candidates=candidates, caps=caps
             )
         )
         users, tasks, scores = (
@@ -245,25 +246,23 @@ class ItemModel(ABC):
         *,
         exclude_history: bool = True,
         scored: Self | None = None,
-        only: ArrayLike | None = None,
-        exclude: ArrayLike | None = None,
+        candidates: NDArray[np.int32] | None = None,
         caps: Mapping[str, int] | None = None,
     ) -> Iterator[Recommendations]:
         """Yield what `recommend` returns, some thousands of users at a time, so that results need not be held.
 
         Args:
-            history: as in `recommend`, and so are `k`, `exclude_history`, `only`, `exclude` and `caps`.
+            history: as in `recommend`, and so are `k`, `exclude_history` and `caps`.
             k: see `history`.
             exclude_history: see `history`.
             scored: the model whose tasks are ranked, if that is this one with new items; see `with_new_items`.
-            only: see `history`.
-            exclude: see `history`.
+            candidates: codes of the tasks that may be recommended, ascending; None for all.
             caps: see `history`.
         """
         scored = scored or self
         if not 1 <= k <= scored.n_tasks:
             raise InputError(f"Expected k from 1 to {scored.n_tasks}, the number of tasks, got {k}.")
-        candidates, limits = scored._candidates(only, exclude), scored._caps(caps)
+        limits = scored._caps(caps)
         users = np.flatnonzero(np.diff(history.by_user.indptr)).astype(np.int32)
         vectors = self.user_vectors(history)
         features = np.asarray(scored.fold_in.features, vectors.dtype)
@@ -280,7 +279,7 @@ class ItemModel(ABC):
             )
             yield Recommendations(users[part], tasks, scores.astype(np.float32, copy=False), scored.task_ids)
 
-    def _candidates(self, only: ArrayLike | None, exclude: ArrayLike | None) -> NDArray[np.int32] | None:
+    def candidates(self, only: ArrayLike | None, exclude: ArrayLike | None) -> NDArray[np.int32] | None:
         """Codes of the tasks that may be recommended, ascending; None for all."""
         if only is None and exclude is None:
             return None
