@@ -85,6 +85,9 @@ class UserRun(Protocol):
     def runs(self, rows: int, users: int | None = None, counted: NDArray[np.bool_] | None = None) -> Iterator[Any]:
         """The same users, some at a time."""
 
+    def with_rows(self, chosen: NDArray[np.bool_]) -> Any:
+        """The same users with some of their rows alone."""
+
     def remembered(self, value: object, make: Callable[[Any], Any]) -> Any:
         """What `make` makes of this run, kept where the run is in memory."""
 
