@@ -44,6 +44,11 @@ class Purpose(Enum):
         "sizes",
         "How many users have about how many rows, from which the most that one user may weigh is chosen.",
     )
+    NORMS = (
+        "norms",
+        "norms",
+        "How much of a user's part each clip norm would cut off, from which the norm is chosen.",
+    )
     # how much there is of each item or task
     POPULARITY = (
         "popularity",
