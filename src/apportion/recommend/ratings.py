@@ -35,6 +35,7 @@ from apportion.privacy import NoiseSource, Plan, Purpose, Session, Share, Statem
 from apportion.privacy.contributions import RatingParts, Weighting, step_of
 from apportion.recommend import clip_norms
 from apportion.recommend.als import Progress
+from apportion.recommend.categories import Categories
 from apportion.recommend.features.prior import FeaturesEstimator
 from apportion.recommend.features.ratings_items import ItemSide, Posterior
 from apportion.recommend.model import FoldIn, RatingModel
@@ -227,6 +228,7 @@ class _Fit:
         features: ItemFeatures | None,
     ) -> None:
         self._items = ItemSide(settings, features, data.task_ids)
+        self._features = features
         self._data = data
         self._users = data.as_users
         self._allocation = allocation
@@ -402,4 +404,5 @@ class _Fit:
                 lambda mean, variance: self._fold_in(mean, variance, state.residual_variance),
                 self._unit,
             ),
+            categories=None if self._features is None else Categories.of(self._features, self._data.task_ids),
         )
