@@ -48,6 +48,11 @@ class Purpose(Enum):
         "sizes",
         "How many users have about how many rows. From this the largest weight of one user is chosen.",
     )
+    NORMS = (
+        "norms",
+        "norms",
+        "How much of a user's part each clip norm would cut off. From this the norm is chosen.",
+    )
     # how much data each item or task has
     POPULARITY = (
         "popularity",
