@@ -64,8 +64,9 @@ def regress(
     \b
     apportion regress visits.csv --user patient --label cost --features age,ward --label-range 0 500 --epsilon 1
 
-    FEATURES ARE PUBLIC: they, and which rows belong to one user, are not protected. A text column among them is
-    turned into indicators of its categories, compared with the first. Labels beyond the range count as its ends.
+    FEATURES ARE PUBLIC, and so is which rows belong to one user, and how many: they are not protected. A text column
+    among them is turned into indicators of its categories, compared with the first. Labels beyond the range count as
+    its ends. The target is the least squares line over all rows; intervals hold where the truth is curved, too.
     """  # noqa: D301
     privacy = collect(StatisticsOptions, options)
     check_range("--label-range", label_range)
@@ -79,7 +80,8 @@ def regress(
             found = assemble(table, list(columns), dict(options["categories"]), features_are_public=True)
         except InputError as error:
             raise error.inside(file.name) from None
-        reporter.say("Labels beyond the range are clipped to it. Features are taken as public.")
+        reporter.say("Features are taken as public, and so is how many rows each user has.")
+        reporter.say("Labels beyond the range are clipped to it.")
         estimator = _estimator(privacy, found, label_range, options)
         fitted = estimator.fit(
             found.matrix,
@@ -109,7 +111,7 @@ def _estimator(
         noise_variance=options["noise_variance"],
         fit_intercept=not options["no_intercept"],
         target=options["target"],
-        bounding="optimal" if privacy.sample_limit is None else privacy.bounding(),
+        bounding="robust" if privacy.sample_limit is None else privacy.bounding(),
         public=features.public,
         **privacy.settings(),
     )
@@ -137,9 +139,13 @@ def _found(fitted: LabelPrivateRegression, features: Features, label: str) -> Es
     intercept = fitted.intercept_ if fitted.fit_intercept else None
     rows = coefficients(features.names, fitted.coef_.tolist(), intercept, intervals, fitted.noise_stddev_.tolist())
     caveats = (
-        "Intervals account for the noise that privacy added and for that of the labels, if the labels’ means are "
-        "linear in the features and labels vary around them independently, all by about as much.",
+        "The target, at every ε, is the least squares line over all rows, whether or not the truth is a line. "
+        "Intervals account for the noise that privacy added, and for how far users with fewer or more rows may lie "
+        "from that line.",
         *features.compared,
     )
-    facts = {"Features": "public: they are not protected"}
+    facts = {
+        "Features": "public: they are not protected",
+        "Numbers of rows": "public: how many rows each user has is not protected",
+    }
     return Estimates("regression", rows, fitted.level, fitted.statement_, caveats, facts, label=label)
