@@ -149,7 +149,7 @@ def test_the_statement_says_what_is_public(run):
     said = run(*LINEAR, "--epsilon", 1)
     assert "all features" in said.stdout
     assert "the categories of 'ward', taken from the data itself" in said.stdout
-    assert "Features are assumed public" in said.stderr
+    assert "Features are assumed public, and so is how many rows each user has" in said.stderr
     declared = run(*LINEAR, "--epsilon", 1, "--categories", "ward=west,east,north")
     assert "the categories of 'ward', as declared: 'west', 'east', 'north'" in declared.stdout
     assert "ward=east" in declared.stdout

@@ -65,9 +65,10 @@ def regress(
     \b
     apportion regress visits.csv --user patient --label cost --features age,ward --label-range 0 500 --epsilon 1
 
-    FEATURES ARE PUBLIC. Neither the features nor which rows belong to one user are protected. A text column among the
-    features becomes indicators of its categories, with the first as reference. Labels outside the range are clipped to
-    it.
+    FEATURES ARE PUBLIC. Neither the features nor which rows belong to one user, and how many, are protected. A text
+    column among the features becomes indicators of its categories, with the first as reference. Labels outside the
+    range are clipped to it. The target is the least squares line over all rows. Intervals hold where the truth is
+    curved, too.
     """  # noqa: D301
     privacy = collect(StatisticsOptions, options)
     check_range("--label-range", label_range)
@@ -81,7 +82,8 @@ def regress(
             result = assemble(table, list(columns), dict(options["categories"]), features_are_public=True)
         except InputError as error:
             raise error.inside(file.name) from None
-        reporter.say("Labels outside the range are clipped to it. Features are assumed public.")
+        reporter.say("Features are assumed public, and so is how many rows each user has.")
+        reporter.say("Labels outside the range are clipped to it.")
         estimator = _estimator(privacy, result, label_range, options)
         fitted = estimator.fit(
             result.matrix,
@@ -111,7 +113,7 @@ def _estimator(
         noise_variance=options["noise_variance"],
         fit_intercept=not options["no_intercept"],
         target=options["target"],
-        bounding="optimal" if privacy.sample_limit is None else privacy.bounding(),
+        bounding="robust" if privacy.sample_limit is None else privacy.bounding(),
         public=features.public,
         **privacy.settings(),
     )
@@ -139,10 +141,13 @@ def _estimates(fitted: LabelPrivateRegression, features: Features, label: str) -
     intercept = fitted.intercept_ if fitted.fit_intercept else None
     rows = coefficients(features.names, fitted.coef_.tolist(), intercept, intervals, fitted.noise_stddev_.tolist())
     caveats = (
-        "Intervals account for the privacy noise and for the variation of the labels. They assume "
-        "that the labels’ means are linear in the features, and that labels vary independently "
-        "around them with about equal variance.",
+        "The target, at every ε, is the least squares line over all rows, whether or not the truth is a line. "
+        "Intervals account for the noise that privacy added, and for how far users with fewer or more rows may lie "
+        "from that line.",
         *features.compared,
     )
-    facts = {"Features": "public: they are not protected"}
+    facts = {
+        "Features": "public: they are not protected",
+        "Numbers of rows": "public: how many rows each user has is not protected",
+    }
     return Estimates("regression", rows, fitted.level, fitted.statement_, caveats, facts, label=label)

@@ -130,6 +130,16 @@ class Users:
         """Return the same users with further columns that have one entry per user."""
         return self._like(self.indptr, self._columns, {**self._user_columns, **columns}, self._keys)
 
+    def with_rows(self, chosen: NDArray[np.bool_]) -> Users:
+        """The same users, each with those of its rows that are chosen.
+
+        >>> Users([0, 2, 3], {"values": np.array([4.0, 2.0, 5.0])}).with_rows(np.array([False, True, False])).sizes
+        array([1, 0])
+        """
+        before = np.concatenate([[0], np.cumsum(chosen)])
+        columns = {name: column[chosen] for name, column in self._columns.items()}
+        return self._like(before[self.indptr], columns, self._user_columns, self._keys)
+
     def run(self, first: int, last: int) -> Users:
         """Return users first to last; nothing is copied."""
         if first == 0 and last == self.n_users:

@@ -130,7 +130,7 @@ class RatingRound:
     @property
     def summary_width(self) -> int:
         """Number of coordinates of a vote."""
-        return 4 + len(self.summary_scales)
+        return 5 + len(self.summary_scales)
 
     @cached_property
     def summary_scales(self) -> Floats:

@@ -48,6 +48,11 @@ class Purpose(Enum):
         "sizes",
         "How many users have about how many rows. From this the largest weight of one user is chosen.",
     )
+    NORMS = (
+        "norms",
+        "norms",
+        "How much of a user's part each clip norm would cut off. From this the norm is chosen.",
+    )
     # how much data each item or task has
     POPULARITY = (
         "popularity",
@@ -79,6 +84,11 @@ class Purpose(Enum):
         "A first estimate, from which residuals are measured.",
     )
     RESIDUALS = "residuals", "residuals", "How far labels lie from the line, for weights and intervals."
+    SHARED_RESIDUALS = (
+        "shared-residuals",
+        "shared residuals",
+        "How much of the distance from the line all rows of a user share, for weights and intervals.",
+    )
     COEFFICIENTS = "coefficients", "coefficients", "The estimate itself."
     # statistics
     FIRST_MOMENTS = "first-moments", "first moments", "How widely values spread, for weights and intervals."

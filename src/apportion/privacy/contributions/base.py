@@ -85,6 +85,9 @@ class UserRun(Protocol):
     def runs(self, rows: int, users: int | None = None, counted: NDArray[np.bool_] | None = None) -> Iterator[Any]:
         """Yield the same users in smaller runs."""
 
+    def with_rows(self, chosen: NDArray[np.bool_]) -> Any:
+        """The same users with some of their rows alone."""
+
     def remembered(self, value: object, make: Callable[[Any], Any]) -> Any:
         """Return what `make` makes of this run, and keep it if the run is in memory."""
 

@@ -107,8 +107,7 @@ class ClippedParts(Contribution):
                 whole[~taking_part[run.owner]] = 0  # no part for them, whatever the function returns
                 _add_by_task(total, whole, run.column("tasks"))
             else:
-                whole = _whole_part(rows, np.arange(len(rows) + 1), output)
-                total += whole[_one_row_each(taking_part, len(rows))].astype(np.int64).sum(axis=0)
+                total += whole_parts(rows, output)[_one_row_each(taking_part, len(rows))].sum(axis=0)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
         """Seal the sums with the sensitivity that their clipping gives them."""
@@ -121,6 +120,11 @@ def sealed_output(output: Output, total: NDArray[Any], neighbours: Neighbours) -
     text = f"{output.what}: each user's whole part clipped to norm {output.clip_norm:g}{in_words(neighbours)}"
     bound = output.clip_norm * moved_by_user(neighbours)
     return BoundedSum(_KEY, total, bound, text, neighbours=neighbours, step=output.step)
+
+
+def whole_parts(rows: FloatArray, output: Output) -> NDArray[np.int64]:
+    """One row for each user, clipped to the output's norm and cut off to whole numbers of its step."""
+    return _whole_part(rows, np.arange(len(rows) + 1), output).astype(np.int64)
 
 
 def _whole_part(rows: FloatArray, indptr: Offsets, output: Output) -> FloatArray:
