@@ -1,4 +1,4 @@
-"""Requests that wait together are answered together, in one thread beside the event loop."""
+"""Requests that wait at the same time are answered together, in one thread beside the event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Batches:
 
     Args:
         solve: answers several requests.
-        most_waiting: how many may wait; one more is told to come back.
+        most_waiting: how many may wait; further ones are told to try again later.
     """
 
     def __init__(self, solve: Solve, most_waiting: int) -> None:
@@ -35,22 +35,22 @@ class Batches:
 
     @property
     def n_waiting(self) -> int:
-        """How many requests have no answer yet."""
+        """The number of requests without an answer."""
         return self._n_open
 
     def start(self) -> None:
-        """Begin to answer; called once, in the event loop."""
+        """Start answering; call it once, in the event loop."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Stop answering; whoever still waits is answered no more."""
+        """Stop answering; requests that still wait get no answer."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         self._thread.shutdown()
 
     async def answer(self, asked: Asked) -> bytes:
-        """The answer to one request, together with those that wait at the time."""
+        """Return the answer to one request, together with others that wait at the time."""
         if self._n_open >= self._most_waiting:
             raise RefusedError(503, "Too many requests are waiting; try again in a second.", {"retry-after": "1"})
         future: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
@@ -78,7 +78,7 @@ class Batches:
                     future.set_result(answer)  # never as an exception: one that nobody fetches would be logged
 
     def _answers(self, asked: list[Asked]) -> Sequence[_Answer]:
-        """Answers, or what went wrong; a request that fails fails alone."""
+        """Return answers, or what went wrong; a request that fails does not affect others."""
         try:
             return self._solve(asked)
         except Exception as error:
