@@ -222,7 +222,7 @@ def closed_form(counts: FloatArray, exponent: float, n_users: float) -> TaskFact
 def closed_form_of_tasks(counts: FloatArray, exponent: float, n_users: float) -> NDArray[np.float64]:
     """Return ω of eq. 16 for every task, before any user's weights are clipped."""
     if not n_users > 0:
-        raise InputError(f"Expected a positive number of users, got {n_users}.")
+        raise InputError(f"Expected a positive number of users, got {n_users}.", argument="n_users")
     return np.asarray(_powers(counts, exponent) / np.sqrt(_powers(counts, 2 * exponent - 1).sum() / n_users))
 
 
@@ -238,16 +238,20 @@ def tail_sample(popularity: FloatArray, limit: int) -> KeptTasks:
 
 def _checked(limit: int) -> int:
     if limit < 1:
-        raise InputError(f"Expected a limit of at least 1 task per user, got {limit}.")
+        raise InputError(f"Expected a limit of at least 1 task per user, got {limit}.", argument="limit")
     return limit
 
 
 def _powers(popularity: FloatArray, exponent: float) -> NDArray[np.float64]:
     values = np.asarray(popularity, dtype=np.float64)
     if not (np.isfinite(values).all() and (values > 0).all()):
-        raise InputError("Expected positive popularity for every task; floor released counts first.")
+        raise InputError(
+            "Expected positive popularity for every task; floor released counts first.", argument="popularity"
+        )
     with np.errstate(over="ignore"):
         powers = values**-exponent
     if not np.isfinite(powers).all():  # for every task, whoever has it
-        raise InputError(f"Popularity to the power {-exponent:g} is not finite; use a smaller exponent.")
+        raise InputError(
+            f"Popularity to the power {-exponent:g} is not finite; use a smaller exponent.", argument="exponent"
+        )
     return powers

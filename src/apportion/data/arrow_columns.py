@@ -69,7 +69,7 @@ class IdColumn:
         try:
             code_of_entry = self._texts.codes_of(names.to_pylist())
         except UnicodeDecodeError:  # Arrow does not check what a file calls text
-            raise InputError(f"Column {self.column!r} holds text that is not in UTF-8.") from None
+            raise InputError(f"Column {self.column!r} holds text that is not in UTF-8.", argument=None) from None
         self._codes.append(code_of_entry[batch.indices.to_numpy()])
 
     def _finish_integers(self) -> EncodedIds:

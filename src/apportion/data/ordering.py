@@ -54,5 +54,6 @@ def refuse_repeated_pairs(
     user_id, task_id = user_ids.id_of(int(user)), task_ids.id_of(int(task))
     raise InputError(
         f"User {user_id!r} has {task_ids.name} {task_id!r} in row {earlier + 1} "
-        f"and again in row {row + 1} (counting data rows from 1); expected each pair once."
+        f"and again in row {row + 1} (counting data rows from 1); expected each pair once.",
+        argument=None,
     )

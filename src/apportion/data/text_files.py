@@ -126,7 +126,7 @@ class TextColumns:
         self._name_malformed_row()
         row, name, cell = self._first_mismatch(types)
         if name is None:
-            raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.") from None
+            raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.", argument=None) from None
         if self.kinds[name] == "id":
             return types | {name: pa.string()}
         expected = "a number" if self.kinds[name] == "number" else f"a time ({types[name]})"
@@ -160,7 +160,8 @@ class TextColumns:
             where = "" if row.number is None else f" {row.number - self.layout.lines_before}"
             raise InputError(
                 f"Row{where} (counting data rows from 1) has {row.actual_columns} columns where "
-                f"{row.expected_columns} were expected: {row.text!r}."
+                f"{row.expected_columns} were expected: {row.text!r}.",
+                argument=None,
             )
 
 
@@ -216,7 +217,7 @@ def _first_line(path: Path) -> tuple[str, int]:
     line = filled.split(b"\n", 1)[0]
     text = line.decode("utf-8-sig", errors="replace").rstrip("\r")
     if not text.strip():
-        raise InputError("The file is empty.")
+        raise InputError("The file is empty.", argument=None)
     return text, beginning[: len(beginning) - len(filled)].count(b"\n")
 
 
@@ -241,7 +242,9 @@ class _Replacing(io.RawIOBase):
         while True:
             fresh: bytes = self._stream.read(max(1, size - len(self._held)) if size >= 0 else None)
             if _STAND_IN.encode() in fresh:
-                raise InputError(f"The file holds the character {_STAND_IN!r}, which stands for the separator.")
+                raise InputError(
+                    f"The file holds the character {_STAND_IN!r}, which stands for the separator.", argument=None
+                )
             *finished, rest = (self._held + fresh).split(self._separator)
             keep = _unfinished(rest, self._separator) if fresh else 0
             self._held = rest[len(rest) - keep :]

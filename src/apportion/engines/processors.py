@@ -45,7 +45,9 @@ class Processors:
     def _require_kernel(self) -> None:
         """Refuse exact sums without the compiled kernel: NumPy solves users in batches, which affects the last bits."""
         if self.exact and linalg.active_backend() != "compiled":
-            raise InputError("Exact sums need the compiled kernel, which was not built on this machine.")
+            raise InputError(
+                "Exact sums need the compiled kernel, which was not built on this machine.", argument="exact"
+            )
 
     def moments(
         self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, coefficients: Floats, bound: float

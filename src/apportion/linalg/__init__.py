@@ -1,13 +1,13 @@
 """Linear algebra over segments: Gram matrices, moments and solves per user or task, and what follows them.
 
 NumPy alone is enough. If the compiled kernel was built, it does the heavy loops. `on_torch` has the same functions for
-torch tensors, for example on a GPU.
+torch tensors, for example on a GPU. The package is for the library itself: it is not in the reference.
 """
 
 from __future__ import annotations
 
 from apportion.linalg.backend import active_backend, compiled_available, use_backend
-from apportion.linalg.kernel import instruction_sets, thread_count, use_instruction_set
+from apportion.linalg.kernel import instruction_sets, use_instruction_set
 from apportion.linalg.keyed_words import keyed_words
 from apportion.linalg.lattice import FACTOR_BITS, lattice_gram, lattice_moment, step_below, whole_steps
 from apportion.linalg.normals import fill_normals
@@ -57,7 +57,6 @@ __all__ = [
     "solve_or_zero",
     "solve_packed",
     "step_below",
-    "thread_count",
     "unpack",
     "use_backend",
     "use_instruction_set",

@@ -32,7 +32,9 @@ _OUT_OF_MEMORY = -2
 def _widest() -> int:
     name = os.environ.get("APPORTION_INSTRUCTIONS") or INSTRUCTION_SETS[-1]
     if name not in INSTRUCTION_SETS:
-        raise InputError(f"Expected APPORTION_INSTRUCTIONS to be one of {INSTRUCTION_SETS}, got {name!r}.")
+        raise InputError(
+            f"Expected APPORTION_INSTRUCTIONS to be one of {INSTRUCTION_SETS}, got {name!r}.", argument=None
+        )
     return INSTRUCTION_SETS.index(name)
 
 
@@ -97,10 +99,10 @@ def thread_count(threads: int | None = None) -> int:
         if not text:
             return _processors()
         if not text.isdecimal() or int(text) < 1:
-            raise InputError(f"Expected APPORTION_THREADS to be a positive integer, got {text!r}.")
+            raise InputError(f"Expected APPORTION_THREADS to be a positive integer, got {text!r}.", argument=None)
         return int(text)
     if threads < 1:
-        raise InputError(f"Expected threads >= 1, got {threads}.")
+        raise InputError(f"Expected threads >= 1, got {threads}.", argument="threads")
     return int(threads)
 
 
@@ -113,7 +115,7 @@ def _processors() -> int:
 def _loaded() -> ctypes.CDLL:
     found = library()
     if found is None:
-        raise InputError("The compiled kernel was not built on this machine; use the 'numpy' backend.")
+        raise InputError("The compiled kernel was not built on this machine; use the 'numpy' backend.", argument=None)
     return found
 
 
@@ -127,7 +129,7 @@ def instruction_sets() -> tuple[str, ...]:
 def use_instruction_set(name: str) -> Iterator[None]:
     """Limit the kernel to `name` inside the block, for tests and measurements."""
     if name not in instruction_sets():
-        raise InputError(f"Expected one of the instruction sets {instruction_sets()}, got {name!r}.")
+        raise InputError(f"Expected one of the instruction sets {instruction_sets()}, got {name!r}.", argument="name")
     token = _level.set(INSTRUCTION_SETS.index(name))
     try:
         yield

@@ -35,7 +35,9 @@ class TaskWeights:
         """Refuse weights whose squares could not be added up."""
         checked = checked_floats("task weights", self.values, ndim=1, dtype=np.dtype(np.float64))
         if checked.size and not (checked.min() >= 0 and checked.max() <= _LARGEST_WEIGHT):
-            raise InputError(f"Expected task weights from 0 to {_LARGEST_WEIGHT:g}; at least one is outside.")
+            raise InputError(
+                f"Expected task weights from 0 to {_LARGEST_WEIGHT:g}; at least one is outside.", argument="values"
+            )
         object.__setattr__(self, "values", checked)
 
     @property
@@ -99,7 +101,7 @@ class RatingRound:
         features = checked_floats("features", self.features, ndim=2, dtype=float64)
         n_tasks, dim = features.shape
         if dim < 2:
-            raise InputError(f"Expected features (1, item bias, item vector), got {dim} columns.")
+            raise InputError(f"Expected features (1, item bias, item vector), got {dim} columns.", argument="features")
         shapes = {"trust": (n_tasks,), "base": (dim, dim), "base_rhs": (dim,), "scales": (dim - 1,)}
         checked = {
             name: checked_floats(name, getattr(self, name), shape=s, dtype=float64) for name, s in shapes.items()
@@ -139,6 +141,6 @@ class RatingRound:
 
 def _check_steps(norm: float, step: float) -> None:
     if not (step > 0 and math.frexp(step)[0] == 0.5):
-        raise InputError(f"Expected a step that is a power of two, got {step}.")
+        raise InputError(f"Expected a step that is a power of two, got {step}.", argument="step")
     if not 0 < norm / step <= 2.0**50:
-        raise InputError(f"Expected a clip norm of at most 2^50 steps, got {norm / step:g}.")
+        raise InputError(f"Expected a clip norm of at most 2^50 steps, got {norm / step:g}.", argument="norm")

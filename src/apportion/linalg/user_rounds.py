@@ -64,11 +64,16 @@ def rating_round(
     starts = checked_indptr(indptr)
     picks = checked_integers("tasks", tasks, np.int32)
     if starts[-1] != picks.size:
-        raise InputError(f"Expected indptr from 0 to {picks.size}, the number of observations, got {starts[-1]} last.")
+        raise InputError(
+            f"Expected indptr from 0 to {picks.size}, the number of observations, got {starts[-1]} last.",
+            argument="indptr",
+        )
     seen = checked_floats("values", values, shape=picks.shape)
     own = weights if isinstance(weights, TaskWeights) else checked_floats("weights", weights, shape=picks.shape)
     if isinstance(own, TaskWeights) and own.values.shape != (about.n_tasks,):
-        raise InputError(f"Expected a weight for each of {about.n_tasks} tasks, got {own.values.size}.")
+        raise InputError(
+            f"Expected a weight for each of {about.n_tasks} tasks, got {own.values.size}.", argument="weights"
+        )
     _check_sums(by_task, (about.n_tasks, about.width))
     _check_sums(total, (about.summary_width,))
     if active_backend() == "compiled":
@@ -79,7 +84,9 @@ def rating_round(
 
 def _check_sums(sums: Whole, shape: tuple[int, ...]) -> None:
     if sums.shape != shape or sums.dtype != np.int64 or not (sums.flags.c_contiguous and sums.flags.writeable):
-        raise InputError(f"Expected writeable int64 sums of shape {shape}, got {sums.dtype} of shape {sums.shape}.")
+        raise InputError(
+            f"Expected writeable int64 sums of shape {shape}, got {sums.dtype} of shape {sums.shape}.", argument=None
+        )
 
 
 def _by_numpy(
@@ -114,7 +121,9 @@ def _check_order(indptr: NDArray[np.int64], tasks: NDArray[np.int32], n_tasks: i
 
 
 def _refuse_order(n_tasks: int) -> None:
-    raise InputError(f"Expected the tasks of every user in ascending order, each once, all below {n_tasks}.")
+    raise InputError(
+        f"Expected the tasks of every user in ascending order, each once, all below {n_tasks}.", argument="tasks"
+    )
 
 
 class _Arguments(ctypes.Structure):

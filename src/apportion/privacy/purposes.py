@@ -118,7 +118,7 @@ class Purpose(Enum):
         """Return the purpose of a stored key. Refuse a key that this version does not know."""
         result = next((purpose for purpose in cls if purpose.key == key), None)
         if result is None:
-            raise InputError(f"Expected the key of a purpose that this version knows, got {key!r}.")
+            raise InputError(f"Expected the key of a purpose that this version knows, got {key!r}.", argument=None)
         return result
 
 

@@ -162,7 +162,9 @@ class Weighting(ABC):
         """Make and check the weights. Refuse weights of other users or of another kind than declared."""
         weights = self.form(users)
         if not weights.belong_to(users.indptr):
-            raise InputError("Expected weights that were made for these users; the layout is that of other users.")
+            raise InputError(
+                "Expected weights that were made for these users; the layout is that of other users.", argument=None
+            )
         if weights.neighbours != self.neighbours or (weights.signed and not self.signed):
             raise TypeError(
                 f"{type(self).__name__} made weights for other neighbours, or of another sign, than it declares."

@@ -18,4 +18,4 @@ def _check(users: UserRun) -> None:
     starts = np.zeros(users.n_rows + 1, bool)
     starts[users.indptr] = True
     if not (starts[1:-1] | (np.diff(users.column("tasks")) > 0)).all():
-        raise InputError("Expected every user's tasks in ascending order, each once.")
+        raise InputError("Expected every user's tasks in ascending order, each once.", argument=None)

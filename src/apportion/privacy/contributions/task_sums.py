@@ -137,7 +137,7 @@ def _rows(form: RowsOf, users: UserRun, kernels: Kernels) -> Rows:
     wanted = users.n_rows if isinstance(rows, ObservationRows) else users.n_users
     if len(rows) != wanted:
         of = "observations" if isinstance(rows, ObservationRows) else "users"
-        raise InputError(f"Expected one row for each of {wanted} {of}, got {len(rows)}.")
+        raise InputError(f"Expected one row for each of {wanted} {of}, got {len(rows)}.", argument=None)
     return rows
 
 
@@ -146,14 +146,16 @@ def _labels(form: LabelsOf, users: UserRun, kernels: Kernels) -> Labels:
     if labels.bound != form.bound:
         raise TypeError(f"Expected labels of at most {form.bound}, as declared, got a bound of {labels.bound}.")
     if len(labels) != users.n_rows:
-        raise InputError(f"Expected one label for each of {users.n_rows} observations, got {len(labels)}.")
+        raise InputError(
+            f"Expected one label for each of {users.n_rows} observations, got {len(labels)}.", argument=None
+        )
     return labels
 
 
 def _of_present(form: RowsOf, users: UserRun, kernels: Kernels) -> Any:
     rows = _rows(form, users, kernels)
     if isinstance(rows, ObservationRows):  # one row per observation would add up to more than the bound
-        raise InputError("Expected one row per user, got rows of observations.")
+        raise InputError("Expected one row per user, got rows of observations.", argument=None)
     return rows._values[users.present]
 
 
