@@ -64,6 +64,7 @@ CLAIMS = (
     "house",
     "explorer-browser",
     "exports",
+    "serve-load",
 )
 
 

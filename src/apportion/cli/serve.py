@@ -35,6 +35,13 @@ if TYPE_CHECKING:
     "--max-items", type=click.IntRange(min=1), default=1000, show_default=True, help="The most items of one answer."
 )
 @click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Seconds within which the head of a request, and then its body, must have arrived.",
+)
+@click.option(
     "--grace", type=click.IntRange(min=0), default=30, show_default=True, help="Seconds for open requests at the end."
 )
 def serve(
@@ -47,6 +54,7 @@ def serve(
     rate: float,
     max_body: int,
     max_items: int,
+    timeout: float,
     grace: int,
 ) -> None:
     """Serve a saved MODEL: POST /recommend takes a history and returns items.
@@ -64,7 +72,7 @@ def serve(
     from apportion.serving.running import bound, needed_server, run
 
     needed_server()
-    limits = Limits(body_bytes=max_body, rate=rate, most_items=max_items)
+    limits = Limits(body_bytes=max_body, rate=rate, most_items=max_items, seconds=timeout)
     fitted = load(model)
     names = None if titles is None else read_titles(titles, fitted.task_ids)
     take_categories(fitted, categories)
