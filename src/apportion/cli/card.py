@@ -6,13 +6,15 @@ from pathlib import Path
 
 import click
 
-from apportion.cli.outputs import refuse_folder, write_text
+from apportion.cli.options import open_option
+from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing, say_page, write_text
 
 
 @click.command(short_help="The privacy card of a model: JSON for machines, and a page.")
 @click.argument("source", type=click.Path(exists=True, path_type=Path), metavar="MODEL|STATEMENT.json")
 @click.option("--out", type=click.Path(path_type=Path), metavar="CARD.json", help="Write there in place of printing.")
 @click.option("--page", type=click.Path(path_type=Path), metavar="CARD.html", help="Write the card as a page too.")
+@open_option
 def card(source: Path, out: Path | None, page: Path | None) -> None:
     """Print the privacy card of a MODEL folder or of a privacy statement's file.
 
@@ -21,6 +23,7 @@ def card(source: Path, out: Path | None, page: Path | None) -> None:
     """
     from apportion.report.card import card_json, card_page, read_card
 
+    refuse_to_open_nothing(page)
     for target in (out, page):
         if target is not None:
             refuse_folder(target)
@@ -31,6 +34,7 @@ def card(source: Path, out: Path | None, page: Path | None) -> None:
         write_text(out, card_json(made))
     if page is not None:
         write_text(page, card_page(made))
-    for what, target in (("Card", out), ("Page", page)):
-        if target is not None:
-            click.echo(f"{what}: {target}", err=out is None)
+    if out is not None:
+        click.echo(f"Card: {out}")
+    if page is not None:
+        say_page(page, err=out is None)

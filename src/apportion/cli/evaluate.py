@@ -20,8 +20,9 @@ from apportion.cli.options import (
     feature_options,
     fit_options,
     json_option,
+    open_option,
 )
-from apportion.cli.outputs import print_json, refuse_folder, write_text
+from apportion.cli.outputs import print_json, refuse_folder, say_page, write_text
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 
@@ -73,6 +74,7 @@ class Evaluated:
     type=click.Path(path_type=Path),
     help="Page to write; default: DATA's name with -evaluation.html.",
 )
+@open_option
 @json_option
 def evaluate(
     data: Path,
@@ -106,6 +108,7 @@ def evaluate(
             found = run_saved(data, data_as, model_folder, split_seed, reporter)
     write_page(found, target)
     _print_result(found, target, as_json)
+    say_page(target, what="\nInternal page", quiet=as_json)
 
 
 def run_evaluation(
@@ -239,4 +242,3 @@ def _print_result(found: Evaluated, target: Path, as_json: bool) -> None:
     click.echo(f"\n{summary(found.comparison, found.roles)}")
     if found.new_items is not None:
         click.echo(found.new_items.summary)
-    click.echo(f"\nPage: {target}")

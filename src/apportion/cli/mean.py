@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import FILE, collect, json_option
+from apportion.cli.options import FILE, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     StatisticsOptions,
@@ -59,6 +59,7 @@ Ranges = tuple[tuple[float, float], ...]
     help="Assumed, public, between two values of one user: for the weights and the intervals.",
 )
 @bounding_options
+@open_option
 @json_option
 def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **options: Any) -> None:
     """Means of columns of FILE (CSV, TSV or Parquet) under user-level differential privacy, with intervals.

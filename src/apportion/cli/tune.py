@@ -23,8 +23,9 @@ from apportion.cli.options import (
     feature_options,
     json_option,
     ledger_options,
+    open_option,
 )
-from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, write_model
+from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_model
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Values(click.ParamType[tuple[str, tuple[float | int, ...]]]):
 @data_options
 @feature_options
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DATA's name with -model.")
+@open_option
 @json_option
 def tune(
     data: Path,
@@ -146,6 +148,7 @@ def tune(
         )
     write_model(found.model, target, None, found.selection)
     _print_result(found, target, as_json)
+    say_page(target / REPORT, quiet=as_json)
 
 
 def _maker(
@@ -232,5 +235,5 @@ def _print_result(found: Tuned, target: Path, as_json: bool) -> None:
         f"Without tuning, one try: epsilon = {rounded_up(cost.one_try.epsilon):g} at the same delta.\n"
         f"Unit: {statement.unit}. Neighbours: {statement.neighbours.relation}.\n"
         f"Tuning: {statement.tuning}.\n"
-        f"\nModel: {target}\nCard:  {target / 'privacy-card.json'}\nPage:  {target / REPORT}"
+        f"\nModel: {target}\nCard: {target / 'privacy-card.json'}"
     )
