@@ -152,7 +152,7 @@ def _loaded(folder: Path) -> ItemModel:
 
 def _model_kind(name: object) -> type[ItemModel] | None:
     own: dict[object, type[ItemModel]] = {kind.kind: kind for kind in (RatingModel, ClickModel)}
-    return own.get(name) or registry.found(registry.MODELS, name)
+    return own.get(name) or registry.lookup(registry.MODELS, name)
 
 
 def _feature_map(about: dict[str, Any], tensors: dict[str, Any]) -> NewItemMap | None:
@@ -161,7 +161,7 @@ def _feature_map(about: dict[str, Any], tensors: dict[str, Any]) -> NewItemMap |
         return None
     name = held["kind"]
     kind: type[NewItemMap] | None = (
-        FeatureMap if name == FeatureMap.kind else registry.found(registry.FEATURE_MAPS, name)
+        FeatureMap if name == FeatureMap.kind else registry.lookup(registry.FEATURE_MAPS, name)
     )
     if kind is None:
         raise InputError(f"The model's feature map is of kind {name!r}, which no installed package knows.")
