@@ -77,6 +77,7 @@ def serve(
     names = None if titles is None else read_titles(titles, fitted.task_ids)
     take_categories(fitted, categories)
     page = explorer_page(fitted, titles=names) if explorer else None
+    _warn(fitted)
     service = Service(fitted, titles=names, limits=limits, page=page)
     with bound(host, port) as at:
         address = f"http://{f'[{host}]' if ':' in host else host}:{at.getsockname()[1]}"
@@ -86,6 +87,14 @@ def serve(
             click.echo(f"Open the explorer in a browser: {address}/")
         run(service, at, limits, grace=grace)
     click.echo("Stopped.")
+
+
+def _warn(model: ItemModel) -> None:
+    """Say on stderr if no guarantee goes with what is served."""
+    if model.statement is None:
+        click.echo("Warning: this model was fitted without privacy; its answers may reveal training data.", err=True)
+    elif not model.statement.releasable:
+        click.echo("NOT FOR RELEASE: the model's noise came from a seed.", err=True)
 
 
 def _example(model: ItemModel) -> str:
