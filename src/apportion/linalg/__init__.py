@@ -7,6 +7,7 @@ functions for torch tensors, on a GPU for instance.
 from __future__ import annotations
 
 from apportion.linalg.backend import active_backend, compiled_available, use_backend
+from apportion.linalg.information import Information, NoisyDesign, information
 from apportion.linalg.kernel import instruction_sets, thread_count, use_instruction_set
 from apportion.linalg.keyed_words import keyed_words
 from apportion.linalg.lattice import FACTOR_BITS, lattice_gram, lattice_moment, step_below, whole_steps
@@ -30,6 +31,8 @@ from apportion.linalg.user_rounds import rating_round
 
 __all__ = [
     "FACTOR_BITS",
+    "Information",
+    "NoisyDesign",
     "RatingRound",
     "TaskWeights",
     "active_backend",
@@ -40,6 +43,7 @@ __all__ = [
     "diagonal_positions",
     "fill_normals",
     "frobenius_weights",
+    "information",
     "instruction_sets",
     "inverse_or_zero",
     "keyed_words",

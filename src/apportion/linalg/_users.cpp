@@ -1,5 +1,6 @@
 // What users compute for themselves, user by user, in one pass that stays in cache: the round on ratings
-// (_rating_round.hpp) and recommendations (_ranking.hpp).  Plain C interface, loaded with ctypes; Python checks all
+// (_rating_round.hpp) and recommendations (_ranking.hpp); and what follows a round, task by task, from released numbers
+// (_information.hpp).  Plain C interface, loaded with ctypes; Python checks all
 // arguments.
 //
 // The same bits everywhere.  Only + - * / and the square root are used, each rounded once (the file is compiled without
@@ -61,6 +62,17 @@ struct RankingArguments {
     double offset;
 };
 
+// The arguments of what statistics say of tasks; mirrored by apportion.linalg.information.
+struct InformationArguments {
+    Index n_tasks, dim;
+    const double *design, *spread, *shape, *noise;  // A, S, P [dim, dim] and diag(noise) [dim]
+    const double *exposure, *signal, *sampling;     // t, g, s [n_tasks]
+    const double* statistics;                       // b [n_tasks, dim]
+    double *scores, *each, *total;                  // u [n_tasks, dim], W packed [n_tasks, .] or null, their sum, added to
+    double largest;
+};
+
+constexpr Index kTasksAtOnce = 1024;             // of which precisions are added up, before the sums are
 constexpr Index kRowsAtOnce = 96;                // of products, by one thread
 constexpr Index kTurn = 4096;                    // observations handed to a thread at a time
 
@@ -103,6 +115,7 @@ namespace users_baseline {
 #include "_lanes.hpp"
 #include "_rating_round.hpp"
 #include "_ranking.hpp"
+#include "_information.hpp"
 }
 #undef KERNEL_VECTOR_BYTES
 
@@ -115,6 +128,7 @@ namespace users_avx2 {
 #include "_lanes.hpp"
 #include "_rating_round.hpp"
 #include "_ranking.hpp"
+#include "_information.hpp"
 }
 #undef KERNEL_VECTOR_BYTES
 #pragma GCC pop_options
@@ -126,6 +140,7 @@ namespace users_avx512 {
 #include "_lanes.hpp"
 #include "_rating_round.hpp"
 #include "_ranking.hpp"
+#include "_information.hpp"
 }
 #undef KERNEL_VECTOR_BYTES
 #pragma GCC pop_options
@@ -164,6 +179,17 @@ Index users_ranking(int level, int threads, int doubles, const RankingArguments*
     level = std::min(level, kernel_best_level());
     try {
         AT_LEVEL(level, ranking(*task, threads, doubles != 0));
+        return kSuccess;
+    } catch (const std::bad_alloc&) {
+        return kOutOfMemory;
+    }
+}
+
+// Fills scores and precisions of tasks; adds the sum of precisions to total.
+Index users_information(int level, int threads, const InformationArguments* task) {
+    level = std::min(level, kernel_best_level());
+    try {
+        AT_LEVEL(level, information(*task, threads));
         return kSuccess;
     } catch (const std::bad_alloc&) {
         return kOutOfMemory;

@@ -7,6 +7,7 @@ and NumPy agree in every bit; `np.add.reduceat` and BLAS add in an order of thei
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +60,18 @@ class FixedSums:
         halves = parts[:, :4] + parts[:, 4:]
         quarters = halves[:, :2] + halves[:, 2:]
         return np.asarray(quarters[:, 0] + quarters[:, 1])
+
+
+def dot(left: Sequence[Floats] | Floats, right: Sequence[Floats] | Floats) -> Floats:
+    """Sum of products of arrays, pair by pair, from the first on.
+
+    >>> dot([np.ones(2), np.arange(2)], [np.ones(2), np.ones(2)])
+    array([1., 2.])
+    """
+    total = left[0] * right[0]
+    for a, b in zip(left[1:], right[1:], strict=True):
+        total = total + a * b
+    return np.asarray(total)
 
 
 def squared_lengths(rows: Floats) -> Floats:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.linalg.fixed_sums import FixedSums, Floats, Runs, clip_factors, squared_lengths
+from apportion.linalg.fixed_sums import FixedSums, Floats, Runs, clip_factors, dot, squared_lengths
 from apportion.linalg.rating_settings import RatingRound, TaskWeights
 
 Observed = NDArray[np.floating[Any]]
@@ -65,22 +65,22 @@ def _left_out(
     """
     inverse, solution, solved = _solve(sums, features, trust, labels, about)
     owner = runs.owner
-    residuals = labels - _dot(features, [column[owner] for column in solution])
-    halves = [_dot(features[: r + 1], [inverse[r][c][owner] for c in range(r + 1)]) for r in range(about.dim)]
-    leverage = trust * _dot(halves, halves)
+    residuals = labels - dot(features, [column[owner] for column in solution])
+    halves = [dot(features[: r + 1], [inverse[r][c][owner] for c in range(r + 1)]) for r in range(about.dim)]
+    leverage = trust * dot(halves, halves)
     step = (trust * residuals) / (1 - np.where(leverage < about.most_leverage, leverage, about.most_leverage))
     own = []
     for c in range(about.dim):
-        direction = _dot(halves[c:], [inverse[r][c][owner] for r in range(c, about.dim)])
+        direction = dot(halves[c:], [inverse[r][c][owner] for r in range(c, about.dim)])
         own.append(solution[c][owner] - direction * step)
     if about.starting:
         return _standing_in(own[1:], about), (labels - own[0]) - features[1], solved
-    return np.stack(own[1:], axis=1), labels - _dot(features, own), solved
+    return np.stack(own[1:], axis=1), labels - dot(features, own), solved
 
 
 def _standing_in(tastes: list[Floats], about: RatingRound) -> Floats:
     """Where item vectors are stand-ins: a factor of 1 on item biases, and a taste of public length."""
-    lengths = np.sqrt(_dot(tastes[1:], tastes[1:])) if len(tastes) > 1 else np.zeros(len(tastes[0]))
+    lengths = np.sqrt(dot(tastes[1:], tastes[1:])) if len(tastes) > 1 else np.zeros(len(tastes[0]))
     stretch = about.start_norm / np.where(lengths > about.shortest_taste, lengths, about.shortest_taste)
     return np.stack([np.ones(len(lengths)), *[taste * stretch for taste in tastes[1:]]], axis=1)
 
@@ -94,8 +94,8 @@ def _solve(
     rhs = [sums(trusted[r] * labels) + about.base_rhs[r] for r in range(about.dim)]
     lower, reciprocals, solved = _factor(matrix)
     inverse = _inverse(lower, reciprocals)
-    middle = [_dot(inverse[r], rhs[: r + 1]) for r in range(about.dim)]
-    solution = [_dot([inverse[r][c] for r in range(c, about.dim)], middle[c:]) for c in range(about.dim)]
+    middle = [dot(inverse[r], rhs[: r + 1]) for r in range(about.dim)]
+    solution = [dot([inverse[r][c] for r in range(c, about.dim)], middle[c:]) for c in range(about.dim)]
     return inverse, solution, solved
 
 
@@ -121,17 +121,9 @@ def _inverse(lower: list[list[Floats]], reciprocals: list[Floats]) -> list[list[
     """Lower triangle of L⁻¹."""
     inverse: list[list[Floats]] = []
     for r, reciprocal in enumerate(reciprocals):
-        row = [_dot(lower[r][c:], [inverse[k][c] for k in range(c, r)]) * -reciprocal for c in range(r)]
+        row = [dot(lower[r][c:], [inverse[k][c] for k in range(c, r)]) * -reciprocal for c in range(r)]
         inverse.append([*row, reciprocal])
     return inverse
-
-
-def _dot(left: Any, right: Any) -> Floats:
-    """Sum of products of arrays, pair by pair, from the first on."""
-    total = left[0] * right[0]
-    for a, b in zip(left[1:], right[1:], strict=True):
-        total = total + a * b
-    return np.asarray(total)
 
 
 def _votes(
