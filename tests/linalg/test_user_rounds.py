@@ -14,7 +14,6 @@ from apportion import linalg
 from apportion.errors import InputError
 from apportion.linalg import RatingRound, TaskWeights
 from apportion.linalg.fixed_sums import Runs
-from apportion.linalg.rating_reference import _weights
 
 needs_kernel = pytest.mark.skipif(not linalg.compiled_available(), reason="the compiled kernel was not built")
 CLIP, SUMMARY_CLIP = 0.7, 2.0
@@ -207,7 +206,7 @@ def test_weights_formed_from_tasks_have_squares_that_sum_to_at_most_one(seed, on
     indptr, tasks, _, _ = users(rng, 90, rng.integers(0, 80, 20))
     omega = TaskWeights(rng.uniform(0, 1, 90) * 10.0 ** rng.integers(-12, 20), only_down)
     runs = Runs(indptr)
-    weights = _weights(runs, runs.sums(), tasks, omega)
+    weights = omega.of_runs(runs, tasks)
     squares = np.bincount(runs.owner, weights**2, minlength=20)
     assert squares.max() <= 1
     if not only_down:

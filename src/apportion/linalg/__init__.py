@@ -27,6 +27,7 @@ from apportion.linalg.rounded_normals import add_rounded_normals
 from apportion.linalg.segments import segment_gram, segment_moment, segment_solve, solve_packed
 from apportion.linalg.shrinkage import common_shape, shrink_towards
 from apportion.linalg.stacks import inverse_or_zero, solve_or_zero
+from apportion.linalg.task_counts import task_counts
 from apportion.linalg.user_rounds import rating_round
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "solve_or_zero",
     "solve_packed",
     "step_below",
+    "task_counts",
     "thread_count",
     "unpack",
     "use_backend",

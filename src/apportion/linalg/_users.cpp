@@ -1,5 +1,5 @@
-// What users compute for themselves, user by user, in one pass that stays in cache: the round on ratings
-// (_rating_round.hpp) and recommendations (_ranking.hpp); and what follows a round, task by task, from released numbers
+// What users compute for themselves, user by user, in one pass that stays in cache: weighted counts
+// (_task_counts.hpp), the round on ratings (_rating_round.hpp) and recommendations (_ranking.hpp); and what follows a round, task by task, from released numbers
 // (_information.hpp).  Plain C interface, loaded with ctypes; Python checks all
 // arguments.
 //
@@ -51,6 +51,16 @@ struct RatingArguments {
     double summary_inner_norm, summary_per_step;
 };
 
+// The arguments of weighted counts; mirrored by apportion.linalg.task_counts.
+struct CountArguments {
+    Index n_users, n_tasks;
+    const int64_t* indptr;
+    const int32_t* tasks;
+    const double* task_weights;
+    int64_t* sums;  // [n_tasks], added to
+    double weight_norm, least_weight_norm, per_step;
+};
+
 // The arguments of products of rows with rows; mirrored by apportion.linalg.fixed_order.
 struct RankingArguments {
     Index n_left, n_right, dim, depth;  // a depth of 0 asks for all products
@@ -91,7 +101,8 @@ std::vector<Index> turns_of(const int64_t* indptr, Index n_users, Index extra) {
 }
 
 // The first user whose tasks are not in ascending order, each once and within the list; else kSuccess.
-Index first_out_of_order(const RatingArguments& task, int threads, const std::vector<Index>& turns) {
+template <typename Arguments>
+Index first_out_of_order(const Arguments& task, int threads, const std::vector<Index>& turns) {
     std::atomic<Index> failed{kSuccess};
     in_parallel(threads, Index(turns.size()) - 1, [&](int, Index turn) {
         for (Index j = turns[turn]; j < turns[turn + 1]; ++j) {
@@ -113,6 +124,7 @@ namespace {
 #define KERNEL_VECTOR_BYTES 16
 namespace users_baseline {
 #include "_lanes.hpp"
+#include "_task_counts.hpp"
 #include "_rating_round.hpp"
 #include "_ranking.hpp"
 #include "_information.hpp"
@@ -126,6 +138,7 @@ namespace users_baseline {
 #define KERNEL_VECTOR_BYTES 32
 namespace users_avx2 {
 #include "_lanes.hpp"
+#include "_task_counts.hpp"
 #include "_rating_round.hpp"
 #include "_ranking.hpp"
 #include "_information.hpp"
@@ -138,6 +151,7 @@ namespace users_avx2 {
 #define KERNEL_VECTOR_BYTES 64
 namespace users_avx512 {
 #include "_lanes.hpp"
+#include "_task_counts.hpp"
 #include "_rating_round.hpp"
 #include "_ranking.hpp"
 #include "_information.hpp"
@@ -168,6 +182,20 @@ Index users_rating_round(int level, int threads, const RatingArguments* task) {
         const Index failed = first_out_of_order(*task, threads, turns);
         if (failed != kSuccess) return failed;
         AT_LEVEL(level, rating_round(*task, threads, turns));
+        return kSuccess;
+    } catch (const std::bad_alloc&) {
+        return kOutOfMemory;
+    }
+}
+
+// Adds every user's weights to sums; names the first user whose tasks are out of order.
+Index users_task_counts(int level, int threads, const CountArguments* task) {
+    level = std::min(level, kernel_best_level());
+    try {
+        const std::vector<Index> turns = turns_of(task->indptr, task->n_users, 16);
+        const Index failed = first_out_of_order(*task, threads, turns);
+        if (failed != kSuccess) return failed;
+        AT_LEVEL(level, task_counts(*task, threads, turns));
         return kSuccess;
     } catch (const std::bad_alloc&) {
         return kOutOfMemory;

@@ -7,7 +7,7 @@ and NumPy agree in every bit; `np.add.reduceat` and BLAS add in an order of thei
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,20 @@ class Runs:
     def owner(self) -> NDArray[np.int64]:
         """For each observation, the position of its user."""
         return np.repeat(np.arange(self.n_users), np.diff(self.indptr))
+
+    def some_at_a_time(self, observations: int) -> Iterator[tuple[Runs, slice]]:
+        """Some users at a time, of about so many observations, and where these lie; a user is never cut.
+
+        >>> [part for _, part in Runs(np.array([0, 2, 3, 9])).some_at_a_time(4)]
+        [slice(0, 3, None), slice(3, 9, None)]
+        """
+        first = 0
+        while first < self.n_users:
+            reach = int(np.searchsorted(self.indptr, self.indptr[first] + observations, side="right")) - 1
+            last = max(reach, first + 1)
+            begin, end = int(self.indptr[first]), int(self.indptr[last])
+            yield Runs(self.indptr[first : last + 1] - begin), slice(begin, end)
+            first = last
 
     def sums(self) -> FixedSums:
         """Sums over these runs."""

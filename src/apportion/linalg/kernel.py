@@ -85,6 +85,8 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.users_rating_round.argtypes = [number, number, pointer]
     loaded.users_ranking.restype = size
     loaded.users_ranking.argtypes = [number, number, number, pointer]
+    loaded.users_task_counts.restype = size
+    loaded.users_task_counts.argtypes = [number, number, pointer]
     loaded.users_information.restype = size
     loaded.users_information.argtypes = [number, number, pointer]
     loaded.kernel_best_level.restype = number
@@ -204,6 +206,14 @@ def lattice(
     )  # fmt: skip
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
+
+
+def task_counts(arguments: ctypes.Structure, *, threads: int | None = None) -> int | None:
+    """Adds up weights by task; returns the first user whose tasks are out of order, or None. See `task_counts`."""
+    failed: int = _loaded().users_task_counts(_level.get(), thread_count(threads), ctypes.byref(arguments))
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+    return None if failed == _SUCCESS else failed
 
 
 def rating_round(arguments: ctypes.Structure, *, threads: int | None = None) -> int | None:

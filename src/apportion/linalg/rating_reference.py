@@ -27,7 +27,7 @@ def rows_and_votes(
     """
     sums = runs.sums()
     with np.errstate(all="ignore"):  # what is not finite becomes zero below
-        own_weights = _weights(runs, sums, tasks, weights)
+        own_weights = _weights(runs, tasks, weights)
         labels = _labels(values, about)
         features = np.ascontiguousarray(about.features[tasks].T)
         tastes, residuals, solved = _left_out(runs, sums, features, about.trust[tasks], labels, about)
@@ -39,14 +39,9 @@ def rows_and_votes(
     return np.where(good[runs.owner][:, None], rows, 0.0), np.where(good[:, None], votes, 0.0)
 
 
-def _weights(runs: Runs, sums: FixedSums, tasks: NDArray[np.int32], weights: Observed | TaskWeights) -> Floats:
+def _weights(runs: Runs, tasks: NDArray[np.int32], weights: Observed | TaskWeights) -> Floats:
     """Weights of observations: as given, or those of their tasks with each user's squares brought to 1."""
-    if not isinstance(weights, TaskWeights):
-        return np.asarray(weights, np.float64)
-    raw = weights.values[tasks]
-    norms = np.sqrt(sums(raw * raw))
-    factors = weights.norm / np.where(norms > weights.least_norm, norms, weights.least_norm)
-    return np.asarray(raw * factors[runs.owner])
+    return weights.of_runs(runs, tasks) if isinstance(weights, TaskWeights) else np.asarray(weights, np.float64)
 
 
 def _labels(values: Observed, about: RatingRound) -> Floats:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.linalg.checks import checked_floats, refuse_non_finite
-from apportion.linalg.fixed_sums import MARGIN
+from apportion.linalg.fixed_sums import MARGIN, Runs
 
 Floats = NDArray[np.float64]
 
@@ -47,6 +47,13 @@ class TaskWeights:
     def least_norm(self) -> float:
         """Norms below this one count as this one."""
         return 1.0 if self.only_down else _SHORTEST_WEIGHTS
+
+    def of_runs(self, runs: Runs, tasks: NDArray[np.int32]) -> Floats:
+        """The weight of every observation of some users, whose tasks these are."""
+        raw = self.values[tasks]
+        norms = np.sqrt(runs.sums()(raw * raw))
+        factors = self.norm / np.where(norms > self.least_norm, norms, self.least_norm)
+        return np.asarray(raw * factors[runs.owner])
 
 
 @dataclass(frozen=True)
