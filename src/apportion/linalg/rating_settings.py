@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,10 +51,13 @@ class TaskWeights:
 
     def of_runs(self, runs: Runs, tasks: NDArray[np.int32]) -> Floats:
         """The weight of every observation of some users, whose tasks these are."""
-        raw = self.values[tasks]
-        norms = np.sqrt(runs.sums()(raw * raw))
-        factors = self.norm / np.where(norms > self.least_norm, norms, self.least_norm)
-        return np.asarray(raw * factors[runs.owner])
+        return np.asarray(self.within_bound(self.values[tasks], runs))
+
+    def within_bound(self, raw: Any, runs: Any, arrays: Any = np) -> Any:
+        """Numbers of observations with each user's squares brought to 1; `arrays` is NumPy, or torch for tensors."""
+        norms = arrays.sqrt(runs.sums()(raw * raw))
+        factors = self.norm / arrays.where(norms > self.least_norm, norms, self.least_norm)
+        return raw * factors[runs.owner]
 
 
 @dataclass(frozen=True)

@@ -97,10 +97,14 @@ def _by_numpy(
     """Some users at a time."""
     check_order(indptr, tasks, about.n_tasks)
     for runs, part in Runs(indptr).some_at_a_time(_AT_A_TIME):
-        own = weights if isinstance(weights, TaskWeights) else weights[part]
-        rows, votes = rating_reference.rows_and_votes(runs, tasks[part], values[part], own, about)
-        np.add.at(by_task, tasks[part], clipped_steps(rows, runs, about.clip_norm, about.step))
-        total += rating_reference.clipped_votes(votes, about.summary_clip, about.summary_step).sum(axis=0)
+        picks, seen = tasks[part], np.asarray(values[part], np.float64)
+        own = (
+            weights.of_runs(runs, picks) if isinstance(weights, TaskWeights) else np.asarray(weights[part], np.float64)
+        )
+        rows, votes = rating_reference.rows_and_votes(runs, picks, seen, own, about)
+        np.add.at(by_task, picks, clipped_steps(rows, runs, about.clip_norm, about.step).astype(np.int64))
+        whole = rating_reference.clipped_votes(votes, about.summary_clip, about.summary_step)
+        total += whole.astype(np.int64).sum(axis=0)
 
 
 class _Arguments(ctypes.Structure):

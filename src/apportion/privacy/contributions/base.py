@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
-from apportion.linalg import TaskWeights
+from apportion.linalg import RatingRound, TaskWeights
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Labels, Offsets, Rows, Weights
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, moved_by_user
@@ -130,6 +130,16 @@ class Kernels(Protocol):
 
         Zero where that has no solution. No user's solution depends on who else is there.
         """
+
+    def rating_round(
+        self,
+        users: UserRun,
+        weights: Floats | TaskWeights,
+        about: RatingRound,
+        by_task: NDArray[np.int64],
+        total: NDArray[np.int64],
+    ) -> None:
+        """Add every user's clipped part of a round on ratings, in whole steps; see `linalg.rating_round`."""
 
 
 class Weighting(ABC):
