@@ -29,6 +29,7 @@ from apportion.cli.protect import protect
 from apportion.cli.quantile import quantile
 from apportion.cli.recommend import recommend
 from apportion.cli.regress import regress
+from apportion.cli.serve import serve
 from apportion.cli.similar import similar
 from apportion.cli.tune import tune
 from apportion.errors import ApportionError, BudgetError, InputError
@@ -112,6 +113,7 @@ for command in (
     similar,
     explore,
     export,
+    serve,
     mean,
     quantile,
     regress,

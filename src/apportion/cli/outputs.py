@@ -7,7 +7,8 @@ import os
 import shutil
 import tempfile
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,16 +30,23 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file beside its place, then move it there."""
+    with staged(path) as place:
+        place.write_bytes(content)
+
+
+@contextmanager
+def staged(path: Path) -> Iterator[Path]:
+    """A file beside its place to write to, which is moved there once all went well and removed otherwise."""
     refuse_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, staged = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    os.close(handle)
     try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        os.chmod(staged, 0o644)
-        os.replace(staged, path)
+        yield Path(name)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
     except BaseException:
-        Path(staged).unlink(missing_ok=True)
+        Path(name).unlink(missing_ok=True)
         raise
 
 

@@ -34,6 +34,7 @@ from apportion.postprocessing import evidence, popularity
 from apportion.privacy import NoiseSource, Purpose, Session, Share, Statement
 from apportion.privacy.contributions import RatingParts, Weighting, step_of
 from apportion.recommend.als import Progress
+from apportion.recommend.categories import Categories
 from apportion.recommend.features.prior import FeaturesEstimator
 from apportion.recommend.features.ratings_items import ItemSide, Posterior
 from apportion.recommend.model import FoldIn, RatingModel
@@ -222,6 +223,7 @@ class _Fit:
         features: ItemFeatures | None,
     ) -> None:
         self._items = ItemSide(settings, features, data.task_ids)
+        self._features = features
         self._data = data
         self._users = data.as_users
         self._allocation = allocation
@@ -373,4 +375,5 @@ class _Fit:
                 lambda mean, variance: self._fold_in(mean, variance, state.residual_variance),
                 self._unit,
             ),
+            categories=None if self._features is None else Categories.of(self._features, self._data.task_ids),
         )
