@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
+from apportion.linalg import RatingRound, TaskWeights
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Labels, Offsets, Rows, Weights
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, moved_by_user
@@ -133,6 +134,16 @@ class Kernels(Protocol):
         Zero where that has no solution. No user's solution depends on who else is there.
         """
 
+    def rating_round(
+        self,
+        users: UserRun,
+        weights: Floats | TaskWeights,
+        about: RatingRound,
+        by_task: NDArray[np.int64],
+        total: NDArray[np.int64],
+    ) -> None:
+        """Add every user's clipped part of a round on ratings, in whole steps; see `linalg.rating_round`."""
+
 
 class Weighting(ABC):
     """How every user divides its unit of sensitivity over its tasks; a value of public and released numbers.
@@ -153,8 +164,12 @@ class Weighting(ABC):
     def form(self, users: Any) -> Weights:
         """The weights of these users, each from that user's own rows."""
 
+    def of_tasks(self, n_tasks: int) -> TaskWeights | None:
+        """The weights as numbers of tasks that a kernel brings to each user's bound; None where they are not such."""
+        return None
+
     def of(self, users: Any) -> Weights:
-        """The same, checked; remembered where users stay in memory and every round asks again."""
+        """The weights of these users, checked; remembered where users stay in memory and every round asks again."""
         weights: Weights = self.formed(users) if self.used_once else users.remembered(self, self.formed)
         return weights
 
