@@ -27,7 +27,7 @@ from apportion.postprocessing.empirical_bayes import (
     left_in_all,
     left_variances,
     noisy_design,
-    positive,
+    spread_of,
 )
 
 Floats = NDArray[np.floating[Any]]
@@ -124,9 +124,9 @@ class FeaturePosterior:
 
 def fit(evidence: Evidence, regressors: Regressors, start: FeaturePrior, steps: int) -> FeaturePosterior:
     """Fit the prior in `steps` steps, then return every task's posterior."""
-    prior, shape = start, positive(evidence.design)
+    prior, about = start, noisy_design(evidence)
     for step in range(steps):
-        seen = information(noisy_design(evidence, shape, prior.covariance), evidence.statistics, each=True)
+        seen = information(about, spread_of(evidence, prior.covariance), evidence.statistics, each=True)
         weights = np.asarray(unpack(seen.each))
         coefficients, spread = _least_squares(regressors, weights, seen.scores, prior)
         expected = regressors.times(coefficients)
