@@ -165,7 +165,9 @@ def refuse_non_finite(**arrays: FloatArray | None) -> None:
 def checked_sums(sums: NDArray[np.int64], shape: tuple[int, ...]) -> None:
     """Refuse sums that cannot be added to in place."""
     if sums.shape != shape or sums.dtype != np.int64 or not (sums.flags.c_contiguous and sums.flags.writeable):
-        raise InputError(f"Expected writeable int64 sums of shape {shape}, got {sums.dtype} of shape {sums.shape}.")
+        raise InputError(
+            f"Expected writeable int64 sums of shape {shape}, got {sums.dtype} of shape {sums.shape}.", argument=None
+        )
 
 
 def check_order(indptr: NDArray[np.int64], tasks: NDArray[np.int32], n_tasks: int) -> None:
@@ -179,4 +181,6 @@ def check_order(indptr: NDArray[np.int64], tasks: NDArray[np.int32], n_tasks: in
 
 def refuse_order(n_tasks: int) -> None:
     """Say what order was expected."""
-    raise InputError(f"Expected the tasks of every user in ascending order, each once, all below {n_tasks}.")
+    raise InputError(
+        f"Expected the tasks of every user in ascending order, each once, all below {n_tasks}.", argument="tasks"
+    )

@@ -79,7 +79,9 @@ def rating_round(
     seen = checked_floats("values", values, shape=picks.shape)
     own = weights if isinstance(weights, TaskWeights) else checked_floats("weights", weights, shape=picks.shape)
     if isinstance(own, TaskWeights) and own.values.shape != (about.n_tasks,):
-        raise InputError(f"Expected a weight for each of {about.n_tasks} tasks, got {own.values.size}.")
+        raise InputError(
+            f"Expected a weight for each of {about.n_tasks} tasks, got {own.values.size}.", argument="weights"
+        )
     checked_sums(by_task, (about.n_tasks, about.width))
     checked_sums(total, (about.summary_width,))
     if active_backend() == "compiled":

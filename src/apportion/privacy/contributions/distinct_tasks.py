@@ -21,4 +21,4 @@ def _check(users: UserRun) -> None:
         starts = np.zeros(run.n_rows + 1, bool)
         starts[run.indptr] = True
         if not (starts[1:-1] | (np.diff(run.column("tasks")) > 0)).all():
-            raise InputError("Expected the tasks of every user in ascending order, each once.")
+            raise InputError("Expected the tasks of every user in ascending order, each once.", argument=None)
