@@ -96,7 +96,7 @@ def test_the_terminal_gets_tables_under_a_warning_and_progress_goes_to_stderr(ru
     assert "RMSE, rarest 20 % (lower is better)" in result.stdout
     assert "statistics: exponent 0.25, dimension 2" in result.stdout
     assert "Nothing was tuned" in result.stdout
-    assert "Page:  here/study/comparison.html" in result.stdout
+    assert "Internal page: here/study/comparison.html" in result.stdout
     assert "test: fit 13 of 13 done" in result.stderr
 
 

@@ -255,7 +255,7 @@ def test_a_delta_too_large_for_the_users_is_pointed_out_where_their_number_is_pu
 def test_the_page_may_be_shared_and_is_the_only_file(run, folder, command):
     before = {path.name for path in folder.iterdir()}
     said = run(*command, "--epsilon", 3, "--page", "out/page.html")
-    assert said.stdout.splitlines()[-1] == "Page: out/page.html"
+    assert said.stdout.splitlines()[-2] == "Page: out/page.html"
     assert {path.name for path in folder.iterdir()} - before == {"out"}
     assert [path.name for path in (folder / "out").iterdir()] == ["page.html"]
     page = (folder / "out/page.html").read_text(encoding="utf-8")

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from apportion.data.user_keys import pair_keys
 from apportion.data.users import Users
 from apportion.errors import InputError
+from apportion.linalg import TaskWeights
 from apportion.privacy.bounds import MARGIN, FloatArray, Weights
 from apportion.privacy.contributions import Weighting
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
@@ -49,6 +50,12 @@ class TaskFactors(Weighting):
         make = Weights.normalised if self.normalised else Weights.clipped
         return make(raw, users.indptr, self.description, self.neighbours)
 
+    def of_tasks(self, n_tasks: int) -> TaskWeights | None:
+        """The factors; None where some are negative or not finite, which users of these tasks alone are to meet."""
+        factors = np.asarray(self.factors, np.float32).astype(np.float64)
+        plain = factors.shape == (n_tasks,) and bool(np.isfinite(factors).all() and (factors >= 0).all())
+        return TaskWeights(factors, only_down=not self.normalised) if plain else None
+
 
 @dataclass(frozen=True, eq=False)
 class SplitEqually(Weighting):
@@ -63,6 +70,10 @@ class SplitEqually(Weighting):
     def form(self, users: Users) -> Weights:
         """Return the weights of these users."""
         return Weights.normalised(np.ones(users.n_rows, np.float32), users.indptr, self.description, self.neighbours)
+
+    def of_tasks(self, n_tasks: int) -> TaskWeights:
+        """The same number for every task."""
+        return TaskWeights(np.ones(n_tasks))
 
 
 @dataclass(frozen=True, eq=False)

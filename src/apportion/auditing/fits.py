@@ -93,7 +93,8 @@ def audit_recommender(
     present = np.flatnonzero(np.diff(data.by_user.indptr))
     chosen = rng.choice(present, size=min(users, len(present)), replace=False)
     checks = [_replayed(make, data, chosen, budget, seed)] if len(chosen) else []
-    tried = [f"{len(chosen)} random users left out, one at a time, with every release replayed"] if len(chosen) else []
+    left_out = "a random user" if len(chosen) == 1 else f"{len(chosen)} random users, one at a time,"
+    tried = [f"{left_out} left out, with every release replayed"] if len(chosen) else []
     result = _canaries(make, data, budget, canaries, confidence, rng)
     if result is not None:
         shown = f"epsilon is at least {result.lower_bound:.4g} at confidence {confidence:g}"

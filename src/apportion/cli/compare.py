@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.options import FILE, DataOptions, FeatureOptions, collect, feature_options, json_option
-from apportion.cli.outputs import print_json, table, write_text
+from apportion.cli.options import FILE, DataOptions, FeatureOptions, collect, feature_options, json_option, open_option
+from apportion.cli.outputs import print_json, say_page, table, write_text
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 
@@ -32,6 +32,7 @@ _OTHER_FILES: Final = ("items", "titles", "features", "feature_item", "feature_k
     "--processes", type=click.IntRange(min=1), default=1, show_default=True, help="Number of fits to run at once."
 )
 @click.option("--fresh", is_flag=True, help="Run finished fits again.")
+@open_option
 @json_option
 def compare(study: Path, out: Path | None, processes: int, fresh: bool, as_json: bool, **options: Any) -> None:
     """Run the study in the TOML file STUDY: every method at every epsilon, with every noise seed.
@@ -46,6 +47,7 @@ def compare(study: Path, out: Path | None, processes: int, fresh: bool, as_json:
     with Reporter() as reporter:
         results = run_comparison(study, target, processes, fresh, reporter, collect(FeatureOptions, options))
     _print_result(results, target, as_json)
+    say_page(target / PAGE, what="Internal page", quiet=as_json)
     if results.failures:
         click.get_current_context().exit(SOME_FAILED)
 
@@ -224,4 +226,4 @@ def _print_result(results: StudyResults, target: Path, as_json: bool) -> None:
     click.echo(results.tuning_in_words)
     for words, reason in results.failures:
         click.echo(f"Failed: {words}: {reason}")
-    click.echo(f"\nPage:  {target / PAGE}\nTable: {target / TABLE}")
+    click.echo(f"\nTable: {target / TABLE}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import FILE, collect, json_option
+from apportion.cli.options import FILE, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     StatisticsOptions,
@@ -59,6 +59,7 @@ Ranges = tuple[tuple[float, float], ...]
     help="Public assumption on the correlation of two values of one user; used for weights and intervals.",
 )
 @bounding_options
+@open_option
 @json_option
 def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **options: Any) -> None:
     """Compute means of columns of FILE (CSV, TSV or Parquet) under user-level differential privacy, with intervals.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import FILE, collect, json_option
+from apportion.cli.options import FILE, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     LEVEL,
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 )
 @privacy_options(delta="pure")
 @bounding_options
+@open_option
 @json_option
 def quantile(
     file: Path, value: str, at: tuple[float, ...], ends: tuple[float, float], as_json: bool, **options: Any

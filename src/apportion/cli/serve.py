@@ -45,6 +45,13 @@ if TYPE_CHECKING:
     help="Largest number of items in one answer.",
 )
 @click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Seconds within which the head of a request, and then its body, must arrive.",
+)
+@click.option(
     "--grace",
     type=click.IntRange(min=0),
     default=30,
@@ -61,6 +68,7 @@ def serve(
     rate: float,
     max_body: int,
     max_items: int,
+    timeout: float,
     grace: int,
 ) -> None:
     """Serve a saved MODEL: POST /recommend takes a history and returns items.
@@ -78,11 +86,12 @@ def serve(
     from apportion.serving.running import bound, needed_server, run
 
     needed_server()
-    limits = Limits(body_bytes=max_body, rate=rate, most_items=max_items)
+    limits = Limits(body_bytes=max_body, rate=rate, most_items=max_items, seconds=timeout)
     fitted = load(model)
     names = None if titles is None else read_titles(titles, fitted.task_ids)
     take_categories(fitted, categories)
     page = explorer_page(fitted, titles=names) if explorer else None
+    _warn(fitted)
     service = Service(fitted, titles=names, limits=limits, page=page)
     with bound(host, port) as at:
         address = f"http://{f'[{host}]' if ':' in host else host}:{at.getsockname()[1]}"
@@ -92,6 +101,14 @@ def serve(
             click.echo(f"Open the explorer in a browser: {address}/")
         run(service, at, limits, grace=grace)
     click.echo("Stopped.")
+
+
+def _warn(model: ItemModel) -> None:
+    """Warn on stderr if what is served has no guarantee."""
+    if model.statement is None:
+        click.echo("Warning: this model was fitted without privacy; its answers may reveal training data.", err=True)
+    elif not model.statement.releasable:
+        click.echo("NOT FOR RELEASE: the model's noise came from a seed.", err=True)
 
 
 def _example(model: ItemModel) -> str:

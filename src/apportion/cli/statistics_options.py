@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from apportion.cli.options import EXACT, Command, PositiveNumber, charged_session, ledger_options, noise_of
-from apportion.cli.outputs import refuse_folder
+from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 
@@ -52,6 +52,7 @@ class StatisticsOptions:
         from apportion.privacy import Budget
 
         Budget(self.epsilon, self.delta)
+        refuse_to_open_nothing(self.page)
         self.session()
         if self.page is not None:
             refuse_folder(self.page)

@@ -385,7 +385,7 @@ def _sort_user_major(columns: list[NDArray[Any] | None], user_ids: Vocabulary, t
     users, tasks = columns[0], columns[1]
     assert users is not None
     assert tasks is not None
-    order = user_major_order(users, tasks, len(task_ids))
+    order = user_major_order(users, tasks, len(user_ids), len(task_ids))
     refuse_repeated_pairs(users, tasks, order, user_ids, task_ids)
     del users, tasks
     for position, column in enumerate(columns):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
@@ -65,6 +65,8 @@ class InteractionsEstimator(PrivateEstimator):
     delta: float
     n_users: int | None
     engine: Engine | None
+    _tasks_are: ClassVar[str] = "items"
+    """What the statement calls the tasks."""
 
     def _budget(self) -> Budget:
         if self.n_users is not None and self.n_users < 1:
@@ -74,7 +76,8 @@ class InteractionsEstimator(PrivateEstimator):
 
     def _declared(self, given: Session | None, data: Interactions, further_public: list[str]) -> Session:
         """Return the session of this fit, with what it says about tasks and the number of users."""
-        session = self._open(given, self._budget(), self._neighbours, [_words_on_tasks(data), *further_public])
+        public = [_words_on_tasks(data, self._tasks_are), *further_public]
+        session = self._open(given, self._budget(), self._neighbours, public)
         if self.n_users is not None:
             session.declare_users(self.n_users)
         return session
@@ -121,7 +124,7 @@ def check_value_range(value_range: tuple[float, float]) -> None:
         raise InputError(problem, argument="value_range")
 
 
-def _words_on_tasks(data: Interactions) -> str:
+def _words_on_tasks(data: Interactions, name: str) -> str:
     if data.task_ids.declared:
-        return f"the list of {data.n_tasks} tasks, as given"
-    return f"the list of {data.n_tasks} tasks, taken from the data itself, which reveals which tasks occur"
+        return f"the list of {data.n_tasks} {name}, as given"
+    return f"the list of {data.n_tasks} {name}, taken from the data itself, which reveals which {name} occur"

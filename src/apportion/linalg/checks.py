@@ -160,3 +160,27 @@ def refuse_non_finite(**arrays: FloatArray | None) -> None:
     bad = first_non_finite(**arrays)
     if bad is not None:
         raise InputError(f"Expected finite numbers, but {bad}.", argument=None)
+
+
+def checked_sums(sums: NDArray[np.int64], shape: tuple[int, ...]) -> None:
+    """Refuse sums that cannot be added to in place."""
+    if sums.shape != shape or sums.dtype != np.int64 or not (sums.flags.c_contiguous and sums.flags.writeable):
+        raise InputError(
+            f"Expected writeable int64 sums of shape {shape}, got {sums.dtype} of shape {sums.shape}.", argument=None
+        )
+
+
+def check_order(indptr: NDArray[np.int64], tasks: NDArray[np.int32], n_tasks: int) -> None:
+    """Refuse tasks that are not in ascending order within each user, each once."""
+    starts = np.zeros(len(tasks) + 1, bool)
+    starts[indptr] = True
+    ordered = (starts[1:-1] | (np.diff(tasks) > 0)).all()
+    if not (ordered and (tasks.size == 0 or (tasks.min() >= 0 and tasks.max() < n_tasks))):
+        refuse_order(n_tasks)
+
+
+def refuse_order(n_tasks: int) -> None:
+    """Say what order was expected."""
+    raise InputError(
+        f"Expected the tasks of every user in ascending order, each once, all below {n_tasks}.", argument="tasks"
+    )

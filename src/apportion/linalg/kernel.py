@@ -87,6 +87,10 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.users_rating_round.argtypes = [number, number, pointer]
     loaded.users_ranking.restype = size
     loaded.users_ranking.argtypes = [number, number, number, pointer]
+    loaded.users_task_counts.restype = size
+    loaded.users_task_counts.argtypes = [number, number, pointer]
+    loaded.users_information.restype = size
+    loaded.users_information.argtypes = [number, number, pointer]
     loaded.kernel_best_level.restype = number
     loaded.kernel_best_level.argtypes = []
     return loaded
@@ -206,6 +210,14 @@ def lattice(
         raise MemoryError("No memory left for the working space of the kernel.")
 
 
+def task_counts(arguments: ctypes.Structure, *, threads: int | None = None) -> int | None:
+    """Adds up weights by task; returns the first user whose tasks are out of order, or None. See `task_counts`."""
+    failed: int = _loaded().users_task_counts(_level.get(), thread_count(threads), ctypes.byref(arguments))
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+    return None if failed == _SUCCESS else failed
+
+
 def rating_round(arguments: ctypes.Structure, *, threads: int | None = None) -> int | None:
     """Add up a round on ratings; return the first user whose tasks are out of order, or None. See `user_rounds`."""
     failed: int = _loaded().users_rating_round(_level.get(), thread_count(threads), ctypes.byref(arguments))
@@ -217,6 +229,13 @@ def rating_round(arguments: ctypes.Structure, *, threads: int | None = None) -> 
 def ranking(arguments: ctypes.Structure, *, doubles: bool, threads: int | None = None) -> None:
     """Fill products of rows with rows, all or the largest; see `apportion.linalg.fixed_order`."""
     failed: int = _loaded().users_ranking(_level.get(), thread_count(threads), doubles, ctypes.byref(arguments))
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+
+
+def information(arguments: ctypes.Structure, *, threads: int | None = None) -> None:
+    """Fills what statistics say of tasks; see `apportion.linalg.information`."""
+    failed: int = _loaded().users_information(_level.get(), thread_count(threads), ctypes.byref(arguments))
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
 

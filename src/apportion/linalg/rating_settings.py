@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.linalg.checks import checked_floats, refuse_non_finite
-from apportion.linalg.fixed_sums import MARGIN
+from apportion.linalg.fixed_sums import MARGIN, Runs
 
 Floats = NDArray[np.float64]
 
@@ -49,6 +50,16 @@ class TaskWeights:
     def least_norm(self) -> float:
         """Smaller norms count as this one."""
         return 1.0 if self.only_down else _SHORTEST_WEIGHTS
+
+    def of_runs(self, runs: Runs, tasks: NDArray[np.int32]) -> Floats:
+        """The weight of every observation of some users, whose tasks these are."""
+        return np.asarray(self.within_bound(self.values[tasks], runs))
+
+    def within_bound(self, raw: Any, runs: Any, arrays: Any = np) -> Any:
+        """Numbers of observations with each user's squares brought to 1; `arrays` is NumPy, or torch for tensors."""
+        norms = arrays.sqrt(runs.sums()(raw * raw))
+        factors = self.norm / arrays.where(norms > self.least_norm, norms, self.least_norm)
+        return raw * factors[runs.owner]
 
 
 @dataclass(frozen=True)

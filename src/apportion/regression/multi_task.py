@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,6 +55,7 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
     users_share: float
     counts_share: float
     exposure_share: float | None
+    _tasks_are: ClassVar[str] = "tasks"
 
     coef_: Floats
     task_ids_: Vocabulary

@@ -69,7 +69,7 @@ class Observations:
         data = Interactions.from_codes(
             owners.codes, matched.codes, user_ids=owners.vocabulary, task_ids=matched.vocabulary
         )
-        order = user_major_order(owners.codes, matched.codes, data.n_tasks)
+        order = user_major_order(owners.codes, matched.codes, len(owners.vocabulary), data.n_tasks)
         return cls(data, x, y) if order is None else cls(data, x[order], y[order])
 
     @property

@@ -41,7 +41,7 @@ class _OpenText:
     def scan(self, kinds: Mapping[str, CellKind], gather: Callable[[Iterable[pa.RecordBatch], int], Result]) -> Result:
         import pyarrow as pa
 
-        text = TextColumns(self._file, self._layout, kinds)
+        text = TextColumns(self._file, self._layout, kinds, in_threads=True)
         types: dict[str, pa.DataType] = {}
         while True:  # once more for each id column that turns out to be text
             try:

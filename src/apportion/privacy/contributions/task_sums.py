@@ -30,10 +30,18 @@ class TaskCounts(Contribution):
     weights: Weighting
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """Return the sum of weights by task, in whole steps."""
+        """Weights in whole steps, added up by task."""
+        sums, tasks, of_tasks = (
+            np.zeros(users.n_tasks, np.int64),
+            users.column("tasks"),
+            self.weights.of_tasks(users.n_tasks),
+        )
+        if of_tasks is not None:
+            threads = getattr(kernels, "threads", None)
+            linalg.task_counts(users.indptr, tasks, of_tasks, self._step, sums, threads=threads)
+            return (sums,)
         require_distinct_tasks(users)
-        values, tasks = self.weights.of(users)._values, users.column("tasks")
-        sums = np.zeros(users.n_tasks, np.int64)
+        values = self.weights.of(users)._values
         for first in range(0, users.n_rows, _AT_A_TIME):
             part = slice(first, first + _AT_A_TIME)
             whole = linalg.whole_steps(values[part], self._step)
