@@ -69,6 +69,11 @@ class Purpose(Enum):
         "shared moments",
         "How tastes spread over users as a whole: the shape that rare items borrow.",
     )
+    VOTES = (
+        "votes",
+        "votes",
+        "Under which settings users' held-out rows are predicted best: the settings of the rounds that follow.",
+    )
     VALIDATION_SCORE = "validation-score", "validation score", "How well the settings of a try do on held-out users."
     # regressions and training
     TASK_MATRICES = "task-matrices", "Gram matrices", "How firmly the rows of each task pin down its coefficients."
