@@ -39,6 +39,7 @@ CLAIMS = (
     "planted-bugs",
     "noise-independence",
     "bytes-equal",
+    "mutants",
     "audit-tight",
     "audit-published",
     "exact-mode",

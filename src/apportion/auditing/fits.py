@@ -111,11 +111,13 @@ def recommender_of(model: ItemModel) -> Make:
         InputError: if the model has no statement or came from another estimator.
     """
     if model.statement is None:
-        raise InputError("Expected a model with a privacy statement, got one without.")
+        raise InputError("Expected a model with a privacy statement, got one without.", argument="model")
     ratings = model.kind == "ratings"
     kind: Any = RatingSettings if ratings else ClickSettings
     if set(model.settings) != set(kind.__dataclass_fields__):
-        raise InputError("Expected a model of `apportion fit`; the settings of this one belong to another method.")
+        raise InputError(
+            "Expected a model of `apportion fit`; the settings of this one belong to another method.", argument="model"
+        )
     arguments: dict[str, Any] = {
         "epsilon": model.statement.epsilon,
         "delta": model.statement.delta,

@@ -92,7 +92,9 @@ def _audit_model(
 
     model = load(folder)
     if model.statement is None:
-        raise InputError(f"The model in {str(folder)!r} has no privacy statement: there is nothing to audit.")
+        raise InputError(
+            f"The model in {str(folder)!r} has no privacy statement: there is nothing to audit.", argument=None
+        )
     reports = [audit_statement("statement", model.statement)]
     if data_file is None:
         return reports, [_STATEMENT_ONLY]
@@ -134,7 +136,7 @@ def _audit_study(path: Path, effort: dict[str, Any], reporter: Reporter) -> tupl
         reporter.say(f"auditing {method.name}")
         reports.append(audit_recommender(method.name, make, loaded.data, budget, **effort))
     if not reports:
-        raise InputError(f"{path.name}: Expected at least one private method to audit, got none.")
+        raise InputError(f"{path.name}: Expected at least one private method to audit, got none.", argument=None)
     return reports, list(loaded.remarks)
 
 

@@ -107,7 +107,7 @@ def _load(study: Study, path: Path) -> Loaded:
     from apportion.cli.loading import load_data
 
     if "path" not in study.reading:
-        raise InputError(f"{path.name}: Expected path in [data] (the data file), got none.")
+        raise InputError(f"{path.name}: Expected path in [data] (the data file), got none.", argument=None)
     said = {key: value for key, value in study.reading.items() if key not in ("path", *_OTHER_FILES)}
     items = _file(study, "items", path) if "items" in study.reading else None
     options = DataOptions(kind=study.kind, scale=study.value_range, items=items, **said)
@@ -144,14 +144,16 @@ def in_study_words(error: InputError) -> InputError:
     """
     if error.argument is None:
         return error
-    return InputError(error.told(f"{_NAMES_IN_STUDY.get(error.argument, error.argument)} in [data]"))
+    return InputError(error.told(f"{_NAMES_IN_STUDY.get(error.argument, error.argument)} in [data]"), argument=None)
 
 
 def _file(study: Study, key: str, path: Path) -> Path:
     """Return a file that the study names, relative to the study's own folder."""
     file = path.parent / Path(study.reading[key])
     if not file.is_file():
-        raise InputError(f"{path.name}: Expected {key} in [data] to be a file, got {study.reading[key]!r}.")
+        raise InputError(
+            f"{path.name}: Expected {key} in [data] to be a file, got {study.reading[key]!r}.", argument=None
+        )
     return file
 
 

@@ -210,7 +210,9 @@ def _compare(
 
 def _kind(model: ItemModel) -> Kind:
     if model.kind == "convex":
-        raise InputError("Expected a model of ratings or clicks, got a model that was fitted with another loss.")
+        raise InputError(
+            "Expected a model of ratings or clicks, got a model that was fitted with another loss.", argument=None
+        )
     return "ratings" if model.kind == "ratings" else "clicks"
 
 

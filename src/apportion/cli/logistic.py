@@ -81,7 +81,7 @@ def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bo
 
 def _label_kind(label: str, yes: str | None, columns: dict[str, ColumnKind]) -> dict[str, ColumnKind]:
     if label in columns:
-        raise InputError(f"Column {label!r} cannot be both label and feature.")
+        raise InputError(f"Column {label!r} cannot be both label and feature.", argument="label")
     return {label: "number or text" if yes is None else "text"}
 
 

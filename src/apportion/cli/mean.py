@@ -115,7 +115,8 @@ def _one_or_all(values: tuple[str, ...], given: tuple[Any, ...], option: str) ->
     """Return the single value, or a list with one value for each column."""
     if len(given) not in (0, 1, len(values)):
         raise InputError(
-            f"Expected {option} once, or once for each of {len(values)} columns, got it {len(given)} times."
+            f"Expected {option} once, or once for each of {len(values)} columns, got it {len(given)} times.",
+            argument=None,
         )
     return None if not given else given[0] if len(given) == 1 else list(given)
 

@@ -56,7 +56,7 @@ class DataOptions:
             raise click.UsageError("--min-value turns rows into clicks, so it cannot be combined with --ratings.")
         low, high = self.scale
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise InputError(f"Expected --scale LO HI with LO below HI, got {low:g} {high:g}.")
+            raise InputError(f"Expected --scale LO HI with LO below HI, got {low:g} {high:g}.", argument=None)
 
 
 @dataclass(frozen=True)

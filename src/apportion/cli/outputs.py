@@ -115,7 +115,7 @@ def refuse_unless_writable_model(target: Path) -> None:
 def refuse_folder(path: Path) -> None:
     """Refuse a file name that belongs to a folder."""
     if path.is_dir():
-        raise InputError(f"Cannot write the file {str(path)!r}: it is a folder.")
+        raise InputError(f"Cannot write the file {str(path)!r}: it is a folder.", argument=None)
 
 
 def say_page(page: Path, *, what: str = "Page", quiet: bool = False, err: bool = False) -> None:

@@ -64,7 +64,7 @@ def quantile(
     privacy = collect(StatisticsOptions, options)
     check_range("--range", ends)
     if len(set(at)) < len(at):
-        raise InputError(f"Expected different ranks, got {', '.join(f'{rank:g}' for rank in at)}.")
+        raise InputError(f"Expected different ranks, got {', '.join(f'{rank:g}' for rank in at)}.", argument="at")
     privacy.check()
     with Reporter() as reporter:
         table = read_columns(file, privacy, {value: "number"}, reporter)

@@ -75,7 +75,7 @@ def regress(
     check_range("--label-range", label_range)
     columns = columns_to_read(features, options["categories"])
     if label in columns:
-        raise InputError(f"Column {label!r} cannot be both label and feature.")
+        raise InputError(f"Column {label!r} cannot be both label and feature.", argument="label")
     privacy.check()
     with Reporter() as reporter:
         table = read_columns(file, privacy, {**columns, label: "number"}, reporter)

@@ -58,7 +58,9 @@ class StatisticsOptions:
             refuse_folder(self.page)
             nearest = next(folder for folder in self.page.absolute().parents if folder.exists())
             if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
-                raise InputError(f"Cannot write the file {str(self.page)!r}: {str(nearest)!r} is not writable.")
+                raise InputError(
+                    f"Cannot write the file {str(self.page)!r}: {str(nearest)!r} is not writable.", argument="page"
+                )
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that every estimator takes."""
@@ -108,7 +110,7 @@ def split_names(listed: str) -> list[str]:
     """Split names separated by commas; refuse empty and repeated ones."""
     names = [name.strip() for name in listed.split(",")]
     if not all(names):
-        raise InputError(f"Expected names separated by commas, got {listed!r}.")
+        raise InputError(f"Expected names separated by commas, got {listed!r}.", argument=None)
     refuse_repeated(names)
     return names
 
@@ -117,14 +119,16 @@ def refuse_repeated(names: list[str]) -> None:
     """Refuse a column that is named twice."""
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"Column {name!r} is named {names.count(name)} times; expected each column once.")
+            raise InputError(
+                f"Column {name!r} is named {names.count(name)} times; expected each column once.", argument=None
+            )
 
 
 def check_range(option: str, ends: tuple[float, float]) -> None:
     """Refuse an empty or infinite range."""
     low, high = ends
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InputError(f"Expected {option} LO HI with LO below HI, got {low:g} {high:g}.")
+        raise InputError(f"Expected {option} LO HI with LO below HI, got {low:g} {high:g}.", argument=None)
 
 
 def privacy_options(*, delta: Literal["pure", "optional", "required"]) -> Callable[[Command], Command]:

@@ -26,6 +26,8 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_TEXTS_AT_ONCE = 1 << 21  # whose distinct ones are found together, without a Python object for any other
+
 
 class IdColumn:
     """Gathers one column of ids.
@@ -42,35 +44,44 @@ class IdColumn:
         self._untyped = untyped
         self._integers: list[NDArray[Any]] = []
         self._codes: list[NDArray[np.int32]] = []
+        self._cells: list[pa.Array] = []
         self._texts = TextCodes()
 
     def append(self, cells: pa.Array, first_row: int) -> None:
         """Add one batch, whose first row has the given number."""
         cells = refuse_nulls(_decoded(cells), self.column, first_row, "an id")
         if is_text(cells.type):
-            self._append_text(cells)
+            self._cells.append(cells)
+            if sum(map(len, self._cells)) >= _TEXTS_AT_ONCE:
+                self._encode_texts()
         else:
             self._append_integers(_as_integers(cells, self.column, first_row))
 
     def finish(self) -> EncodedIds:
-        """Return the codes of all rows and the vocabulary, sorted by id; the batches are freed."""
+        """The codes of all rows and the vocabulary, sorted by id; the batches are let go."""
+        if self._cells:
+            self._encode_texts()
         return self._finish_text() if self._codes else self._finish_integers()
 
     def _append_integers(self, ids: NDArray[np.int64]) -> None:
         narrow = np.int32 if len(ids) and ids.min() >= -(2**31) and ids.max() < 2**31 else np.int64
         self._integers.append(ids.astype(narrow))
 
-    def _append_text(self, cells: pa.Array) -> None:
+    def _encode_texts(self) -> None:
+        """Codes of the batches at hand: Arrow finds their distinct texts, and those alone become Python's."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        batch = pc.dictionary_encode(cells.cast(pa.large_string()))
-        names = _numbers_as_such(batch.dictionary) if self._untyped else batch.dictionary
+        held, self._cells = self._cells, []
+        batch = pc.dictionary_encode(pa.chunked_array([cells.cast(pa.large_string()) for cells in held]))
+        batch = batch.unify_dictionaries()
+        entries = batch.chunk(0).dictionary
+        names = _numbers_as_such(entries) if self._untyped else entries
         try:
             code_of_entry = self._texts.codes_of(names.to_pylist())
-        except UnicodeDecodeError:  # Arrow does not check what a file calls text
-            raise InputError(f"Column {self.column!r} holds text that is not in UTF-8.") from None
-        self._codes.append(code_of_entry[batch.indices.to_numpy()])
+        except UnicodeDecodeError:  # Arrow does not look at what a file calls text
+            raise InputError(f"Column {self.column!r} holds text that is not in UTF-8.", argument=None) from None
+        self._codes.extend(code_of_entry[chunk.indices.to_numpy()] for chunk in batch.chunks)
 
     def _finish_integers(self) -> EncodedIds:
         distinct = distinct_integers(np.concatenate([distinct_integers(ids) for ids in self._integers if len(ids)]))

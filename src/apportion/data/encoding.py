@@ -42,7 +42,7 @@ def encode_ids(ids: ArrayLike, column: str, *, name: str) -> EncodedIds:
     """Give every distinct id of a column a code, in sorted order."""
     array = checked_ids(ids, column)
     if not len(array):
-        raise InputError(f"Column {column!r} is empty; expected at least two rows.")
+        raise InputError(f"Column {column!r} is empty; expected at least two rows.", argument=None)
     if array.dtype == np.int64:
         vocabulary = Vocabulary(distinct_integers(array), name=name)
         return EncodedIds(column, vocabulary.find(array), vocabulary)
@@ -118,7 +118,8 @@ def refuse_single_user(users: EncodedIds) -> None:
         only, n_rows = users.vocabulary.id_of(0), len(users.codes)
         raise InputError(
             f"Column {users.column!r} holds the same user {only!r} in every row (rows 1 to {n_rows}); "
-            "expected at least two users."
+            "expected at least two users.",
+            argument=None,
         )
 
 
@@ -170,9 +171,9 @@ def refuse_where(bad: NDArray[np.bool_], array: NDArray[Any], column: str, *, fi
 def _one_column(cells: ArrayLike, column: str, *, n_rows: int) -> NDArray[Any]:
     array = np.asarray(cells)
     if array.ndim != 1:
-        raise InputError(f"Expected {column} as a one-dimensional array, got shape {array.shape}.")
+        raise InputError(f"Expected {column} as a one-dimensional array, got shape {array.shape}.", argument=column)
     if len(array) != n_rows:
-        raise InputError(f"Expected {column} to have {n_rows} rows, one per user, got {len(array)}.")
+        raise InputError(f"Expected {column} to have {n_rows} rows, one per user, got {len(array)}.", argument=column)
     return array
 
 

@@ -1,7 +1,7 @@
 """Sorting observations: user-major order, the order by task, and the search for repeated pairs.
 
-Codes are small integers, so the order by task is a radix sort in digits of 16 bits (NumPy's stable sort of
-uint16 is one), linear in the number of observations.
+Codes are small integers, so rows are put in order by radix sorts in digits of 16 bits (NumPy's stable sort of uint16 is
+one), linear in the number of observations.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from apportion.errors import InputError
 _DIGIT_BITS = 16
 
 
-def user_major_order(users: NDArray[np.int32], tasks: NDArray[np.int32], n_tasks: int) -> NDArray[np.int64] | None:
-    """Return the stable order by user and then task; `None` if the rows are already in that order."""
-    key = users.astype(np.int64)
-    key *= max(n_tasks, 1)
-    key += tasks
-    if bool((key[1:] >= key[:-1]).all()):
+def user_major_order(
+    users: NDArray[np.int32], tasks: NDArray[np.int32], n_users: int, n_tasks: int
+) -> NDArray[np.int64] | None:
+    """The stable order by user and then task; `None` where the rows are in that order already."""
+    ordered = users[1:] > users[:-1]
+    ordered |= (users[1:] == users[:-1]) & (tasks[1:] >= tasks[:-1])
+    if bool(ordered.all()):
         return None
-    return np.argsort(key, kind="stable")
+    del ordered
+    by_task = stable_order(tasks, n_tasks)
+    return by_task[stable_order(users[by_task], n_users)]
 
 
 def stable_order(codes: NDArray[np.int32], n_codes: int) -> NDArray[np.int64]:
@@ -54,5 +57,6 @@ def refuse_repeated_pairs(
     user_id, task_id = user_ids.id_of(int(user)), task_ids.id_of(int(task))
     raise InputError(
         f"User {user_id!r} has {task_ids.name} {task_id!r} in row {earlier + 1} "
-        f"and again in row {row + 1} (counting data rows from 1); expected each pair once."
+        f"and again in row {row + 1} (counting data rows from 1); expected each pair once.",
+        argument=None,
     )

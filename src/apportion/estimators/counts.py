@@ -98,12 +98,16 @@ def weighed_by(policy: Allocation, users: Users, popularity: ReleasedPopularity,
     counts = popularity.counts
     if policy.releases > 1:
         raise InputError(
-            f"Expected an allocation that asks for at most one count, got one that asks {policy.releases} times."
+            f"Expected an allocation that asks for at most one count, got one that asks {policy.releases} times.",
+            argument="allocation",
         )
 
     def count(weights: Weighting) -> ReleasedCounts:
         if not isinstance(weights, SplitEqually):
-            raise InputError("Expected an allocation that asks for the popularity under the equal split, got another.")
+            raise InputError(
+                "Expected an allocation that asks for the popularity under the equal split, got another.",
+                argument="allocation",
+            )
         return counts
 
     for sentence in getattr(policy, "assumes", ()):
@@ -128,7 +132,9 @@ def allocated(
 
     def count(weights: Weighting) -> ReleasedCounts:
         if not left:
-            raise InputError(f"The allocation asked for more than the {len(shares)} counts that it declares.")
+            raise InputError(
+                f"The allocation asked for more than the {len(shares)} counts that it declares.", argument="allocation"
+            )
         number, share = left.pop(0)
         name = Purpose.POPULARITY.at(step=number + 1 if number else None)
         released = session.release(name, add_up_one(engine, users, TaskCounts(weights)), share)

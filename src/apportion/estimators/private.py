@@ -37,7 +37,8 @@ class PrivateEstimator(Estimator):
         if session.neighbours != neighbours:
             raise InputError(
                 f"The neighbours of the session are {session.neighbours.relation!r}, those of this "
-                f"estimator {neighbours.relation!r}; open a session for the same neighbours."
+                f"estimator {neighbours.relation!r}; open a session for the same neighbours.",
+                argument="session",
             )
         for sentence in (*public, *self.public):
             session.assume_public(sentence)
@@ -94,7 +95,7 @@ class InteractionsEstimator(PrivateEstimator):
         if self.engine is None:
             return LocalEngine(default.dtype, default.threads, default.chunk, exact=True)
         if not getattr(self.engine, "exact", False):
-            raise InputError("Exact noise needs an engine for exact sums, LocalEngine(exact=True).")
+            raise InputError("Exact noise needs an engine for exact sums, LocalEngine(exact=True).", argument="engine")
         return self.engine
 
 

@@ -224,7 +224,9 @@ def _precision(dtype: DTypeLike | None, rows: SegmentedRows) -> np.dtype[Any]:
     own = rows.features.dtype
     wanted = own if dtype is None else np.dtype(dtype)
     if wanted not in FLOATS or wanted.itemsize < own.itemsize:
-        raise InputError(f"Expected sums in float32 or float64, not below the features' {own}, got {wanted}.")
+        raise InputError(
+            f"Expected sums in float32 or float64, not below the features' {own}, got {wanted}.", argument="dtype"
+        )
     return wanted
 
 

@@ -41,17 +41,13 @@ def posterior_popularity(noisy: Floats, stddev: float, ceiling: float) -> Popula
     distances = np.square((noisy[:, None] - grid) / stddev)
     likelihood = np.exp(-0.5 * (distances - distances.min(axis=1, keepdims=True)))
     prior = np.full(len(grid), 1 / len(grid))
-    for _ in range(_STEPS):
-        prior = _responsibilities(likelihood, prior).mean(axis=0) + 1e-3 / len(grid)
+    for _ in range(_STEPS):  # the mean over tasks of a task's distribution over the grid
+        prior = prior * ((1 / (likelihood @ prior)) @ likelihood) / len(noisy) + 1e-3 / len(grid)
         prior /= prior.sum()
-    posterior = _responsibilities(likelihood, prior)
+    joint = likelihood * prior
+    posterior = joint / joint.sum(axis=1, keepdims=True)
     mean = np.maximum(posterior @ grid, _LEAST * smallest)
     return Popularity(mean, np.maximum(posterior @ grid**2 - mean**2, 0.0))
-
-
-def _responsibilities(likelihood: Floats, prior: Floats) -> NDArray[np.float64]:
-    joint = likelihood * prior
-    return np.asarray(joint / joint.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True)

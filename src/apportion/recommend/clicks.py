@@ -169,7 +169,7 @@ class PrivateClickRecommender(FeaturesEstimator):
         A session that is given brings its own budget, noise and window; those of the estimator are then not used.
         """
         if data.n_tasks < 2:
-            raise InputError(f"Expected a list of at least 2 tasks to rank, got {data.n_tasks}.")
+            raise InputError(f"Expected a list of at least 2 tasks to rank, got {data.n_tasks}.", argument=None)
         settings: ClickSettings = self._chosen_settings(ClickSettings.for_budget)
         session = self._declared(session, data, self._public_features())
         engine, policy = self._engine_or(LocalEngine(), session), self.allocation or EqualSplit()

@@ -196,24 +196,32 @@ class LabelPrivateRegression(PrivateEstimator):
         """X times the coefficients, plus the intercept."""
         features = finite_matrix(X, "X")
         if features.shape[1] != len(self.coef_):
-            raise InputError(f"Expected X with {len(self.coef_)} columns, as in the fit, got {features.shape[1]}.")
+            raise InputError(
+                f"Expected X with {len(self.coef_)} columns, as in the fit, got {features.shape[1]}.", argument="X"
+            )
         return np.asarray(features @ self.coef_ + self.intercept_)
 
     def _check(self) -> None:
         check_value_range(self.label_range)
         if self.target not in ("coefficients", "predictions"):
-            raise InputError(f"Expected the target 'coefficients' or 'predictions', got {self.target!r}.")
+            raise InputError(
+                f"Expected the target 'coefficients' or 'predictions', got {self.target!r}.", argument="target"
+            )
         if not (isinstance(self.bounding, SampleLimit | Unbounded | LabelWeights) or self.bounding in _BY_NAME):
             asked = f"{self.bounding!r}"
-            raise InputError(f"Expected bounding 'robust', 'paper', SampleLimit() or Unbounded(), got {asked}.")
+            raise InputError(
+                f"Expected bounding 'robust', 'paper', SampleLimit() or Unbounded(), got {asked}.", argument="bounding"
+            )
         if self.interval_for not in ("rows", "population"):
-            raise InputError(f"Expected interval_for 'rows' or 'population', got {self.interval_for!r}.")
+            raise InputError(
+                f"Expected interval_for 'rows' or 'population', got {self.interval_for!r}.", argument="interval_for"
+            )
         given = self.noise_variance
         if given is not None and not (math.isfinite(given) and given >= 0):
-            raise InputError(f"Expected a finite noise_variance of at least 0, got {given}.")
+            raise InputError(f"Expected a finite noise_variance of at least 0, got {given}.", argument="noise_variance")
         if not 0 <= self.variance_share < 1 or not 0 < self.level < 1:
             asked = f"{self.variance_share} and {self.level}"
-            raise InputError(f"Expected a variance_share in [0, 1) and a level in (0, 1), got {asked}.")
+            raise InputError(f"Expected a variance_share in [0, 1) and a level in (0, 1), got {asked}.", argument=None)
 
     def _words_on_defaults(self) -> str:
         return "library defaults: constants that were not chosen on any data"
@@ -286,7 +294,7 @@ class LabelPrivateRegression(PrivateEstimator):
             if best is None or made.objective < best.objective:
                 best, self.threshold_ = made, float(limit)
         if best is None:
-            raise InputError(f"Expected rows of full rank among at most {given} rows a user, got fewer.")
+            raise InputError(f"Expected rows of full rank among at most {given} rows a user, got fewer.", argument=None)
         return best
 
     def _residuals(
@@ -383,7 +391,9 @@ class _Rows:
             triangle = np.linalg.qr(features).R / math.sqrt(len(features))
             full = len(triangle) == features.shape[1]
             if not full or not (np.abs(np.diag(triangle)) > 1e-12 * np.abs(triangle).max()).all():
-                raise InputError("Expected features of full column rank, got columns that depend on each other.")
+                raise InputError(
+                    "Expected features of full column rank, got columns that depend on each other.", argument="X"
+                )
             self.back = np.asarray(np.linalg.inv(triangle), np.float64)
             self.features = features @ self.back
 
@@ -398,7 +408,9 @@ def _refitted(made: LabelWeights, rows: _Rows) -> LabelWeights:
     width = rows.features.shape[1]
     fits = made.rows.shape == rows.features.shape
     if not fits or np.abs(made.rows.T @ rows.features - np.eye(width)).max() > 1e-6:
-        raise InputError("Expected label weights of the same features and users, got weights that do not fit them.")
+        raise InputError(
+            "Expected label weights of the same features and users, got weights that do not fit them.", argument=None
+        )
     return made
 
 

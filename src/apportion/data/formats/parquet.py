@@ -79,4 +79,4 @@ def _opened(file: Path) -> Iterator[Any]:
         with parquet.ParquetFile(file) as source:
             yield source
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise InputError(f"The Parquet file cannot be read: {str(error).splitlines()[0]}") from None
+        raise InputError(f"The Parquet file cannot be read: {str(error).splitlines()[0]}", argument=None) from None
