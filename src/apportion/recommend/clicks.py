@@ -9,8 +9,8 @@ The plan of a fit (docs/proofs/recommend.md has the bounds):
 3. the last vectors, with popularity as a first coordinate, are the model. A user folds in by a regression in
    which every task counts as unobserved (the term Σ_i p_i p_iᵀ, which is public) and the user's own clicks count more.
 
-Public features of the items, where given, are further coordinates of the model: a taste for them is learned by each
-user alone and costs nothing. If asked for, they also move the mean of the prior of task vectors.
+Public item features, if given, are further coordinates of the model: each user learns a taste for them alone, at no
+cost. If requested, they also shift the prior mean of task vectors.
 
 No per-task matrix is released: at these budgets the vectors B_i are worth far more than Grams.
 """
@@ -87,15 +87,15 @@ class ClickSettings:
 
     @classmethod
     def for_budget(cls, mu: float) -> ClickSettings:
-        """The defaults; the dimension follows from the budget once the number of users is known."""
+        """Return the defaults; the dimension follows from the budget once the number of users is known."""
         return cls()
 
 
 def default_dimension(mu: float, n_users: float, n_tasks: int) -> int:
-    """How many directions can stand out of the noise: (μ n / √m)^0.6, between 2 and 128.
+    """Return how many directions can exceed the noise: (μ n / √m)^0.6, between 2 and 128.
 
-    Developed on MovieLens. Data with a handful of tastes want fewer, or a user's few clicks are spread over too many
-    directions: give `dimension` if you know better from public knowledge.
+    The formula was developed on MovieLens. Data with a handful of tastes need fewer directions, or a user's few clicks
+    are spread over too many: give `dimension` if public knowledge suggests it.
     """
     return int(np.clip(round((mu * n_users / np.sqrt(n_tasks)) ** 0.6), 2, min(128, max(2, n_tasks // 4))))
 
@@ -106,15 +106,15 @@ class PrivateClickRecommender(FeaturesEstimator):
     Args:
         epsilon: ε of the whole fit.
         delta: δ of the whole fit.
-        n_users: a number of users that is declared public; None to release it.
+        n_users: the number of users, declared public; None to release it with noise.
         features: public item features. They shift the prior mean of each item's vector. None to know items by id alone.
         allocation: how each user divides its sensitivity over its items; None for equally.
         dimension: length of task vectors; None for the default of this budget.
         rounds: number of rounds; None for the default.
         settings: all settings at once.
-        public: further sentences for the statement on what is assumed public, such as how rows were filtered.
+        public: further sentences about public assumptions, for the statement, such as how rows were filtered.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
+        tuning: how settings were chosen, for the statement, if any were given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
         engine: where sums are formed; None for this machine's processors.
         random_state: seed of the public initial task vectors.
@@ -164,9 +164,9 @@ class PrivateClickRecommender(FeaturesEstimator):
         self.random_state = random_state
 
     def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
-        """Spend the budget on the data; afterwards `model_` may be released with its `statement_`.
+        """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
 
-        A session that is given brings its own budget, noise and window; those of the estimator are then not used.
+        A given session brings its own budget, noise and window, which replace those of the estimator.
         """
         if data.n_tasks < 2:
             raise InputError(f"Expected a list of at least 2 tasks to rank, got {data.n_tasks}.", argument=None)
@@ -182,7 +182,7 @@ class PrivateClickRecommender(FeaturesEstimator):
 
 @dataclass(frozen=True)
 class _State:
-    """What is known of the tasks; all released."""
+    """What is known about the tasks; all released."""
 
     popularity: NDArray[np.float64]
     exposure: NDArray[np.float64]
@@ -203,7 +203,7 @@ class _Totals:
 
 @dataclass(frozen=True, eq=False)
 class _Tastes:
-    """What a user's own regression says of its taste, scaled to length 1."""
+    """The taste from a user's own regression, scaled to length 1."""
 
     fold_in: FoldIn
     norm: float = 1.0
@@ -214,7 +214,7 @@ class _Tastes:
 
 
 class _Fit:
-    """One fit: private data on one side, released state on the other, the session between them."""
+    """One fit: private data on one side, released state on the other, the session in between."""
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class _Fit:
         self._declared_users = declared_users
 
     def run(self, rng: np.random.Generator, progress: Progress | None) -> _State:
-        """Make every release, in order; return what was learned."""
+        """Make every release in order; return what was learned."""
         chosen = self._settings
         fixed = {"counts": chosen.counts_share}
         if self._declared_users is None:
@@ -276,11 +276,11 @@ class _Fit:
         return feature_rows.denoise_rows(vectors, stddev, spread, about, self._settings.steps)
 
     def _user_rows(self, k: int, state: _State) -> RowsOf:
-        """Every user's unit vector, from its own clicks and released values."""
+        """Return every user's unit vector, from its own clicks and released values."""
         return _Totals(state.rows.mean) if k == 0 else _Tastes(_fold_in(state, self._settings))
 
     def model(self, state: _State, statement: Statement) -> ClickModel:
-        """The public model."""
+        """Return the public model."""
         tastes = None if self._directions is None else self._directions.values
         fold_in = _fold_in(state, self._settings, tastes)
         return ClickModel(
@@ -296,7 +296,7 @@ class _Fit:
         )
 
     def _feature_map(self, state: _State, fold_in: FoldIn) -> FeatureMap | None:
-        """Rows of items that were not there: what features say of the rows that were."""
+        """Return the map for new items, fitted to the rows of known items."""
         if self._features is None or self._rows is None:
             return None
         intercept, coefficients = linear_map(fold_in.features, self._rows)
@@ -311,14 +311,14 @@ class _Fit:
 
 
 def _random_start(found: Floats, dimension: int, rng: np.random.Generator) -> Denoised:
-    """Random vectors, longer for popular tasks, that cancel out for a user of average taste."""
+    """Return random vectors, longer for popular tasks, that cancel out for a user of average taste."""
     vectors = rng.standard_normal((len(found), dimension)) * np.sqrt(found)[:, None]
     vectors -= found @ vectors / found.sum()
     return Denoised(vectors, np.zeros(len(found)))
 
 
 def _fold_in(state: _State, chosen: ClickSettings, directions: Floats | None = None) -> FoldIn:
-    """A user's regression on task features (popularity, vector, directions), scaled to a mean square length of 1.
+    """Return a user's regression on task features (popularity, vector, directions), scaled to a mean square of 1.
 
     Every pair pulls towards 0 with weight 1, an observed one towards 1 with weight `observed` beside that; the ridge
     spares popularity. Directions of public features are as long together as the vectors, times `feature_weight`.
