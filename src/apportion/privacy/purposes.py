@@ -65,6 +65,11 @@ class Purpose(Enum):
         "How tastes spread over users as a whole: the shape that rare items borrow.",
     )
     VALIDATION_SCORE = "validation-score", "validation score", "How well the settings of a try do on held-out users."
+    VOTES = (
+        "votes",
+        "votes on settings",
+        "Which of a short list of settings predicts best what users kept back, by their own count.",
+    )
     # regressions and training
     TASK_MATRICES = "task-matrices", "Gram matrices", "How firmly the rows of each task pin down its coefficients."
     TASK_MOMENTS = "task-moments", "moments", "How labels go with features in each task: the signal itself."
