@@ -44,6 +44,7 @@ from apportion.postprocessing.low_rank import Denoised, denoise_rows
 from apportion.privacy import NoiseSource, Purpose, Rows, Session, Share, Statement
 from apportion.privacy.contributions import HeldOut, Kernels, RowsOf, TaskMoments, Votes, Weighting, without_held_out
 from apportion.recommend.als import Progress
+from apportion.recommend.categories import Categories
 from apportion.recommend.clicks_fold_in import Items, Trust, fold_in
 from apportion.recommend.clicks_votes import CLIP, RankLosses, chosen_by_votes, in_words, rows_to_hold_out
 from apportion.recommend.features.new_items import FeatureMap
@@ -192,7 +193,7 @@ class PrivateClickRecommender(FeaturesEstimator):
         A session that is given brings its own budget, noise and window; those of the estimator are then not used.
         """
         if data.n_tasks < 2:
-            raise InputError(f"Expected a list of at least 2 tasks to rank, got {data.n_tasks}.")
+            raise InputError(f"Expected a list of at least 2 tasks to rank, got {data.n_tasks}.", argument=None)
         settings: ClickSettings = self._chosen_settings(ClickSettings.for_budget)
         session = self._declared(session, data, self._public_features())
         engine, policy = self._engine_or(LocalEngine(), session), self.allocation or EqualSplit()
@@ -383,6 +384,7 @@ class _Fit:
             statement=statement,
             settings={**asdict(self._settings), **learned},
             feature_map=self._feature_map(items, regression),
+            categories=None if self._features is None else Categories.of(self._features, self._data.task_ids),
         )
 
     def _feature_map(self, items: Items, regression: FoldIn) -> FeatureMap | None:

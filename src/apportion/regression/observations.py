@@ -38,7 +38,8 @@ class Observations:
         if self.features.ndim != 2 or self.features.shape[0] != n_rows or self.labels.shape != (n_rows,):
             raise InputError(
                 f"Expected features and a label for each of {n_rows} pairs, "
-                f"got shapes {self.features.shape} and {self.labels.shape}."
+                f"got shapes {self.features.shape} and {self.labels.shape}.",
+                argument=None,
             )
 
     @classmethod
@@ -68,7 +69,7 @@ class Observations:
         data = Interactions.from_codes(
             owners.codes, matched.codes, user_ids=owners.vocabulary, task_ids=matched.vocabulary
         )
-        order = user_major_order(owners.codes, matched.codes, data.n_tasks)
+        order = user_major_order(owners.codes, matched.codes, len(owners.vocabulary), data.n_tasks)
         return cls(data, x, y) if order is None else cls(data, x[order], y[order])
 
     @property

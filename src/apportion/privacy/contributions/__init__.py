@@ -1,4 +1,4 @@
-"""What one user adds to a sum, as values that any engine can evaluate: see `base`."""
+"""Contributions: what one user adds to a sum, as values that any engine can evaluate (see `base`)."""
 
 from apportion.privacy.contributions.base import Contribution, Kernels, LabelsOf, RowsOf, UserRun, Weighting
 from apportion.privacy.contributions.clipped import ClippedParts, Output, step_of

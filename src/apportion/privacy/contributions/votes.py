@@ -40,7 +40,7 @@ class HeldOut:
     def __post_init__(self) -> None:
         """Refuse a fraction that leaves nothing on one side."""
         if not 0 < self.fraction < 1:
-            raise InputError(f"Expected a fraction of rows between 0 and 1, got {self.fraction}.")
+            raise InputError(f"Expected a fraction of rows between 0 and 1, got {self.fraction}.", argument="fraction")
 
     def of(self, users: UserRun) -> NDArray[np.bool_]:
         """For each row, whether it is held out; from its own user's rows alone."""
