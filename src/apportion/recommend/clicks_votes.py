@@ -23,7 +23,8 @@ CLIP = 0.1  # norm of a user's vote; the worth of a row is at most 1, and a smal
 _RANK = 20.0  # at which a row is worth half; a tenth of the tasks if these are few
 _RANKED = 8192  # tasks that are ranked at most: those with the longest rows
 _ROWS_AT_A_TIME = 512  # held-out rows whose users' scores are in memory
-_HELD_OUT, _ROWS_ENOUGH = 0.05, 500.0  # fraction of rows; of users' typical rows, when users are very many
+_HELD_OUT, _ENOUGH = 0.08, 1000.0  # fraction of rows; less where so many users make it enough
+_MOST_HELD_OUT = 2  # rows of one user
 _LEAST_POWER = 250.0  # users' votes are asked for if this many of them weigh as much as the noise
 
 Floats = NDArray[np.floating[Any]]
@@ -90,7 +91,7 @@ def rows_to_hold_out(n_users: float, mu: float) -> HeldOut | None:
     """
     if n_users * mu < _LEAST_POWER * CLIP:
         return None
-    return HeldOut(min(_HELD_OUT, _ROWS_ENOUGH / n_users))
+    return HeldOut(min(_HELD_OUT, _ENOUGH / n_users), most=_MOST_HELD_OUT)
 
 
 def chosen_by_votes(differences: NDArray[np.float64], stddev: float, caution: float) -> int:

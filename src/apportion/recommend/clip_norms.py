@@ -27,10 +27,10 @@ NORMS = (0.7, 1.0, 1.5, 2.2, 3.2)
 FIRST_VARIANCE = 0.9
 """Of residuals, where nothing was released of them."""
 
-_PART_NORM = 2.0
+_PART_NORM = 1.5
 _FULL_SAY = 3.0  # √n^j from which a user's say counts in full
 _DAMPING = 6.0  # ratings at the centre that are added to a user's own mean
-_DISTORTION = 0.015  # error from uneven clipping, per residual variance and squared fraction that is cut off
+_DISTORTION = 0.006  # error from uneven clipping, per residual variance and squared fraction that is cut off
 _COORDINATES = 3.0  # as many biases have about the error that an item's vector and bias have together
 _ITEM_VARIANCE = 0.1
 _VARIANCE_SPREAD = 0.5  # of residual variances among data sets
@@ -103,7 +103,7 @@ def choose(released: Floats, stddev: float, exposure: Exposure, mu: float) -> Re
     mean, lost = 2 * says[1], 2 * says[3 + n_norms :]
     offsets = ((1 - kept) * mean - lost) / kept
     noise = np.square(2 * stddev / voters / kept)
-    squares = np.maximum(np.square(offsets) - 4 * noise, 0.0)
+    squares = np.maximum(np.square(offsets) - 2 * noise, 0.0)
     variance = _variance(says[2], stddev / voters)
     errors = squares + _DISTORTION * variance * np.square(1 - kept) + _noise_error(np.array(NORMS) / kept, exposure, mu)
     return Residuals(variance, NORMS[int(np.argmin(errors))])
