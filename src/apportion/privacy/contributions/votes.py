@@ -90,6 +90,11 @@ class WithoutHeldOut(Contribution):
         return self.of.sealed(sums)
 
 
+def without_held_out(contribution: Contribution, rows: HeldOut | None) -> Contribution:
+    """The contribution of users without their held-out rows, if any are held out."""
+    return contribution if rows is None else WithoutHeldOut(contribution, rows)
+
+
 class Losses(Protocol):
     """How badly each setting predicts the held-out rows of each user, from that user's rows and released values."""
 
