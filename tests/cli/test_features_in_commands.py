@@ -81,7 +81,7 @@ def test_an_evaluation_shows_the_private_model_with_and_without_features(run, re
     for words in (with_features, by_id, NAMED):
         assert words in page
     assert result.json["new_items"] is None
-    assert "never met" not in page
+    assert "not in training" not in page
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_items_held_out_of_training_are_served_from_features(run, write, folder,
     assert list(found) == ["from features", *others]
     assert better(found["from features"], found[others[-2] if len(others) > 1 else others[0]])
     page = (folder / "e.html").read_text(encoding="utf-8")
-    assert "Items that training has never met" in page
+    assert "Items that were not in training" in page
     assert f"{found['from features']:.4f}" in page
 
 

@@ -73,12 +73,12 @@ class Purpose(Enum):
         "shared moments",
         "How tastes vary over all users: the shape that rare items borrow.",
     )
-    VALIDATION_SCORE = "validation-score", "validation score", "How well one try's settings do on held-out users."
     VOTES = (
         "votes",
         "votes",
-        "Under which settings users' held-out rows are predicted best: the settings of what follows.",
+        "Which settings predict users' held-out rows best. Later rounds use these settings.",
     )
+    VALIDATION_SCORE = "validation-score", "validation score", "How well one try's settings do on held-out users."
     # regressions and training
     TASK_MATRICES = "task-matrices", "Gram matrices", "How precisely the rows of each task determine its coefficients."
     TASK_MOMENTS = "task-moments", "moments", "How labels relate to features in each task: the signal itself."

@@ -10,8 +10,8 @@ The plan of a fit (docs/proofs/recommend.md has the bounds):
 3. the last vectors, with popularity as a first coordinate, are the model. How far a user's regression trusts them
    beside popularity is chosen by votes of all users on a few rows that were kept out of everything before.
 
-Public features of the items, where given, are further coordinates of the model: a taste for them is learned by each
-user alone and costs nothing. If asked for, they also move the mean of the prior of task vectors.
+Public item features, if given, are further coordinates of the model: each user learns a taste for them alone, at no
+cost. If requested, they also shift the prior mean of task vectors.
 
 No per-task matrix is released: at these budgets the vectors B_i are worth far more than Grams.
 """
@@ -111,15 +111,15 @@ class ClickSettings:
 
     @classmethod
     def for_budget(cls, mu: float) -> ClickSettings:
-        """The defaults; the dimension follows from the budget once the number of users is known."""
+        """Return the defaults; the dimension follows from the budget once the number of users is known."""
         return cls()
 
 
 def default_dimension(mu: float, n_users: float, n_tasks: int) -> int:
-    """How many directions can stand out of the noise: (μ n / √m)^0.6, between 2 and 128.
+    """Return how many directions can exceed the noise: (μ n / √m)^0.6, between 2 and 128.
 
-    Developed on MovieLens. Data with a handful of tastes want fewer, or a user's few clicks are spread over too many
-    directions: give `dimension` if you know better from public knowledge.
+    The formula was developed on MovieLens. Data with a handful of tastes need fewer directions, or a user's few clicks
+    are spread over too many: give `dimension` if public knowledge suggests it.
     """
     return int(np.clip(round((mu * n_users / np.sqrt(n_tasks)) ** 0.6), 2, min(128, max(2, n_tasks // 4))))
 
@@ -130,15 +130,15 @@ class PrivateClickRecommender(FeaturesEstimator):
     Args:
         epsilon: ε of the whole fit.
         delta: δ of the whole fit.
-        n_users: a number of users that is declared public; None to release it.
+        n_users: the number of users, declared public; None to release it with noise.
         features: public item features. They shift the prior mean of each item's vector. None to know items by id alone.
         allocation: how each user divides its sensitivity over its items; None for equally.
         dimension: length of task vectors; None for the default of this budget.
         rounds: number of rounds; None for the default.
         settings: all settings at once.
-        public: further sentences for the statement on what is assumed public, such as how rows were filtered.
+        public: further sentences about public assumptions, for the statement, such as how rows were filtered.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
+        tuning: how settings were chosen, for the statement, if any were given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
         engine: where sums are formed; None for this machine's processors.
         random_state: seed of the public initial task vectors.
@@ -188,9 +188,9 @@ class PrivateClickRecommender(FeaturesEstimator):
         self.random_state = random_state
 
     def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
-        """Spend the budget on the data; afterwards `model_` may be released with its `statement_`.
+        """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
 
-        A session that is given brings its own budget, noise and window; those of the estimator are then not used.
+        A given session brings its own budget, noise and window, which replace those of the estimator.
         """
         if data.n_tasks < 2:
             raise InputError(f"Expected a list of at least 2 tasks to rank, got {data.n_tasks}.", argument=None)
@@ -217,7 +217,7 @@ class _Totals:
 
 @dataclass(frozen=True, eq=False)
 class _Tastes:
-    """What a user's own regression says of its taste, scaled to length 1."""
+    """The taste from a user's own regression, scaled to length 1."""
 
     fold_in: FoldIn
     norm: float = 1.0
@@ -228,7 +228,7 @@ class _Tastes:
 
 
 class _Fit:
-    """One fit: private data on one side, released state on the other, the session between them."""
+    """One fit: private data on one side, released state on the other, the session in between."""
 
     def __init__(
         self,
@@ -403,7 +403,7 @@ class _Fit:
 
 
 def _random_start(found: Floats, dimension: int, rng: np.random.Generator) -> Denoised:
-    """Random vectors, longer for popular tasks, that cancel out for a user of average taste."""
+    """Return random vectors, longer for popular tasks, that cancel out for a user of average taste."""
     vectors = rng.standard_normal((len(found), dimension)) * np.sqrt(found)[:, None]
     vectors -= found @ vectors / found.sum()
     return Denoised(vectors, np.zeros(len(found)))
