@@ -39,6 +39,7 @@ CLAIMS = (
     "planted-bugs",
     "noise-independence",
     "bytes-equal",
+    "mutants",
     "audit-tight",
     "audit-published",
     "exact-mode",
@@ -67,6 +68,7 @@ CLAIMS = (
     "house",
     "explorer-browser",
     "exports",
+    "serve-load",
 )
 
 

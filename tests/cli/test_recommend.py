@@ -89,7 +89,7 @@ def test_items_can_be_found_by_their_titles(run, fitted, write):
     assert run("similar", model, "cat", "--titles", titles, "--json").json["item"] == 2
     assert run("similar", model, "the bird", "--titles", titles, "--json").json["title"] == "The Bird"
     said = run("similar", model, "bird", "--titles", titles, code=2).stderr
-    assert "fits 2 titles: The Bird (0); The Birds (1)" in said
+    assert "matches 2 titles: The Bird (0); The Birds (1)" in said
     assert "'dog'" in run("similar", model, "dog", "--titles", titles, code=2).stderr
     assert "The Bird" in run("recommend", model, history, "-k", 39, "--titles", titles).stdout
 

@@ -25,7 +25,7 @@ def check_out(out: Path | None) -> None:
     if out is None:
         return
     if out.suffix not in (".parquet", ".csv"):
-        raise InputError(f"Expected --out to end in .parquet or .csv, got {str(out)!r}.")
+        raise InputError(f"Expected --out to end in .parquet or .csv, got {str(out)!r}.", argument=None)
     refuse_folder(out)
 
 

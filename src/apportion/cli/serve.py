@@ -35,6 +35,13 @@ if TYPE_CHECKING:
     "--max-items", type=click.IntRange(min=1), default=1000, show_default=True, help="The most items of one answer."
 )
 @click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Seconds within which the head of a request, and then its body, must have arrived.",
+)
+@click.option(
     "--grace", type=click.IntRange(min=0), default=30, show_default=True, help="Seconds for open requests at the end."
 )
 def serve(
@@ -47,6 +54,7 @@ def serve(
     rate: float,
     max_body: int,
     max_items: int,
+    timeout: float,
     grace: int,
 ) -> None:
     """Serve a saved MODEL: POST /recommend takes a history and returns items.
@@ -64,11 +72,12 @@ def serve(
     from apportion.serving.running import bound, needed_server, run
 
     needed_server()
-    limits = Limits(body_bytes=max_body, rate=rate, most_items=max_items)
+    limits = Limits(body_bytes=max_body, rate=rate, most_items=max_items, seconds=timeout)
     fitted = load(model)
     names = None if titles is None else read_titles(titles, fitted.task_ids)
     take_categories(fitted, categories)
     page = explorer_page(fitted, titles=names) if explorer else None
+    _warn(fitted)
     service = Service(fitted, titles=names, limits=limits, page=page)
     with bound(host, port) as at:
         address = f"http://{f'[{host}]' if ':' in host else host}:{at.getsockname()[1]}"
@@ -78,6 +87,14 @@ def serve(
             click.echo(f"Open the explorer in a browser: {address}/")
         run(service, at, limits, grace=grace)
     click.echo("Stopped.")
+
+
+def _warn(model: ItemModel) -> None:
+    """Say on stderr if no guarantee goes with what is served."""
+    if model.statement is None:
+        click.echo("Warning: this model was fitted without privacy; its answers may reveal training data.", err=True)
+    elif not model.statement.releasable:
+        click.echo("NOT FOR RELEASE: the model's noise came from a seed.", err=True)
 
 
 def _example(model: ItemModel) -> str:

@@ -29,7 +29,7 @@ def user_major_order(
 
 
 def stable_order(codes: NDArray[np.int32], n_codes: int) -> NDArray[np.int64]:
-    """The stable order by code, one radix pass per 16 bits of the largest code."""
+    """Return the stable order by code, with one radix pass per 16 bits of the largest code."""
     order = np.argsort(codes.astype(np.uint16), kind="stable")  # the cast keeps the low digit
     if n_codes > 1 << _DIGIT_BITS:
         high_digit = (codes[order] >> _DIGIT_BITS).astype(np.uint16)
@@ -44,7 +44,7 @@ def refuse_repeated_pairs(
     user_ids: Vocabulary,
     task_ids: Vocabulary,
 ) -> None:
-    """Name the first row that repeats the user and the task of an earlier one, if there is one.
+    """Refuse a row that repeats the user and the task of an earlier one, and name it.
 
     Args:
         users: codes, sorted.
@@ -63,5 +63,6 @@ def refuse_repeated_pairs(
     user_id, task_id = user_ids.id_of(int(users[place])), task_ids.id_of(int(tasks[place]))
     raise InputError(
         f"User {user_id!r} has {task_ids.name} {task_id!r} in row {earlier + 1} "
-        f"and again in row {row + 1} (counting data rows from 1); expected each pair once."
+        f"and again in row {row + 1} (counting data rows from 1); expected each pair once.",
+        argument=None,
     )

@@ -94,7 +94,7 @@ def information(
     seen: Floats = np.asarray(checked_floats("statistics", statistics, shape=(n_tasks, dim)), np.float64)
     held: Floats = np.asarray(checked_floats("spread", spread, shape=(dim, dim)), np.float64)
     if dim == 0:
-        raise InputError("Expected at least one parameter for each task.")
+        raise InputError("Expected at least one parameter for each task.", argument=None)
     if active_backend() == "compiled":
         scores, total, found = _by_kernel(about, held, seen, each, threads)
     else:

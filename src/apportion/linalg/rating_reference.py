@@ -92,13 +92,27 @@ def _solve(
     sums: Sums, features: list[Any], trust: Any, labels: Any, about: RatingRound, arrays: Any
 ) -> tuple[list[list[Any]], list[Any], Any]:
     """L⁻¹ for base + Gram = L Lᵀ, the solution L⁻ᵀ L⁻¹ (base_rhs + moment), and which users have one."""
+    return solved_with(about.base, about.base_rhs, *user_moments(sums, features, trust, labels), arrays)
+
+
+def user_moments(sums: Sums, features: list[Any], trust: Any, labels: Any) -> tuple[list[list[Any]], list[Any]]:
+    """Each user's Gram matrix, its lower triangle, and moment: Σ_i c_i f_i f_iᵀ and Σ_i c_i y_i f_i."""
     trusted = [trust * column for column in features]
-    matrix = [[sums(trusted[r] * features[c]) + about.base[r, c] for c in range(r + 1)] for r in range(about.dim)]
-    rhs = [sums(trusted[r] * labels) + about.base_rhs[r] for r in range(about.dim)]
+    grams = [[sums(left * right) for right in features[: r + 1]] for r, left in enumerate(trusted)]
+    return grams, [sums(column * labels) for column in trusted]
+
+
+def solved_with(
+    base: Any, base_rhs: Any, grams: list[list[Any]], moments: list[Any], arrays: Any = np
+) -> tuple[list[list[Any]], list[Any], Any]:
+    """The same for one prior: L⁻¹, every user's solution, and which users have one."""
+    dim = len(grams)
+    matrix = [[grams[r][c] + base[r, c] for c in range(r + 1)] for r in range(dim)]
+    rhs = [moments[r] + base_rhs[r] for r in range(dim)]
     lower, reciprocals, solved = _factor(matrix, arrays)
     inverse = _inverse(lower, reciprocals)
-    middle = [dot(inverse[r], rhs[: r + 1]) for r in range(about.dim)]
-    solution = [dot([inverse[r][c] for r in range(c, about.dim)], middle[c:]) for c in range(about.dim)]
+    middle = [dot(inverse[r], rhs[: r + 1]) for r in range(dim)]
+    solution = [dot([inverse[r][c] for r in range(c, dim)], middle[c:]) for c in range(dim)]
     return inverse, solution, solved
 
 
@@ -130,7 +144,7 @@ def _inverse(lower: list[list[Any]], reciprocals: list[Any]) -> list[list[Any]]:
 
 
 def _votes(sums: Sums, weights: Any, residuals: Any, tastes: Any, lengths: Any, about: RatingRound, arrays: Any) -> Any:
-    """A user's vote on the moments that all tasks share: (1, s², e², clipped e², q qᵀ), each a weighted mean.
+    """A user's vote on the moments that all tasks share: (1, s², e², clipped e², e, q qᵀ), each a weighted mean.
 
     A user of little weight has little say; the vote counts in full from a total weight of `full_vote`.
     """
@@ -142,7 +156,7 @@ def _votes(sums: Sums, weights: Any, residuals: Any, tastes: Any, lengths: Any, 
     weighted = weights * residuals
     squared = say * sums(weighted * weighted)
     slopes = say * kept * sums(weights * (tastes[:, 0] * tastes[:, 0])) / weight
-    columns = [say, slopes, squared, kept * kept * squared]
+    columns = [say, slopes, squared, kept * kept * squared, say * sums(weighted) / weight]
     latent = about.dim - 2
     common = say * kept / weight / max(latent, 1)
     pairs = [(r, c) for r in range(latent) for c in range(r + 1)]

@@ -30,7 +30,7 @@ class Prior:
     covariance: NDArray[np.float64]
 
     def widened(self, dimension: int, variance: float) -> Prior:
-        """The same prior with further coordinates, independent, of mean 0 and this variance."""
+        """Return the same prior with further independent coordinates of mean 0 and this variance."""
         known = len(self.covariance)
         covariance = variance * np.eye(dimension)
         covariance[:known, :known] = self.covariance
@@ -41,7 +41,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was released about all tasks, in the notation above.
+    """The releases about all tasks, in the notation above.
 
     Attributes:
         statistics: b, one row per task.

@@ -172,4 +172,4 @@ def _with_constant(parameters: NDArray[Any]) -> NDArray[Any]:
 
 def _check(dimension: int, epochs: int) -> None:
     if dimension < 1 or epochs < 1:
-        raise InputError(f"Expected dimension and epochs of at least 1, got {dimension} and {epochs}.")
+        raise InputError(f"Expected dimension and epochs of at least 1, got {dimension} and {epochs}.", argument=None)

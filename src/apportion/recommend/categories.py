@@ -79,7 +79,9 @@ class Categories:
         words = self.words[group.first : group.last]
         if word not in words:
             some = ", ".join(repr(each) for each in words[:5])
-            raise InputError(f"There is no {name} {word!r} among the {len(words)} of this model; some are {some}.")
+            raise InputError(
+                f"There is no {name} {word!r} among the {len(words)} of this model; some are {some}.", argument=None
+            )
         return group.first + words.index(word)
 
     def group(self, name: str) -> ColumnRange:
@@ -88,7 +90,7 @@ class Categories:
             if group.name == name:
                 return group
         known = ", ".join(repr(group.name) for group in self.rows.groups)
-        raise InputError(f"There is no category {name!r} in this model; it has {known}.")
+        raise InputError(f"There is no category {name!r} in this model; it has {known}.", argument=None)
 
     def extended(self, new: Categories | None, n_new: int) -> Categories:
         """The same with new items after the others, whose words are read in the same groups."""

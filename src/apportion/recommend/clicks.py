@@ -169,7 +169,7 @@ class PrivateClickRecommender(FeaturesEstimator):
         A session that is given brings its own budget, noise and window; those of the estimator are then not used.
         """
         if data.n_tasks < 2:
-            raise InputError(f"Expected a list of at least 2 tasks to rank, got {data.n_tasks}.")
+            raise InputError(f"Expected a list of at least 2 tasks to rank, got {data.n_tasks}.", argument=None)
         settings: ClickSettings = self._chosen_settings(ClickSettings.for_budget)
         session = self._declared(session, data, self._public_features())
         engine, policy = self._engine_or(LocalEngine(), session), self.allocation or EqualSplit()
@@ -265,7 +265,7 @@ class _Fit:
         released = self._session.release(Purpose.ITEM_VECTORS.at(round=k + 1), moments, share)
         vectors = np.asarray(released, np.float64)
         found = state.exposure
-        vectors -= np.outer(found, found @ vectors) / (found @ found)
+        vectors -= np.outer(found / (found @ found), found @ vectors)
         spread = np.maximum(found, self._settings.least_popularity * found.mean())
         return replace(state, rows=self._denoised(vectors, moments.l2_sensitivity / share.mu, spread))
 

@@ -58,7 +58,7 @@ def build(
     4
     """
     if kind not in ("ratings", "clicks"):
-        raise InputError(f"Expected a kind of 'ratings' or 'clicks', got {kind!r}.")
+        raise InputError(f"Expected a kind of 'ratings' or 'clicks', got {kind!r}.", argument="kind")
     settings = dict(spec)
     method = settings.pop("method", None)
     common: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "noise": noise}
@@ -70,9 +70,9 @@ def build(
         twin = RatingRecommender if kind == "ratings" else ClickRecommender
         given = {"value_range": value_range, **settings} if kind == "ratings" else settings
         return made(f"method {method!r}", twin, given)
-    maker = registry.found(registry.METHODS, method)
+    maker = registry.lookup(registry.METHODS, method)
     if maker is None:
-        raise InputError(f"Expected a method among {', '.join(methods())}, got {method!r}.")
+        raise InputError(f"Expected a method among {', '.join(methods())}, got {method!r}.", argument="method")
     return maker(settings, kind, common)
 
 
@@ -91,7 +91,7 @@ def made(what: str, make: Callable[..., Any], given: Any) -> Any:
     known.pop("releases", None)  # a property of the policy, not a setting
     for name, value in table(what, given).items():
         if name not in known:
-            raise InputError(f"Expected for the {what} only {', '.join(known)}, got {name!r}.")
+            raise InputError(f"Expected for the {what} only {', '.join(known)}, got {name!r}.", argument=None)
         _refuse_wrong_type(f"{name} of the {what}", value, known[name])
     return make(**given)
 
@@ -101,11 +101,11 @@ def _refuse_wrong_type(what: str, value: Any, declared: Any) -> None:
     for plain, (accepted, words) in _TYPES.items():
         is_wrong = not isinstance(value, accepted) or (isinstance(value, bool) and plain is not bool)
         if is_wrong and (declared == plain or (declared == plain | None and value is not None)):
-            raise InputError(f"Expected {what} to be {words}, got {value!r}.")
+            raise InputError(f"Expected {what} to be {words}, got {value!r}.", argument=None)
 
 
 def table(what: str, given: Any) -> Mapping[str, Any]:
     """What was given, if it is a table."""
     if not isinstance(given, Mapping):
-        raise InputError(f"Expected a table for the {what}, got {given!r}.")
+        raise InputError(f"Expected a table for the {what}, got {given!r}.", argument=None)
     return given

@@ -48,7 +48,8 @@ class FoldIn:
 
     def solve(self, kernels: Kernels, users: Users, labels: Floats) -> Any:
         """Return every user's solution, from that user's own rows alone."""
-        weights = self.observation_weights[users.column("tasks")]
+        counted_alike = bool((self.observation_weights == 1).all())
+        weights = None if counted_alike else self.observation_weights[users.column("tasks")]
         return kernels.solve_users(users, self.features, labels, self.base, self.base_rhs, weights)
 
 
@@ -156,7 +157,7 @@ class ItemModel(ABC):
                 with space=model.feature_map.space.
         """
         if self.feature_map is None:
-            raise InputError(self.no_map)
+            raise InputError(self.no_map, argument="new_items")
         return self._extended(self.feature_map, self.feature_map.read(new_items))
 
     def _extended(self, known: NewItemMap, items: ItemFeatures) -> Self:
@@ -261,7 +262,7 @@ class ItemModel(ABC):
         """
         scored = scored or self
         if not 1 <= k <= scored.n_tasks:
-            raise InputError(f"Expected k from 1 to {scored.n_tasks}, the number of tasks, got {k}.")
+            raise InputError(f"Expected k from 1 to {scored.n_tasks}, the number of tasks, got {k}.", argument="k")
         limits = scored._caps(caps)
         users = np.flatnonzero(np.diff(history.by_user.indptr)).astype(np.int32)
         vectors = self.user_vectors(history)
@@ -299,13 +300,16 @@ class ItemModel(ABC):
         if not caps:
             return None
         if self.categories is None:
-            raise InputError(f"This model knows no categories of its tasks, so {next(iter(caps))!r} cannot be capped.")
+            raise InputError(
+                f"This model knows no categories of its tasks, so {next(iter(caps))!r} cannot be capped.",
+                argument="caps",
+            )
         return Caps.of(self.categories, caps)
 
     def similar(self, task: int | str, k: int = 10) -> list[Neighbour]:
         """Return the k tasks whose vectors point most in the direction of this one's."""
         if not 1 <= k < self.n_tasks:
-            raise InputError(f"Expected k from 1 to {self.n_tasks - 1}, got {k}.")
+            raise InputError(f"Expected k from 1 to {self.n_tasks - 1}, got {k}.", argument="k")
         code = self.task_ids.code_of(task)
         lengths = np.maximum(np.linalg.norm(self.vectors, axis=1), 1e-12)
         cosines = row_products(self.vectors[code : code + 1], self.vectors) / (lengths * lengths[code])
@@ -322,7 +326,8 @@ class ItemModel(ABC):
         if history.task_ids is not self.task_ids and history.task_ids != self.task_ids:
             raise InputError(
                 f"The history's task list ({history.n_tasks} tasks) is not the model's ({self.n_tasks}); "
-                "build it with task_ids=model.task_ids.ids."
+                "build it with task_ids=model.task_ids.ids.",
+                argument="history",
             )
 
 

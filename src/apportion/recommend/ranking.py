@@ -42,7 +42,7 @@ class Caps:
         limits = np.full(free + 1, np.iinfo(np.int64).max)
         for name, most in caps.items():
             if most < 1:
-                raise InputError(f"Expected a cap of at least 1 for {name!r}, got {most}.")
+                raise InputError(f"Expected a cap of at least 1 for {name!r}, got {most}.", argument="caps")
             group = categories.group(name)
             limits[group.first : group.last] = most
         limited = limits[rows.indices] < limits[free]

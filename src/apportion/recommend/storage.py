@@ -73,7 +73,7 @@ def refuse_unless_model(target: Path) -> None:
     ours = {_TENSORS, _DESCRIPTION, _STATEMENT, REPORT, CARD}
     names = {file.name for file in target.iterdir()} if target.is_dir() else {target.name}
     if _DESCRIPTION not in names or names - ours or _model_kind(_kind_of(target)) is None:
-        raise InputError(f"Refusing to replace {str(target)!r}: it exists and is not a saved model.")
+        raise InputError(f"Refusing to replace {str(target)!r}: it exists and is not a saved model.", argument=None)
 
 
 def _kind_of(folder: Path) -> object:
@@ -103,16 +103,20 @@ def load(path: str | Path, *, encoder: Any = None) -> ItemModel:
     """
     folder = Path(path)
     if not (folder / _DESCRIPTION).is_file():
-        raise InputError(f"There is no saved model at {str(folder)!r}.")
+        raise InputError(f"There is no saved model at {str(folder)!r}.", argument=None)
     try:
         model = _loaded(folder)
     except InputError:
         raise
     except Exception as damage:  # whatever a damaged file makes its reader say
-        raise InputError(f"The model at {str(folder)!r} is damaged: {type(damage).__name__}.") from damage
+        raise InputError(
+            f"The model at {str(folder)!r} is damaged: {type(damage).__name__}.", argument=None
+        ) from damage
     if encoder is not None:
         if model.feature_map is None:
-            raise InputError(f"The model at {str(folder)!r} holds no encoder that a module is wanted for.")
+            raise InputError(
+                f"The model at {str(folder)!r} holds no encoder that a module is wanted for.", argument="encoder"
+            )
         model.feature_map = model.feature_map.with_encoder(encoder)
     return model
 
@@ -124,11 +128,14 @@ def _loaded(folder: Path) -> ItemModel:
     require_format(f"The model at {str(folder)!r}", about.get("format"), FORMAT)
     kind = _model_kind(about.get("kind"))
     if kind is None:
-        raise InputError(f"The model at {str(folder)!r} is of kind {about.get('kind')!r}, which no package here knows.")
+        raise InputError(
+            f"The model at {str(folder)!r} is of kind {about.get('kind')!r}, which no package here knows.",
+            argument=None,
+        )
     tensors = load_file(str(folder / _TENSORS))
     statement = folder / _STATEMENT
     if about["private"] and not statement.is_file():
-        raise InputError(f"The privacy statement of the model at {str(folder)!r} is missing.")
+        raise InputError(f"The privacy statement of the model at {str(folder)!r} is missing.", argument=None)
     ids = tensors["task_ids"] if about["task_ids"] is None else np.array(about["task_ids"], dtype=object)
     fold_in = FoldIn(*(tensors[f"fold_in.{name}"] for name in FoldIn.__dataclass_fields__))
     further = kind.extra_from_stored(about)
@@ -152,7 +159,7 @@ def _loaded(folder: Path) -> ItemModel:
 
 def _model_kind(name: object) -> type[ItemModel] | None:
     own: dict[object, type[ItemModel]] = {kind.kind: kind for kind in (RatingModel, ClickModel)}
-    return own.get(name) or registry.found(registry.MODELS, name)
+    return own.get(name) or registry.lookup(registry.MODELS, name)
 
 
 def _feature_map(about: dict[str, Any], tensors: dict[str, Any]) -> NewItemMap | None:
@@ -161,10 +168,12 @@ def _feature_map(about: dict[str, Any], tensors: dict[str, Any]) -> NewItemMap |
         return None
     name = held["kind"]
     kind: type[NewItemMap] | None = (
-        FeatureMap if name == FeatureMap.kind else registry.found(registry.FEATURE_MAPS, name)
+        FeatureMap if name == FeatureMap.kind else registry.lookup(registry.FEATURE_MAPS, name)
     )
     if kind is None:
-        raise InputError(f"The model's feature map is of kind {name!r}, which no installed package knows.")
+        raise InputError(
+            f"The model's feature map is of kind {name!r}, which no installed package knows.", argument=None
+        )
     shared = {
         "space": FeatureSpace.from_json(json.dumps(held["space"])),
         "observation_weight": held["observation_weight"],

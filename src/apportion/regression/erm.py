@@ -144,7 +144,7 @@ class MultiTaskERM(MultiTaskRegression):
         check_rule(self.rule, self._convexity())
         for name, value in (("steps", self.steps), ("max_steps", self.max_steps)):
             if value is not None and value < 1:
-                raise InputError(f"Expected {name} of at least 1, got {value}.")
+                raise InputError(f"Expected {name} of at least 1, got {value}.", argument=name)
         positive("gradient_bound", self._clip_norm())
 
     def _convexity(self) -> float:
@@ -156,7 +156,10 @@ class MultiTaskERM(MultiTaskRegression):
             return self.gradient_bound
         steepest = getattr(loss_of(self.loss), "steepest", None)
         if steepest is None:
-            raise InputError(f"Expected a gradient_bound for a loss without `steepest`, got None for {self.loss!r}.")
+            raise InputError(
+                f"Expected a gradient_bound for a loss without `steepest`, got None for {self.loss!r}.",
+                argument="gradient_bound",
+            )
         return self.feature_norm * float(steepest(self.feature_norm * self.domain_radius))
 
     def _assumed_public(self) -> list[str]:

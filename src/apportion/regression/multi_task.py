@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,6 +55,7 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
     users_share: float
     counts_share: float
     exposure_share: float | None
+    _tasks_are: ClassVar[str] = "tasks"
 
     coef_: Floats
     task_ids_: Vocabulary
@@ -100,10 +101,14 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
         """θ_i · x for every row x and its task i."""
         x = finite_matrix(X, "X")
         if x.shape[1] != self.coef_.shape[1]:
-            raise InputError(f"Expected X with {self.coef_.shape[1]} columns, as in the fit, got {x.shape[1]}.")
+            raise InputError(
+                f"Expected X with {self.coef_.shape[1]} columns, as in the fit, got {x.shape[1]}.", argument="X"
+            )
         codes = self.task_ids_.codes_of(tasks)
         if len(codes) != len(x):
-            raise InputError(f"Expected tasks to have {len(x)} rows, one per row of X, got {len(codes)}.")
+            raise InputError(
+                f"Expected tasks to have {len(x)} rows, one per row of X, got {len(codes)}.", argument="tasks"
+            )
         return np.asarray(np.einsum("nd,nd->n", x, self.coef_[codes]))
 
     @abstractmethod
@@ -115,9 +120,12 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
         positive("feature_norm", self.feature_norm)
         for name, share in (("users_share", self.users_share), ("counts_share", self.counts_share)):
             if not 0 < share < 1:
-                raise InputError(f"Expected {name} strictly between 0 and 1, got {share}.")
+                raise InputError(f"Expected {name} strictly between 0 and 1, got {share}.", argument=name)
         if not 0 <= self._exposure_share() < 1:
-            raise InputError(f"Expected exposure_share of at least 0 and below 1, got {self.exposure_share}.")
+            raise InputError(
+                f"Expected exposure_share of at least 0 and below 1, got {self.exposure_share}.",
+                argument="exposure_share",
+            )
 
     def _assumed_public(self) -> list[str]:
         return [f"the norm {self.feature_norm:g} that features are clipped to"]
@@ -145,7 +153,9 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
             first["exposure"] = self._exposure_share()
         rest = 1 - sum(sum(part) if isinstance(part, list) else part for part in first.values())
         if rest <= 0:
-            raise InputError(f"Expected shares of the first releases that sum to less than 1, got {1 - rest:g}.")
+            raise InputError(
+                f"Expected shares of the first releases that sum to less than 1, got {1 - rest:g}.", argument=None
+            )
         return session.plan(**first, **{name: part * rest for name, part in statistics.items()})
 
     def _start(self, observations: Observations, session: Session, engine: Engine, plan: Plan) -> Start:
@@ -166,13 +176,13 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
 def positive(name: str, value: float) -> None:
     """Refuse what is not a positive finite number."""
     if not (math.isfinite(value) and value > 0):
-        raise InputError(f"Expected a finite {name} > 0, got {value}.")
+        raise InputError(f"Expected a finite {name} > 0, got {value}.", argument=name)
 
 
 def not_negative(name: str, value: float) -> None:
     """Refuse what is not a finite number from 0 up."""
     if not (math.isfinite(value) and value >= 0):
-        raise InputError(f"Expected a finite {name} >= 0, got {value}.")
+        raise InputError(f"Expected a finite {name} >= 0, got {value}.", argument=name)
 
 
 def into_ball(coefficients: Floats, radius: float | None) -> Floats:

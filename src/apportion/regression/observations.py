@@ -38,7 +38,8 @@ class Observations:
         if self.features.ndim != 2 or self.features.shape[0] != n_rows or self.labels.shape != (n_rows,):
             raise InputError(
                 f"Expected features and a label for each of {n_rows} pairs, "
-                f"got shapes {self.features.shape} and {self.labels.shape}."
+                f"got shapes {self.features.shape} and {self.labels.shape}.",
+                argument=None,
             )
 
     @classmethod

@@ -126,9 +126,13 @@ class MultiTaskRidge(MultiTaskRegression):
         if self.coefficient_bound is not None:
             positive("coefficient_bound", self.coefficient_bound)
         if self.solve not in SOLVES:
-            raise InputError(f"Expected solve to be one of {', '.join(map(repr, SOLVES))}, got {self.solve!r}.")
+            raise InputError(
+                f"Expected solve to be one of {', '.join(map(repr, SOLVES))}, got {self.solve!r}.", argument="solve"
+            )
         if self.gram_share is not None and not 0 < self.gram_share < 1:
-            raise InputError(f"Expected gram_share strictly between 0 and 1, got {self.gram_share}.")
+            raise InputError(
+                f"Expected gram_share strictly between 0 and 1, got {self.gram_share}.", argument="gram_share"
+            )
 
     def _assumed_public(self) -> list[str]:
         return [*super()._assumed_public(), f"the bound {self.label_bound:g} that labels are clipped to"]

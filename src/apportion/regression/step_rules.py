@@ -77,8 +77,9 @@ def step_sizes(rule: str, problem: Problem, step: int, n_steps: int) -> Floats:
 def check_rule(rule: str, strong_convexity: float) -> None:
     """Refuse a rule that does not exist, and the second one without a λ."""
     if rule not in RULES:
-        raise InputError(f"Expected a rule among {', '.join(map(repr, RULES))}, got {rule!r}.")
+        raise InputError(f"Expected a rule among {', '.join(map(repr, RULES))}, got {rule!r}.", argument="rule")
     if rule == "strongly convex" and not strong_convexity > 0:
         raise InputError(
-            f"Expected strong_convexity > 0 (or a ridge) for the strongly convex rule, got {strong_convexity}."
+            f"Expected strong_convexity > 0 (or a ridge) for the strongly convex rule, got {strong_convexity}.",
+            argument="strong_convexity",
         )

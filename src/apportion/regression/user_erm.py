@@ -202,7 +202,10 @@ class UserERM(ContributionsEstimator):
         parts = self._parts(len(grouping.sizes))
         opened = self._session(session, self._assumed_public())
         if opened.budget.pure:
-            raise InputError(f"Expected a delta above 0, as noise on many gradients needs, got {opened.budget.delta}.")
+            raise InputError(
+                f"Expected a delta above 0, as noise on many gradients needs, got {opened.budget.delta}.",
+                argument="delta",
+            )
         plan = self._plan(opened)
         owners = grouping.users(None if parts is None else {"part": parts}, features=features, labels=labels)
         dimension = features.shape[1] + bool(self._constant)
@@ -216,7 +219,9 @@ class UserERM(ContributionsEstimator):
         """θ · x for every row."""
         x = finite_matrix(X, "X")
         if x.shape[1] != len(self.coef_):
-            raise InputError(f"Expected X with {len(self.coef_)} columns, as in the fit, got {x.shape[1]}.")
+            raise InputError(
+                f"Expected X with {len(self.coef_)} columns, as in the fit, got {x.shape[1]}.", argument="X"
+            )
         return np.asarray(x @ self.coef_ + self.intercept_)
 
     def predict(self, X: ArrayLike) -> Floats:  # noqa: N803
@@ -229,13 +234,15 @@ class UserERM(ContributionsEstimator):
         """Probabilities of "no" and of "yes" for every row, if the loss has them, as the logistic loss does."""
         probability = getattr(loss_of(self.loss), "probability", None)
         if probability is None:
-            raise InputError(f"Expected a loss with probabilities, such as 'logistic', got {self.loss!r}.")
+            raise InputError(
+                f"Expected a loss with probabilities, such as 'logistic', got {self.loss!r}.", argument="loss"
+            )
         yes = np.asarray(probability(self.decision_function(X)), np.float64)
         return np.stack([1 - yes, yes], axis=1)
 
     # -- arguments --
 
-    def _about_defaults(self) -> str:
+    def _words_on_defaults(self) -> str:
         return "library defaults: constants and functions of public and released quantities, chosen on generated data"
 
     def _check(self) -> None:
@@ -247,13 +254,17 @@ class UserERM(ContributionsEstimator):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
         if self.steps is not None and self.steps < 1:
-            raise InputError(f"Expected steps of at least 1, got {self.steps}.")
+            raise InputError(f"Expected steps of at least 1, got {self.steps}.", argument="steps")
         if self.interval_parts and self.interval_parts < 2:
-            raise InputError(f"Expected interval_parts of 0, or at least 2, got {self.interval_parts}.")
+            raise InputError(
+                f"Expected interval_parts of 0, or at least 2, got {self.interval_parts}.", argument="interval_parts"
+            )
         if self.interval_parts and self._sizes_are_private:
-            raise InputError("Expected public sizes for intervals: who is in which part depends on all users.")
+            raise InputError(
+                "Expected public sizes for intervals: who is in which part depends on all users.", argument="sizes"
+            )
         if not 0 < self.level < 1:
-            raise InputError(f"Expected a level strictly between 0 and 1, got {self.level}.")
+            raise InputError(f"Expected a level strictly between 0 and 1, got {self.level}.", argument="level")
         positive("gradient_bound", self._clip_norm())
 
     @property
@@ -278,7 +289,9 @@ class UserERM(ContributionsEstimator):
     def _of_loss(self, name: str, instead: str) -> float:
         bound = getattr(loss_of(self.loss), name, None)
         if bound is None:
-            raise InputError(f"Expected a {instead} for a loss without `{name}`, got None for {self.loss!r}.")
+            raise InputError(
+                f"Expected a {instead} for a loss without `{name}`, got None for {self.loss!r}.", argument=instead
+            )
         return float(bound(self._row_norm * self.domain_radius))
 
     def _assumed_public(self) -> list[str]:
@@ -295,7 +308,7 @@ class UserERM(ContributionsEstimator):
         if not self.interval_parts:
             return None
         if n_users < self.interval_parts:
-            raise InputError(f"Expected at least {self.interval_parts} users, one for each part.")
+            raise InputError(f"Expected at least {self.interval_parts} users, one for each part.", argument=None)
         return np.random.default_rng(_PARTS_SEED).permutation(n_users) % self.interval_parts
 
     # -- releases --
@@ -304,7 +317,9 @@ class UserERM(ContributionsEstimator):
         first = {**self._sizes_fractions(), **({"total": _TOTAL_SHARE} if self._sizes_are_private else {})}
         rest = 1 - sum(first.values())
         if rest <= 0:
-            raise InputError(f"Expected sizes_share below {1 - _TOTAL_SHARE:g}, got {self.sizes_share}.")
+            raise InputError(
+                f"Expected sizes_share below {1 - _TOTAL_SHARE:g}, got {self.sizes_share}.", argument="sizes_share"
+            )
         return session.plan(**first, gradients=rest)
 
     def _risk(self, users: Users, dimension: int, parts: Integers | None, session: Session, plan: Plan) -> _Risk:

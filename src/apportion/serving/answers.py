@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ class Answers:
         self._model = model
         named = titles or {}
         self._items = [
-            json.dumps({"item": item, **({"title": named[item]} if item in named else {})})[:-1]
+            _compact({"item": item, **({"title": named[item]} if item in named else {})})[:-1]
             for item in model.task_ids
         ]
 
@@ -61,6 +60,10 @@ class Answers:
         return f'{{"items":[{items}],"known":{len(asked.history)},"unknown":{asked.n_unknown}}}'.encode("ascii")
 
 
-def _digits(score: float) -> Any:
+def _compact(entry: dict[str, int | str]) -> str:
+    return json.dumps(entry, separators=(",", ":"))
+
+
+def _digits(score: float) -> str:
     """A score in the digits that single precision has."""
     return f"{score:.7g}"

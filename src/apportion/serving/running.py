@@ -27,7 +27,9 @@ def needed_server() -> Any:
     try:
         import uvicorn
     except ImportError:
-        raise InputError("Serving needs uvicorn; install it with: pip install 'apportion[serve]'.") from None
+        raise InputError(
+            "Serving needs uvicorn; install it with: pip install 'apportion[serve]'.", argument=None
+        ) from None
     return uvicorn
 
 

@@ -94,13 +94,10 @@ class Service:
             await self._serve(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Answer from the start of the server until it stops, when no request is open any more."""
-        await receive()
-        self._batches.start()
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        await self._batches.stop()
-        await send({"type": "lifespan.shutdown.complete"})
+        """Nothing is to be done when the server starts or stops."""
+        for step in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{step}.complete"})
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()

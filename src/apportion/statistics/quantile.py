@@ -133,14 +133,14 @@ class UserQuantile(ContributionsEstimator):
         base, about = self._base()
         values = finite_rows(X, "X")
         if values.shape[1] != 1:
-            raise InputError(f"Expected one column of values, got {values.shape[1]}.")
+            raise InputError(f"Expected one column of values, got {values.shape[1]}.", argument="X")
         grouping = group_rows(one_of(users, groups), len(values), single_user=self._sizes_are_private)
         opened = self._session(session, [about])
         halvings = math.ceil(math.log2(len(sought) + 1))
         first = self._sizes_fractions()
         rest = 1 - sum(first.values())
         if rest <= 0:
-            raise InputError(f"Expected a sizes_share below 1, got {self.sizes_share:g}.")
+            raise InputError(f"Expected a sizes_share below 1, got {self.sizes_share:g}.", argument="sizes_share")
         plan = opened.plan(**first, halvings=[rest / halvings] * halvings)
         shares = plan.several("halvings")
         trade_off = _trade_off(sought, shares[0].pure_epsilon)
@@ -164,16 +164,20 @@ class UserQuantile(ContributionsEstimator):
     def _sought(self) -> list[float]:
         asked = np.atleast_1d(np.asarray(self.quantiles, np.float64))
         if asked.ndim != 1 or not len(asked) or not ((asked > 0) & (asked < 1)).all():
-            raise InputError(f"Expected quantiles strictly between 0 and 1, got {self.quantiles}.")
+            raise InputError(
+                f"Expected quantiles strictly between 0 and 1, got {self.quantiles}.", argument="quantiles"
+            )
         if not (0 < self.level < 1 and 0 < self.base_mass < 1):
             asked_for = f"{self.level:g} and {self.base_mass:g}"
-            raise InputError(f"Expected a level and a base_mass strictly between 0 and 1, got {asked_for}.")
+            raise InputError(
+                f"Expected a level and a base_mass strictly between 0 and 1, got {asked_for}.", argument=None
+            )
         return sorted(set(asked.tolist()))
 
     def _base(self) -> tuple[Base, str]:
         """The base, and a sentence on it."""
         if (self.base is None) == (self.value_range is None):
-            raise InputError("Expected either a value_range or a base, and not both.")
+            raise InputError("Expected either a value_range or a base, and not both.", argument=None)
         if self.base is not None:
             return self.base, f"the base distribution, {_words(self.base)}"
         assert self.value_range is not None

@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 class _OpenParquet:
-    """A Parquet file whose schema was read. The file is open only while it is read: a folder may hold thousands."""
+    """A Parquet file with its schema. The file is open only while it is read, because a folder may hold thousands."""
 
     untyped = False
 
@@ -73,7 +73,7 @@ FORMAT: Final = _Parquet()
 
 @contextmanager
 def _opened(file: Path, dictionaries: Sequence[str] = ()) -> Iterator[Any]:
-    """A reader of the file; what Arrow has against it is said in one sentence."""
+    """Return a reader of the file; Arrow's complaint becomes one sentence."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
@@ -81,4 +81,4 @@ def _opened(file: Path, dictionaries: Sequence[str] = ()) -> Iterator[Any]:
         with parquet.ParquetFile(file, read_dictionary=list(dictionaries)) as source:
             yield source
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise InputError(f"The Parquet file cannot be read: {str(error).splitlines()[0]}") from None
+        raise InputError(f"The Parquet file cannot be read: {str(error).splitlines()[0]}", argument=None) from None

@@ -59,7 +59,10 @@ class NewItemMap(ABC):
         """A frame about new items, or features that were read before, in the space of this map."""
         if isinstance(new_items, ItemFeatures):
             if new_items.space.groups != self.space.groups:
-                raise InputError("Expected features of new items read with space=model.feature_map.space, got others.")
+                raise InputError(
+                    "Expected features of new items read with space=model.feature_map.space, got others.",
+                    argument="new_items",
+                )
             return new_items
         return ItemFeatures.from_frame(new_items, space=self.space)
 
@@ -87,7 +90,9 @@ class NewItemMap(ABC):
 
     def with_encoder(self, encoder: Any) -> NewItemMap:
         """The same map with a module to compute it; only maps of modules take one."""
-        raise InputError(f"The model holds no encoder that a module is wanted for, got {type(encoder).__name__}.")
+        raise InputError(
+            f"The model holds no encoder that a module is wanted for, got {type(encoder).__name__}.", argument="encoder"
+        )
 
 
 @final
@@ -129,10 +134,15 @@ def joined_ids(known: Vocabulary, new: Vocabulary) -> Vocabulary:
     ours, theirs = known.ids, new.ids
     if known.holds_text != new.holds_text:
         if not known.holds_text:
-            raise InputError(f"Expected integers for new items, as the model's tasks are, got {new.id_of(0)!r}.")
+            raise InputError(
+                f"Expected integers for new items, as the model's tasks are, got {new.id_of(0)!r}.",
+                argument="new_items",
+            )
         theirs = theirs.astype(TEXT)
     found = known.find(theirs)
     if (found >= 0).any():
         again = known.id_of(int(found[found >= 0][0]))
-        raise InputError(f"Expected new items, got {again!r}, which is a task of the model already.")
+        raise InputError(
+            f"Expected new items, got {again!r}, which is a task of the model already.", argument="new_items"
+        )
     return Vocabulary(np.concatenate([ours, theirs]), name=known.name, declared=known.declared)

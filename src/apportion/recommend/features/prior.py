@@ -37,7 +37,8 @@ class FeaturesEstimator(SettingsEstimator):
         if not isinstance(self.features, ItemFeatures):
             raise InputError(
                 f"Expected features as an ItemFeatures, from ItemFeatures.read or from_frame, "
-                f"got {type(self.features).__name__}."
+                f"got {type(self.features).__name__}.",
+                argument="features",
             )
         return [self.features.sentence]
 
@@ -83,7 +84,9 @@ def leading_directions(rows: SparseRows, count: int) -> Directions:
     """
     with_features = np.flatnonzero(rows.counts)
     if not len(with_features):
-        raise InputError("Expected features of at least one item of the data, got none that say anything.")
+        raise InputError(
+            "Expected features of at least one item of the data, got none that say anything.", argument="features"
+        )
     matrix, mean, scale = _capped_groups(rows.take(with_features))
     few = matrix.shape[1] <= _FEW_COLUMNS
     variances, vectors = _small(matrix, mean) if few else _wide(matrix, mean, count)
