@@ -329,7 +329,7 @@ class _Fit:
         released = self._session.release(Purpose.ITEM_VECTORS.at(round=k + 1), moments, share)
         vectors = np.asarray(released, np.float64)
         found = items.exposure
-        vectors -= np.outer(found, found @ vectors) / (found @ found)
+        vectors -= np.outer(found / (found @ found), found @ vectors)
         spread = np.maximum(found, self._settings.least_popularity * found.mean())
         return replace(items, rows=self._denoised(vectors, moments.l2_sensitivity / share.mu, spread))
 
