@@ -226,6 +226,7 @@ def test_an_address_may_ask_only_so_often(clicks_model):
         assert headers["retry-after"] == "1"
         assert json.loads(body)["error"] == "More than 2 requests per second came from this address."
         assert up.ask("GET", "/health")[0] == 200
+        assert up.ask("GET", "/metrics", headers={"X-Forwarded-For": "10.0.0.7"})[0] == 200  # a proxy's client
 
 
 def test_more_connections_than_allowed_are_turned_away(clicks_model):

@@ -25,32 +25,38 @@ from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Which rows of a user are held out: those whose hash of (user, task, seed) is small.
+    """Which rows of a user are held out: those whose hash of (user, task, seed) is small, and not too many of them.
 
     The row with the largest hash stays, so that every user keeps a row, and users with one row hold out none.
 
     Attributes:
-        fraction: the approximate fraction of rows held out.
+        fraction: the approximate fraction of rows held out, for users with few rows.
         seed: a public seed.
+        most: the most rows held out of one user.
     """
 
     fraction: float
     seed: int = 0
+    most: int = 1 << 30
 
     def __post_init__(self) -> None:
         """Refuse a fraction that leaves nothing on one side."""
-        if not 0 < self.fraction < 1:
-            raise InputError(f"Expected a fraction of rows between 0 and 1, got {self.fraction}.", argument="fraction")
+        if not 0 < self.fraction < 1 or self.most < 1:
+            raise InputError(
+                f"Expected a fraction of rows between 0 and 1 and at least 1 row, got {self.fraction} and {self.most}.",
+                argument="fraction",
+            )
 
     def of(self, users: UserRun) -> NDArray[np.bool_]:
         """Return, for each row, whether it is held out; from its own user's rows alone."""
         key = (self.seed % 2**256).to_bytes(32, "little")
         own = keyed_words(key, users.keys)[users.owner]
         hashes = keyed_words(key, np.stack([own, users.column("tasks").astype(np.uint64)], axis=1))
-        largest = np.zeros(users.n_users, np.uint64)
-        np.maximum.at(largest, users.owner, hashes)
+        order = np.lexsort((hashes, users.owner))
+        rank = np.empty(users.n_rows, np.int64)
+        rank[order] = np.arange(users.n_rows) - users.indptr[:-1][users.owner]
         small = (hashes >> np.uint64(11)) < np.uint64(math.floor(self.fraction * 2.0**53))
-        return np.asarray(small & (hashes < largest[users.owner]))
+        return np.asarray(small & (rank < np.minimum(self.most, users.sizes - 1)[users.owner]))
 
     def kept(self, users: Any) -> Any:
         """Return the users without their held-out rows; kept while users stay in memory."""
@@ -82,6 +88,11 @@ class WithoutHeldOut(Contribution):
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
         """Seal the sums: the bounds hold for any rows of a user, so they hold for these."""
         return self.of.sealed(sums)
+
+
+def without_held_out(contribution: Contribution, rows: HeldOut | None) -> Contribution:
+    """The contribution of users without their held-out rows, if any are held out."""
+    return contribution if rows is None else WithoutHeldOut(contribution, rows)
 
 
 class Losses(Protocol):
