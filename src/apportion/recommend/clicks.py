@@ -356,8 +356,8 @@ class _Fit:
     def _denoised(self, vectors: Floats, stddev: float, spread: Floats) -> Denoised:
         if self._rows is None or not self._settings.feature_prior:
             return denoise_rows(vectors, stddev, spread, self._settings.steps)
-        about = regressors(np.ones((len(vectors), 1)), self._rows)
-        return feature_rows.denoise_rows(vectors, stddev, spread, about, self._settings.steps)
+        explanatory = regressors(np.ones((len(vectors), 1)), self._rows)
+        return feature_rows.denoise_rows(vectors, stddev, spread, explanatory, self._settings.steps)
 
     def _user_rows(self, k: int, items: Items) -> RowsOf:
         """Every user's unit vector, from its own clicks and released values."""
@@ -368,8 +368,8 @@ class _Fit:
     def _fold_in(self, items: Items, trust: Trust, *, with_features: bool = True) -> FoldIn:
         chosen = self._settings
         directions = self._directions.values if self._directions is not None and with_features else None
-        about: dict[str, Any] = {"observed": chosen.observed, "popularity_offset": chosen.popularity_offset}
-        return fold_in(items, trust, **about, directions=directions)
+        explanatory: dict[str, Any] = {"observed": chosen.observed, "popularity_offset": chosen.popularity_offset}
+        return fold_in(items, trust, **explanatory, directions=directions)
 
     def model(self, items: Items, trust: Trust, statement: Statement) -> ClickModel:
         """The public model."""

@@ -182,12 +182,12 @@ class UserMean(ContributionsEstimator):
         ranges = [
             f"{a:.12g} to {b:.12g}" for a, b in zip(*np.broadcast_arrays(np.ravel(low), np.ravel(high)), strict=True)
         ]
-        about = [f"the range of values, {', '.join(ranges)}"]
+        assumed = [f"the range of values, {', '.join(ranges)}"]
         if is_given and self.variance is not None:
-            about.append(f"the variance of one value, declared as {self.variance}")
+            assumed.append(f"the variance of one value, declared as {self.variance}")
         if self.correlation:
-            about.append(f"the correlation of two values of one user, declared as {self.correlation:g}")
-        return about
+            assumed.append(f"the correlation of two values of one user, declared as {self.correlation:g}")
+        return assumed
 
     def _plan(self, session: Session, *, estimates_variance: bool) -> Plan:
         first = {**self._sizes_fractions(), **({"variance": self.variance_share} if estimates_variance else {})}

@@ -130,12 +130,12 @@ class UserQuantile(ContributionsEstimator):
             session: a session with its own budget, noise and window, which replace those of the estimator.
         """
         sought = self._sought()
-        base, about = self._base()
+        base, assumed = self._base()
         values = finite_rows(X, "X")
         if values.shape[1] != 1:
             raise InputError(f"Expected one column of values, got {values.shape[1]}.", argument="X")
         grouping = group_rows(one_of(users, groups), len(values), single_user=self._sizes_are_private)
-        opened = self._session(session, [about])
+        opened = self._session(session, [assumed])
         halvings = math.ceil(math.log2(len(sought) + 1))
         first = self._sizes_fractions()
         rest = 1 - sum(first.values())
