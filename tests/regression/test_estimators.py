@@ -118,7 +118,7 @@ def test_each_statistic_is_released_once_for_all_tasks_with_its_own_bound():
         ("moments", (6, 3), 6.0),
     ]
     assert any("declared as 300" in line for line in statement.public)
-    assert any("bound 3 that labels" in line for line in statement.public)
+    assert any("bound 3 to which labels" in line for line in statement.public)
     assert "by hand" in statement.tuning
 
 
