@@ -73,7 +73,8 @@ class TextCodes:
         rank = np.empty(len(texts), np.int32)
         rank[self.codes_of(texts)] = np.arange(len(texts), dtype=np.int32)
         codes = rank[codes]
-        unfit = [code for code, text in enumerate(texts) if not (text.isascii() or encodable(text))]
+        plain = all(map(str.isascii, texts))
+        unfit = [] if plain else [code for code, text in enumerate(texts) if not encodable(text)]
         if unfit:
             row = int(np.argmax(np.isin(codes, unfit)))
             raise bad_cell(column, texts[codes[row]], row + 1, ENCODABLE)

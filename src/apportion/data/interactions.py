@@ -386,8 +386,9 @@ def _sort_user_major(columns: list[NDArray[Any] | None], user_ids: Vocabulary, t
     assert users is not None
     assert tasks is not None
     order = user_major_order(users, tasks, len(user_ids), len(task_ids))
-    refuse_repeated_pairs(users, tasks, order, user_ids, task_ids)
     del users, tasks
     for position, column in enumerate(columns):
         if column is not None:
             columns[position] = column.copy() if order is None else column[order]
+        if position == 1:
+            refuse_repeated_pairs(columns[0], columns[1], order, user_ids, task_ids)  # type: ignore[arg-type]

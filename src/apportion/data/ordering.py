@@ -44,17 +44,23 @@ def refuse_repeated_pairs(
     user_ids: Vocabulary,
     task_ids: Vocabulary,
 ) -> None:
-    """Refuse a row that repeats the user and the task of an earlier one, and name it."""
-    sorted_users = users if order is None else users[order]
-    sorted_tasks = tasks if order is None else tasks[order]
-    repeats = (sorted_users[1:] == sorted_users[:-1]) & (sorted_tasks[1:] == sorted_tasks[:-1])
+    """Refuse a row that repeats the user and the task of an earlier one, and name it.
+
+    Args:
+        users: codes, sorted.
+        tasks: codes, sorted within each user.
+        order: the rows that they were in, equal pairs in the order of their rows; None for the same.
+        user_ids: what codes of users stand for.
+        task_ids: what codes of tasks stand for.
+    """
+    repeats = (users[1:] == users[:-1]) & (tasks[1:] == tasks[:-1])
     if not repeats.any():
         return
     positions = np.flatnonzero(repeats) + 1
-    row = int((positions if order is None else order[positions]).min())
-    user, task = users[row], tasks[row]
-    earlier = int(np.argmax((users == user) & (tasks == task)))
-    user_id, task_id = user_ids.id_of(int(user)), task_ids.id_of(int(task))
+    rows = positions if order is None else order[positions]
+    row, place = int(rows.min()), int(positions[rows.argmin()])
+    earlier = place - 1 if order is None else int(order[place - 1])  # the first repetition comes second
+    user_id, task_id = user_ids.id_of(int(users[place])), task_ids.id_of(int(tasks[place]))
     raise InputError(
         f"User {user_id!r} has {task_ids.name} {task_id!r} in row {earlier + 1} "
         f"and again in row {row + 1} (counting data rows from 1); expected each pair once.",

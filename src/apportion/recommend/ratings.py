@@ -6,11 +6,11 @@ The plan of a fit (docs/proofs/recommend.md has the bounds):
 2. a round for item biases, then `rounds` rounds for item biases and vectors. In each, every user solves a small
    regression alone and contributes residuals times tastes, its whole part clipped; one release carries the sums of
    all tasks, a second, tiny one the moments that all tasks share;
-3. after each round the task parameters are re-estimated from all rounds so far by empirical Bayes. Public features of
-   the items, where given, move the mean of that prior; what they are worth is fitted from the same released values.
-   They are further coordinates of the model, too: a taste for them is learned by each user alone and costs nothing.
+3. after each round the task parameters are re-estimated from all rounds so far by empirical Bayes. Public item
+   features, if given, shift the mean of that prior; their effect is fitted from the same released values. They are also
+   further coordinates of the model: each user learns a taste for them alone, at no cost.
 
-Only item parameters leave; users fold in from their own ratings.
+Only item parameters are published; users compute their own vectors from their own ratings.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class RatingSettings:
     """Everything that can be tuned; all of it public. Labels are in units of a quarter of the value range.
 
     Attributes:
-        dimension: length of item vectors.
+        dimension: length of item vectors; None to choose it from released popularity (8 with features).
         rounds: number of rounds after the one for biases.
-        growth: each round gets this many times the share of the one before.
+        growth: ratio of the shares of consecutive rounds.
         exponent: weights over a user's tasks are popularity^-exponent.
         popularity_floor: popularity is floored at this fraction of its mean before that.
         overview_share: share of the budget for the number of users and the mean.
@@ -68,13 +68,13 @@ class RatingSettings:
         start_scale: size of the stand-in item vectors of the first latent round.
         start_level: mean square of the tastes in that round.
         prior_variance: where EM for the prior of item vectors starts; twice that for biases.
-        steps: EM steps a round.
+        steps: EM steps per round.
         feature_variance: where the fit of what each feature group is worth starts: its variance among tasks.
         feature_directions: how many directions of the features a user's taste is for, beside the learned vectors.
         taste_variance: prior variance of that taste.
     """
 
-    dimension: int = 8
+    dimension: int | None = None
     rounds: int = 8
     growth: float = 1.15
     exponent: float = 0.25
@@ -105,6 +105,7 @@ class RatingSettings:
 
 
 _SUMMARY_CLIP = 2.0
+_LONGEST = 8  # of item vectors, where their length is not given
 _LEAST_LEFT = 0.5  # of an offset, after users' own biases took some back
 _MOST_HELD_OUT = 1  # rows of a user
 _ROUNDS_AFTER_VOTES = 2
@@ -117,16 +118,16 @@ class PrivateRatingRecommender(FeaturesEstimator):
     Args:
         epsilon: ε of the whole fit.
         delta: δ of the whole fit.
-        n_users: a number of users that is declared public; None to release it.
+        n_users: the number of users, declared public; None to release it with noise.
         value_range: the public scale of the values; values outside are brought into it.
         features: public item features. They shift the prior mean of each item's vector. None to know items by id alone.
         allocation: how each user divides its sensitivity over its items; None for popularity^-exponent of the settings.
-        dimension: length of item vectors; None for the default of this budget.
+        dimension: length of item vectors; None to choose it from what is released.
         rounds: number of rounds; None for the default of this budget.
         settings: all settings at once, instead of `dimension` and `rounds`.
-        public: further sentences for the statement on what is assumed public, such as how rows were filtered.
+        public: further sentences about public assumptions, for the statement, such as how rows were filtered.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
+        tuning: how settings were chosen, for the statement, if any were given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
         engine: where sums are formed; None for this machine's processors.
         random_state: seed of the public initial item vectors.
@@ -180,9 +181,9 @@ class PrivateRatingRecommender(FeaturesEstimator):
         self.random_state = random_state
 
     def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
-        """Spend the budget on the data; afterwards `model_` may be released with its `statement_`.
+        """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
 
-        A session that is given brings its own budget, noise and window; those of the estimator are then not used.
+        A given session brings its own budget, noise and window, which replace those of the estimator.
         """
         low, high = self.value_range
         check_value_range(self.value_range)
@@ -208,6 +209,7 @@ class _Start:
     popularity: popularity.Popularity
     covariates: NDArray[np.float64]
     residuals: clip_norms.Residuals
+    dimension: int
 
     @property
     def typical_root(self) -> float:
@@ -217,7 +219,7 @@ class _Start:
 
 @dataclass(frozen=True)
 class _State:
-    """What is known of the tasks after a round; all released."""
+    """What is known about the tasks after a round; all released."""
 
     start: _Start
     posterior: Posterior
@@ -226,7 +228,7 @@ class _State:
 
 
 class _Fit:
-    """One fit: private data on one side, released state on the other, the session between them."""
+    """One fit: private data on one side, released state on the other, the session in between."""
 
     def __init__(
         self,
@@ -242,6 +244,7 @@ class _Fit:
         self._items = ItemSide(settings, features, data.task_ids)
         self._features = features
         self._data = data
+        self._features = features
         self._held_out = HeldOut(settings.held_out, most=_MOST_HELD_OUT)
         self._votes = settings.votes_share > 0 and settings.rounds >= _ROUNDS_AFTER_VOTES
         self._users = self._held_out.kept(data.as_users) if self._votes else data.as_users
@@ -255,7 +258,7 @@ class _Fit:
         self._unit = (value_range[1] - value_range[0]) / 4
 
     def run(self, rng: np.random.Generator, progress: Progress | None) -> _State:
-        """Make every release, in order; return what was learned."""
+        """Make every release in order; return what was learned."""
         chosen = self._settings
         fixed = {"overview": chosen.overview_share, "counts": chosen.counts_share, "norms": chosen.norms_share}
         n_rounds = chosen.rounds + 1
@@ -302,18 +305,25 @@ class _Fit:
         logs = popularity.log_popularity(found)
         covariates = np.stack([np.ones_like(logs), logs], axis=1)
         residuals = self._residuals(plan, centre, exposure)
-        return _Start(n_users, centre, exposure, found, covariates, residuals), given.weights
+        start = _Start(n_users, centre, exposure, found, covariates, residuals, _LONGEST)
+        return replace(start, dimension=self._dimension(plan, start)), given.weights
 
     def _residuals(self, plan: Plan, centre: float, exposure: popularity.Exposure) -> clip_norms.Residuals:
-        """The clip norm, from a release about users' residuals unless it is given."""
+        """Return the clip norm, from a release about users' residuals unless it is given."""
         if self._settings.clip is not None:
             return clip_norms.Residuals(clip_norms.FIRST_VARIANCE, self._settings.clip)
         share = plan.one("norms")
         part = clip_norms.ClippedAway(self._range, centre, self._unit).contribution(self._session.neighbours)
         total = add_up_one(self._engine, self._users, part)
         released = self._session.release(Purpose.NORMS, total, share)
-        mu = float(np.sqrt(sum(each.mu**2 for each in plan.several("rounds"))))
-        return clip_norms.choose(released, total.l2_sensitivity / share.mu, exposure, mu)
+        return clip_norms.choose(released, total.l2_sensitivity / share.mu, exposure, _mu_of_rounds(plan))
+
+    def _dimension(self, plan: Plan, start: _Start) -> int:
+        """As given, or as far as items stand out of the noise; features fill all that there are."""
+        if self._settings.dimension is not None or self._features is not None:
+            return self._settings.dimension or _LONGEST
+        rows = start.typical_root**2
+        return clip_norms.dimension_for(start.exposure, start.residuals.clip_norm, _mu_of_rounds(plan), rows)
 
     def _round(
         self,
@@ -336,7 +346,7 @@ class _Fit:
     def _about(self, k: int, start: _Start, before: _State | None, rng: np.random.Generator) -> RatingRound:
         """What users are told at the beginning of round k: biases first, then random tastes, then estimates."""
         chosen = self._settings
-        latent = chosen.dimension if k else 0
+        latent = start.dimension if k else 0
         parameters = np.zeros((self._data.n_tasks, 1 + latent))
         variances = np.zeros_like(parameters)
         if before is not None:
@@ -365,10 +375,10 @@ class _Fit:
         )
 
     def _first_vectors(self, start: _Start, biases: Floats, rng: np.random.Generator) -> Floats:
-        """Random directions, but for those known to matter: popularity, the item's own bias, and features."""
-        vectors = rng.standard_normal((self._data.n_tasks, self._settings.dimension))
+        """Return random directions, except those known to matter: popularity, the item's own bias, and features."""
+        vectors = rng.standard_normal((self._data.n_tasks, start.dimension))
         vectors[:, 0] = start.covariates[:, 1]
-        if self._settings.dimension > 1:
+        if start.dimension > 1:
             vectors[:, 1] = biases / max(float(biases.std()), 1e-9)
         self._items.fill(vectors[:, 2:])
         return vectors
@@ -408,7 +418,7 @@ class _Fit:
         return self._unit * missing
 
     def model(self, state: _State, statement: Statement) -> RatingModel:
-        """The public model, in the units of the values."""
+        """Return the public model, in the units of the values."""
         mean, variance = state.posterior.mean, state.posterior.variance
         spread = np.diag(state.posterior.prior.covariance)
         return RatingModel(
@@ -430,3 +440,8 @@ class _Fit:
             ),
             categories=None if self._features is None else Categories.of(self._features, self._data.task_ids),
         )
+
+
+def _mu_of_rounds(plan: Plan) -> float:
+    """The privacy parameter of all rounds together."""
+    return float(np.sqrt(sum(share.mu**2 for share in plan.several("rounds"))))
