@@ -32,7 +32,6 @@ COLOURS: Final = {
     Purpose.FIRST_MOMENTS: 4,
     Purpose.RESIDUALS: 4,
     Purpose.NORMS: 6,
-    Purpose.VOTES: 6,
     Purpose.SHARED_RESIDUALS: 4,
     Purpose.USERS_MATRIX: 5,
     Purpose.SHARED_MOMENTS: 5,
