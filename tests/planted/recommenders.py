@@ -247,7 +247,7 @@ PLANTED = {
     ("public seed taken from the data", "habit"): (clicks, CLICKS, "run", seed_from_data),
     ("labels scaled by the largest", "habit"): (ratings, RatingParts, "partial", labels_by_the_largest),
     ("centred over all users", "habit"): (ratings, RatingParts, "partial", centred_over_users),
-    ("a vote that looks at another user's row", "habit"): (
+    ("a vote on clicks that looks at another user's row", "habit"): (
         clicks_of_default_size,
         RankLosses,
         "__call__",
