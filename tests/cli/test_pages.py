@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from apportion.cli.main import program
+from benchmarks.browser import browser
+from benchmarks.claim import UnavailableError
 
 SMALL = ("--dimension", 2, "--rounds", 1)
 STUDY = """
@@ -85,3 +87,37 @@ def test_open_without_a_page_is_refused(command, refused, fitted, inputs):
     arguments = [fitted / "ratings" if each == "MODEL" else each for each in COMMANDS[command][0]]
     without = arguments[: arguments.index("--page")]
     assert "--open opens the page that --page FILE.html names" in refused(*without, "--open")
+
+
+OVERFLOWING = """() => Array.from(document.querySelectorAll("main *")).filter((each) => {
+  if (each.getBoundingClientRect().right <= innerWidth + 1) return false;
+  return !each.closest(".scroll, pre, .narrow svg, .wide");
+}).map((each) => each.outerHTML.slice(0, 80))"""
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    try:
+        with browser() as running:
+            yield running
+    except UnavailableError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.parametrize("command", ["compare", "mean", "protect", "audit"])
+def test_a_page_fits_a_phone_and_an_accessibility_check_finds_nothing(command, run, fitted, inputs, folder, chromium):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    arguments, (file,) = COMMANDS[command]
+    run(*[fitted / "ratings" if each == "MODEL" else each for each in arguments])
+    for look in ("light", "dark"):
+        context = chromium.new_context(viewport={"width": 375, "height": 800}, color_scheme=look)
+        page = context.new_page()
+        page.goto((folder / file).as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= 375
+        assert page.evaluate(OVERFLOWING) == []
+        for row in page.locator("table.dense tbody tr").all():
+            assert row.bounding_box()["width"] <= 375
+            assert row.locator("td[data-label]").count() >= 3  # every figure of a release is in sight, by its name
+        found = axe.Axe().run(page)
+        assert found.response["violations"] == [], found.generate_report()
+        context.close()

@@ -31,18 +31,18 @@ def read_item_list(path: Path) -> list[int] | list[str]:
 
 
 def read_known_items(path: Path, task_ids: Vocabulary, reporter: Reporter) -> list[int | str]:
-    """Ids in the first column of a file that a model knows; says how many it does not know."""
+    """Read the ids in the first column of a file that a model knows; say how many it does not know."""
     cells = [row[0].strip() for row in rows_as_text(path) if row and row[0].strip()]
     ids = [_as_id(cell, task_ids.holds_text) for cell in cells]
     known = [each for each in ids if each is not None and each in task_ids]
     if not known:
         raise InputError(
-            f"{path.name}: none of its items is known to the model (whose first is {task_ids.id_of(0)!r}).",
+            f"{path.name}: the model knows none of its items (the model's first item is {task_ids.id_of(0)!r}).",
             argument=None,
         )
     unknown = len(cells) - len(known) - int(_is_header(cells[0], cells[1:]))
     if unknown > 0:
-        reporter.say(f"{path.name}: {unknown} of its items are not known to the model; left out.")
+        reporter.say(f"{path.name}: {unknown} of its items are unknown to the model; they were left out.")
     return known
 
 

@@ -73,6 +73,11 @@ class Purpose(Enum):
         "shared moments",
         "How tastes vary over all users: the shape that rare items borrow.",
     )
+    VOTES = (
+        "votes",
+        "votes",
+        "Which settings predict users' held-out rows best. Later rounds use these settings.",
+    )
     VALIDATION_SCORE = "validation-score", "validation score", "How well one try's settings do on held-out users."
     # regressions and training
     TASK_MATRICES = "task-matrices", "Gram matrices", "How precisely the rows of each task determine its coefficients."

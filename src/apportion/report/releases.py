@@ -37,6 +37,7 @@ COLOURS: Final = {
     Purpose.SHARED_MOMENTS: 5,
     Purpose.TOTAL_WEIGHT: 6,
     Purpose.VALIDATION_SCORE: 6,
+    Purpose.VOTES: 6,
     Purpose.NUMBER_OF_USERS: 7,
     Purpose.NUMBER_OF_EXAMPLES: 7,
     Purpose.OTHER: 8,

@@ -1,4 +1,4 @@
-"""From what is asked to items: plain requests that arrive together are solved and ranked together."""
+"""From requests to items: plain requests that arrive together are solved and ranked together."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Answers:
         ]
 
     def solve(self, asked: Sequence[Asked]) -> list[bytes]:
-        """The answer to each request, in their order."""
+        """Return the answer to each request, in order."""
         answers: dict[int, bytes] = {}
         plain = [number for number, each in enumerate(asked) if each.is_plain]
         alone = [[number] for number, each in enumerate(asked) if not each.is_plain]
@@ -40,7 +40,7 @@ class Answers:
         return [answers[number] for number in range(len(asked))]
 
     def _together(self, group: Sequence[Asked]) -> list[bytes]:
-        """Answers to requests that share their filters."""
+        """Answer requests that share their filters."""
         first, most = group[0], min(max(each.k for each in group), self._model.n_tasks)
         history = self._as_history(group)
         (found,) = self._model.recommend_in_parts(history, most, candidates=first.candidates, caps=first.caps)
@@ -65,5 +65,5 @@ def _compact(entry: dict[str, int | str]) -> str:
 
 
 def _digits(score: float) -> str:
-    """A score in the digits that single precision has."""
+    """Format a score with the digits of single precision."""
     return f"{score:.7g}"

@@ -1,7 +1,7 @@
-"""Requests that have arrived together are answered together.
+"""Requests that arrive together are answered together.
 
-They are solved in the event loop itself: the arithmetic of a batch takes some milliseconds, less than handing it to
-another thread and back costs under load, and what arrives meanwhile makes the next batch.
+They are solved in the event loop itself: the arithmetic of a batch takes a few milliseconds, less than the cost of
+handing it to another thread and back under load. Requests that arrive meanwhile form the next batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Batches:
 
     Args:
         solve: answers several requests.
-        most_waiting: how many may wait; one more is told to come back.
+        most_waiting: how many may wait; further ones are told to try again later.
     """
 
     def __init__(self, solve: Solve, most_waiting: int) -> None:
@@ -34,11 +34,11 @@ class Batches:
 
     @property
     def n_waiting(self) -> int:
-        """How many requests have no answer yet."""
+        """The number of requests without an answer."""
         return len(self._waiting)
 
     async def answer(self, asked: Asked) -> bytes:
-        """The answer to one request, together with those that wait at the time."""
+        """Return the answer to one request, together with others that wait at the time."""
         if len(self._waiting) >= self._most_waiting:
             raise RefusedError(503, "Too many requests are waiting; try again in a second.", {"retry-after": "1"})
         loop = asyncio.get_running_loop()
@@ -60,7 +60,7 @@ class Batches:
                 future.set_result(answer)  # never as an exception: one that nobody fetches would be logged
 
     def _answers(self, asked: list[Asked]) -> Sequence[_Answer]:
-        """Answers, or what went wrong; a request that fails fails alone."""
+        """Return answers, or what went wrong; a request that fails does not affect others."""
         try:
             return self._solve(asked)
         except Exception as error:

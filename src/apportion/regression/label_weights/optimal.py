@@ -45,7 +45,7 @@ class LabelWeights:
         rows: [n, d]; row i is c_i, the column of C that multiplies label i.
         cap: T, the largest sum of the norms of a user's rows.
         objective: v ‖C‖² + A T², the total variance with noise.
-        lower_bound: what no weights can be below; nan where none was sought.
+        lower_bound: a lower bound on the objective of any weights; nan if none was sought.
         iterations: steps of Newton's and of the interior-point method.
         converged: whether the objective is within the tolerance of the lower bound, if one was sought.
         for_lines: whether they were made for labels whose means are linear in the features.
@@ -117,8 +117,8 @@ def optimal_label_weights(
     Returns:
         Weights with their certificate: `objective` and `lower_bound`.
 
-    >>> found = optimal_label_weights(np.ones((5, 1)), [0, 1, 5], variance=1.0, price=0.25, norm=1)
-    >>> np.round(found.rows.ravel(), 3), round(found.objective, 4)
+    >>> weights = optimal_label_weights(np.ones((5, 1)), [0, 1, 5], variance=1.0, price=0.25, norm=1)
+    >>> np.round(weights.rows.ravel(), 3), round(weights.objective, 4)
     (array([0.333, 0.167, 0.167, 0.167, 0.167]), 0.3333)
     """
     problem = _checked(features, indptr, variance, price, norm)
