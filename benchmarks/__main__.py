@@ -23,6 +23,7 @@ CLAIMS = (
     "ratings-fit-speed",
     "gpu-fit",
     "linear-growth",
+    "read-speed",
     "memory",
     "skew-synthetic",
     "skew-theory",

@@ -35,6 +35,7 @@ REHEARSED = {
         "epoch-vs-peers",
         "round-vs-implicit",
         "linear-growth",
+        "read-speed",
         "memory",
         "features-time",
         "protected-scale",
