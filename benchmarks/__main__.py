@@ -41,6 +41,7 @@ CLAIMS = (
     "planted-bugs",
     "noise-independence",
     "bytes-equal",
+    "mutants",
     "audit-tight",
     "audit-published",
     "exact-mode",
@@ -69,6 +70,7 @@ CLAIMS = (
     "house",
     "explorer-browser",
     "exports",
+    "serve-load",
 )
 
 

@@ -19,7 +19,7 @@ needs_kernel = pytest.mark.skipif(not linalg.compiled_available(), reason="the c
 def design_of(rng, n_tasks, dim, scale=1.0):
     design, root, other = (rng.standard_normal((dim, dim)) for _ in range(3))
     per_task = (rng.gamma(1.0, scale, n_tasks) for _ in range(3))
-    return NoisyDesign(design, root @ root.T, other @ other.T, rng.uniform(0.5, 2, dim), *per_task)
+    return NoisyDesign(design, other @ other.T, rng.uniform(0.5, 2, dim), *per_task), root @ root.T
 
 
 def bits(found):
@@ -32,11 +32,11 @@ def test_scores_and_precisions_are_those_of_the_textbook(backend, dim):
     if backend == "compiled" and not linalg.compiled_available():
         pytest.skip("the compiled kernel was not built")
     rng = np.random.default_rng(dim)
-    about, statistics = design_of(rng, 50, dim), rng.standard_normal((50, dim))
+    (about, spread), statistics = design_of(rng, 50, dim), rng.standard_normal((50, dim))
     with linalg.use_backend(backend):
-        found = information(about, statistics, each=True)
+        found = information(about, spread, statistics, each=True)
     for i in range(50):
-        covariance = about.signal[i] * about.spread + about.sampling[i] * about.shape + np.diag(about.noise_variance)
+        covariance = about.signal[i] * spread + about.sampling[i] * about.shape + np.diag(about.noise_variance)
         seen = about.exposure[i] * about.design
         np.testing.assert_allclose(found.scores[i], seen.T @ np.linalg.solve(covariance, statistics[i]), rtol=1e-8)
         np.testing.assert_allclose(linalg.unpack(found.each[i]), seen.T @ np.linalg.solve(covariance, seen), rtol=1e-8)
@@ -53,14 +53,14 @@ def test_scores_and_precisions_are_those_of_the_textbook(backend, dim):
 )
 def test_every_path_gives_the_same_bits(seed, n_tasks, dim, scale):
     rng = np.random.default_rng(seed)
-    about, statistics = design_of(rng, n_tasks, dim, scale), scale * rng.standard_normal((n_tasks, dim))
+    (about, spread), statistics = design_of(rng, n_tasks, dim, scale), scale * rng.standard_normal((n_tasks, dim))
     with linalg.use_backend("numpy"):
-        wanted = bits(information(about, statistics, each=True))
+        wanted = bits(information(about, spread, statistics, each=True))
     for instructions in linalg.instruction_sets():
         with linalg.use_instruction_set(instructions):
             for threads in (1, 3):
-                assert bits(information(about, statistics, each=True, threads=threads)) == wanted
-    assert bits(information(about, statistics, each=False))[:2] == wanted[:2]
+                assert bits(information(about, spread, statistics, each=True, threads=threads)) == wanted
+    assert bits(information(about, spread, statistics, each=False))[:2] == wanted[:2]
 
 
 @pytest.mark.parametrize("backend", ["numpy", "compiled"])
@@ -69,10 +69,10 @@ def test_a_task_without_a_solution_says_nothing_and_leaves_the_others_alone(back
     if backend == "compiled" and not linalg.compiled_available():
         pytest.skip("the compiled kernel was not built")
     rng = np.random.default_rng(2)
-    about, statistics = design_of(rng, 20, 3), rng.standard_normal((20, 3))
+    (about, spread), statistics = design_of(rng, 20, 3), rng.standard_normal((20, 3))
     broken = replace(about, sampling=np.where(np.arange(20) == 5, bad, about.sampling))
     with linalg.use_backend(backend):
-        honest, found = (information(each, statistics, each=True) for each in (about, broken))
+        honest, found = (information(each, spread, statistics, each=True) for each in (about, broken))
     assert honest.each[5].any()
     assert not found.scores[5].any()
     assert not found.each[5].any()
@@ -82,8 +82,8 @@ def test_a_task_without_a_solution_says_nothing_and_leaves_the_others_alone(back
 
 
 def test_arrays_that_do_not_fit_together_are_refused():
-    about = design_of(np.random.default_rng(0), 4, 2)
+    about, spread = design_of(np.random.default_rng(0), 4, 2)
     with pytest.raises(InputError, match="shape"):
-        information(about, np.zeros((4, 3)), each=False)
+        information(about, spread, np.zeros((4, 3)), each=False)
     with pytest.raises(InputError, match="shape"):
         replace(about, signal=np.zeros(3))

@@ -64,10 +64,10 @@ def test_noise_has_two_names():
 
 
 def test_engines_that_are_not_exact_are_refused():
-    with pytest.raises(ValueError, match="Expected an engine made for exact sums"):
+    with pytest.raises(ValueError, match="Exact noise needs an engine for exact sums"):
         PrivateRatingRecommender(noise="exact", engine=LocalEngine()).fit(random_interactions(3))
     exact = LocalEngine(exact=True)
-    with linalg.use_backend("numpy"), pytest.raises(ValueError, match="compiled kernel for exact sums"):
+    with linalg.use_backend("numpy"), pytest.raises(ValueError, match="Exact sums need the compiled kernel"):
         PrivateClickRecommender(noise="exact", engine=exact).fit(random_interactions(3))
 
 

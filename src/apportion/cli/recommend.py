@@ -19,27 +19,29 @@ if TYPE_CHECKING:
     from apportion.recommend.model import ItemModel, Recommendations
 
 
-@click.command(short_help="Recommend items to the users of a history file.")
+@click.command(short_help="Recommend items to the users in a history file.")
 @click.argument("model", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("history", type=FILE)
-@click.option("-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="Items for each user.")
+@click.option(
+    "-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="Number of items for each user."
+)
 @click.option("--user", "only_user", metavar="ID", help="Only this user.")
-@click.option("--only", type=FILE, help="Recommend these items alone: ids in the first column of a file.")
-@click.option("--exclude", type=FILE, help="Recommend none of these items: ids in the first column of a file.")
+@click.option("--only", type=FILE, help="Recommend only these items: a file with ids in the first column.")
+@click.option("--exclude", type=FILE, help="Recommend none of these items: a file with ids in the first column.")
 @click.option(
     "--cap",
     "caps",
     multiple=True,
     metavar="COLUMN=N",
-    help="At most N items of a user's list share a category (a word of this column of the features).",
+    help="At most N items in a user's list may share a category (a word in this column of the features).",
 )
-@click.option("--categories", type=FILE, help="Features of items to take categories from, if the model keeps none.")
-@click.option("--user-column", metavar="COLUMN", help="The user column, if its name is unusual.")
+@click.option("--categories", type=FILE, help="File of item features to take categories from, if the model has none.")
+@click.option("--user-column", metavar="COLUMN", help="The user column, if it has an unusual name.")
 @click.option("--item", metavar="COLUMN", help="The item column.")
 @click.option("--value", metavar="COLUMN", help="The value column.")
 @click.option("--columns", metavar="A,B,...", help="Names of all columns, for a text file without a header.")
-@click.option("--new-items", type=FILE, help="Features of items that training has not met, to be ranked as well.")
-@click.option("--titles", type=FILE, help="Titles of items (id, title).")
+@click.option("--new-items", type=FILE, help="File with features of new items, to be ranked as well.")
+@click.option("--titles", type=FILE, help="File with titles of items (id, title).")
 @click.option("--out", type=click.Path(path_type=Path), help="Write to this .parquet or .csv file.")
 @json_option
 def recommend(
@@ -57,12 +59,11 @@ def recommend(
     as_json: bool,
     **columns: Any,
 ) -> None:
-    """Recommend items to the users of HISTORY with a saved MODEL.
+    """Recommend items to the users in HISTORY with a saved MODEL.
 
-    Each user is folded in from their own rows; they need not have been in the training data, and it costs no
-    privacy. Nobody is recommended what they already have. With a model that was fitted with features, items
-    that it has never met can be ranked among the others by theirs. With --out, rows are written as they are found, so
-    that any number of users fits in memory.
+    Each user's vector is computed from the user's own rows. Users need not be in the training data, and this costs no
+    privacy. Users are never recommended items they already have. A model that was fitted with features can also rank
+    new items by their features. With --out, rows are written as they are found, so any number of users fits in memory.
     """
     from apportion.cli.history import read_history
     from apportion.cli.item_files import read_known_items, read_titles
@@ -91,40 +92,40 @@ def recommend(
         if out is not None:
             write_rows(parts, rows.user_ids, ranked.task_ids, names, out)
         else:
-            found = list(parts)
+            result = list(parts)
     n_users = int((rows.by_user.counts > 0).sum())
     if as_json:
         from apportion.cli.outputs import print_json
 
-        lists = None if out is not None else [each for part in found for each in as_list(rows.user_ids, part, names)]
+        lists = None if out is not None else [each for part in result for each in as_list(rows.user_ids, part, names)]
         print_json({"users": n_users, "out": out, "recommendations": lists})
     elif out is not None:
         click.echo(f"Recommendations for {n_users} users: {out}")
     else:
-        print_some(rows.user_ids, found[0], names, n_users)
+        print_some(rows.user_ids, result[0], names, n_users)
 
 
 def take_categories(model: ItemModel, features: Path | None) -> None:
-    """Give a model the categories of a file about its items."""
+    """Give a model the item categories in a file."""
     if features is None:
         return
     from apportion.data.features import ItemFeatures
     from apportion.recommend.categories import Categories
 
-    found = Categories.of(ItemFeatures.read(features), model.task_ids)
-    if found is None:
-        raise InputError(f"{features.name}: no column holds words, so there are no categories in it.")
-    model.categories = found
+    result = Categories.of(ItemFeatures.read(features), model.task_ids)
+    if result is None:
+        raise InputError(f"{features.name}: no column holds words, so it has no categories.", argument="categories")
+    model.categories = result
 
 
 def _with_new_items(model: ItemModel, new_items: Path | None) -> ItemModel:
-    """The model whose items are ranked: the one given, or that with new items."""
+    """Return the model to rank with: the given one, or the same with new items."""
     from apportion.cli.feature_files import read_new_items
 
     if new_items is None:
         return model
     if model.feature_map is None:
-        raise InputError(model.no_map)
+        raise InputError(model.no_map, argument="new_items")
     return model.with_new_items(read_new_items(new_items, model.feature_map.space))
 
 
@@ -133,13 +134,13 @@ def _caps(given: tuple[str, ...]) -> dict[str, int]:
     for each in given:
         column, mark, most = each.rpartition("=")
         if not (column and mark and most.isdecimal() and int(most)):
-            raise InputError(f"Expected --cap COLUMN=N with N of at least 1, got {each!r}.")
+            raise InputError(f"Expected --cap COLUMN=N with N of at least 1, got {each!r}.", argument=None)
         caps[column] = int(most)
     return caps
 
 
 def _shown(parts: Iterator[Recommendations], history: Interactions, reporter: Reporter) -> Iterator[Recommendations]:
-    """The same parts; where there are several, how many are done is shown."""
+    """Yield the same parts; if there are several, show how many are done."""
     from apportion.recommend.model import USERS_IN_A_PART
 
     total = math.ceil(int((history.by_user.counts > 0).sum()) / USERS_IN_A_PART)
@@ -155,5 +156,5 @@ def _code(only: str, user_ids: Vocabulary) -> int:
     try:
         number = int(only)
     except ValueError:
-        raise InputError(f"Users of this history are numbers, got {only!r}.") from None
+        raise InputError(f"User ids in this history are numbers, got {only!r}.", argument="only_user") from None
     return user_ids.code_of(number)

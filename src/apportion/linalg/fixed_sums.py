@@ -1,4 +1,4 @@
-"""Sums over a user's observations in one fixed order, and parts clipped and cut off with them.
+"""Sums over a user's observations in a fixed order, and parts that are clipped and truncated with them.
 
 A sum over observations is eight sums of every eighth of them, each from the first on, added up as
 ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)). The compiled kernel adds in the same order at any vector width, so that it
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LANES = 8
-MARGIN = 1e-6  # of a norm, which covers all rounding
+MARGIN = 1e-6  # relative to a norm; covers all rounding
 
 Floats = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ class Runs:
             first = last
 
     def sums(self) -> FixedSums:
-        """Sums over these runs."""
+        """Return sums over these runs."""
         owner = self.owner
         place = np.arange(len(owner)) - self.indptr[:-1][owner]
         return FixedSums(self.n_users, owner * LANES + place % LANES)
@@ -65,7 +65,7 @@ class FixedSums:
     lane: NDArray[np.int64]
 
     def __call__(self, values: Floats) -> Floats:
-        """The sum of each user's values.
+        """Return the sum of each user's values.
 
         >>> Runs(np.array([0, 2, 3])).sums()(np.array([1.0, 2.0, 4.0]))
         array([3., 4.])

@@ -31,12 +31,11 @@ _TASKS_AT_A_TIME = 1024  # whose precisions are added up, before the sums are
 class NoisyDesign:
     """How the statistics b_i of all tasks depend on their parameters: b_i = t_i A θ_i + e_i.
 
-    The errors have the covariance V_i = g_i S + s_i P + diag(ν).
+    The errors have the covariance V_i = g_i S + s_i P + diag(ν); S is given with the statistics, as EM changes it.
 
     Attributes:
         design: A, [d, d].
-        spread: S, [d, d], symmetric; the lower triangle is read.
-        shape: P, likewise.
+        shape: P, [d, d], symmetric; the lower triangle is read.
         noise_variance: ν, [d].
         exposure: t, one per task.
         signal: g, one per task.
@@ -44,7 +43,6 @@ class NoisyDesign:
     """
 
     design: Floats
-    spread: Floats
     shape: Floats
     noise_variance: Floats
     exposure: Floats
@@ -54,7 +52,7 @@ class NoisyDesign:
     def __post_init__(self) -> None:
         """Bring the arrays to one form and refuse what does not fit together."""
         n_tasks, dim = len(self.exposure), len(self.design)
-        shapes = dict.fromkeys(("design", "spread", "shape"), (dim, dim)) | {"noise_variance": (dim,)}
+        shapes = dict.fromkeys(("design", "shape"), (dim, dim)) | {"noise_variance": (dim,)}
         for name, shape in (shapes | dict.fromkeys(("exposure", "signal", "sampling"), (n_tasks,))).items():
             array = checked_floats(name, getattr(self, name), shape=shape, dtype=np.dtype(np.float64))
             object.__setattr__(self, name, array)
@@ -75,22 +73,32 @@ class Information:
     each: Floats
 
 
-def information(about: NoisyDesign, statistics: Floats, *, each: bool, threads: int | None = None) -> Information:
+def information(
+    about: NoisyDesign, spread: Floats, statistics: Floats, *, each: bool, threads: int | None = None
+) -> Information:
     """The score and the precision of every task; zero for a task where they are not finite, or above 1e100.
 
+    Args:
+        about: how statistics depend on parameters.
+        spread: S, [d, d], symmetric; the lower triangle is read.
+        statistics: b, [n_tasks, d].
+        each: whether every task's precision is wanted, beside their sum.
+        threads: number of threads; None is all.
+
     >>> one = np.ones((1, 1))
-    >>> about = NoisyDesign(one, 0 * one, 0 * one, np.full(1, 4.0), np.full(1, 2.0), np.zeros(1), np.zeros(1))
-    >>> information(about, np.full((1, 1), 6.0), each=False)  # b = 2 θ + e with variance 4
+    >>> about = NoisyDesign(one, 0 * one, np.full(1, 4.0), np.full(1, 2.0), np.zeros(1), np.zeros(1))
+    >>> information(about, 0 * one, np.full((1, 1), 6.0), each=False)  # b = 2 θ + e with variance 4
     Information(scores=array([[3.]]), total=array([[1.]]), each=array([], shape=(0, 1), dtype=float64))
     """
     n_tasks, dim = len(about.exposure), len(about.design)
     seen: Floats = np.asarray(checked_floats("statistics", statistics, shape=(n_tasks, dim)), np.float64)
+    held: Floats = np.asarray(checked_floats("spread", spread, shape=(dim, dim)), np.float64)
     if dim == 0:
-        raise InputError("Expected at least one parameter for each task.")
+        raise InputError("Expected at least one parameter for each task.", argument=None)
     if active_backend() == "compiled":
-        scores, total, found = _by_kernel(about, seen, each, threads)
+        scores, total, found = _by_kernel(about, held, seen, each, threads)
     else:
-        scores, total, found = _by_numpy(about, seen, each)
+        scores, total, found = _by_numpy(about, held, seen, each)
     return Information(scores, np.asarray(unpack(total)), found)
 
 
@@ -106,12 +114,12 @@ class _Arguments(ctypes.Structure):
 
 
 def _by_kernel(
-    about: NoisyDesign, statistics: Floats, each: bool, threads: int | None
+    about: NoisyDesign, spread: Floats, statistics: Floats, each: bool, threads: int | None
 ) -> tuple[Floats, Floats, Floats]:
     n_tasks, dim = statistics.shape
     scores, total = np.empty((n_tasks, dim)), np.zeros(packed_size(dim))
     found = np.empty((n_tasks if each else 0, packed_size(dim)))
-    arrays: dict[str, NDArray[Any]] = {"design": about.design, "spread": about.spread, "shape": about.shape}
+    arrays: dict[str, NDArray[Any]] = {"design": about.design, "spread": spread, "shape": about.shape}
     arrays |= {"noise": about.noise_variance, "exposure": about.exposure, "signal": about.signal}
     arrays |= {"sampling": about.sampling, "statistics": statistics, "scores": scores, "total": total}
     arguments = _Arguments(n_tasks=n_tasks, dim=dim, largest=_LARGEST)
@@ -121,11 +129,11 @@ def _by_kernel(
     return scores, total, found
 
 
-def _by_numpy(about: NoisyDesign, statistics: Floats, each: bool) -> tuple[Floats, Floats, Floats]:
+def _by_numpy(about: NoisyDesign, spread: Floats, statistics: Floats, each: bool) -> tuple[Floats, Floats, Floats]:
     """Operation by operation what `_information.hpp` does, for all tasks at once."""
     dim = statistics.shape[1]
     with np.errstate(all="ignore"):  # what is not finite becomes zero below
-        lower, reciprocals = _factor(about)
+        lower, reciprocals = _factor(about, spread)
         columns = [[about.exposure * about.design[r, c] for r in range(dim)] for c in range(dim)]
         solved = [_substituted(lower, reciprocals, column) for column in [*columns, list(statistics.T)]]
         scores = np.stack([dot(solved[a], solved[dim]) for a in range(dim)], axis=1)
@@ -137,14 +145,14 @@ def _by_numpy(about: NoisyDesign, statistics: Floats, each: bool) -> tuple[Float
     return scores, _sum_of_turns(found), found if each else found[:0]
 
 
-def _factor(about: NoisyDesign) -> tuple[list[list[Floats]], list[Floats]]:
+def _factor(about: NoisyDesign, spread: Floats) -> tuple[list[list[Floats]], list[Floats]]:
     """Lower Cholesky factors of all V without their diagonal, and its reciprocals; not a number where there is none."""
     dim = len(about.design)
     lower: list[list[Floats]] = [[] for _ in range(dim)]
     reciprocals: list[Floats] = []
     for j in range(dim):
         for i in range(j, dim):
-            entry = about.signal * about.spread[i, j] + about.sampling * about.shape[i, j]
+            entry = about.signal * spread[i, j] + about.sampling * about.shape[i, j]
             if i == j:
                 entry = entry + about.noise_variance[i]
             for k in range(j):

@@ -44,7 +44,10 @@ def task_counts(
     """
     starts, picks = checked_indptr(indptr), checked_integers("tasks", tasks, np.int32)
     if starts[-1] != picks.size:
-        raise InputError(f"Expected indptr from 0 to {picks.size}, the number of observations, got {starts[-1]} last.")
+        raise InputError(
+            f"Expected indptr from 0 to {picks.size}, the number of observations, got {starts[-1]} last.",
+            argument="indptr",
+        )
     checked_sums(sums, weights.values.shape)
     if active_backend() == "compiled":
         _by_kernel(starts, picks, weights, step, sums, threads)

@@ -72,11 +72,16 @@ def rating_round(
     starts = checked_indptr(indptr)
     picks = checked_integers("tasks", tasks, np.int32)
     if starts[-1] != picks.size:
-        raise InputError(f"Expected indptr from 0 to {picks.size}, the number of observations, got {starts[-1]} last.")
+        raise InputError(
+            f"Expected indptr from 0 to {picks.size}, the number of observations, got {starts[-1]} last.",
+            argument="indptr",
+        )
     seen = checked_floats("values", values, shape=picks.shape)
     own = weights if isinstance(weights, TaskWeights) else checked_floats("weights", weights, shape=picks.shape)
     if isinstance(own, TaskWeights) and own.values.shape != (about.n_tasks,):
-        raise InputError(f"Expected a weight for each of {about.n_tasks} tasks, got {own.values.size}.")
+        raise InputError(
+            f"Expected a weight for each of {about.n_tasks} tasks, got {own.values.size}.", argument="weights"
+        )
     checked_sums(by_task, (about.n_tasks, about.width))
     checked_sums(total, (about.summary_width,))
     if active_backend() == "compiled":

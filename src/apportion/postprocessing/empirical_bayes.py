@@ -30,7 +30,7 @@ class Prior:
     covariance: NDArray[np.float64]
 
     def widened(self, dimension: int, variance: float) -> Prior:
-        """The same prior with further coordinates, independent, of mean 0 and this variance."""
+        """Return the same prior with further independent coordinates of mean 0 and this variance."""
         known = len(self.covariance)
         covariance = variance * np.eye(dimension)
         covariance[:known, :known] = self.covariance
@@ -41,7 +41,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was released about all tasks, in the notation above.
+    """The releases about all tasks, in the notation above.
 
     Attributes:
         statistics: b, one row per task.
@@ -72,39 +72,43 @@ class Posterior:
 def fit(evidence: Evidence, covariates: Floats, start: Prior, steps: int) -> Posterior:
     """Fit the prior by EM, then return every task's posterior."""
     projection = np.linalg.solve(covariates.T @ covariates + 1e-3 * np.eye(covariates.shape[1]), covariates.T)
-    shape = positive(evidence.design)
+    about = noisy_design(evidence)
     prior = start
     for _ in range(steps - 1):
-        mean, seen = _posterior(evidence, shape, covariates, prior)
+        mean, seen = _posterior(evidence, about, covariates, prior)
         coefficients = projection @ mean
         apart = mean - covariates @ coefficients
         covariance = (apart.T @ apart + left_in_all(seen, prior.covariance)) / len(mean)
         prior = Prior(coefficients, covariance + 1e-8 * np.eye(len(covariance)))
-    mean, seen = _posterior(evidence, shape, covariates, prior, each=True)
+    mean, seen = _posterior(evidence, about, covariates, prior, each=True)
     return Posterior(mean, left_variances(seen, prior.covariance), prior)
 
 
 def _posterior(
-    evidence: Evidence, shape: Floats, covariates: Floats, prior: Prior, *, each: bool = False
+    evidence: Evidence, about: NoisyDesign, covariates: Floats, prior: Prior, *, each: bool = False
 ) -> tuple[NDArray[np.float64], Information]:
     """Posterior means, and what the statistics say beyond the prior."""
     expected = covariates @ prior.coefficients
     surprise = evidence.statistics - evidence.exposure[:, None] * (expected @ evidence.design.T)
-    seen = information(noisy_design(evidence, shape, prior.covariance), surprise, each=each)
+    seen = information(about, spread_of(evidence, prior.covariance), surprise, each=each)
     return expected + seen.scores @ prior.covariance.T, seen
 
 
-def noisy_design(evidence: Evidence, shape: Floats, covariance: Floats) -> NoisyDesign:
-    """The distribution of the statistics, given the covariance of the prior."""
+def noisy_design(evidence: Evidence) -> NoisyDesign:
+    """The distribution of the statistics, but for what the covariance of the prior adds to it."""
     return NoisyDesign(
         design=evidence.design,
-        spread=evidence.design @ covariance @ evidence.design.T,
-        shape=np.asarray(shape, np.float64),
+        shape=positive(evidence.design),
         noise_variance=evidence.noise_variance,
         exposure=evidence.exposure,
         signal=np.square(evidence.exposure) + evidence.exposure_variance,
         sampling=evidence.sampling,
     )
+
+
+def spread_of(evidence: Evidence, covariance: Floats) -> NDArray[np.float64]:
+    """What parameters of this covariance add to the statistics of a task that is exposed once."""
+    return np.asarray(evidence.design @ covariance @ evidence.design.T)
 
 
 def left_in_all(seen: Information, covariance: Floats) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""From the releases of several rounds to one body of evidence about all tasks."""
+"""Combines the releases of several rounds into one body of evidence about all tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DOUBT = 3.0  # variances of noise that a mean residual is drawn to 0 by
 
 @dataclass(frozen=True)
 class SharedMoments:
-    """What all tasks share in a round.
+    """The moments that all tasks share in a round.
 
     Attributes:
         residual_variance: mean squared residual of the labels.
@@ -39,8 +39,7 @@ class SharedMoments:
 def shared_moments(released: Floats, stddev: float) -> SharedMoments:
     """Read the summed votes: (say, say·s², say·e², say·clipped e², say·e, say·q qᵀ / d), see `linalg.rating_round`.
 
-    The latent block is shrunk towards a multiple of the identity by as much as its noise asks for, and kept
-    positive.
+    The latent block is shrunk towards a multiple of the identity, as far as its noise requires, and kept positive.
     """
     voters = max(float(released[0]), 10.0)
     votes = released / voters
@@ -98,7 +97,7 @@ def of_round(
 
 
 def combine(rounds: Sequence[RoundEvidence], exposure: Exposure, label_variance: float) -> Evidence:
-    """Average rounds coordinate by coordinate, each with the inverse of its noise variance."""
+    """Average rounds coordinate by coordinate, each weighted by the inverse of its noise variance."""
     width = max(len(r.stddev) for r in rounds)
     statistics = np.zeros((len(rounds[0].statistics), width))
     design, precision = np.zeros((width, width)), np.zeros(width)

@@ -1,8 +1,8 @@
 """The clip norm of a ratings fit, from one small release about users' residuals, and the length of item vectors.
 
-Before the first round every user compares its ratings with its own mean (each rating left out of it), and says how much
-of its part each clip norm of a public list would take away, and how much of its mean residual with it. Where scales are
-skewed and users rate little, a small norm cuts off one side and all predictions move to the other; where users rate
+Before the first round, every user compares its ratings with its own mean (leaving each rating out of it), and reports
+how much of its part each clip norm of a public list would remove, and how much of its mean residual. If scales are
+skewed and users rate little, a small norm cuts off one side and shifts all predictions to the other. If users rate
 much, it only evens out their influence and lowers the noise. The norm with the least estimated error is taken.
 """
 
@@ -74,7 +74,7 @@ class ClippedAway:
 
 @dataclass(frozen=True)
 class Residuals:
-    """What was released of users' residuals.
+    """Released facts about users' residuals.
 
     Attributes:
         variance: their mean square.

@@ -6,11 +6,11 @@ The plan of a fit (docs/proofs/recommend.md has the bounds):
 2. a round for item biases, then `rounds` rounds for item biases and vectors. In each, every user solves a small
    regression alone and contributes residuals times tastes, its whole part clipped; one release carries the sums of
    all tasks, a second, tiny one the moments that all tasks share;
-3. after each round the task parameters are re-estimated from all rounds so far by empirical Bayes. Public features of
-   the items, where given, move the mean of that prior; what they are worth is fitted from the same released values.
-   They are further coordinates of the model, too: a taste for them is learned by each user alone and costs nothing.
+3. after each round the task parameters are re-estimated from all rounds so far by empirical Bayes. Public item
+   features, if given, shift the mean of that prior; their effect is fitted from the same released values. They are also
+   further coordinates of the model: each user learns a taste for them alone, at no cost.
 
-Only item parameters leave; users fold in from their own ratings.
+Only item parameters are published; users compute their own vectors from their own ratings.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RatingSettings:
     Attributes:
         dimension: length of item vectors; None to choose it from released popularity (8 with features).
         rounds: number of rounds after the one for biases.
-        growth: each round gets this many times the share of the one before.
+        growth: ratio of the shares of consecutive rounds.
         exponent: weights over a user's tasks are popularity^-exponent.
         popularity_floor: popularity is floored at this fraction of its mean before that.
         overview_share: share of the budget for the number of users and the mean.
@@ -68,7 +68,7 @@ class RatingSettings:
         start_scale: size of the stand-in item vectors of the first latent round.
         start_level: mean square of the tastes in that round.
         prior_variance: where EM for the prior of item vectors starts; twice that for biases.
-        steps: EM steps a round.
+        steps: EM steps per round.
         feature_variance: where the fit of what each feature group is worth starts: its variance among tasks.
         feature_directions: how many directions of the features a user's taste is for, beside the learned vectors.
         taste_variance: prior variance of that taste.
@@ -118,16 +118,16 @@ class PrivateRatingRecommender(FeaturesEstimator):
     Args:
         epsilon: ε of the whole fit.
         delta: δ of the whole fit.
-        n_users: a number of users that is declared public; None to release it.
+        n_users: the number of users, declared public; None to release it with noise.
         value_range: the public scale of the values; values outside are brought into it.
         features: public item features. They shift the prior mean of each item's vector. None to know items by id alone.
         allocation: how each user divides its sensitivity over its items; None for popularity^-exponent of the settings.
         dimension: length of item vectors; None to choose it from what is released.
         rounds: number of rounds; None for the default of this budget.
         settings: all settings at once, instead of `dimension` and `rounds`.
-        public: further sentences for the statement on what is assumed public, such as how rows were filtered.
+        public: further sentences about public assumptions, for the statement, such as how rows were filtered.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
+        tuning: how settings were chosen, for the statement, if any were given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
         engine: where sums are formed; None for this machine's processors.
         random_state: seed of the public initial item vectors.
@@ -181,9 +181,9 @@ class PrivateRatingRecommender(FeaturesEstimator):
         self.random_state = random_state
 
     def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
-        """Spend the budget on the data; afterwards `model_` may be released with its `statement_`.
+        """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
 
-        A session that is given brings its own budget, noise and window; those of the estimator are then not used.
+        A given session brings its own budget, noise and window, which replace those of the estimator.
         """
         low, high = self.value_range
         check_value_range(self.value_range)
@@ -219,7 +219,7 @@ class _Start:
 
 @dataclass(frozen=True)
 class _State:
-    """What is known of the tasks after a round; all released."""
+    """What is known about the tasks after a round; all released."""
 
     start: _Start
     posterior: Posterior
@@ -228,7 +228,7 @@ class _State:
 
 
 class _Fit:
-    """One fit: private data on one side, released state on the other, the session between them."""
+    """One fit: private data on one side, released state on the other, the session in between."""
 
     def __init__(
         self,
@@ -258,7 +258,7 @@ class _Fit:
         self._unit = (value_range[1] - value_range[0]) / 4
 
     def run(self, rng: np.random.Generator, progress: Progress | None) -> _State:
-        """Make every release, in order; return what was learned."""
+        """Make every release in order; return what was learned."""
         chosen = self._settings
         fixed = {"overview": chosen.overview_share, "counts": chosen.counts_share, "norms": chosen.norms_share}
         n_rounds = chosen.rounds + 1
@@ -309,7 +309,7 @@ class _Fit:
         return replace(start, dimension=self._dimension(plan, start)), given.weights
 
     def _residuals(self, plan: Plan, centre: float, exposure: popularity.Exposure) -> clip_norms.Residuals:
-        """The clip norm, from a release about users' residuals unless it is given."""
+        """Return the clip norm, from a release about users' residuals unless it is given."""
         if self._settings.clip is not None:
             return clip_norms.Residuals(clip_norms.FIRST_VARIANCE, self._settings.clip)
         share = plan.one("norms")
@@ -375,7 +375,7 @@ class _Fit:
         )
 
     def _first_vectors(self, start: _Start, biases: Floats, rng: np.random.Generator) -> Floats:
-        """Random directions, but for those known to matter: popularity, the item's own bias, and features."""
+        """Return random directions, except those known to matter: popularity, the item's own bias, and features."""
         vectors = rng.standard_normal((self._data.n_tasks, start.dimension))
         vectors[:, 0] = start.covariates[:, 1]
         if start.dimension > 1:
@@ -418,7 +418,7 @@ class _Fit:
         return self._unit * missing
 
     def model(self, state: _State, statement: Statement) -> RatingModel:
-        """The public model, in the units of the values."""
+        """Return the public model, in the units of the values."""
         mean, variance = state.posterior.mean, state.posterior.variance
         spread = np.diag(state.posterior.prior.covariance)
         return RatingModel(

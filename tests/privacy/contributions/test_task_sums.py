@@ -219,7 +219,7 @@ def test_parts_with_another_bound_than_was_declared_are_refused(make_engine):
         TaskCounts(OtherRelation()),
         TaskGrams(Negative(), OwnRows()),
     ):
-        with pytest.raises(TypeError, match=r"as declared|than it says"):
+        with pytest.raises(TypeError, match=r"as declared|than it declares"):
             make_engine().add_up(users, [contribution])
 
 
