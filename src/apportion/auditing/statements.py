@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 
 from apportion.privacy import PlannedMechanism, Release, Statement, gaussian
+from apportion.privacy.keys import Law, chance_of_own_keys
 from apportion.privacy.mechanisms import mechanism_class
 
 _ROUNDING = 1e-9
@@ -59,16 +60,33 @@ def _spent(statement: Statement) -> Check:
     if planned:
         found = statement.spent_epsilon
         how = f"as stated; releases by {planned[0].mechanism_words} are not composed again here"
-    elif statement.delta == 0:
+    elif statement.noise_delta == 0:
         found, how = math.fsum(release.epsilon or math.inf for release in statement.releases), "composed again"
     else:
         mu = math.sqrt(math.fsum((release.mu or math.inf) ** 2 for release in statement.releases))
-        found, how = gaussian.epsilon_of(mu, statement.delta), "composed again"
+        found, how = gaussian.epsilon_of(mu, statement.noise_delta), "composed again"
     passed = found <= min(statement.epsilon, statement.spent_epsilon) * (1 + 1e-6)
     words = f"epsilon {found:.6g} ({how}), where {statement.spent_epsilon:.6g} of {statement.epsilon:g} is stated"
     return Check("epsilon of all releases", passed, words)
 
 
 def _slack(statement: Statement) -> Check:
+    taken = math.fsum(release.delta for release in statement.releases)
     words = f"delta is {statement.delta:g}, to be well below one over the number of users"
-    return Check("delta", 0 <= statement.delta < 1e-2, words)
+    if statement.keys_delta:
+        words += f"; lists of private keys took {taken:g} of the {statement.keys_delta:g} kept for them"
+    kept = taken <= statement.keys_delta * (1 + _ROUNDING) and _thresholds(statement)
+    return Check("delta", 0 <= statement.delta < 1e-2 and kept, words)
+
+
+def _thresholds(statement: Statement) -> bool:
+    """Whether every list has a threshold that one key of one user alone passes with no more than its part of δ."""
+    lists = [release for release in statement.releases if release.delta or release.threshold is not None]
+    return all(_own_key_passes(release) <= release.delta for release in lists)
+
+
+def _own_key_passes(release: Release) -> float:
+    """The chance for a user of one key, from below: the cap on keys of one user is not among a statement's numbers."""
+    law: Law = "laplace" if release.epsilon is not None else "gaussian"
+    scale = release.stddev / (math.sqrt(2) if law == "laplace" else 1.0)
+    return 1.0 if release.threshold is None else chance_of_own_keys(release.threshold, scale, 1, law)

@@ -13,12 +13,13 @@ from apportion.estimators.base import Estimator, defaults_of
 from apportion.privacy import ADD_REMOVE, Budget, Neighbours, NoiseSource, Session
 from apportion.privacy.statement import DEFAULTS, Tuning
 
+OWN_ITEMS = "who holds an item that nobody else holds"
 BY_HAND = "declared: some settings were given by hand; whatever data they were chosen on is not covered"
 _LARGEST_VALUE = 1e12
 _NOT_SETTINGS = {
     "epsilon", "delta", "n_users", "kind", "value_range", "features", "public", "window", "tuning", "noise", "engine",
     "random_state", "variance", "correlation", "sizes", "level", "quantiles", "base", "base_mass", "label_range",
-    "noise_variance", "target", "fit_intercept", "loss",
+    "noise_variance", "target", "fit_intercept", "loss", "items",
 }  # fmt: skip
 
 
@@ -74,6 +75,8 @@ class InteractionsEstimator(PrivateEstimator):
     def _declared(self, given: Session | None, data: Interactions, further_public: list[str]) -> Session:
         """The session of this fit, with what it says of tasks and of the number of users."""
         session = self._open(given, self._budget(), self._neighbours, [_about_tasks(data), *further_public])
+        if not data.task_ids.declared:
+            session.declare_unprotected(OWN_ITEMS)
         if self.n_users is not None:
             session.declare_users(self.n_users)
         return session

@@ -32,6 +32,7 @@ from apportion.data.users import Users
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.counts import release_number_of_users, release_popularity, weighed_by
+from apportion.estimators.items import Items, PrivateItems
 from apportion.postprocessing import feature_rows
 from apportion.postprocessing.low_rank import Denoised, denoise_rows
 from apportion.privacy import NoiseSource, Purpose, Rows, Session, Share, Statement
@@ -107,6 +108,9 @@ class PrivateClickRecommender(FeaturesEstimator):
         delta: δ of the whole fit.
         n_users: a number of users that is declared public; None to release it.
         features: public item features. They shift the prior mean of each item's vector. None to know items by id alone.
+        items: which items there are. `"private"`: a list is released with their popularity, of those that enough users
+            have. A list of ids: public. `"from-data"`: the items that occur, declared public, which reveals who has
+            an item that nobody else has. None: the public list of the data if they have one, else `"private"`.
         allocation: how each user divides its sensitivity over its items; None for equally.
         dimension: length of task vectors; None for the default of this budget.
         rounds: number of rounds; None for the default.
@@ -118,8 +122,8 @@ class PrivateClickRecommender(FeaturesEstimator):
         engine: where sums are formed; None for this machine's processors.
         random_state: seed of the public initial task vectors.
 
-    Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
-    tasks and the features are public.
+    Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The features
+    are public; the list of items is as `items` says.
 
     Example:
         >>> from apportion.data.synthetic import long_tailed_clicks
@@ -136,6 +140,7 @@ class PrivateClickRecommender(FeaturesEstimator):
         *,
         n_users: int | None = None,
         features: ItemFeatures | None = None,
+        items: Items = None,
         allocation: Allocation | None = None,
         dimension: int | None = None,
         rounds: int | None = None,
@@ -151,6 +156,7 @@ class PrivateClickRecommender(FeaturesEstimator):
         self.delta = delta
         self.n_users = n_users
         self.features = features
+        self.items = items
         self.allocation = allocation
         self.dimension = dimension
         self.rounds = rounds
@@ -170,9 +176,11 @@ class PrivateClickRecommender(FeaturesEstimator):
         if data.n_tasks < 2:
             raise InputError(f"Expected a list of at least 2 tasks to rank, got {data.n_tasks}.")
         settings: ClickSettings = self._chosen_settings(ClickSettings.for_budget)
-        session = self._declared(session, data, self._public_features())
-        engine, policy = self._engine_or(LocalEngine(), session), self.allocation or EqualSplit()
-        fit = _Fit(data, session, engine, settings, policy, self.n_users, self.features)
+        entered = self._entered(session, data, self._public_features(), settings.counts_share, LocalEngine())
+        session, policy = entered.session, self.allocation or EqualSplit()
+        fit = _Fit(
+            entered.data, session, entered.engine, settings, policy, entered.n_users, self.features, entered.items
+        )
         state = fit.run(np.random.default_rng(self.random_state), progress)
         self.statement_ = session.statement()
         self.model_ = fit.model(state, self.statement_)
@@ -222,8 +230,9 @@ class _Fit:
         engine: Engine,
         settings: ClickSettings,
         allocation: Allocation,
-        declared_users: int | None,
+        known_users: float | None,
         features: ItemFeatures | None,
+        listed: PrivateItems | None,
     ) -> None:
         self._users = data.as_users
         self._allocation = allocation
@@ -234,19 +243,23 @@ class _Fit:
         self._session = session
         self._engine = engine
         self._settings = settings
-        self._declared_users = declared_users
+        self._known_users = known_users
+        self._listed = listed
 
     def run(self, rng: np.random.Generator, progress: Progress | None) -> _State:
         """Make every release, in order; return what was learned."""
         chosen = self._settings
-        fixed = {"counts": chosen.counts_share}
-        if self._declared_users is None:
-            fixed["users"] = chosen.users_share
-        left = 1 - sum(fixed.values())
+        fixed = {} if self._known_users is not None else {"users": chosen.users_share}
+        if self._listed is None:  # else popularity is released already
+            fixed["counts"] = chosen.counts_share
+        left = 1 - sum(fixed.values()) - (0.0 if self._listed is None else self._listed.taken)
         plan = self._session.plan(**fixed, rounds=[left * s for s in Power(chosen.ramp / 2).shares(chosen.rounds)])
         parts = self._users, self._session, self._engine
-        n_users = float(self._declared_users or release_number_of_users(*parts, plan.one("users")))
-        released = release_popularity(*parts, plan.one("counts"), n_users)
+        n_users = float(self._known_users or release_number_of_users(*parts, plan.one("users")))
+        if self._listed is None:
+            released = release_popularity(*parts, plan.one("counts"), n_users)
+        else:
+            released = self._listed.popularity(n_users)
         given = weighed_by(self._allocation, self._users, released, self._session)
         found, count_noise = released.posterior.mean, released.counts.stddev
         dimension = chosen.dimension or default_dimension(self._session.budget.mu, n_users, self._data.n_tasks)

@@ -28,10 +28,11 @@ from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
 from apportion.engines import Engine, LocalEngine
 from apportion.estimators.counts import release_overview, release_popularity, weighed_by
+from apportion.estimators.items import Items, PrivateItems
 from apportion.estimators.private import check_value_range
 from apportion.linalg import RatingRound
 from apportion.postprocessing import evidence, popularity
-from apportion.privacy import NoiseSource, Purpose, Session, Share, Statement
+from apportion.privacy import NoiseSource, Plan, Purpose, Session, Share, Statement
 from apportion.privacy.contributions import RatingParts, Weighting, step_of
 from apportion.recommend.als import Progress
 from apportion.recommend.features.prior import FeaturesEstimator
@@ -108,6 +109,9 @@ class PrivateRatingRecommender(FeaturesEstimator):
         n_users: a number of users that is declared public; None to release it.
         value_range: the public scale of the values; values outside are brought into it.
         features: public item features. They shift the prior mean of each item's vector. None to know items by id alone.
+        items: which items there are. `"private"`: a list is released with their popularity, of those that enough users
+            have. A list of ids: public. `"from-data"`: the items that occur, declared public, which reveals who has
+            an item that nobody else has. None: the public list of the data if they have one, else `"private"`.
         allocation: how each user divides its sensitivity over its items; None for popularity^-exponent of the settings.
         dimension: length of item vectors; None for the default of this budget.
         rounds: number of rounds; None for the default of this budget.
@@ -119,8 +123,8 @@ class PrivateRatingRecommender(FeaturesEstimator):
         engine: where sums are formed; None for this machine's processors.
         random_state: seed of the public initial item vectors.
 
-    Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
-    tasks, the value range and the features are public.
+    Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The value
+    range and the features are public; the list of items is as `items` says.
 
     Example:
         >>> from apportion.data.synthetic import long_tailed_ratings
@@ -140,6 +144,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
         n_users: int | None = None,
         value_range: tuple[float, float] = (1.0, 5.0),
         features: ItemFeatures | None = None,
+        items: Items = None,
         allocation: Allocation | None = None,
         dimension: int | None = None,
         rounds: int | None = None,
@@ -156,6 +161,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
         self.n_users = n_users
         self.value_range = value_range
         self.features = features
+        self.items = items
         self.allocation = allocation
         self.dimension = dimension
         self.rounds = rounds
@@ -176,10 +182,13 @@ class PrivateRatingRecommender(FeaturesEstimator):
         check_value_range(self.value_range)
         settings: RatingSettings = self._chosen_settings(RatingSettings.for_budget)
         public = [f"the scale of the values, {low:g} to {high:g}", *self._public_features()]
-        session = self._declared(session, data, public)
-        engine = self._engine_or(LocalEngine(np.float64), session)
+        entered = self._entered(session, data, public, settings.counts_share, LocalEngine(np.float64))
+        session = entered.session
         policy = self.allocation or Adaptive(settings.exponent, settings.popularity_floor)
-        fit = _Fit(data, session, engine, settings, policy, self.value_range, self.n_users, self.features)
+        fit = _Fit(
+            entered.data, session, entered.engine, settings, policy, self.value_range, entered.n_users, self.features,
+            entered.items,
+        )  # fmt: skip
         state = fit.run(np.random.default_rng(self.random_state), progress)
         self.statement_ = session.statement()
         self.model_ = fit.model(state, self.statement_)
@@ -218,8 +227,9 @@ class _Fit:
         settings: RatingSettings,
         allocation: Allocation,
         value_range: tuple[float, float],
-        declared_users: int | None,
+        known_users: float | None,
         features: ItemFeatures | None,
+        listed: PrivateItems | None,
     ) -> None:
         self._items = ItemSide(settings, features, data.task_ids)
         self._data = data
@@ -229,18 +239,22 @@ class _Fit:
         self._engine = engine
         self._settings = settings
         self._range = value_range
-        self._declared_users = declared_users
+        self._known_users = known_users
+        self._listed = listed
         self._unit = (value_range[1] - value_range[0]) / 4
 
     def run(self, rng: np.random.Generator, progress: Progress | None) -> _State:
         """Make every release, in order; return what was learned."""
         chosen = self._settings
-        fixed = {"overview": chosen.overview_share, "counts": chosen.counts_share}
+        fixed = {"overview": chosen.overview_share}
+        if self._listed is None:  # else popularity is released already
+            fixed["counts"] = chosen.counts_share
         n_rounds = chosen.rounds + 1
-        left = 1 - chosen.moments_share - sum(fixed.values())
+        taken = 0.0 if self._listed is None else self._listed.taken
+        left = 1 - chosen.moments_share - sum(fixed.values()) - taken
         rounds = [left * share for share in Geometric.growing(chosen.growth).shares(n_rounds)]
         plan = self._session.plan(**fixed, moments=[chosen.moments_share / n_rounds] * n_rounds, rounds=rounds)
-        start, weights = self._start(plan.one("overview"), plan.one("counts"))
+        start, weights = self._start(plan)
         state = None
         for k, shares in enumerate(zip(plan.several("rounds"), plan.several("moments"), strict=True)):
             if progress:
@@ -251,11 +265,13 @@ class _Fit:
         assert state is not None
         return state
 
-    def _start(self, overview: Share, counts: Share) -> tuple[_Start, Weighting]:
-        n_users, centre = release_overview(
-            self._users, self._session, self._engine, overview, self._range, self._declared_users
-        )
-        released = release_popularity(self._users, self._session, self._engine, counts, n_users)
+    def _start(self, plan: Plan) -> tuple[_Start, Weighting]:
+        parts = self._users, self._session, self._engine
+        n_users, centre = release_overview(*parts, plan.one("overview"), self._range, self._known_users)
+        if self._listed is None:
+            released = release_popularity(*parts, plan.one("counts"), n_users)
+        else:
+            released = self._listed.popularity(n_users)
         given = weighed_by(self._allocation, self._users, released, self._session)
         found, expected = released.posterior, given.expected
         exposure = popularity.exposure(found, expected.total, expected.typical, n_users)
