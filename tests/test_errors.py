@@ -39,5 +39,5 @@ def test_another_format_is_refused_by_its_number():
     require_format("The thing", 2, 2)
     with pytest.raises(InputError, match=r"^The thing has format 3, .* reads format 2: install a newer apportion"):
         require_format("The thing", 3, 2)
-    with pytest.raises(InputError, match=r"has format 1, .*: make it again with this version\.$"):
+    with pytest.raises(InputError, match=r"has format 1, .*: create it again with this version\.$"):
         require_format("The thing", 1, 2)

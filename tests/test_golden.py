@@ -44,7 +44,7 @@ def test_every_format_that_is_written_has_a_golden_file():
 @pytest.mark.parametrize("number", STATEMENTS)
 def test_a_statement_is_read_or_refused_in_one_sentence(number, tmp_path):
     if number != statements.FORMAT:
-        with pytest.raises(InputError, match=f"has format {number}, and this version of apportion reads format") as no:
+        with pytest.raises(InputError, match=f"has format {number}, but this version of apportion reads format") as no:
             Statement.from_json(text_of(STATEMENTS[number]))
         assert str(no.value).count(".") == 1
         shutil.copy(STATEMENTS[number], tmp_path / "statement.json")
@@ -74,7 +74,7 @@ def test_a_card_is_shown_or_refused_in_one_sentence(number, tmp_path):
     shutil.copy(CARDS[number], tmp_path / storage.CARD)
     if number != cards.FORMAT:
         assert not jsonschema.Draft202012Validator(SCHEMA).is_valid(card)
-        with pytest.raises(InputError, match=f"has format {number}, and this version of apportion reads format"):
+        with pytest.raises(InputError, match=f"has format {number}, but this version of apportion reads format"):
             read_card(tmp_path)
         return
     jsonschema.Draft202012Validator(SCHEMA).validate(card)
@@ -85,7 +85,7 @@ def test_a_card_is_shown_or_refused_in_one_sentence(number, tmp_path):
 @pytest.mark.parametrize("number", MODELS)
 def test_a_model_is_read_or_refused_in_one_sentence(number):
     if number != storage.FORMAT:
-        with pytest.raises(InputError, match=f"has format {number}, and this version of apportion reads format"):
+        with pytest.raises(InputError, match=f"has format {number}, but this version of apportion reads format"):
             load(MODELS[number])
         return
     model = load(MODELS[number])

@@ -64,4 +64,4 @@ def test_what_has_no_statement_is_refused_and_nothing_is_written(run, folder):
 
 def test_a_folder_is_not_overwritten_by_a_card(run, fitted, folder):
     (folder / "taken").mkdir()
-    assert "a folder has that name" in run("card", fitted / "ratings", "--page", "taken", code=2).stderr
+    assert "it is a folder" in run("card", fitted / "ratings", "--page", "taken", code=2).stderr

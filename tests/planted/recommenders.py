@@ -50,8 +50,8 @@ def unclipped_rating_parts(right):
     """Rows and votes of any length, with noise for those within the clip norms."""
 
     def wrong(self, users, kernels):
-        wide = {name: 1e4 * getattr(self.about, name) for name in ("clip_norm", "summary_clip")}
-        return right(replace(self, about=replace(self.about, **wide)), users, kernels)
+        wide = {name: 1e4 * getattr(self.round, name) for name in ("clip_norm", "summary_clip")}
+        return right(replace(self, round=replace(self.round, **wide)), users, kernels)
 
     return wrong
 

@@ -287,7 +287,7 @@ def test_the_threshold_is_the_best_for_the_stated_trade_off(groups, sizes):
 
 def test_a_session_must_promise_the_same_neighbours_and_have_budget_left():
     rows = logistic_rows(n_users=100)
-    with pytest.raises(InputError, match="Expected a session whose neighbours differ thus: replace the contents"):
+    with pytest.raises(InputError, match=r"those of this estimator .replace the contents"):
         fitted(rows, session=Session(Budget(1.0, 1e-5), noise=SeededNoise(0)))
     session = Session(Budget(1.0, 1e-5), noise=SeededNoise(0), neighbours=REPLACE_VALUES)
     fitted(rows, session=session)
@@ -444,7 +444,7 @@ def test_intervals_cover_the_truth_where_the_budget_lets_descents_arrive():
         ({"interval_parts": 3, "sizes": "private"}, "public sizes for intervals"),
         ({"level": 1.0}, "level strictly between 0 and 1, got 1"),
         ({"sizes": "secret"}, "sizes to be 'public' or 'private', got 'secret'"),
-        ({"sizes": "private", "bounding": SampleLimit(2)}, "Smooth weights where sizes are private, got SampleLimit"),
+        ({"sizes": "private", "bounding": SampleLimit(2)}, "Smooth weights if sizes are private, got SampleLimit"),
         ({"sizes": "private", "sizes_share": 0.99}, "sizes_share below 0.98, got 0.99"),
         ({"loss": "hinge"}, "Expected a loss among"),
     ],

@@ -135,7 +135,7 @@ def test_the_curve_of_the_attacker_is_the_exact_one(opened, model, epsilon, delt
 
     page = opened(explorer_page(model))
     ask = "([form, epsilon, delta]) => { const g = explorer.guarantee(form, epsilon, delta); "
-    ask += "return [g.mu, g.bestGuess, g.logOdds, ...[0.001, 0.01, 0.3, 0.9].map((rate) => g.found(rate))]; }"
+    ask += "return [g.mu, g.bestGuess, g.logOdds, ...[0.001, 0.01, 0.3, 0.9].map((rate) => g.detected(rate))]; }"
     mu, guess, log_odds, *found = page.evaluate(ask, ["gaussian", epsilon, delta])
     exact = gaussian.mu_of(epsilon, delta)
     assert mu == pytest.approx(exact, rel=1e-8)
@@ -148,7 +148,7 @@ def test_the_curve_of_the_attacker_is_the_exact_one(opened, model, epsilon, delt
 
 def test_the_two_lines_of_a_pure_guarantee_are_drawn_where_they_are(opened, model):
     page = opened(explorer_page(model))
-    found = page.evaluate("[0, 0.1, 0.5].map((rate) => explorer.guarantee('pure', Math.log(3), 0).found(rate))")
+    found = page.evaluate("[0, 0.1, 0.5].map((rate) => explorer.guarantee('pure', Math.log(3), 0).detected(rate))")
     assert found == pytest.approx([0.0, 0.3, 1 - 0.5 / 3])
 
 

@@ -1,4 +1,4 @@
-"""How one user's unit of sensitivity is divided: over tasks here; over users and rounds beside it."""
+"""How one user's unit of sensitivity is divided: over tasks here, over users and rounds in submodules."""
 
 from apportion.allocation.policies import (
     Adaptive,

@@ -9,15 +9,19 @@ import click
 from apportion.cli.outputs import refuse_folder, write_text
 
 
-@click.command(short_help="The privacy card of a model: JSON for machines, and a page.")
+@click.command(short_help="Print a model's privacy card: JSON, and optionally a page.")
 @click.argument("source", type=click.Path(exists=True, path_type=Path), metavar="MODEL|STATEMENT.json")
-@click.option("--out", type=click.Path(path_type=Path), metavar="CARD.json", help="Write there in place of printing.")
-@click.option("--page", type=click.Path(path_type=Path), metavar="CARD.html", help="Write the card as a page too.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="CARD.json", help="Write to this file instead of printing."
+)
+@click.option(
+    "--page", type=click.Path(path_type=Path), metavar="CARD.html", help="Also write the card as an HTML page."
+)
 def card(source: Path, out: Path | None, page: Path | None) -> None:
     """Print the privacy card of a MODEL folder or of a privacy statement's file.
 
-    The card says in JSON what was promised, epsilon without and with tuning, every release, what was assumed, where the
-    noise came from and where the charges are written down. It may be shared wherever the statement may.
+    The card is a JSON document. It states the guarantee, epsilon without and with tuning, every release, the
+    assumptions, the source of the noise and where charges are recorded. It may be shared wherever the statement may.
     """
     from apportion.report.card import card_json, card_page, read_card
 

@@ -1,4 +1,4 @@
-"""`apportion compare`: a grid of methods and budgets from one TOML file, for the people who may see raw data."""
+"""`apportion compare`: a grid of methods and budgets from one TOML file. For people who may see raw data."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _OTHER_FILES: Final = ("items", "titles", "features", "feature_item", "feature_k
 @feature_options
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: STUDY's name with -study.")
 @click.option(
-    "--processes", type=click.IntRange(min=1), default=1, show_default=True, help="How many fits to run at once."
+    "--processes", type=click.IntRange(min=1), default=1, show_default=True, help="Number of fits to run at once."
 )
-@click.option("--fresh", is_flag=True, help="Fit again what is finished already.")
+@click.option("--fresh", is_flag=True, help="Run finished fits again.")
 @json_option
 def compare(study: Path, out: Path | None, processes: int, fresh: bool, as_json: bool, **options: Any) -> None:
     """Run the study in the TOML file STUDY: every method at every epsilon, with every noise seed.
 
-    Writes a table, curves over epsilon and over settings, and figures by item popularity, on an internal page. All
-    of it is computed from raw data with seeded noise: it must not be shared. A study that was interrupted goes on
-    where it stopped when it is run again. The exit code is 1 if some fits failed.
+    The command writes a table, curves over epsilon and over settings, and results by item popularity to an internal
+    page. All of it is computed from raw data with seeded noise and must not be shared. Run an interrupted study again
+    to continue where it stopped. The exit code is 1 if some fits failed.
 
-    With --features, or features in the study's [data], there are rows without and with public features of items.
+    With --features, or features in the study's [data], each method is run without and with public item features.
     """
     target = out or Path(f"{study.stem}-study")
     with Reporter() as reporter:
@@ -68,7 +68,7 @@ def run_comparison(
 ) -> StudyResults:
     """Read the study and its data, run what is missing, and write the table and the page.
 
-    Features that the command names take the place of those in the study.
+    Features given on the command line replace those in the study.
     """
     from apportion.cli.feature_files import match_features
     from apportion.cli.item_files import read_titles
@@ -86,7 +86,7 @@ def run_comparison(
         titles = read_titles(_file(study, "titles", path), loaded.data.task_ids)
     tasks = _tasks_to_inspect(study, loaded.data, titles, path)
     if processes > processors():
-        reporter.say(f"Running {processors()} processes, as there are no more processors, in place of {processes}.")
+        reporter.say(f"Running {processors()} processes instead of {processes}, because there are no more processors.")
     try:
         results = run_study(
             study,
@@ -99,7 +99,7 @@ def run_comparison(
             say=reporter.say,
         )
     except KeyboardInterrupt:
-        reporter.say(f"What is finished is kept in {target}; the same command goes on from there.")
+        reporter.say(f"Finished fits are kept in {target}; run the same command again to continue.")
         raise
     except InputError as error:
         raise error.inside(path.name) from None
@@ -109,7 +109,7 @@ def run_comparison(
 
 
 def _load(study: Study, path: Path) -> Loaded:
-    """Read the data as `[data]` says; what the reader would ask options for is asked in the study's words."""
+    """Read the data as `[data]` says. Error messages use the study's words instead of options."""
     from apportion.cli.loading import load_data
 
     if "path" not in study.reading:
@@ -124,7 +124,7 @@ def _load(study: Study, path: Path) -> Loaded:
 
 
 def _features(study: Study, path: Path, feature_settings: FeatureOptions, reporter: Reporter) -> ItemFeatures | None:
-    """The features that the command names, or those in `[data]`."""
+    """Return the features that the command line names, or those in `[data]`."""
     from apportion.cli.feature_files import read_features
 
     if feature_settings.features is not None or "features" not in study.reading:
@@ -143,7 +143,7 @@ def _features(study: Study, path: Path, feature_settings: FeatureOptions, report
 
 
 def in_study_words(error: InputError) -> InputError:
-    """The same in the words of a study: what to write in `[data]` in place of an argument.
+    """Rewrite an error in the words of a study: what to write in `[data]`.
 
     >>> str(in_study_words(InputError("No column looks like the task", argument="task", remedy="name it with")))
     'No column looks like the task; name it with item in [data].'
@@ -154,7 +154,7 @@ def in_study_words(error: InputError) -> InputError:
 
 
 def _file(study: Study, key: str, path: Path) -> Path:
-    """A file that the study names, relative to the study's own folder."""
+    """Return a file that the study names, relative to the study's own folder."""
     file = path.parent / Path(study.reading[key])
     if not file.is_file():
         raise InputError(f"{path.name}: Expected {key} in [data] to be a file, got {study.reading[key]!r}.")

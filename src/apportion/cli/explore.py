@@ -1,4 +1,4 @@
-"""`apportion explore`: a page to look into a model and to try it, which runs in the reader's browser."""
+"""`apportion explore`: a page for looking into a model and trying it. It runs in the reader's browser."""
 
 from __future__ import annotations
 
@@ -18,19 +18,23 @@ _SHARED: Final = Path("explorer.html")
 _INTERNAL: Final = Path("explorer-internal.html")
 
 
-@click.command(short_help="Write a page to look into a model and to try it.")
+@click.command(short_help="Write a page for looking into a model and trying it.")
 @click.argument("model", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--titles", type=FILE, help="Titles of items (id, title).")
+@click.option("--titles", type=FILE, help="File with titles of items (id, title).")
 @click.option(
     "--evaluation",
     "evaluated_on",
     type=FILE,
     metavar="DATA",
-    help="Add quality on these raw data and the model without privacy: the page is then INTERNAL.",
+    help="Add quality on these raw data and the non-private model; the page is then INTERNAL.",
 )
 @data_options
 @click.option(
-    "--split-seed", type=click.IntRange(min=0), default=0, show_default=True, help="With --evaluation: of the split."
+    "--split-seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="With --evaluation: seed of the split.",
 )
 @click.option(
     "--out",
@@ -51,9 +55,9 @@ def explore(
 ) -> None:
     """Write the explorer of a saved MODEL: one HTML file that needs no server and no network.
 
-    It has a map of the items, recommendations that are solved in the page from what the reader picks there, and the
-    budget. It holds released values and the statement alone and may be shared, unless --evaluation adds figures from
-    raw data.
+    The page has a map of the items, recommendations computed in the page from what the reader picks, and the budget.
+    It holds only released values and the statement, so it may be shared, unless --evaluation adds figures from raw
+    data.
     """
     from apportion.cli.item_files import read_titles
     from apportion.recommend import load
@@ -75,11 +79,11 @@ def explore(
 
 
 def _inside(data: Path, data_as: DataOptions, model: Path, seed: int) -> Inside:
-    """Quality on a split of the data, and the neighbours of the model without privacy."""
+    """Return quality on a split of the data, and the neighbours in the non-private model."""
     from apportion.cli.evaluate import run_saved
     from apportion.report.explorer_internal import inside_of
 
     with Reporter() as reporter:
-        found = run_saved(data, data_as, model, seed, reporter)
-        reporter.say("comparing neighbours with those of the model without privacy")
-        return inside_of(found.model, found.twin, found.comparison, found.roles, found.slices, found.remarks)
+        result = run_saved(data, data_as, model, seed, reporter)
+        reporter.say("comparing neighbours with those of the non-private model")
+        return inside_of(result.model, result.twin, result.comparison, result.roles, result.slices, result.remarks)

@@ -1,4 +1,4 @@
-"""Files about items' features, which are public."""
+"""Files with public features of items."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IGNORED = "ignore"
 
 
 def read_features(options: FeatureOptions, reporter: Reporter) -> ItemFeatures | None:
-    """Features of items by column, None where none were asked for; what looks too fine is remarked on."""
+    """Read item features by column; None if none were asked for. Remark on features that look too detailed."""
     from apportion.data.features import FineFeaturesWarning, ItemFeatures
 
     if options.features is None:
@@ -36,12 +36,12 @@ def read_features(options: FeatureOptions, reporter: Reporter) -> ItemFeatures |
     for each in caught:
         if issubclass(each.category, FineFeaturesWarning):
             reporter.say(str(each.message))
-    reporter.say(f"Features of {len(features)} items, taken as public: {in_words(features.space)}.")
+    reporter.say(f"Features of {len(features)} items, assumed public: {in_words(features.space)}.")
     return features
 
 
 def match_features(features: ItemFeatures | None, task_ids: Vocabulary, reporter: Reporter) -> None:
-    """Refuse features that tell of no item or are no numbers, and say how many items have none; all of it is public."""
+    """Refuse features that match no item or are not finite, and say how many items have none. All of this is public."""
     if features is None:
         return
     rows = features.for_tasks(task_ids)
@@ -50,9 +50,9 @@ def match_features(features: ItemFeatures | None, task_ids: Vocabulary, reporter
         raise InputError(f"Feature {rows.groups[wrong[0]].name!r} holds numbers that are too large to compute with.")
     lacking = int((rows.counts == 0).sum())
     if lacking == len(rows):
-        raise InputError(f"Expected features of the {len(rows)} items, got empty ones for all of them.")
+        raise InputError(f"Expected features for the {len(rows)} items, got none for any of them.")
     if lacking:
-        reporter.say(f"Without features: {lacking} of the {len(rows)} items, which are known by their ids alone.")
+        reporter.say(f"{lacking} of the {len(rows)} items have no features; they are known only by their ids.")
 
 
 def in_words(space: FeatureSpace) -> str:
@@ -61,7 +61,7 @@ def in_words(space: FeatureSpace) -> str:
 
 
 def read_new_items(path: Path, space: FeatureSpace) -> ItemFeatures:
-    """Features of items that a model does not know, read as those it was fitted with."""
+    """Read features of items that a model does not know, in the form it was fitted with."""
     from apportion.data.features import ItemFeatures
 
     try:
@@ -71,9 +71,9 @@ def read_new_items(path: Path, space: FeatureSpace) -> ItemFeatures:
 
 
 def _as_option(error: InputError) -> InputError:
-    """The same about the options that say how features are read."""
+    """Rewrite an error in terms of the options that say how features are read."""
     if error.argument == "columns":
-        return InputError(f"{error.problem}; give the columns names in a first line.")
+        return InputError(f"{error.problem}; add a header line with column names.")
     argument = "feature_item" if error.argument == "item" else error.argument
     return InputError(error.problem, argument=argument, remedy=error.remedy)
 

@@ -16,7 +16,7 @@ _DIGIT_BITS = 16
 
 
 def user_major_order(users: NDArray[np.int32], tasks: NDArray[np.int32], n_tasks: int) -> NDArray[np.int64] | None:
-    """The stable order by user and then task; `None` where the rows are in that order already."""
+    """Return the stable order by user and then task; `None` if the rows are already in that order."""
     key = users.astype(np.int64)
     key *= max(n_tasks, 1)
     key += tasks
@@ -26,7 +26,7 @@ def user_major_order(users: NDArray[np.int32], tasks: NDArray[np.int32], n_tasks
 
 
 def stable_order(codes: NDArray[np.int32], n_codes: int) -> NDArray[np.int64]:
-    """The stable order by code, one radix pass per 16 bits of the largest code."""
+    """Return the stable order by code, with one radix pass per 16 bits of the largest code."""
     order = np.argsort(codes.astype(np.uint16), kind="stable")  # the cast keeps the low digit
     if n_codes > 1 << _DIGIT_BITS:
         high_digit = (codes[order] >> _DIGIT_BITS).astype(np.uint16)
@@ -41,7 +41,7 @@ def refuse_repeated_pairs(
     user_ids: Vocabulary,
     task_ids: Vocabulary,
 ) -> None:
-    """Name the first row that repeats the user and the task of an earlier one, if there is one."""
+    """Refuse a row that repeats the user and the task of an earlier one, and name it."""
     sorted_users = users if order is None else users[order]
     sorted_tasks = tasks if order is None else tasks[order]
     repeats = (sorted_users[1:] == sorted_users[:-1]) & (sorted_tasks[1:] == sorted_tasks[:-1])

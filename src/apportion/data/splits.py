@@ -1,8 +1,8 @@
 """Splits: parts of a data set for training, validation and test, all under the same vocabularies.
 
-For rating prediction the observations are partitioned at random. For top-k recommendation whole users are
-held out: the model never sees them, is shown a part of their observations (the history) and must find the
-rest (the target). Splits are public choices: they draw from a NumPy generator, never from a noise source.
+For rating prediction, observations are partitioned at random. For top-k recommendation, whole users are held out: they
+are not in training, and the model sees part of their observations (the history) and must predict the rest (the target).
+Splits are public choices: they draw from a NumPy generator, never from a noise source.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from apportion.data.interactions import Interactions
 
 MIN_OBSERVATIONS_HELD_OUT: Final = 5
-"""A user with fewer observations is never held out: there would be too little to show and to find."""
+"""A user with fewer observations is never held out: there would be too little to show and to predict."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What is shown of held-out users, and what is to be found."""
+    """The shown and the hidden rows of held-out users."""
 
     history: Interactions
     target: Interactions
@@ -73,8 +73,8 @@ def split_by_users(
     Args:
         data: the observations.
         rng: source of the choice of users and of their histories.
-        n_validation: how many users are held out for validation.
-        n_test: how many users are held out for test.
+        n_validation: number of users held out for validation.
+        n_test: number of users held out for test.
         history: fraction of a held-out user's observations that is shown.
     """
     if not 0.0 < history < 1.0:

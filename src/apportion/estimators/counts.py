@@ -18,11 +18,11 @@ from apportion.postprocessing.popularity import Popularity, posterior_popularity
 from apportion.privacy import Purpose, Session, Share
 from apportion.privacy.contributions import ClippedParts, Output, TaskCounts, Weighting
 
-LEAST_USERS = 10.0  # a noisy number of users is not believed below this
+LEAST_USERS = 10.0  # a noisy number of users below this is replaced by it
 
 
 def number_of_users(session: Session) -> ClippedParts:
-    """One for each user who has rows."""
+    """Return a contribution of one for each user who has rows."""
     return ClippedParts(_ones, (Output(1, 1.0, False, "one for each user"),), neighbours=session.neighbours)
 
 
@@ -31,20 +31,20 @@ def _ones(users: Users, weights: Any) -> tuple[NDArray[np.float64]]:
 
 
 def release_number_of_users(users: Users, session: Session, engine: Engine, share: Share) -> float:
-    """Release how many users have data; one user moves it by 1."""
+    """Release the number of users with data; one user moves it by 1."""
     total = add_up_one(engine, users, number_of_users(session))
     return max(float(session.release(Purpose.NUMBER_OF_USERS, total, share)[0]), LEAST_USERS)
 
 
 @dataclass(frozen=True)
 class ScaledMeans:
-    """One, and the user's own mean value, scaled to [-1, 1]: of norm at most √2."""
+    """One, and the user's mean value scaled to [-1, 1]: a row of norm at most √2."""
 
     middle: float
     half: float
 
     def __call__(self, users: Users, weights: Any) -> tuple[NDArray[np.float64]]:
-        """The row of every user."""
+        """Return the row of every user."""
         values = np.clip(users.column("values"), self.middle - self.half, self.middle + self.half)
         sums = np.bincount(users.owner, values - self.middle, minlength=users.n_users)
         means = sums / np.maximum(users.sizes, 1) / self.half
@@ -59,7 +59,7 @@ def release_overview(
     value_range: tuple[float, float],
     known_users: float | None,
 ) -> tuple[float, float]:
-    """Release the number of users and the mean of users' mean values, together; a known number stands instead."""
+    """Release the number of users and the mean of users' means together; a known number is taken as it is."""
     low, high = value_range
     means = ScaledMeans((low + high) / 2, (high - low) / 2)
     output = Output(2, float(np.sqrt(2)), False, "one, and the scaled mean of a user")
@@ -74,7 +74,7 @@ class ReleasedPopularity:
     """Weighted popularity of every task, as released under the equal split.
 
     Attributes:
-        posterior: mean and variance of what it may be.
+        posterior: its posterior mean and variance.
         counts: the same for allocations.
     """
 
@@ -94,16 +94,16 @@ def release_popularity(
 
 
 def weighed_by(policy: Allocation, users: Users, popularity: ReleasedPopularity, session: Session) -> Allocated:
-    """What a policy gives that asks for released popularity once at most; nothing further is released."""
+    """Return what a policy gives if it asks at most once for released popularity; nothing further is released."""
     counts = popularity.counts
     if policy.releases > 1:
         raise InputError(
-            f"Expected an allocation that asks for one count at most, got one that asks {policy.releases} times."
+            f"Expected an allocation that asks for at most one count, got one that asks {policy.releases} times."
         )
 
     def count(weights: Weighting) -> ReleasedCounts:
         if not isinstance(weights, SplitEqually):
-            raise InputError("Expected an allocation that asks for the popularity of the equal split, got another.")
+            raise InputError("Expected an allocation that asks for the popularity under the equal split, got another.")
         return counts
 
     for sentence in getattr(policy, "assumes", ()):
@@ -123,7 +123,7 @@ def allocated(
     shares: Sequence[Share],
     n_users: float,
 ) -> Allocated:
-    """What the policy gives; each count that it asks for is released with the next share."""
+    """Return what the policy gives; each count that it asks for is released with the next share."""
     left = list(enumerate(shares))
 
     def count(weights: Weighting) -> ReleasedCounts:

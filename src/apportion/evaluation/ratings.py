@@ -17,21 +17,21 @@ from apportion.evaluation.slices import PopularitySlices
 
 
 class RatingModel(Protocol):
-    """What an evaluation of ratings needs of a model."""
+    """What an evaluation of ratings needs from a model."""
 
     def predict(self, history: Interactions, targets: Interactions) -> NDArray[np.floating]:
-        """A rating for every target, in the targets' user-major order, from the users' histories."""
+        """Return a rating for every target, in the targets' user-major order, from the users' histories."""
         ...
 
 
 def rmse(predicted: ArrayLike, targets: Interactions, *, slices: PopularitySlices | None = None) -> MetricValue:
-    """Root mean squared error of predictions in the targets' order."""
+    """Return the root mean squared error of predictions in the targets' order."""
     squares = _errors(predicted, targets) ** 2
     return _rooted(_averaged(squares, targets, slices))
 
 
 def mae(predicted: ArrayLike, targets: Interactions, *, slices: PopularitySlices | None = None) -> MetricValue:
-    """Mean absolute error of predictions in the targets' order."""
+    """Return the mean absolute error of predictions in the targets' order."""
     return _averaged(np.abs(_errors(predicted, targets)), targets, slices)
 
 
@@ -42,11 +42,11 @@ def evaluate_ratings(
     *,
     slices: PopularitySlices | None = None,
 ) -> Evaluation:
-    """RMSE and MAE of a model on targets, given what it may know of the users.
+    """Return RMSE and MAE of a model on targets, given the users' histories.
 
     Args:
         model: predicts ratings.
-        history: the users' known ratings, for a split by value the training part.
+        history: the users' known ratings; for a split by rows, the training part.
         targets: the ratings to predict.
         slices: popularity slices to report as well.
     """

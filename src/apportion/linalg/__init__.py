@@ -1,7 +1,7 @@
 """Linear algebra over segments: Gram matrices, moments and solves per user or task, and what follows them.
 
-NumPy alone is enough. Where the compiled kernel was built it does the heavy loops; `on_torch` has the same
-functions for torch tensors, on a GPU for instance.
+NumPy alone is enough. If the compiled kernel was built, it does the heavy loops. `on_torch` has the same functions for
+torch tensors, for example on a GPU.
 """
 
 from __future__ import annotations

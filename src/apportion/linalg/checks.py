@@ -1,7 +1,7 @@
-"""The boundary of `apportion.linalg`: shapes, types and ranges are checked here, once, before any arithmetic.
+"""Argument checks of `apportion.linalg`: shapes, types and ranges are checked here, once, before any arithmetic.
 
-Values are not scanned for NaN on the way in: every result is checked to be finite, and only where one
-is not do we look for the number that spoiled it and name it.
+Values are not scanned for NaN on the way in. Every result is checked to be finite; only if one is not, the number that
+caused it is searched for and named.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SegmentedRows:
 
 
 def checked_segments(indptr: ArrayLike, indices: ArrayLike, features: ArrayLike) -> SegmentedRows:
-    """The three arrays in the form that the kernels read, or an InputError that says what is wrong."""
+    """Return the three arrays in the form that the kernels read, or refuse in one sentence."""
     rows = checked_floats("features", features, ndim=2)
     if rows.shape[1] == 0:
         raise InputError(f"Expected features with at least one column, got shape {rows.shape}.")
@@ -55,7 +55,7 @@ def checked_segments(indptr: ArrayLike, indices: ArrayLike, features: ArrayLike)
 
 
 def checked_indptr(indptr: ArrayLike) -> NDArray[np.int64]:
-    """Boundaries of segments, int64, that start with 0 and never fall."""
+    """Return boundaries of segments, int64, that start with 0 and never decrease."""
     starts = checked_integers("indptr", indptr, np.int64)
     if starts.size < 1 or starts[0] != 0:
         raise InputError(f"Expected indptr to start with 0, got {starts[:1].tolist()}.")
@@ -70,7 +70,7 @@ def checked_indptr(indptr: ArrayLike) -> NDArray[np.int64]:
 def checked_integers(
     name: str, values: ArrayLike, dtype: type[np.integer[Any]], *, below: int | None = None, what: str = ""
 ) -> NDArray[Any]:
-    """A contiguous array of whole numbers with one dimension, all from 0 to `below` where that is given."""
+    """Return a contiguous one-dimensional array of whole numbers, all from 0 to `below` if that is given."""
     array = np.asarray(values)
     if array.ndim != 1:
         raise InputError(f"Expected {name} to have one dimension, got shape {array.shape}.")
@@ -89,7 +89,7 @@ def checked_floats(
     shape: tuple[int, ...] | None = None,
     dtype: np.dtype[Any] | None = None,
 ) -> FloatArray:
-    """A contiguous float32 or float64 array of the wanted shape.
+    """Return a contiguous float32 or float64 array of the wanted shape.
 
     Args:
         name: what to call it in an error.
@@ -113,7 +113,7 @@ def checked_floats(
 
 
 def checked_symmetric(name: str, values: ArrayLike, dim: int, dtype: np.dtype[Any]) -> FloatArray:
-    """A symmetric [dim, dim] matrix of finite numbers."""
+    """Return a symmetric [dim, dim] matrix of finite numbers."""
     matrix = checked_floats(name, values, shape=(dim, dim), dtype=dtype)
     refuse_non_finite(**{name: matrix})
     skew = np.abs(matrix - matrix.T)
@@ -125,7 +125,7 @@ def checked_symmetric(name: str, values: ArrayLike, dim: int, dtype: np.dtype[An
 
 
 def checked_out(out: FloatArray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> FloatArray:
-    """`out` if it fits, a new array if it is None."""
+    """Return `out` if it fits, a new array if it is None."""
     if out is None:
         return np.empty(shape, dtype=dtype)
     if out.shape != shape or out.dtype != dtype:
@@ -142,7 +142,7 @@ def all_finite(array: FloatArray) -> bool:
 
 
 def first_non_finite(**arrays: FloatArray | None) -> str | None:
-    """Names the first NaN or infinity in `arrays`, as in "weights[3] is nan"; None if there is none."""
+    """Name the first NaN or infinity in `arrays`, as in "weights[3] is nan"; None if there is none."""
     for name, array in arrays.items():
         if array is None or all_finite(array):
             continue
@@ -152,7 +152,7 @@ def first_non_finite(**arrays: FloatArray | None) -> str | None:
 
 
 def refuse_non_finite(**arrays: FloatArray | None) -> None:
-    """Raises an InputError that names the first NaN or infinity in `arrays`."""
+    """Raise an InputError that names the first NaN or infinity in `arrays`."""
     bad = first_non_finite(**arrays)
     if bad is not None:
         raise InputError(f"Expected finite numbers, but {bad}.")

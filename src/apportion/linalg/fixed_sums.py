@@ -1,4 +1,4 @@
-"""Sums over a user's observations in one fixed order, and parts clipped and cut off with them.
+"""Sums over a user's observations in a fixed order, and parts that are clipped and truncated with them.
 
 A sum over observations is eight sums of every eighth of them, each from the first on, added up as
 ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)). The compiled kernel adds in the same order at any vector width, so that it
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LANES = 8
-MARGIN = 1e-6  # of a norm, which covers all rounding
+MARGIN = 1e-6  # relative to a norm; covers all rounding
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ class Runs:
         return np.repeat(np.arange(self.n_users), np.diff(self.indptr))
 
     def sums(self) -> FixedSums:
-        """Sums over these runs."""
+        """Return sums over these runs."""
         owner = self.owner
         place = np.arange(len(owner)) - self.indptr[:-1][owner]
         return FixedSums(self.n_users, owner * LANES + place % LANES)
@@ -50,7 +50,7 @@ class FixedSums:
     lane: NDArray[np.int64]
 
     def __call__(self, values: Floats) -> Floats:
-        """The sum of each user's values.
+        """Return the sum of each user's values.
 
         >>> Runs(np.array([0, 2, 3])).sums()(np.array([1.0, 2.0, 4.0]))
         array([3., 4.])
@@ -62,7 +62,7 @@ class FixedSums:
 
 
 def squared_lengths(rows: Floats) -> Floats:
-    """Sum of squares of each row, added up in the order of its columns.
+    """Return the sum of squares of each row, added in the order of its columns.
 
     >>> squared_lengths(np.array([[3.0, 4.0]]))
     array([25.])
@@ -75,13 +75,13 @@ def squared_lengths(rows: Floats) -> Floats:
 
 
 def clip_factors(lengths: Floats, norm: float) -> Floats:
-    """The factor that brings each length to `norm` or below, by a margin that covers rounding; 1 for shorter ones."""
+    """Return the factor that brings each length to `norm` or below, with a margin for rounding; 1 if shorter."""
     inner = norm * (1 - MARGIN)
     return np.asarray(inner / np.where(lengths > inner, lengths, inner))
 
 
 def clipped_steps(rows: Floats, runs: Runs, norm: float, step: float) -> NDArray[np.int64]:
-    """Whole steps of each user's rows, clipped together to `norm` and cut off towards zero.
+    """Return whole steps of each user's rows, clipped together to `norm` and truncated towards zero.
 
     A user whose rows are not finite, or too long for their squares to be, contributes zero.
 

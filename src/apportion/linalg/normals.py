@@ -1,7 +1,7 @@
 """Standard normal numbers from a keyed cryptographic stream, for the noise of private releases.
 
-The same key and counter give the same numbers, on any number of threads and any processor. To draw
-anew, take a fresh key from the operating system; to go on, pass the counter that the last call returned.
+The same key and counter give the same numbers, on any number of threads and any processor. For new numbers, take a
+fresh key from the operating system; to continue, pass the counter that the last call returned.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BATCHES = 512  # of the NumPy path at a time
 
 
 def fill_normals(out: FloatArray, key: bytes, counter_start: int = 0, *, threads: int | None = None) -> int:
-    """Fills `out` with independent standard normal numbers.
+    """Fill `out` with independent standard normal numbers.
 
     Args:
         out: C-contiguous float32 or float64 array; float32 is the same stream, rounded.

@@ -137,7 +137,7 @@ def _dot(left: Any, right: Any) -> Floats:
 def _votes(
     sums: FixedSums, weights: Floats, residuals: Floats, tastes: Floats, lengths: Floats, about: RatingRound
 ) -> Floats:
-    """A user's vote on the moments that all tasks share: (1, s², e², clipped e², q qᵀ), each a weighted mean.
+    """A user's vote on the moments that all tasks share: (1, s², e², clipped e², e, q qᵀ), each a weighted mean.
 
     A user of little weight has little say; the vote counts in full from a total weight of `full_vote`.
     """
@@ -148,7 +148,8 @@ def _votes(
     kept = np.where(ratio < 1, ratio, 1.0)
     squared = say * sums(np.square(weights * residuals))
     slopes = say * kept * sums(weights * np.square(tastes[:, 0])) / weight
-    columns = [say, slopes, squared, kept * kept * squared]
+    means = say * sums(weights * residuals) / weight
+    columns = [say, slopes, squared, kept * kept * squared, means]
     latent = about.dim - 2
     common = say * kept / weight / max(latent, 1)
     pairs = [(r, c) for r in range(latent) for c in range(r + 1)]

@@ -1,4 +1,4 @@
-"""What users are told at the beginning of a round on ratings; all of it public or released."""
+"""What users receive at the beginning of a round on ratings; all of it public or released."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from apportion.linalg.fixed_sums import MARGIN
 
 Floats = NDArray[np.float64]
 
-_LARGEST_WEIGHT = 1e100  # of a task: its square is finite
-_SHORTEST_WEIGHTS = 1e-18  # users whose weights together are shorter take no part
+_LARGEST_WEIGHT = 1e100  # limit of a task's weight, so that its square is finite
+_SHORTEST_WEIGHTS = 1e-18  # users whose weights have a smaller norm take no part
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class TaskWeights:
 
     Attributes:
         values: ω, one per task; not negative, at most 1e100.
-        only_down: whether s_j is at most 1, as where ω has its own scale; else each user's squares sum to 1.
+        only_down: whether s_j is at most 1, if ω has its own scale; otherwise each user's squares sum to 1.
     """
 
     values: Floats
@@ -35,17 +35,17 @@ class TaskWeights:
         """Refuse weights whose squares could not be added up."""
         checked = checked_floats("task weights", self.values, ndim=1, dtype=np.dtype(np.float64))
         if checked.size and not (checked.min() >= 0 and checked.max() <= _LARGEST_WEIGHT):
-            raise InputError(f"Expected task weights from 0 to {_LARGEST_WEIGHT:g}, got others.")
+            raise InputError(f"Expected task weights from 0 to {_LARGEST_WEIGHT:g}; at least one is outside.")
         object.__setattr__(self, "values", checked)
 
     @property
     def norm(self) -> float:
-        """What each user's weights are scaled to: 1, less what rounding may add."""
+        """The norm of each user's weights: 1 minus what rounding may add."""
         return 1 - MARGIN
 
     @property
     def least_norm(self) -> float:
-        """Norms below this one count as this one."""
+        """Smaller norms count as this one."""
         return 1.0 if self.only_down else _SHORTEST_WEIGHTS
 
 
@@ -128,7 +128,7 @@ class RatingRound:
     @property
     def summary_width(self) -> int:
         """Number of coordinates of a vote."""
-        return 4 + len(self.summary_scales)
+        return 5 + len(self.summary_scales)
 
     @cached_property
     def summary_scales(self) -> Floats:

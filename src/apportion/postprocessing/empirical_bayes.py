@@ -33,7 +33,7 @@ class Prior:
     covariance: NDArray[np.float64]
 
     def widened(self, dimension: int, variance: float) -> Prior:
-        """The same prior with further coordinates, independent, of mean 0 and this variance."""
+        """Return the same prior with further independent coordinates of mean 0 and this variance."""
         known = len(self.covariance)
         covariance = variance * np.eye(dimension)
         covariance[:known, :known] = self.covariance
@@ -44,7 +44,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was released about all tasks, in the notation above.
+    """The releases about all tasks, in the notation above.
 
     Attributes:
         statistics: b, one row per task.
@@ -89,7 +89,7 @@ def fit(evidence: Evidence, covariates: Floats, start: Prior, steps: int) -> Pos
 def _posterior(
     evidence: Evidence, covariates: Floats, prior: Prior
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Posterior means, their variances, and the sum of their covariances, a few thousand tasks at a time."""
+    """Return posterior means, their variances, and the sum of their covariances, a few thousand tasks at a time."""
     n_tasks, width = evidence.statistics.shape
     means, variances = np.empty((n_tasks, width)), np.empty((n_tasks, width))
     spread = np.zeros((width, width))
@@ -118,7 +118,7 @@ def _posterior_of(
 
 
 def _positive(matrix: Floats, floor: float = 1e-3) -> NDArray[np.float64]:
-    """The symmetric part with its eigenvalues raised to a floor."""
+    """Return the symmetric part with its eigenvalues raised to a floor."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     raised: NDArray[np.float64] = (vectors * np.maximum(values, floor)) @ vectors.T
     return raised

@@ -1,4 +1,4 @@
-"""A prior mean from public features, fitted to what was released of all tasks.
+"""A prior mean from public features, fitted to the releases about all tasks.
 
 The model is that of `empirical_bayes` with a longer prior mean. For every task i
 
@@ -28,13 +28,13 @@ Sparse = Any  # scipy.sparse.csr_array
 
 _FLAT = 1e-3  # prior precision of the covariates' coefficients
 _LEAST_VARIANCE = 1e-8
-_EXPLAINED_AT_FIRST = 0.2  # of the variance of known values, by each group
+_EXPLAINED_AT_FIRST = 0.2  # fraction of the variance of known values that each group is expected to explain
 _PRECISION, _MOST_STEPS = 1e-4, 60
 
 
 @dataclass(frozen=True)
 class Regressors:
-    """What the prior mean is a linear function of: covariates, all rows of which count, then sparse features.
+    """The regressors of the prior mean: dense covariates, then sparse features.
 
     Attributes:
         covariates: f, one dense row per task.
@@ -55,30 +55,30 @@ class Regressors:
         return cls(np.asarray(covariates, np.float64), features, groups, len(sizes))
 
     def scaled(self, factors: Floats) -> Regressors:
-        """Every task's regressors times its factor."""
+        """Return every task's regressors times its factor."""
         features = self.features.copy()
         features.data = features.data * np.repeat(factors, np.diff(features.indptr))
         return replace(self, covariates=self.covariates * factors[:, None], features=features)
 
     def group_squares(self) -> NDArray[np.float64]:
-        """Mean square length of a task's features in each group, over the tasks that have any."""
+        """Return the mean squared length of a task's features in each group, over the tasks that have any."""
         by_feature = np.asarray(self.features.power(2).sum(axis=0)).ravel()
         totals = np.bincount(self.groups, by_feature, minlength=self.n_groups)
         with_features = max(int(np.count_nonzero(np.diff(self.features.indptr))), 1)
         return np.asarray(np.maximum(totals / with_features, 1e-6))
 
     def times(self, coefficients: Floats) -> NDArray[np.float64]:
-        """Every task's prior mean."""
+        """Return every task's prior mean."""
         known = self.covariates.shape[1]
         product: NDArray[np.float64] = self.covariates @ coefficients[:known] + self.features @ coefficients[known:]
         return product
 
     def transposed_times(self, rows: Floats) -> NDArray[np.float64]:
-        """Σ_i (f_i, x_i) r_iᵀ."""
+        """Return Σ_i (f_i, x_i) r_iᵀ."""
         return np.concatenate([self.covariates.T @ rows, self.features.T @ rows])
 
     def squares_times(self, rows: Floats) -> NDArray[np.float64]:
-        """The same with squared regressors."""
+        """Return the same with squared regressors."""
         return np.concatenate([np.square(self.covariates).T @ rows, self.features.power(2).T @ rows])
 
 
@@ -92,13 +92,13 @@ class FeaturePrior:
 
     @classmethod
     def starting(cls, regressors: Regressors, width: int, covariance: Floats, variance: float) -> FeaturePrior:
-        """No effect of anything yet; each group is expected to move a task's parameters by this variance."""
+        """Return a prior with no effects yet; each group is expected to move a task's parameters by this variance."""
         size = regressors.covariates.shape[1] + regressors.features.shape[1]
         variances = np.repeat(variance / regressors.group_squares()[:, None], width, axis=1)
         return cls(np.zeros((size, width)), np.asarray(covariance), variances)
 
     def widened(self, regressors: Regressors, dimension: int, variance: float, group_variance: float) -> FeaturePrior:
-        """The same prior with further coordinates, independent, of mean 0, as in `starting`."""
+        """Return the same prior with further independent coordinates of mean 0, as in `starting`."""
         plain = Prior(self.coefficients, self.covariance).widened(dimension, variance)
         variances = FeaturePrior.starting(regressors, dimension, plain.covariance, group_variance).variances
         variances[:, : self.variances.shape[1]] = self.variances
@@ -107,7 +107,7 @@ class FeaturePrior:
 
 @dataclass(frozen=True)
 class FeaturePosterior:
-    """Posterior means and variances of all tasks, the prior they came from, and what that expected of each task."""
+    """Posterior means and variances of all tasks, the prior they came from, and its prior mean for each task."""
 
     mean: NDArray[np.float64]
     variance: NDArray[np.float64]
@@ -134,7 +134,7 @@ def fit(evidence: Evidence, regressors: Regressors, start: FeaturePrior, steps: 
 
 
 def ridge(values: Floats, regressors: Regressors, steps: int) -> NDArray[np.float64]:
-    """Coefficients of a ridge regression of known values on the regressors, one per column.
+    """Return coefficients of a ridge regression of known values on the regressors, one per column.
 
     A column's noise s_c and the groups' variances τ_g² s_c are fitted along, by EM, coefficients taken one at a time.
     """
@@ -158,12 +158,12 @@ def _ridge_matrix(regressors: Regressors, penalty: Floats, coefficients: Floats)
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the statistics say of every task, given Σ.
+    """What the statistics say about every task, given Σ.
 
     Attributes:
-        weights: precision W with which the statistic sees the prior mean, t² Aᵀ V⁻¹ A.
+        weights: the precision W of the statistic about the prior mean, t² Aᵀ V⁻¹ A.
         targets: t Aᵀ V⁻¹ b, so that least squares minimises Σ mᵀ W m − 2 mᵀ r over prior means m.
-        gains: what the posterior mean makes of a surprise.
+        gains: the factor of a surprise in the posterior mean.
         left: posterior covariance.
     """
 
@@ -199,7 +199,7 @@ def _surprise(evidence: Evidence, expected: Floats) -> NDArray[np.float64]:
 def _least_squares(
     regressors: Regressors, seen: _Seen, prior: FeaturePrior
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The coefficients' posterior mean, by conjugate gradients, and their variances taken one at a time.
+    """Return the coefficients' posterior mean, by conjugate gradients, and approximate variances.
 
     The normal equations are Σ_i z_i z_iᵀ C W_i + P∘C = Σ_i z_i r_iᵀ with z = (f, x); they are never formed.
     """
@@ -219,7 +219,7 @@ def _least_squares(
 def _conjugate_gradients(applied: Any, target: Floats, start: Floats, diagonal: Floats) -> NDArray[np.float64]:
     """Solve a symmetric positive system from a starting point, with the diagonal as preconditioner.
 
-    Where rounding left the system no longer positive, the steps end: no released value stops a fit.
+    If rounding makes the system no longer positive, the steps end: no released value stops a fit.
     """
     solution = np.array(start, np.float64)
     residual = target - applied(solution)
@@ -231,7 +231,7 @@ def _conjugate_gradients(applied: Any, target: Floats, start: Floats, diagonal: 
             break
         moved = applied(direction)
         curvature = float((direction * moved).sum())
-        if not curvature > 0:  # rounding has left nothing of the system that could be solved for
+        if not curvature > 0:  # rounding has left nothing to solve for
             break
         length = size / curvature
         solution += length * direction
@@ -243,14 +243,14 @@ def _conjugate_gradients(applied: Any, target: Floats, start: Floats, diagonal: 
 
 
 def group_means(regressors: Regressors, values: Floats) -> NDArray[np.float64]:
-    """The mean of values of features over each group, for every column."""
+    """Return the mean of features' values over each group, for every column."""
     sizes = np.maximum(np.bincount(regressors.groups, minlength=regressors.n_groups), 1)
     totals = [np.bincount(regressors.groups, column, minlength=regressors.n_groups) for column in values.T]
     return np.asarray(np.stack(totals, axis=1) / sizes[:, None])
 
 
 def _variances(regressors: Regressors, coefficients: Floats, spread: Floats) -> NDArray[np.float64]:
-    """τ² of every group and coordinate: the mean of the squared coefficients and their variances (EM).
+    """Return τ² of every group and coordinate: the mean of the squared coefficients and their variances (EM).
 
     MacKay's fixed point, which converges faster, shrinks groups away that are worth keeping while the noise is large
     (measured: 0.003 RMSE at ε = 1); a start that is not too wide matters more than convergence.

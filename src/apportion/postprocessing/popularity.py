@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 
 _GRID, _STEPS = 80, 60
-_LEAST = 1e-9  # of the least popularity on the grid: what is left of one that was released far below 0
+_LEAST = 1e-9  # relative to the least popularity on the grid: the value for a popularity released far below 0
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,7 @@ def posterior_popularity(
     """Deconvolve released counts: fit their distribution over tasks, return each task's posterior.
 
     The prior is a discrete distribution on a geometric grid from 0 to `ceiling`, fitted by maximum likelihood (EM)
-    over all tasks (Kiefer-Wolfowitz), so that a long tail is found if there is one and nothing is assumed of its
-    shape.
+    over all tasks (Kiefer-Wolfowitz), so a long tail is found if there is one, without assumptions on its shape.
 
     Args:
         noisy: released counts.
@@ -74,7 +73,7 @@ def _responsibilities(likelihood: Floats, prior: Floats) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Exposure:
-    """How much weight the users together put on each task, as far as released popularity tells.
+    """The total weight that users put on each task, estimated from released popularity.
 
     With w_ij = ω_i / √(Σ_{i' of j} ω_i'²) and r² the popularity-weighted mean of ω², a user of n^j tasks has about
     w_ij = ω_i / (r √n^j), so that Σ_j w_ij = ω_i popularity_i / r.
@@ -91,12 +90,12 @@ class Exposure:
 
 
 def exposure(popularity: Popularity, total: Floats, typical: Floats, n_users: float) -> Exposure:
-    """Estimate exposure, given what weights add up to and what one of them is, for every task.
+    """Estimate exposure from the sum of the weights and the typical weight of every task.
 
     Args:
-        popularity: what is known of popularity under the equal split.
-        total: about Σ_j w_ij.
-        typical: about the weight of one observation, up to a factor that all tasks share.
+        popularity: estimated popularity under the equal split.
+        total: approximate Σ_j w_ij.
+        typical: approximate weight of one observation, up to a factor common to all tasks.
         n_users: the number of users, whose squares sum to 1 each.
     """
     squares = total * typical

@@ -1,6 +1,6 @@
-"""Releases that are all fixed before the first: those of one planned mechanism, beside Gaussian ones.
+"""Sessions whose releases are all fixed before the first: those of one planned mechanism, beside Gaussian releases.
 
-No filter has a theorem for them that is as tight as their numerical composition, which needs to know them beforehand.
+No filter theorem is as tight for them as numerical composition, which must know all releases in advance.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from apportion.privacy.budget import Budget
 from apportion.privacy.mechanisms import PlannedMechanism, PlannedShare
 
 
-@lru_cache(maxsize=256)  # repeated fits under one budget ask the same, and an answer takes a second
+@lru_cache(maxsize=256)  # repeated fits under one budget ask the same question, and an answer takes a second
 def noise_beside(mus: tuple[float, ...], mechanism: PlannedMechanism, steps: int, budget: Budget) -> float:
-    """The noise multiplier of so many releases beside Gaussian ones of these μ, such that all fit the budget."""
+    """Return the noise multiplier for `steps` planned releases beside Gaussian ones of these μ, within the budget."""
     fixed = [accounting.Gaussian(1 / mu) for mu in mus]
     return accounting.calibrate(lambda z: [*fixed, mechanism.part(z, steps)], budget)
 
 
 @lru_cache(maxsize=256)
 def cost_of_all(mus: tuple[float, ...], share: PlannedShare[Any], made: int, budget: Budget) -> float:
-    """ε of Gaussian releases of these μ and so many planned ones, at the budget's δ."""
+    """Return the ε of Gaussian releases of these μ and `made` planned ones, at the budget's δ."""
     parts: list[accounting.Part] = [accounting.Gaussian(1 / mu) for mu in mus]
     if made:
         parts.append(share.mechanism.part(share.noise_multiplier, made))
@@ -33,7 +33,7 @@ def cost_of_all(mus: tuple[float, ...], share: PlannedShare[Any], made: int, bud
 
 @dataclass
 class FixedSchedule:
-    """What a session with planned releases may still do; all was fixed before the first of them."""
+    """What a session with planned releases may still do. It was all fixed before the first release."""
 
     gaussian: Counter[float]
     planned: PlannedShare[Any]

@@ -38,6 +38,7 @@ from apportion.postprocessing.low_rank import Denoised, denoise_rows
 from apportion.privacy import NoiseSource, Purpose, Rows, Session, Share, Statement
 from apportion.privacy.contributions import Kernels, RowsOf, TaskMoments, Weighting
 from apportion.recommend.als import Progress
+from apportion.recommend.categories import Categories
 from apportion.recommend.features.new_items import FeatureMap
 from apportion.recommend.features.prior import (
     FeaturesEstimator,
@@ -304,6 +305,7 @@ class _Fit:
             statement=statement,
             settings={**asdict(self._settings), "dimension": state.rows.mean.shape[1]},
             feature_map=self._feature_map(state, fold_in),
+            categories=None if self._features is None else Categories.of(self._features, self._data.task_ids),
         )
 
     def _feature_map(self, state: _State, fold_in: FoldIn) -> FeatureMap | None:

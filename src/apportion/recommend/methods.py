@@ -70,7 +70,7 @@ def build(
         twin = RatingRecommender if kind == "ratings" else ClickRecommender
         given = {"value_range": value_range, **settings} if kind == "ratings" else settings
         return made(f"method {method!r}", twin, given)
-    maker = registry.found(registry.METHODS, method)
+    maker = registry.lookup(registry.METHODS, method)
     if maker is None:
         raise InputError(f"Expected a method among {', '.join(methods())}, got {method!r}.")
     return maker(settings, kind, common)

@@ -16,19 +16,23 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from apportion.data import Interactions, Vocabulary
 from apportion.data.features import ItemFeatures
 from apportion.data.users import Users
 from apportion.engines import Processors
 from apportion.errors import InputError
-from apportion.linalg.fixed_order import row_products, top_columns, top_products
+from apportion.linalg.fixed_order import row_products, top_columns
 from apportion.privacy.contributions import Kernels
 from apportion.privacy.statement import Statement
+from apportion.recommend.categories import Categories
 from apportion.recommend.features.new_items import WITHOUT_FEATURES, NewItemMap, joined_ids
+from apportion.recommend.ranking import Caps, best_items
 
 _USERS_AT_A_TIME: Final = 1024
+USERS_IN_A_PART: Final = 8192
+"""Users of one part of `recommend_in_parts`."""
 
 Floats = NDArray[np.floating[Any]]
 
@@ -88,6 +92,7 @@ class ItemModel(ABC):
         settings: the settings it was fitted with, for the record.
         feature_map: rows of items that were not in training, from their features; None without features.
         no_map: why there is no feature map, in one sentence, where there is none.
+        categories: words of the items by which recommendations are filtered and mixed; None without any.
     """
 
     kind: ClassVar[str]
@@ -106,6 +111,7 @@ class ItemModel(ABC):
         settings: dict[str, Any] | None = None,
         feature_map: NewItemMap | None = None,
         no_map: str = WITHOUT_FEATURES,
+        categories: Categories | None = None,
     ) -> None:
         self.fold_in = fold_in
         self.vectors = np.ascontiguousarray(vectors)
@@ -118,6 +124,7 @@ class ItemModel(ABC):
         self.settings = dict(settings or {})
         self.feature_map = feature_map
         self.no_map = no_map
+        self.categories = categories
         self._kernels: Kernels = Processors(np.float32)
 
     @abstractmethod
@@ -174,8 +181,15 @@ class ItemModel(ABC):
             value_range=self.value_range,
             settings=self.settings,
             feature_map=known,
+            categories=self._categories_with(items),
             **self.extra_arguments,
         )
+
+    def _categories_with(self, items: ItemFeatures) -> Categories | None:
+        """Categories of the tasks and of new items after them."""
+        if self.categories is None:
+            return None
+        return self.categories.extended(Categories.of(items, items.item_ids), len(items))
 
     @property
     def extra_arguments(self) -> dict[str, Any]:
@@ -192,7 +206,15 @@ class ItemModel(ABC):
         return {}
 
     def recommend(
-        self, history: Interactions, k: int = 10, *, exclude_history: bool = True, new_items: Any = None
+        self,
+        history: Interactions,
+        k: int = 10,
+        *,
+        exclude_history: bool = True,
+        new_items: Any = None,
+        only: ArrayLike | None = None,
+        exclude: ArrayLike | None = None,
+        caps: Mapping[str, int] | None = None,
     ) -> Recommendations:
         """Return the k best tasks for each user who has a history, without what they already have.
 
@@ -201,16 +223,84 @@ class ItemModel(ABC):
             k: how many tasks for each.
             exclude_history: whether to leave out what a user has.
             new_items: items that training has not met, to be ranked among the others; see `with_new_items`.
+            only: ids of the tasks that may be recommended; None for all. Ids that the model does not know are skipped.
+            exclude: ids of tasks that nobody is recommended.
+            caps: by category, how many tasks of one list may share a word of it; see `categories`.
         """
         scored = self if new_items is None else self.with_new_items(new_items)
+        candidates = scored.candidates(only, exclude)
+        parts = list(
+            self.recommend_in_parts(
+                history, k, exclude_history=exclude_history, scored=scored, candidates=candidates, caps=caps
+            )
+        )
+        users, tasks, scores = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("users", "tasks", "scores")
+        )
+        return Recommendations(users, tasks, scores, scored.task_ids)
+
+    def recommend_in_parts(
+        self,
+        history: Interactions,
+        k: int = 10,
+        *,
+        exclude_history: bool = True,
+        scored: Self | None = None,
+        candidates: NDArray[np.int32] | None = None,
+        caps: Mapping[str, int] | None = None,
+    ) -> Iterator[Recommendations]:
+        """Yield what `recommend` returns, some thousands of users at a time, so that results need not be held.
+
+        Args:
+            history: as in `recommend`, and so are `k`, `exclude_history` and `caps`.
+            k: see `history`.
+            exclude_history: see `history`.
+            scored: the model whose tasks are ranked, if that is this one with new items; see `with_new_items`.
+            candidates: codes of the tasks that may be recommended, ascending; None for all.
+            caps: see `history`.
+        """
+        scored = scored or self
         if not 1 <= k <= scored.n_tasks:
             raise InputError(f"Expected k from 1 to {scored.n_tasks}, the number of tasks, got {k}.")
+        limits = scored._caps(caps)
         users = np.flatnonzero(np.diff(history.by_user.indptr)).astype(np.int32)
         vectors = self.user_vectors(history)
-        own, features = vectors[users], np.asarray(scored.fold_in.features, vectors.dtype)
-        excluded = _history_of(history, users) if exclude_history else None
-        tasks, scores = top_products(own, features, k, offset=scored.offset, excluded=excluded)
-        return Recommendations(users, tasks, scores.astype(np.float32, copy=False), scored.task_ids)
+        features = np.asarray(scored.fold_in.features, vectors.dtype)
+        for part in row_chunks(len(users), USERS_IN_A_PART) if len(users) else (slice(0, 0),):
+            excluded = _history_of(history, users[part]) if exclude_history else None
+            tasks, scores = best_items(
+                vectors[users[part]],
+                features,
+                k,
+                offset=scored.offset,
+                excluded=excluded,
+                candidates=candidates,
+                caps=limits,
+            )
+            yield Recommendations(users[part], tasks, scores.astype(np.float32, copy=False), scored.task_ids)
+
+    def candidates(self, only: ArrayLike | None, exclude: ArrayLike | None) -> NDArray[np.int32] | None:
+        """Codes of the tasks that may be recommended, ascending; None for all."""
+        if only is None and exclude is None:
+            return None
+        kept = np.ones(self.n_tasks, bool)
+        if only is not None:
+            kept = np.zeros(self.n_tasks, bool)
+            kept[self._known(only)] = True
+        if exclude is not None:
+            kept[self._known(exclude)] = False
+        return np.flatnonzero(kept).astype(np.int32)
+
+    def _known(self, ids: ArrayLike) -> NDArray[np.int32]:
+        codes = self.task_ids.find(ids)
+        return codes[codes >= 0]
+
+    def _caps(self, caps: Mapping[str, int] | None) -> Caps | None:
+        if not caps:
+            return None
+        if self.categories is None:
+            raise InputError(f"This model knows no categories of its tasks, so {next(iter(caps))!r} cannot be capped.")
+        return Caps.of(self.categories, caps)
 
     def similar(self, task: int | str, k: int = 10) -> list[Neighbour]:
         """Return the k tasks whose vectors point most in the direction of this one's."""
@@ -275,8 +365,10 @@ def row_chunks(length: int, step: int = _USERS_AT_A_TIME) -> Iterator[slice]:
 
 
 def _history_of(history: Interactions, users: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """What each of these users, who are all that have any rows, has: offsets, and tasks in order."""
-    return np.concatenate([[0], np.cumsum(history.by_user.counts[users])]), history.tasks
+    """What each of these users has, who are next to each other among those with any rows: offsets, tasks in order."""
+    indptr = history.by_user.indptr
+    rows = slice(indptr[users[0]], indptr[users[-1] + 1]) if len(users) else slice(0, 0)
+    return np.concatenate([[0], np.cumsum(history.by_user.counts[users])]), history.tasks[rows]
 
 
 def _best(scores: NDArray[np.floating[Any]], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:

@@ -26,7 +26,7 @@ from apportion.allocation import Adaptive, Allocation
 from apportion.allocation.rounds import Geometric
 from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
-from apportion.engines import Engine, LocalEngine
+from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.estimators.counts import release_overview, release_popularity, weighed_by
 from apportion.estimators.items import Items, PrivateItems
 from apportion.estimators.private import check_value_range
@@ -34,7 +34,9 @@ from apportion.linalg import RatingRound
 from apportion.postprocessing import evidence, popularity
 from apportion.privacy import NoiseSource, Plan, Purpose, Session, Share, Statement
 from apportion.privacy.contributions import RatingParts, Weighting, step_of
+from apportion.recommend import clip_norms
 from apportion.recommend.als import Progress
+from apportion.recommend.categories import Categories
 from apportion.recommend.features.prior import FeaturesEstimator
 from apportion.recommend.features.ratings_items import ItemSide, Posterior
 from apportion.recommend.model import FoldIn, RatingModel
@@ -54,8 +56,9 @@ class RatingSettings:
         popularity_floor: popularity is floored at this fraction of its mean before that.
         overview_share: share of the budget for the number of users and the mean.
         counts_share: share for popularity.
+        norms_share: share for the choice of the clip norm; nothing is spent where `clip` is given.
         moments_share: share for the shared moments of all rounds.
-        clip: norm of a user's part in a round.
+        clip: norm of a user's part in a round; None to choose it from a release.
         latent_scale: relative size of the latent coordinates in a contribution.
         bias_variance: prior variance of a user's bias.
         scale_variance: prior variance of a user's factor on item biases.
@@ -76,8 +79,9 @@ class RatingSettings:
     popularity_floor: float = 0.05
     overview_share: float = 0.003
     counts_share: float = 0.1
+    norms_share: float = 0.005
     moments_share: float = 0.02
-    clip: float = 0.7
+    clip: float | None = None
     latent_scale: float = 1.2
     bias_variance: float = 0.15
     scale_variance: float = 0.15
@@ -97,7 +101,8 @@ class RatingSettings:
 
 
 _SUMMARY_CLIP = 2.0
-_FIRST_RESIDUAL_VARIANCE = 0.9
+_LEAST_LEFT = 0.5  # of an offset, after users' own biases took some back
+_STARTING_ROUNDS = 2  # whose residuals are not yet those of the model
 
 
 class PrivateRatingRecommender(FeaturesEstimator):
@@ -204,6 +209,7 @@ class _Start:
     exposure: popularity.Exposure
     popularity: popularity.Popularity
     covariates: NDArray[np.float64]
+    residuals: clip_norms.Residuals
 
 
 @dataclass(frozen=True)
@@ -232,6 +238,7 @@ class _Fit:
         listed: PrivateItems | None,
     ) -> None:
         self._items = ItemSide(settings, features, data.task_ids)
+        self._features = features
         self._data = data
         self._users = data.as_users
         self._allocation = allocation
@@ -246,8 +253,8 @@ class _Fit:
     def run(self, rng: np.random.Generator, progress: Progress | None) -> _State:
         """Make every release, in order; return what was learned."""
         chosen = self._settings
-        fixed = {"overview": chosen.overview_share}
-        if self._listed is None:  # else popularity is released already
+        fixed = {"overview": chosen.overview_share, "norms": chosen.norms_share}
+        if self._listed is None:  # otherwise popularity is released already
             fixed["counts"] = chosen.counts_share
         n_rounds = chosen.rounds + 1
         taken = 0.0 if self._listed is None else self._listed.taken
@@ -266,17 +273,30 @@ class _Fit:
         return state
 
     def _start(self, plan: Plan) -> tuple[_Start, Weighting]:
-        parts = self._users, self._session, self._engine
-        n_users, centre = release_overview(*parts, plan.one("overview"), self._range, self._known_users)
+        users, session, engine = self._users, self._session, self._engine
+        n_users, centre = release_overview(users, session, engine, plan.one("overview"), self._range, self._known_users)
         if self._listed is None:
-            released = release_popularity(*parts, plan.one("counts"), n_users)
+            released = release_popularity(users, session, engine, plan.one("counts"), n_users)
         else:
             released = self._listed.popularity(n_users)
         given = weighed_by(self._allocation, self._users, released, self._session)
         found, expected = released.posterior, given.expected
         exposure = popularity.exposure(found, expected.total, expected.typical, n_users)
         logs = popularity.log_popularity(found)
-        return _Start(n_users, centre, exposure, found, np.stack([np.ones_like(logs), logs], axis=1)), given.weights
+        covariates = np.stack([np.ones_like(logs), logs], axis=1)
+        residuals = self._residuals(plan, centre, exposure)
+        return _Start(n_users, centre, exposure, found, covariates, residuals), given.weights
+
+    def _residuals(self, plan: Plan, centre: float, exposure: popularity.Exposure) -> clip_norms.Residuals:
+        """The clip norm, from a release about users' residuals unless it is given."""
+        if self._settings.clip is not None:
+            return clip_norms.Residuals(clip_norms.FIRST_VARIANCE, self._settings.clip)
+        share = plan.one("norms")
+        part = clip_norms.ClippedAway(self._range, centre, self._unit).contribution(self._session.neighbours)
+        total = add_up_one(self._engine, self._users, part)
+        released = self._session.release(Purpose.NORMS, total, share)
+        mu = float(np.sqrt(sum(each.mu**2 for each in plan.several("rounds"))))
+        return clip_norms.choose(released, total.l2_sensitivity / share.mu, exposure, mu)
 
     def _round(
         self,
@@ -308,7 +328,7 @@ class _Fit:
             variances[:, :known] = before.posterior.variance
         if k == 1:
             parameters[:, 1:] = chosen.start_scale * self._first_vectors(start, parameters[:, 0], rng)
-        residual = _FIRST_RESIDUAL_VARIANCE if before is None else before.residual_variance
+        residual = start.residuals.variance if before is None else before.residual_variance
         fold_in = self._fold_in(parameters, variances, residual)
         return RatingRound(
             features=np.asarray(fold_in.features, np.float64),
@@ -319,8 +339,8 @@ class _Fit:
             value_range=self._range,
             centre=start.centre,
             unit=self._unit,
-            clip_norm=chosen.clip,
-            step=step_of(chosen.clip),
+            clip_norm=start.residuals.clip_norm,
+            step=step_of(start.residuals.clip_norm),
             summary_clip=_SUMMARY_CLIP,
             summary_step=step_of(_SUMMARY_CLIP),
             starting=k <= 1,
@@ -368,6 +388,16 @@ class _Fit:
         posterior = self._items.posterior(combined, start.covariates, known, about.width)
         return _State(start, posterior, moments.residual_variance, rounds)
 
+    def _offset(self, state: _State) -> float:
+        """What is added to every prediction: the mean residual, and more of it where users' own biases take some back.
+
+        A user of n ratings takes back n / (n + residual variance / bias variance) of it; n is that of a typical user.
+        """
+        rows = (float(state.start.popularity.mean.sum()) / state.start.n_users) ** 2
+        taken_back = rows / (rows + state.residual_variance / self._settings.bias_variance)
+        missing = evidence.offset(state.rounds[_STARTING_ROUNDS:]) / max(1 - taken_back, _LEAST_LEFT)
+        return self._unit * missing
+
     def model(self, state: _State, statement: Statement) -> RatingModel:
         """The public model, in the units of the values."""
         mean, variance = state.posterior.mean, state.posterior.variance
@@ -379,7 +409,7 @@ class _Fit:
             reliability=np.clip(1 - variance.sum(axis=1) / max(float(spread.sum()), 1e-9), 0, 1).astype(np.float32),
             task_ids=self._data.task_ids,
             statement=statement,
-            offset=state.start.centre,
+            offset=state.start.centre + self._offset(state),
             value_range=self._range,
             settings=asdict(self._settings),
             feature_map=self._items.feature_map(
@@ -389,4 +419,5 @@ class _Fit:
                 lambda mean, variance: self._fold_in(mean, variance, state.residual_variance),
                 self._unit,
             ),
+            categories=None if self._features is None else Categories.of(self._features, self._data.task_ids),
         )

@@ -19,6 +19,7 @@ from apportion.data import Vocabulary
 from apportion.data.features import FeatureSpace
 from apportion.errors import InputError, require_format
 from apportion.privacy.statement import Statement
+from apportion.recommend.categories import Categories
 from apportion.recommend.features.new_items import FeatureMap, NewItemMap
 from apportion.recommend.model import ClickModel, FoldIn, ItemModel, RatingModel
 
@@ -29,6 +30,7 @@ REPORT = "report.html"
 CARD = "privacy-card.json"
 """Name of the privacy card that it writes there too."""
 _MAP = "feature_map."
+_CATEGORIES = "categories."
 
 
 def save(model: ItemModel, path: str | Path) -> None:
@@ -143,13 +145,14 @@ def _loaded(folder: Path) -> ItemModel:
         value_range=(about["value_range"][0], about["value_range"][1]),
         settings=about["settings"],
         feature_map=_feature_map(about, tensors),
+        categories=_categories(about, tensors),
         **further,
     )
 
 
 def _model_kind(name: object) -> type[ItemModel] | None:
     own: dict[object, type[ItemModel]] = {kind.kind: kind for kind in (RatingModel, ClickModel)}
-    return own.get(name) or registry.found(registry.MODELS, name)
+    return own.get(name) or registry.lookup(registry.MODELS, name)
 
 
 def _feature_map(about: dict[str, Any], tensors: dict[str, Any]) -> NewItemMap | None:
@@ -158,7 +161,7 @@ def _feature_map(about: dict[str, Any], tensors: dict[str, Any]) -> NewItemMap |
         return None
     name = held["kind"]
     kind: type[NewItemMap] | None = (
-        FeatureMap if name == FeatureMap.kind else registry.found(registry.FEATURE_MAPS, name)
+        FeatureMap if name == FeatureMap.kind else registry.lookup(registry.FEATURE_MAPS, name)
     )
     if kind is None:
         raise InputError(f"The model's feature map is of kind {name!r}, which no installed package knows.")
@@ -170,11 +173,20 @@ def _feature_map(about: dict[str, Any], tensors: dict[str, Any]) -> NewItemMap |
     return kind.restored(shared, held, own)
 
 
+def _categories(about: dict[str, Any], tensors: dict[str, Any]) -> Categories | None:
+    if "categories" not in about:
+        return None
+    own = {name.removeprefix(_CATEGORIES): value for name, value in tensors.items() if name.startswith(_CATEGORIES)}
+    return Categories.restored(about["categories"], own)
+
+
 def _tensors(model: ItemModel) -> dict[str, Any]:
     tensors = {f"fold_in.{name}": getattr(model.fold_in, name) for name in FoldIn.__dataclass_fields__}
     tensors |= {"vectors": model.vectors, "popularity": model.popularity, "reliability": model.reliability}
     if model.feature_map is not None:
         tensors |= {_MAP + name: values for name, values in model.feature_map.tensors().items()}
+    if model.categories is not None:
+        tensors |= {_CATEGORIES + name: values for name, values in model.categories.tensors().items()}
     if not model.task_ids.holds_text:
         tensors["task_ids"] = np.array(model.task_ids.ids)
     return {name: np.ascontiguousarray(values) for name, values in tensors.items()}
@@ -192,8 +204,15 @@ def _description(model: ItemModel) -> dict[str, Any]:
         "value_range": list(model.value_range),
         "settings": model.settings,
         **model.stored_fields(),
+        **_category_groups(model.categories),
         **({"no_map": model.no_map} if model.feature_map is None else {"features": _map(model.feature_map)}),
     }
+
+
+def _category_groups(categories: Categories | None) -> dict[str, Any]:
+    if categories is None:
+        return {}
+    return {"categories": [{"name": name, "words": list(words)} for name, words in categories.groups.items()]}
 
 
 def _map(known: NewItemMap) -> dict[str, Any]:

@@ -235,7 +235,7 @@ class UserERM(ContributionsEstimator):
 
     # -- arguments --
 
-    def _about_defaults(self) -> str:
+    def _words_on_defaults(self) -> str:
         return "library defaults: constants and functions of public and released quantities, chosen on generated data"
 
     def _check(self) -> None:

@@ -1,4 +1,4 @@
-"""Drawings of a study: curves over ε, over slices or over a setting, with error bars."""
+"""Charts of a study: curves over ε, over slices or over a setting, with error bars."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LETTER = 6.7
 
 
 def figure_in_words(figure: Figure | None) -> str:
-    """Mean ± standard deviation.
+    """Format mean ± standard deviation.
 
     >>> figure_in_words(Figure(0.91234, 0.0021, 5)), figure_in_words(Figure(0.85, None, 1)), figure_in_words(None)
     ('0.9123 ± 0.0021', '0.8500', '–')
@@ -32,10 +32,10 @@ class Axis:
 
     Attributes:
         name: what it shows.
-        values: the values that are marked on it.
-        logarithmic: whether it goes in equal ratios.
-        words: what is written at the values, if not the numbers.
-        short_words: the same where there is little room.
+        values: the values marked on it.
+        logarithmic: whether the scale is logarithmic.
+        words: labels of the values, if not the numbers.
+        short_words: shorter labels for narrow charts.
     """
 
     name: str
@@ -46,19 +46,19 @@ class Axis:
 
     @classmethod
     def of_slices(cls, slices: Sequence[str]) -> Axis:
-        """Popularity slices, from the rarest to the most popular."""
+        """Return an axis of popularity slices, from the rarest to the most popular."""
         short = slice_labels(len(slices), "last", "top")
         return cls("items by popularity", range(len(slices)), words=tuple(slices), short_words=short)
 
     def scale(self, start: float, end: float) -> Linear | Log:
-        """Where a value lies between two places."""
+        """Return the scale that maps values to positions."""
         low, high = min(self.values), max(self.values)
         if low == high:
             return Linear(low - 1, high + 1, start, end)
         return Log(low, high, start, end) if self.logarithmic else Linear(low, high, start, end)
 
     def word(self, value: float, *, short: bool = False) -> str:
-        """What is written at a value."""
+        """Return the label of a value."""
         words = self.short_words if short else self.words
         return words[int(value)] if words else compact(value)
 
@@ -68,11 +68,11 @@ class Curve:
     """One method in a chart.
 
     Attributes:
-        name: what is written at its end.
+        name: the label at its end.
         colour: number of its colour, from 1.
         style: `main`, `minor` or an empty text.
-        points: places on the axis with their figures.
-        is_level: whether it is the same everywhere, and drawn from side to side without marks.
+        points: positions on the axis with their figures.
+        is_level: whether it is constant, and drawn as a line across without marks.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Curve:
 
 
 def curve_chart(curves: Sequence[Curve], axis: Axis, metric: str, lower_is_better: bool, width: float) -> Drawing:
-    """Curves with a bar of one standard deviation to each side of every mean, each named at its end."""
+    """Draw curves with error bars of one standard deviation, each labelled at its end."""
     height, wide = max(320.0, 17.0 * len(curves) + 96), width > 500
     longest = max((len(curve.name) for curve in curves), default=0)
     right = width - (min(longest * _LETTER + 22, 0.42 * width) if wide else 12)
@@ -110,7 +110,7 @@ def curve_chart(curves: Sequence[Curve], axis: Axis, metric: str, lower_is_bette
 
 
 def tick_labels(ticks: Sequence[float]) -> list[str]:
-    """Evenly spaced numbers with as many decimals as tell them apart.
+    """Format evenly spaced numbers with just enough decimals to distinguish them.
 
     >>> tick_labels([1.0675, 1.07, 1.0725]), tick_labels([0.0, 0.2])
     (['1.0675', '1.0700', '1.0725'], ['0.0', '0.2'])
@@ -142,7 +142,7 @@ def _draw(picture: Drawing, curve: Curve, axis: Axis, across: Linear | Log, up: 
 
 
 def _name(picture: Drawing, curves: Sequence[Curve], ends: Sequence[Point | None], right: float) -> None:
-    """Write names at the ends of curves, apart from one another and inside the picture."""
+    """Label the ends of curves without overlap, inside the picture."""
     named = sorted(
         ((end[1], curve) for curve, end in zip(curves, ends, strict=True) if end is not None), key=lambda pair: pair[0]
     )
@@ -159,7 +159,7 @@ def _ends(figure: Figure) -> tuple[float, float]:
 
 
 def _in_words(curves: Sequence[Curve], axis: Axis, metric: str, better: str) -> str:
-    """What the drawing shows, for readers who do not see it."""
+    """Describe the chart, for readers who cannot see it."""
     each = (
         f"{curve.name} {figure_in_words(curve.points[0][1])} throughout"
         if curve.is_level

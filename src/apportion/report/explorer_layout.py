@@ -1,11 +1,11 @@
-"""Where each item lies on the map: near the items that its released vector resembles.
+"""The position of each item on the map: near items with a similar released vector.
 
-The map starts from the two leading principal components of the items' directions. Then items that are near in angle are
-drawn together and random pairs are pushed apart, as in UMAP (McInnes, Healy and Melville 2018, with a = 1.6, b = 1).
-Only released vectors go in.
+The map starts from the two leading principal components of the items' directions. Then items at a small angle are
+pulled together and random pairs are pushed apart, as in UMAP (McInnes, Healy and Melville 2018, with a = 1.6, b = 1).
+Only released vectors are used.
 
-The map is the same on every machine. Directions are rounded to whole steps, so that their products are exact in any
-order. What follows adds, multiplies and divides one number at a time, and draws pairs from a fixed seed.
+The map is the same on every machine. Directions are rounded to whole steps, so their products are exact in any order.
+Everything after that adds, multiplies and divides one number at a time, and draws pairs from a fixed seed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 GRID: Final = 4095
-"""Coordinates run from 0 to this, in whole steps."""
+"""Coordinates run from 0 to this number, in whole steps."""
 
 _N_NEAR: Final = 12
-_WIDTH: Final = 24  # principal components in which neighbours are looked for
-_STEPS: Final = 2.0**14  # of a unit vector's coordinate: products of two, summed over the width, stay exact
-_START_STEPS: Final = 64.0  # of the starting map
+_WIDTH: Final = 24  # number of principal components used to find neighbours
+_STEPS: Final = 2.0**14  # steps in a unit vector's coordinate: products of two, summed over the width, stay exact
+_START_STEPS: Final = 64.0  # size of the starting map
 _START_SIZE: Final = 3.0
 _EPOCHS: Final = 160
 _SPREAD: Final = 1.6
@@ -35,10 +35,10 @@ Points = NDArray[np.float64]
 
 
 def item_map(vectors: NDArray[np.floating[Any]]) -> NDArray[np.uint16]:
-    """Two coordinates for each item, from 0 to `GRID`; items without a vector lie in the middle.
+    """Return two coordinates for each item, from 0 to `GRID`; items without a vector lie in the middle.
 
     Args:
-        vectors: what items are compared by, one row each.
+        vectors: the vectors by which items are compared, one row each.
     """
     directions = _directions(vectors)
     known = np.flatnonzero(directions.any(axis=1))
@@ -61,31 +61,31 @@ def _directions(vectors: NDArray[np.floating[Any]]) -> Points:
 
 
 def _leading(directions: Points) -> Points:
-    """The leading principal components, in whole steps; two at least, and each with its largest entry positive."""
+    """Return the leading principal components in whole steps: at least two, each with a positive largest entry."""
     centred = directions - directions.mean(axis=0)
     _, axes = np.linalg.eigh(centred.T @ centred)
     axes = axes[:, ::-1][:, :_WIDTH]
-    found = np.zeros((len(centred), max(2, axes.shape[1])))
-    found[:, : axes.shape[1]] = centred @ axes
-    signs = np.sign(found[np.argmax(np.round(np.abs(found), 6), axis=0), np.arange(found.shape[1])])
-    return np.round(found * np.where(signs < 0, -1.0, 1.0) * _STEPS)
+    result = np.zeros((len(centred), max(2, axes.shape[1])))
+    result[:, : axes.shape[1]] = centred @ axes
+    signs = np.sign(result[np.argmax(np.round(np.abs(result), 6), axis=0), np.arange(result.shape[1])])
+    return np.round(result * np.where(signs < 0, -1.0, 1.0) * _STEPS)
 
 
 def _nearest(whole: Points, k: int) -> NDArray[np.int64]:
-    """The k nearest items of each; sums of whole numbers below 2^53 do not depend on their order."""
+    """Return the k nearest items of each. Sums of whole numbers below 2^53 do not depend on their order."""
     squares = np.square(whole).sum(axis=1)
-    found = np.empty((len(whole), k), np.int64)
+    result = np.empty((len(whole), k), np.int64)
     for rows in _blocks(len(whole)):
         closeness = 2 * (whole[rows] @ whole.T) - squares
         closeness[np.arange(rows.stop - rows.start), np.arange(rows.start, rows.stop)] = -np.inf
-        found[rows] = _largest(closeness, k)
-    return found
+        result[rows] = _largest(closeness, k)
+    return result
 
 
 def _largest(values: Points, k: int) -> NDArray[np.int64]:
-    """Columns of the k largest values of each row, largest first, ties by column.
+    """Return the columns of the k largest values of each row, largest first, ties by column.
 
-    The k-th largest maximum of runs of columns is a bound that few values reach, so that only these are sorted.
+    The k-th largest maximum over runs of columns is a bound that few values reach, so only those are sorted.
     """
     starts = np.arange(0, values.shape[1], max(1, values.shape[1] // (_RUNS * k)))
     most = np.maximum.reduceat(values, starts, axis=1)
@@ -97,7 +97,7 @@ def _largest(values: Points, k: int) -> NDArray[np.int64]:
 
 
 def _settled(start: Points, near: NDArray[np.int64]) -> Points:
-    """Pull along the edges to near items, push random pairs apart, by ever smaller steps."""
+    """Pull along the edges to near items and push random pairs apart, with ever smaller steps."""
     n_items, k = near.shape
     rng = np.random.default_rng(0)
     one, other = np.repeat(np.arange(n_items), k), near.ravel()
@@ -135,7 +135,7 @@ def _added(rows: Points, to: NDArray[np.int64], n_items: int) -> Points:
 
 
 def _on_grid(places: Points) -> NDArray[np.uint16]:
-    """Whole steps of a square; the outermost items in a thousand are brought in, so that they do not squeeze it."""
+    """Return whole steps on a square; the outermost 0.1 % of items are moved in, to leave room for the rest."""
     ordered = np.sort(places, axis=0)
     cut = len(places) // 1000
     low, high = ordered[cut], ordered[len(places) - 1 - cut]

@@ -245,6 +245,6 @@ def test_bad_methods_bad_data_and_bad_places_are_refused_before_anything_is_writ
     refused("processes >= 1, got 0", processes=0)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    refused("not empty and holds no earlier study", folder="mine")
+    refused("not empty and does not hold an earlier study", folder="mine")
     refused("it is a file", folder="mine/thesis.txt")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 class _OpenParquet:
-    """A Parquet file whose schema was read. The file is open only while it is read: a folder may hold thousands."""
+    """A Parquet file with its schema. The file is open only while it is read, because a folder may hold thousands."""
 
     untyped = False
 
@@ -71,7 +71,7 @@ FORMAT: Final = _Parquet()
 
 @contextmanager
 def _opened(file: Path) -> Iterator[Any]:
-    """A reader of the file; what Arrow has against it is said in one sentence."""
+    """Return a reader of the file; Arrow's complaint becomes one sentence."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
 

@@ -1,6 +1,6 @@
 """Text files with separated columns: CSV, TSV and the `.dat` of MovieLens, also compressed.
 
-Any file that no other format knows is taken for one of these.
+Any file that no other format recognises is read as one of these.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _decoded(content: bytes) -> str:
 
 
 def _in_utf8(table: pa.Table) -> pa.Table:
-    """The table; refused where Arrow found bytes that are no text."""
+    """Return the table. Refuse it if Arrow found bytes that are not text."""
     import pyarrow as pa
 
     for field in table.schema:

@@ -1,4 +1,4 @@
-"""What one user adds to a sum, as values that any engine can evaluate: see `base`."""
+"""Contributions: what one user adds to a sum, as values that any engine can evaluate (see `base`)."""
 
 from apportion.privacy.contributions.base import Contribution, Kernels, LabelsOf, RowsOf, UserRun, Weighting
 from apportion.privacy.contributions.clipped import ClippedParts, Output, step_of
@@ -19,6 +19,7 @@ from apportion.privacy.contributions.row_sums import (
     Values,
 )
 from apportion.privacy.contributions.task_sums import TaskCounts, TaskGrams, TaskMoments, UserGram, UserTotal
+from apportion.privacy.contributions.votes import HeldOut, Losses, Votes, WithoutHeldOut
 
 __all__ = [
     "BoxedColumns",
@@ -27,12 +28,14 @@ __all__ = [
     "ClippedParts",
     "Contribution",
     "GradientTotal",
+    "HeldOut",
     "Kernels",
     "KeyCounts",
     "KeyShares",
     "LabelTotal",
     "LabelVectors",
     "LabelsOf",
+    "Losses",
     "Output",
     "PartialSums",
     "PrivateRowWeights",
@@ -49,6 +52,8 @@ __all__ = [
     "UserRun",
     "UserTotal",
     "Values",
+    "Votes",
     "Weighting",
+    "WithoutHeldOut",
     "step_of",
 ]

@@ -1,4 +1,4 @@
-"""A user's tasks are in ascending order, each once: two rows for one task would add up before their norm is taken."""
+"""Each user's tasks must be in ascending order without repeats: two rows for one task would exceed the user's norm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from apportion.privacy.contributions.base import UserRun
 
 
 def require_distinct_tasks(users: UserRun, wanted: bool = True) -> None:
-    """Refuse users with a task twice, where sums by task are wanted of them."""
+    """Refuse users who have a task twice, if sums by task are wanted."""
     if wanted:
         users.remembered(require_distinct_tasks, _check)
 
@@ -18,4 +18,4 @@ def _check(users: UserRun) -> None:
     starts = np.zeros(users.n_rows + 1, bool)
     starts[users.indptr] = True
     if not (starts[1:-1] | (np.diff(users.column("tasks")) > 0)).all():
-        raise InputError("Expected the tasks of every user in ascending order, each once.")
+        raise InputError("Expected every user's tasks in ascending order, each once.")

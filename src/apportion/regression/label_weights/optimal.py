@@ -18,7 +18,7 @@ Differential Privacy" (2020).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -48,6 +48,7 @@ class LabelWeights:
         lower_bound: what no weights can be below; nan where none was sought.
         iterations: steps of Newton's and of the interior-point method.
         converged: whether the objective is within the tolerance of the lower bound, if one was sought.
+        for_lines: whether they were made for labels whose means are linear in the features.
     """
 
     rows: Floats
@@ -56,6 +57,7 @@ class LabelWeights:
     lower_bound: float
     iterations: int
     converged: bool
+    for_lines: bool = False
 
     @property
     def gap(self) -> float:
@@ -126,10 +128,10 @@ def optimal_label_weights(
         raise InputError(f"Expected max_iterations >= 0, got {max_iterations}.")
     if problem.price == 0:
         rows = _least_squares_rows(problem.features)
-        return problem.weights(rows, problem.objective(rows), 0, tolerance)
+        return replace(problem.weights(rows, problem.objective(rows), 0, tolerance), for_lines=True)
     certificate = Certificate(problem.variance, problem.price, tolerance, max_iterations, progress)
     rows = _exactly_unbiased(_searched(problem, certificate), problem.features)
-    return problem.weights(rows, certificate.bound, certificate.iterations, tolerance)
+    return replace(problem.weights(rows, certificate.bound, certificate.iterations, tolerance), for_lines=True)
 
 
 def least_squares_weights(

@@ -1,0 +1,137 @@
+"""Votes on settings: a few rows of each user are held out, and every user says how well each setting predicts them.
+
+Which rows are held out follows from a hash of (user, task) under a public seed, so it does not depend on other users.
+`WithoutHeldOut` keeps those rows out of any other contribution. `Votes` shows them to the users again: each user
+scores a short public list of settings on its own held-out rows and adds the differences from the first setting, the
+default, clipped as one vector (docs/proofs/votes.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.errors import InputError
+from apportion.linalg import keyed_words
+from apportion.privacy.bounded_sum import BoundedSum
+from apportion.privacy.contributions.base import Contribution, Floats, Kernels, Sums, UserRun
+from apportion.privacy.contributions.clipped import Output, sealed_output, whole_parts
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Which rows of a user are held out: those whose hash of (user, task, seed) is small.
+
+    The row with the largest hash stays, so that every user keeps a row, and users with one row hold out none.
+
+    Attributes:
+        fraction: of the rows, about.
+        seed: public.
+    """
+
+    fraction: float
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a fraction that leaves nothing on one side."""
+        if not 0 < self.fraction < 1:
+            raise InputError(f"Expected a fraction of rows between 0 and 1, got {self.fraction}.")
+
+    def of(self, users: UserRun) -> NDArray[np.bool_]:
+        """For each row, whether it is held out; from its own user's rows alone."""
+        key = (self.seed % 2**256).to_bytes(32, "little")
+        own = keyed_words(key, users.keys)[users.owner]
+        hashes = keyed_words(key, np.stack([own, users.column("tasks").astype(np.uint64)], axis=1))
+        largest = np.zeros(users.n_users, np.uint64)
+        np.maximum.at(largest, users.owner, hashes)
+        small = (hashes >> np.uint64(11)) < np.uint64(math.floor(self.fraction * 2.0**53))
+        return np.asarray(small & (hashes < largest[users.owner]))
+
+    def kept(self, users: Any) -> Any:
+        """The same users without their held-out rows; remembered where users stay in memory."""
+        return self._parts(users)[0]
+
+    def shown(self, users: Any) -> Any:
+        """The same users with their held-out rows alone; remembered where users stay in memory."""
+        return self._parts(users)[1]
+
+    def _parts(self, users: Any) -> Any:
+        return users.remembered(self, self._divided)
+
+    def _divided(self, users: Any) -> tuple[Any, Any]:
+        held = self.of(users)
+        return users.with_rows(~held), users.with_rows(held)
+
+
+@dataclass(frozen=True, eq=False)
+class WithoutHeldOut(Contribution):
+    """Another contribution, of users without their held-out rows."""
+
+    of: Contribution
+    rows: HeldOut
+
+    def partial(self, users: UserRun, kernels: Kernels) -> Sums:
+        """The sums over the rows that are left."""
+        return self.of.partial(self.rows.kept(users), kernels)
+
+    def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
+        """The bounds hold for any rows of a user, so they hold for these."""
+        return self.of.sealed(sums)
+
+
+class Losses(Protocol):
+    """How badly each setting predicts the held-out rows of each user, from that user's rows and released values."""
+
+    @property
+    def n_settings(self) -> int:
+        """Number of settings, the default first."""
+
+    def __call__(self, kept: Any, shown: Any, kernels: Kernels) -> Floats:
+        """[n_users, n_settings]: a loss for each user, its held-out rows in `shown`, its other rows in `kept`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Votes(Contribution):
+    """Each user's losses under all settings but the first, less its loss under the first; clipped as one vector.
+
+    Users without a held-out row, or whose losses are not finite, add zero.
+
+    Attributes:
+        losses: of the users; it must return for each user what it would for that user alone.
+        rows: which rows are held out.
+        clip_norm: of a user's differences together.
+        what: the settings in words, for the statement.
+        neighbours: the relation that the sensitivity is for.
+    """
+
+    losses: Losses
+    rows: HeldOut
+    clip_norm: float
+    what: str
+    neighbours: Neighbours = ADD_REMOVE
+
+    @property
+    def output(self) -> Output:
+        """One number for each setting but the default."""
+        return Output(self.losses.n_settings - 1, self.clip_norm, False, self.what)
+
+    def partial(self, users: UserRun, kernels: Kernels) -> Sums:
+        """The differences of these users, clipped and in whole steps."""
+        total = self.output.zeros(users.n_tasks)
+        for run in users.runs(kernels.rows_at_once):
+            kept, shown = self.rows.kept(run), self.rows.shown(run)
+            losses = np.asarray(self.losses(kept, shown, kernels), np.float64)
+            with np.errstate(invalid="ignore"):
+                differences = losses[:, 1:] - losses[:, :1]
+            good = shown.present & np.isfinite(differences).all(axis=1)
+            total += whole_parts(np.where(good[:, None], differences, 0.0), self.output).sum(axis=0)
+        return (total,)
+
+    def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
+        """One user's part is its clipped vector of differences."""
+        return (sealed_output(self.output, sums[0], self.neighbours),)
