@@ -15,6 +15,8 @@ CLAIMS = (
     "ml1m-ratings",
     "ml1m-ratings-tuned",
     "ml1m-clicks",
+    "items-private",
+    "keys-recall",
     "epoch-vs-peers",
     "round-vs-implicit",
     "recommend-speed",

@@ -25,6 +25,8 @@ REHEARSED = {
     "another data set": ("ml1m-ratings", "ml1m-ratings-tuned", "ml1m-clicks", "features-ml1m", "features-prior"),
     "a GPU, or its size": ("gpu-fit", "heavytail-synthetic", "heavytail-pairs"),
     "the speed or memory of a machine": (
+        "items-private",
+        "keys-recall",
         "epoch-vs-peers",
         "round-vs-implicit",
         "linear-growth",
