@@ -44,20 +44,23 @@ def released(data, *, budget=BUDGET, seed=0, exact=False, form=None, known=()):
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
 @pytest.mark.parametrize("most", [1, 7, 300])
 @pytest.mark.parametrize("scale", [0.3, 4.0])
-def test_the_threshold_is_the_least_whose_chance_is_within_delta(law, most, scale):
-    tau = threshold_for(1e-5, scale, most, law)
-    assert chance_of_own_keys(tau, scale, most, law) <= 1e-5
-    assert chance_of_own_keys(tau - 1e-6 * scale, scale, most, law) > 1e-5
+@pytest.mark.parametrize("least", [1, 3])
+def test_the_threshold_is_the_least_whose_chance_is_within_delta(law, most, scale, least):
+    tau = threshold_for(1e-5, scale, most, law, least)
+    assert chance_of_own_keys(tau, scale, most, law, least) <= 1e-5
+    assert chance_of_own_keys(tau - 1e-6 * scale, scale, most, law, least) > 1e-5
+    assert tau <= threshold_for(1e-5, scale, most, law)
 
 
+@pytest.mark.parametrize("least", [1, 3])
 @pytest.mark.parametrize(("form", "law"), [(KeyCounts, "gaussian"), (KeyShares, "laplace")])
-def test_the_worst_user_of_own_keys_is_listed_as_often_as_the_formula_says(form, law):
+def test_the_worst_user_of_own_keys_is_listed_as_often_as_the_formula_says(form, law, least):
     """4000 draws for each number of keys: a false alarm has a probability below 1e-6, twice the chance is seen."""
     rng, scale, most, delta = np.random.default_rng(0), 0.5, 20, 0.05
-    tau = threshold_for(delta, scale, most, law)
+    tau = threshold_for(delta, scale, most, law, least)
     seen = []
-    for n in (1, 5, most):
-        weight = form(most).steps[n] * 2.0**-32
+    for n in (1, 3, 5, most):
+        weight = form(most, least=least).steps[n] * 2.0**-32
         noise = rng.normal(size=(4000, n)) if law == "gaussian" else rng.laplace(size=(4000, n))
         seen.append(float((weight + scale * noise >= tau).any(axis=1).mean()))
     five_deviations = 5 * math.sqrt(delta / 4000)

@@ -13,6 +13,7 @@ from apportion.privacy.keys import Law, chance_of_own_keys
 from apportion.privacy.mechanisms import mechanism_class
 
 _ROUNDING = 1e-9
+_NO_WEIGHT = 10**12  # keys of one user, each of which has next to no weight then
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def _thresholds(statement: Statement) -> bool:
 
 
 def _own_key_passes(release: Release) -> float:
-    """The chance for a user of one key, from below: the cap on keys of one user is not among a statement's numbers."""
+    """The chance that noise alone lists a key, from below: how keys are weighed is not among a statement's numbers."""
     law: Law = "laplace" if release.epsilon is not None else "gaussian"
     scale = release.stddev / (math.sqrt(2) if law == "laplace" else 1.0)
-    return 1.0 if release.threshold is None else chance_of_own_keys(release.threshold, scale, 1, law)
+    return 1.0 if release.threshold is None else chance_of_own_keys(release.threshold, scale, 1, law, _NO_WEIGHT)

@@ -34,6 +34,7 @@ FROM_DATA: Final = "from-data"
 KEYS_PART: Final = 0.25  # of δ, for the list
 USERS_SHARE: Final = 0.002  # of the budget, for the number of users that the list's share follows from
 MOST_ITEMS: Final = 300  # of one user that count for the list
+FEWEST_ITEMS: Final = 3  # that a user counts as having
 LEAST_ITEMS: Final = 2  # for a model
 
 
@@ -92,7 +93,7 @@ def release_items(
         known: ids of items that are public, as text: they are listed in any case.
     """
     keyed = in_text_order(data)
-    form = (KeyShares if session.budget.pure else KeyCounts)(MOST_ITEMS, session.neighbours)
+    form = (KeyShares if session.budget.pure else KeyCounts)(MOST_ITEMS, session.neighbours, FEWEST_ITEMS)
     counts: Any = add_up_one(engine, with_priorities(keyed), form)
     hidden = KeyedSum(counts, texts_of(keyed.task_ids), known)
     listed = session.release_keys(Purpose.ITEM_LIST, hidden, share, session.budget.keys_delta)

@@ -5,7 +5,8 @@ neighbouring data sets only, so no noise on its count hides it; a threshold does
 
     δ_τ = max over t of 1 − F(τ − w(t))^t,        t = 1 .. most keys that one user gives weight to,
 
-F the distribution function of the noise and w(t) the largest weight that each of t keys of one user can have
+F the distribution function of the noise and w(t) the largest weight that each of t keys of one user can have: that of a
+user of t keys, or of the fewest that a user counts as having
 (docs/proofs/keys.md). It is added to δ.
 """
 
@@ -35,13 +36,18 @@ _ALMOST_1 = 1 - 2.0**-53
 
 
 class CountsOfKeys(BoundedSum):
-    """The hidden counts of keys, by code, and how many keys one user gives weight to at most."""
+    """The hidden counts of keys, by code, how many keys one user gives weight to at most, and as how few it counts."""
 
-    __slots__ = ("_most",)
+    __slots__ = ("_least", "_most")
 
-    def __init__(self, key: object, most: int, *arguments: Any, **named: Any) -> None:
+    def __init__(self, key: object, most: int, least: int, *arguments: Any, **named: Any) -> None:
         super().__init__(key, *arguments, **named)
-        self._most = most
+        self._most, self._least = most, least
+
+    @property
+    def least(self) -> int:
+        """A user of fewer keys gives them the weight that one of so many gives."""
+        return self._least
 
     @property
     def most(self) -> int:
@@ -58,12 +64,14 @@ class KeyedValues:
         counts: in whole steps of a lattice, or as numbers.
         known: which of them are public.
         most: how many keys one user gives weight to at most.
+        least: as how few it counts.
     """
 
     texts: NDArray[np.object_]
     counts: NDArray[Any]
     known: NDArray[np.bool_]
     most: int
+    least: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +146,11 @@ class KeyedSum(Hidden):
         return self._counts.most
 
     @property
+    def least(self) -> int:
+        """As how few keys one user counts."""
+        return self._counts.least
+
+    @property
     def step(self) -> float | None:
         """The step of the lattice that the counts are on."""
         return self._counts.step
@@ -159,26 +172,27 @@ class KeyedSum(Hidden):
             np.array([held.get(text, 0) for text in texts], counts.dtype),
             np.array([text in public for text in texts], bool),
             self.most,
+            self.least,
         )
 
     def __repr__(self) -> str:
         return "KeyedSum(keys and counts hidden)"
 
 
-def chance_of_own_keys(threshold: float, scale: float, most: int, law: Law) -> float:
+def chance_of_own_keys(threshold: float, scale: float, most: int, law: Law, least: int = 1) -> float:
     """δ_τ: the largest probability with which a key of one user alone is listed, rounded up.
 
     >>> round(chance_of_own_keys(5.0, 1.0, 1, "gaussian"), 7)
     3.17e-05
     """
     tail, power = (_normal_tail, 0.5) if law == "gaussian" else (_laplace_tail, 1.0)
-    tails = (min(tail((threshold - t**-power) / scale), _ALMOST_1) for t in range(1, most + 1))
+    tails = (min(tail((threshold - max(t, least) ** -power) / scale), _ALMOST_1) for t in range(1, most + 1))
     chances = (-math.expm1(t * math.log1p(-p)) for t, p in enumerate(tails, start=1))
     return min(1.0, max(chances) * (1 + _SLACK))
 
 
 @lru_cache(maxsize=256)
-def threshold_for(delta: float, scale: float, most: int, law: Law) -> float:
+def threshold_for(delta: float, scale: float, most: int, law: Law, least: int = 1) -> float:
     """The least threshold τ at which δ_τ is within δ; it is itself within.
 
     >>> threshold_for(1e-6, 1.0, 1, "gaussian")  # doctest: +ELLIPSIS
@@ -187,13 +201,13 @@ def threshold_for(delta: float, scale: float, most: int, law: Law) -> float:
     if not 0 < delta < 1:
         raise BudgetError(f"Expected a part of delta for the list of keys, above 0, got {delta}.")
     low, high = 0.0, 1.0 + 4 * scale
-    while chance_of_own_keys(high, scale, most, law) > delta:
+    while chance_of_own_keys(high, scale, most, law, least) > delta:
         low, high = high, 2 * high
     for _ in range(_STEPS):
         middle = (low + high) / 2
         if not low < middle < high:
             break
-        low, high = (middle, high) if chance_of_own_keys(middle, scale, most, law) > delta else (low, middle)
+        low, high = (middle, high) if chance_of_own_keys(middle, scale, most, law, least) > delta else (low, middle)
     return high
 
 

@@ -35,15 +35,20 @@ class _DividedOverKeys(Contribution):
     Attributes:
         most: how many keys of one user get weight; public.
         neighbours: the relation that the counts are bounded for.
+        least: a user of fewer keys gives them the weight that one of so many gives; public. It lowers the threshold,
+            which is otherwise set by a user of one key where there is little noise.
     """
 
     most: int
     neighbours: Neighbours = ADD_REMOVE
+    least: int = 1
     words: ClassVar[str]
 
     def __post_init__(self) -> None:
         if not 1 <= self.most <= _MOST:
             raise InputError(f"Expected a cap on the keys of one user from 1 to {_MOST}, got {self.most}.")
+        if not 1 <= self.least <= self.most:
+            raise InputError(f"Expected a user to count as having from 1 to {self.most} keys, got {self.least}.")
         if self.neighbours not in (ADD_REMOVE, ADD_REMOVE_EXAMPLE, REPLACE_VALUES):
             raise InputError(f"Expected neighbours that differ in one user's keys, got: {self.neighbours.relation}.")
 
@@ -83,10 +88,10 @@ class _DividedOverKeys(Contribution):
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
         """One user's part has a norm of at most 1."""
-        text = f"{self.words} for each of at most {self.most} keys of a user"
+        text = f"{self.words} for each of {self.least} to {self.most} keys of a user"
         text += "; both parts of a replaced user are nowhere negative" if self.neighbours == REPLACE_VALUES else ""
         named = {"derivation": text, "neighbours": self.neighbours, "step": math.ldexp(1.0, -_BITS), **self._bounds()}
-        return (CountsOfKeys(_KEY, self.most, sums[0], **named),)
+        return (CountsOfKeys(_KEY, self.most, self.least, sums[0], **named),)
 
     @abstractmethod
     def _bounds(self) -> dict[str, Any]:
@@ -102,7 +107,7 @@ class KeyCounts(_DividedOverKeys):
     @property
     def steps(self) -> NDArray[np.int64]:
         """⌊2³²/√k⌋, in whole numbers."""
-        return _roots(self.most)
+        return _roots(self.most, self.least)
 
     @property
     def moved(self) -> float:
@@ -122,7 +127,7 @@ class KeyShares(_DividedOverKeys):
     @property
     def steps(self) -> NDArray[np.int64]:
         """⌊2³²/k⌋."""
-        return np.concatenate([[0], (1 << _BITS) // np.arange(1, self.most + 1)])
+        return np.concatenate([[0], (1 << _BITS) // np.maximum(np.arange(1, self.most + 1), self.least)])
 
     @property
     def moved(self) -> float:
@@ -134,5 +139,5 @@ class KeyShares(_DividedOverKeys):
 
 
 @lru_cache(maxsize=8)
-def _roots(most: int) -> NDArray[np.int64]:
-    return np.array([0, *(math.isqrt((1 << 2 * _BITS) // k) for k in range(1, most + 1))], np.int64)
+def _roots(most: int, least: int) -> NDArray[np.int64]:
+    return np.array([0, *(math.isqrt((1 << 2 * _BITS) // max(k, least)) for k in range(1, most + 1))], np.int64)

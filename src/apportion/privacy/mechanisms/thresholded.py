@@ -57,12 +57,12 @@ class Thresholded(Mechanism[Share]):
 
     def threshold(self, statistic: KeyedSum, scale: float) -> float:
         """What a count with noise must reach to be listed."""
-        return self._threshold(statistic.most, scale)
+        return self._threshold(statistic, scale)
 
-    def _threshold(self, most: int, scale: float) -> float:
+    def _threshold(self, counted: KeyedSum | KeyedValues, scale: float) -> float:
         if scale < _LEAST_SCALE:
             raise BudgetError(f"Expected noise of at least {_LEAST_SCALE:g} on counts of private keys, got {scale}.")
-        return threshold_for(self.keys_delta, scale * UPWARDS, most, self.law) + _GRID * scale
+        return threshold_for(self.keys_delta, scale * UPWARDS, counted.most, self.law, counted.least) + _GRID * scale
 
     @abstractmethod
     def _noisy(self, opened: Opened, scale: float, noise: NoiseSource) -> NDArray[Any]:
@@ -72,7 +72,7 @@ class Thresholded(Mechanism[Share]):
         """The keys that pass, and those that are public."""
         values: KeyedValues = opened.value
         counts = np.asarray(self._noisy(replace(opened, value=values.counts), scale, noise), np.float64)
-        threshold = self._threshold(values.most, scale)
+        threshold = self._threshold(values, scale)
         listed = values.known | (counts >= threshold)
         texts = tuple(str(text) for text in values.texts[listed])
         return Listed(texts, counts[listed], values.known[listed], threshold, scale)
