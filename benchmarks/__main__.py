@@ -17,6 +17,8 @@ CLAIMS = (
     "ml1m-clicks",
     "items-private",
     "keys-recall",
+    "adaptive-floor",
+    "adaptive-gain",
     "epoch-vs-peers",
     "round-vs-implicit",
     "recommend-speed",
@@ -41,6 +43,7 @@ CLAIMS = (
     "planted-bugs",
     "noise-independence",
     "bytes-equal",
+    "mutants",
     "audit-tight",
     "audit-published",
     "exact-mode",
@@ -69,6 +72,7 @@ CLAIMS = (
     "house",
     "explorer-browser",
     "exports",
+    "serve-load",
 )
 
 

@@ -16,7 +16,7 @@ DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))
 
 
-INTERNAL = ("cli", "estimators", "linalg")
+INTERNAL = ("cli", "estimators", "linalg", "postprocessing")
 """Packages whose names are for the library itself."""
 
 

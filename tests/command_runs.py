@@ -67,6 +67,7 @@ NOT_COMPARED = {
     "demo": "generates its data",
     "evaluate": "internal: it measures quality on raw data and says so",
     "ledger": "its entries hold the time; what it is charged is compared with every release",
+    "serve": "reads a saved model and answers requests; it takes no data",
     "protect": "writes to each party what is its own; tests/cli/test_protect.py compares what is shared",
 }
 """Commands whose output is not a function of what was released, or that take no data, and why."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["ApportionError", "BudgetError", "InputError"]
+
 
 class ApportionError(Exception):
     """Base of every error that the library raises on purpose."""
@@ -49,7 +51,9 @@ def require_format(what: str, stored: object, read: int) -> None:
         return
     newer = isinstance(stored, int) and stored > read
     advice = "install a newer apportion to read it" if newer else "create it again with this version"
-    raise InputError(f"{what} has format {stored!r}, but this version of apportion reads format {read}: {advice}.")
+    raise InputError(
+        f"{what} has format {stored!r}, but this version of apportion reads format {read}: {advice}.", argument=None
+    )
 
 
 class BudgetError(ApportionError):

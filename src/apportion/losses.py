@@ -128,7 +128,7 @@ class Huber:
 
     def __post_init__(self) -> None:
         if not self.threshold > 0:
-            raise InputError(f"Expected a Huber threshold > 0, got {self.threshold}.")
+            raise InputError(f"Expected a Huber threshold > 0, got {self.threshold}.", argument="threshold")
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
         """(s − y)² near the label, then a line of slope 2·threshold."""
@@ -162,7 +162,7 @@ class PseudoHuber:
 
     def __post_init__(self) -> None:
         if not self.threshold > 0:
-            raise InputError(f"Expected a threshold > 0, got {self.threshold}.")
+            raise InputError(f"Expected a threshold > 0, got {self.threshold}.", argument="threshold")
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
         """Return the loss."""
@@ -203,7 +203,7 @@ class SmoothedHinge:
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.width) and self.width > 0):
-            raise InputError(f"Expected a finite width > 0 of the smoothed hinge, got {self.width}.")
+            raise InputError(f"Expected a finite width > 0 of the smoothed hinge, got {self.width}.", argument="width")
 
     def coded(self, labels: Floats) -> Floats:
         """Return labels as −1 and 1."""
@@ -246,9 +246,13 @@ def loss_of(choice: Any) -> Loss:
         return LOSSES[choice]
     if isinstance(choice, type) or not isinstance(choice, Loss):
         names = ", ".join(repr(name) for name in LOSSES)
-        raise InputError(f"Expected a loss among {names}, or an object with value and derivative, got {choice!r}.")
+        raise InputError(
+            f"Expected a loss among {names}, or an object with value and derivative, got {choice!r}.", argument="loss"
+        )
     if not np.isfinite(choice.derivative(np.zeros(2), np.array([-1.0, 1.0]))).all():  # evaluated at public points
-        raise InputError(f"Expected finite derivatives of the loss, got NaN or infinity from {choice!r}.")
+        raise InputError(
+            f"Expected finite derivatives of the loss, got NaN or infinity from {choice!r}.", argument="loss"
+        )
     return choice
 
 
@@ -256,5 +260,5 @@ def _as_signs(labels: Floats, loss: str) -> Floats:
     allowed = np.isin(labels, (-1.0, 0.0, 1.0))
     if not allowed.all():
         row = int(np.argmin(allowed))
-        raise InputError(f"Expected labels 0 and 1, or -1 and 1, for {loss}, got {labels[row]:g}.")
+        raise InputError(f"Expected labels 0 and 1, or -1 and 1, for {loss}, got {labels[row]:g}.", argument="y")
     return np.where(labels > 0, 1.0, -1.0)

@@ -96,7 +96,7 @@ def test_the_terminal_gets_tables_under_a_warning_and_progress_goes_to_stderr(ru
     assert "RMSE, rarest 20 % (lower is better)" in result.stdout
     assert "statistics: exponent 0.25, dimension 2" in result.stdout
     assert "Nothing was tuned" in result.stdout
-    assert "Page:  here/study/comparison.html" in result.stdout
+    assert "Internal page: here/study/comparison.html" in result.stdout
     assert "test: fit 13 of 13 done" in result.stderr
 
 
@@ -182,8 +182,8 @@ def test_an_interrupted_study_goes_on(run, ratings, studied, folder, monkeypatch
         ('kind = "ratings"', "", 's.toml: Expected kind in [data] ("ratings" or "clicks"), got none.'),
         ('path = "ratings.csv"', "", "s.toml: Expected path in [data] (the data file), got none."),
         ("ratings.csv", "missing.csv", "s.toml: Expected path in [data] to be a file, got 'missing.csv'."),
-        ('method = "ours"', 'method = "theirs"', "s.toml: Method 'theirs': Expected a method among ours"),
-        ("rounds = 2", "turns = 2", "s.toml: Method 'ours': Expected for the method 'ours' only"),
+        ('method = "ours"', 'method = "theirs"', "s.toml: Method 'theirs': Expected one of the methods ours"),
+        ("rounds = 2", "turns = 2", "s.toml: Method 'ours': Expected only"),
         ('kind = "ratings"', 'kind = "ratings"\nuser = "who"', "no column 'who'"),
         ('kind = "ratings"', 'kind = "ratings"\nvalue_range = [2, 5]', "declare the scale with value_range = [LO, HI]"),
         ('kind = "ratings"', 'kind = "clicks"\ntest = 5000', "s.toml: Cannot hold out"),

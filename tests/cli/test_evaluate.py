@@ -38,7 +38,7 @@ def test_the_twin_learns_more_than_the_weakest_baseline(run, ratings):
 def test_the_figures_are_printed_under_a_warning(run, ratings):
     result = run("evaluate", ratings, "--epsilon", 8, "--out", "pages/e.html", *SMALL)
     assert result.stdout.startswith("INTERNAL: computed from raw data, not covered by epsilon.")
-    assert "Page: pages/e.html" in result.stdout
+    assert "Internal page: pages/e.html" in result.stdout
     assert "non-private model: epoch" in result.stderr
 
 

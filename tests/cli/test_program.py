@@ -104,4 +104,4 @@ def test_the_demo_leaves_data_a_model_and_both_pages(run, folder, kind):
 def test_the_demo_can_be_run_again(run, folder):
     for _ in range(2):
         result = run("demo", "--users", 100, "--items", 30, "--rows", 1500)
-    assert "May be shared:   demo/model/report.html" in result.stdout
+    assert "Page that may be shared: demo/model/report.html" in result.stdout

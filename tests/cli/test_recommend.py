@@ -98,12 +98,12 @@ def test_items_can_be_limited_to_a_list_and_kept_from_everybody(run, fitted, rat
     few = write("few.csv", "item", [[k] for k in (3, 5, 7, 9, 4444)])
     none = write("none.csv", "item", [[5], [7]])
     result = run("recommend", fitted / "clicks", ratings, "--only", few, "--exclude", none, "--json")
-    assert "few.csv: 1 of its items are not known to the model" in result.stderr
+    assert "few.csv: 1 of its items are unknown to the model" in result.stderr
     found = {entry["item"] for each in result.json["recommendations"] for entry in each["items"]}
     assert found == {3, 9}
     strange = write("strange.csv", "item", [[4444]])
     said = run("recommend", fitted / "clicks", ratings, "--only", strange, code=2).stderr
-    assert "strange.csv: none of its items is known to the model (whose first is 0)" in said
+    assert "strange.csv: the model knows none of its items (the model's first item is 0)" in said
 
 
 def test_a_list_is_mixed_by_caps_on_categories(run, fitted, ratings, write):
@@ -118,7 +118,7 @@ def test_a_list_is_mixed_by_caps_on_categories(run, fitted, ratings, write):
         said = run("recommend", fitted / "ratings", ratings, "--categories", words, "--cap", wrong, code=2).stderr
         assert f"Expected --cap COLUMN=N with N of at least 1, got '{wrong}'." in said
     said = run("recommend", fitted / "ratings", ratings, "--cap", "genre=2", code=2).stderr
-    assert "knows no categories" in said
+    assert "has no categories" in said
 
 
 def test_a_file_is_written_part_by_part_and_says_how_far_it_is(run, fitted, ratings, folder, monkeypatch):

@@ -58,8 +58,8 @@ def test_every_policy_can_be_named_and_fitted(policy, kind):
 @pytest.mark.parametrize(
     ("spec", "kind", "message"),
     [
-        ({}, "ratings", "a method among ours.* got None"),
-        ({"method": "magic"}, "ratings", "a method among ours.* got 'magic'"),
+        ({}, "ratings", "one of the methods ours.* got None"),
+        ({"method": "magic"}, "ratings", "one of the methods ours.* got 'magic'"),
         ({"method": "ours"}, "songs", "'ratings' or 'clicks', got 'songs'"),
         ({"method": "ours", "speed": 3}, "clicks", "got 'speed'"),
         ({"method": "gradient", "update": {"momentum": 1}}, "clicks", "got 'momentum'"),

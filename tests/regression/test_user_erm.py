@@ -239,7 +239,7 @@ def test_the_statement_says_replace_one_user_and_sizes_public():
     statement = model.statement_
     assert statement.neighbours is REPLACE_VALUES
     assert "how many rows each user has" in statement.public
-    assert any("1.41421 that the gradient of every row is clipped to" in line for line in statement.public)
+    assert any("1.41421 to which the gradient of every row is clipped" in line for line in statement.public)
     assert sum(release.share for release in statement.releases) == pytest.approx(1.0)
     assert statement.spent_epsilon <= 2.0
     assert statement.window == "May 2025"
@@ -430,7 +430,7 @@ def test_intervals_cover_the_truth_where_the_budget_lets_descents_arrive():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"delta": 0.0}, "Expected a delta above 0, as noise on many gradients needs, got 0"),
+        ({"delta": 0.0}, "Expected a delta above 0, because noise on many gradients needs one, got 0"),
         ({"epsilon": -1.0}, "epsilon > 0, got -1"),
         ({"feature_norm": 0.0}, "finite feature_norm > 0, got 0"),
         ({"gradient_bound": np.inf}, "finite gradient_bound > 0, got inf"),

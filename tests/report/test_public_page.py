@@ -12,8 +12,10 @@ import pytest
 from apportion.data import Interactions, ItemFeatures
 from apportion.data.synthetic_features import ratings_with_features
 from apportion.errors import InputError
+from apportion.privacy import Purpose
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender, load, save
 from apportion.report import public_page
+from apportion.report.releases import COLOURS
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 
@@ -164,3 +166,7 @@ def test_public_features_are_named_with_what_they_hold(kind, prior):
 
 def test_a_model_without_features_says_nothing_of_them(model):
     assert "features" not in public_page(model)
+
+
+def test_every_purpose_of_a_release_has_a_colour():
+    assert set(Purpose) == set(COLOURS)

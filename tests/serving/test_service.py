@@ -110,7 +110,7 @@ WRONG = [
     ({"history": [{"item": "item01", "value": "5"}]}, "expected a number for \"value\", got '5'."),
     ({"history": [{"item": "item01", "value": 1e300}]}, 'expected a number for "value", got 1e+300.'),
     ({"history": [{"item": "item01", "value": True}]}, 'expected a number for "value", got true.'),
-    ({"history": ["item01"], "n": 3}, "There is no field 'n'; there are history, k,"),
+    ({"history": ["item01"], "n": 3}, "There is no field 'n'; the fields are history, k,"),
     ({"history": ["item01"], "k": 0}, 'Expected "k" as an integer from 1 to 1000, got 0.'),
     ({"history": ["item01"], "k": True}, "got true."),
     ({"history": ["item01"], "k": 10**400}, "got a number of many digits."),
@@ -148,7 +148,7 @@ def test_a_model_without_categories_says_so(ratings, ratings_model):
     history = [{"item": int(ratings_model.task_ids.ids[0]), "value": 3}]
     for name, value in (("categories", {"genre": ["War"]}), ("caps", {"genre": 1})):
         said = ratings.recommend(status=422, history=history, **{name: value})
-        assert said == f'This model keeps no categories of its items: leave out "{name}".'
+        assert said == f'This model has no categories of its items: leave out "{name}".'
     said = ratings.recommend(status=422, history=[history[0]["item"]])
     assert 'Entry 1 of "history": expected {"item": ..., "value": ...}, got -50.' in said
 
@@ -156,11 +156,11 @@ def test_a_model_without_categories_says_so(ratings, ratings_model):
 @pytest.mark.parametrize(
     ("method", "path", "headers", "status", "sentence"),
     [
-        ("GET", "/recommend", None, 405, "/recommend takes POST, got GET."),
-        ("POST", "/health", None, 405, "/health takes GET, HEAD, got POST."),
-        ("GET", "/secret?item=item01", None, 404, "There is nothing here; there are /recommend, "),
+        ("GET", "/recommend", None, 405, "/recommend accepts POST, got GET."),
+        ("POST", "/health", None, 405, "/health accepts GET, HEAD, got POST."),
+        ("GET", "/secret?item=item01", None, 404, "There is nothing here; the routes are /recommend, "),
         ("POST", "/recommend", {"Content-Type": "text/plain"}, 415, "of the type application/json"),
-        ("POST", "/recommend", {}, 415, "say so in the header Content-Type"),
+        ("POST", "/recommend", {}, 415, "state it in the header Content-Type"),
     ],
 )
 def test_the_wrong_way_to_ask_is_named(clicks, method, path, headers, status, sentence):
@@ -214,7 +214,7 @@ def test_what_is_not_http_gets_a_sentence_too(clicks):
     ):
         answer = over_a_socket(clicks.port, wrong)
         assert answer.startswith(b"HTTP/1.1 400")
-        assert json.loads(answer.split(b"\r\n\r\n")[1])["error"] == "This is not a request of HTTP/1.1."
+        assert json.loads(answer.split(b"\r\n\r\n")[1])["error"] == "This is not an HTTP/1.1 request."
 
 
 def test_an_address_may_ask_only_so_often(clicks_model):
@@ -224,8 +224,9 @@ def test_an_address_may_ask_only_so_often(clicks_model):
         assert statuses[:4] == [200] * 4
         assert {*statuses[5:], status} == {429}
         assert headers["retry-after"] == "1"
-        assert json.loads(body)["error"] == "More than 2 requests a second came from this address."
+        assert json.loads(body)["error"] == "More than 2 requests per second came from this address."
         assert up.ask("GET", "/health")[0] == 200
+        assert up.ask("GET", "/metrics", headers={"X-Forwarded-For": "10.0.0.7"})[0] == 200  # a proxy's client
 
 
 def test_more_connections_than_allowed_are_turned_away(clicks_model):

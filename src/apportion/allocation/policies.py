@@ -265,7 +265,9 @@ class KnownCounts(CountedPolicy):
         """Give the policy the public counts."""
         total = np.asarray(self.total, np.float64)
         if total.shape != (n_tasks,):
-            raise InputError(f"Expected one public count for each of {n_tasks} tasks, got {total.shape}.")
+            raise InputError(
+                f"Expected one public count for each of {n_tasks} tasks, got {total.shape}.", argument="total"
+            )
         return self.policy.weights(n_tasks, lambda _weights: ReleasedCounts(total, 0.0, self.n_users))
 
     def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:

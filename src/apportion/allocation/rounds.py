@@ -64,12 +64,14 @@ class Geometric:
         [0.333..., 0.666...]
         """
         if not (math.isfinite(factor) and factor > 0):
-            raise InputError(f"Expected each round's share as a factor > 0 of the one before, got {factor}.")
+            raise InputError(
+                f"Expected each round's share as a factor > 0 of the one before, got {factor}.", argument="factor"
+            )
         return cls(factor**-0.5)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.ratio) and self.ratio > 0):
-            raise InputError(f"Expected a ratio above 0, got {self.ratio}.")
+            raise InputError(f"Expected a ratio above 0, got {self.ratio}.", argument="ratio")
 
     def shares(self, rounds: int) -> list[float]:
         """Return shares proportional to Q^(-2t)."""
@@ -89,13 +91,13 @@ def recommended(*, accelerated: bool, condition: float | None = None) -> RoundSc
     if condition is None:
         return Power(0.4) if accelerated else Uniform()
     if not condition > 1:
-        raise InputError(f"Expected a condition number above 1, got {condition}.")
+        raise InputError(f"Expected a condition number above 1, got {condition}.", argument="condition")
     return Geometric((1 - condition**-0.5) ** 0.2 if accelerated else (1 - 1 / condition) ** 0.4)
 
 
 def _checked(rounds: int) -> int:
     if rounds < 1:
-        raise InputError(f"Expected at least 1 round, got {rounds}.")
+        raise InputError(f"Expected at least 1 round, got {rounds}.", argument="rounds")
     return rounds
 
 
@@ -103,7 +105,9 @@ def _normalised(logs: list[float]) -> list[float]:
     """Return exp(logs) over their sum; the largest absorbs the rounding, so that they sum to 1."""
     largest = max(logs)
     if largest - min(logs) > _LARGEST_LOG:
-        raise InputError(f"Expected a schedule whose rounds get shares above 0, got {largest - min(logs):.3g} in log.")
+        raise InputError(
+            f"Expected a schedule whose rounds get shares above 0, got {largest - min(logs):.3g} in log.", argument=None
+        )
     weights = [math.exp(log - largest) for log in logs]
     total = math.fsum(weights)
     shares = [weight / total for weight in weights]

@@ -44,7 +44,7 @@ def effective_sizes(sizes: ArrayLike, correlation: float = 0.0) -> Floats:
         correlation: ρ between two rows of one user, public, from 0 (independent) to 1 (identical).
     """
     if not 0 <= correlation <= 1:
-        raise InputError(f"Expected a correlation from 0 to 1, got {correlation}.")
+        raise InputError(f"Expected a correlation from 0 to 1, got {correlation}.", argument="correlation")
     rows = np.asarray(sizes, np.float64)
     return np.where(rows > 0, rows / (1 + np.maximum(rows - 1, 0) * correlation), 0.0)
 
@@ -96,7 +96,7 @@ def best_sample_limit(sizes: ArrayLike, trade_off: float, counts: ArrayLike | No
     """
     values, users = _grouped(sizes, counts)
     if (values != np.floor(values)).any():
-        raise InputError(f"Expected whole sizes, got {values[values != np.floor(values)][0]}.")
+        raise InputError(f"Expected whole sizes, got {values[values != np.floor(values)][0]}.", argument="sizes")
     inverse = _inverse(trade_off)
     if inverse == 0:
         return int(values[-1])
@@ -142,7 +142,9 @@ class UserWeights:
 
     def __post_init__(self) -> None:
         if self.rows.shape != (self.indptr[-1],) or not self.rows.min() >= 0 or abs(self.rows.sum() - 1) > 1e-9:
-            raise InputError(f"Expected {self.indptr[-1]} weights of at least 0 that sum to 1, got {self.rows}.")
+            raise InputError(
+                f"Expected {self.indptr[-1]} weights of at least 0 that sum to 1, got {self.rows}.", argument="rows"
+            )
         starts = self.indptr[:-1][np.diff(self.indptr) > 0]
         object.__setattr__(self, "largest", float(np.add.reduceat(self.rows, starts).max()))
         object.__setattr__(self, "sum_of_squares", float(np.square(self.rows).sum()))
@@ -208,7 +210,7 @@ class SampleLimit:
         offsets = _checked_offsets(indptr)
         limit = best_sample_limit(np.diff(offsets), trade_off) if self.threshold is None else self.threshold
         if limit < 1 or limit != int(limit):
-            raise InputError(f"Expected a whole number of at least 1 row per user, got {limit}.")
+            raise InputError(f"Expected a whole number of at least 1 row per user, got {limit}.", argument="threshold")
         kept = _sampled(offsets, int(limit), self.seed)
         text = f"at most {limit} rows of each user, chosen with public seed {self.seed}, with equal weights"
         return UserWeights(kept / kept.sum(), offsets, float(limit), text)
@@ -242,7 +244,7 @@ def size_buckets(max_size: int) -> Offsets:
     The last bucket also holds all larger sizes.
     """
     if max_size < 1:
-        raise InputError(f"Expected a largest size of at least 1, got {max_size}.")
+        raise InputError(f"Expected a largest size of at least 1, got {max_size}.", argument="max_size")
     return np.asarray(2 ** np.arange(int(max_size).bit_length()), np.int64)
 
 
@@ -259,7 +261,10 @@ def sizes_from_histogram(noisy_counts: ArrayLike, edges: ArrayLike) -> tuple[Flo
     """
     starts, noisy = np.asarray(edges, np.float64), np.asarray(noisy_counts, np.float64)
     if starts.ndim != 1 or noisy.shape != starts.shape or not np.isfinite(noisy).all():
-        raise InputError(f"Expected one finite count for each of {starts.size} buckets, got shape {noisy.shape}.")
+        raise InputError(
+            f"Expected one finite count for each of {starts.size} buckets, got shape {noisy.shape}.",
+            argument="noisy_counts",
+        )
     ends = np.append(starts[1:], 2 * starts[-1]) - 1
     return np.sqrt(starts * ends), _projected(noisy, max(float(noisy.sum()), 1.0))
 
@@ -276,11 +281,15 @@ def _grouped(sizes: ArrayLike, counts: ArrayLike | None) -> tuple[Floats, Floats
     """Return sizes above 0 in ascending order, and how many users have each."""
     values = np.asarray(sizes)
     if values.ndim != 1 or not np.issubdtype(values.dtype, np.number):
-        raise InputError(f"Expected one size for each user, got shape {values.shape} of {values.dtype}.")
+        raise InputError(
+            f"Expected one size for each user, got shape {values.shape} of {values.dtype}.", argument="sizes"
+        )
     if counts is not None:
         users = np.asarray(counts, np.float64)
         if users.shape != values.shape:
-            raise InputError(f"Expected one count for each of {values.size} sizes, got shape {users.shape}.")
+            raise InputError(
+                f"Expected one count for each of {values.size} sizes, got shape {users.shape}.", argument="counts"
+            )
         order = np.argsort(values)
         values, users = values[order], users[order]
     elif np.issubdtype(values.dtype, np.integer) and values.size and 0 <= values.min() <= values.max() <= values.size:
@@ -292,14 +301,16 @@ def _grouped(sizes: ArrayLike, counts: ArrayLike | None) -> tuple[Floats, Floats
     _refuse_negative(sizes=values, counts=users)
     present = (values > 0) & (users > 0)
     if not present.any():
-        raise InputError("Expected at least one user with rows, got none.")
+        raise InputError("Expected at least one user with rows, got none.", argument="sizes")
     return values[present].astype(np.float64), users[present]
 
 
 def _refuse_negative(**arrays: NDArray[Any]) -> None:
     for name, array in arrays.items():
         if array.size and not (array.min() >= 0 and array.max() < math.inf):  # also refuses NaN
-            raise InputError(f"Expected finite {name} of at least 0, got {array.min()} to {array.max()}.")
+            raise InputError(
+                f"Expected finite {name} of at least 0, got {array.min()} to {array.max()}.", argument=name
+            )
 
 
 def _above(values: Floats) -> Floats:
@@ -309,23 +320,25 @@ def _above(values: Floats) -> Floats:
 
 def _inverse(trade_off: float) -> float:
     if not trade_off >= 0:
-        raise InputError(f"Expected a trade-off of at least 0, got {trade_off}.")
+        raise InputError(f"Expected a trade-off of at least 0, got {trade_off}.", argument="trade_off")
     return 1 / trade_off if trade_off else math.inf
 
 
 def _positive(name: str, value: float) -> float:
     if not value > 0:
-        raise InputError(f"Expected a {name} above 0, got {value}.")
+        raise InputError(f"Expected a {name} above 0, got {value}.", argument=name)
     return value
 
 
 def _checked_offsets(indptr: ArrayLike, least_rows: int = 1) -> Offsets:
     offsets = np.asarray(indptr)
     if offsets.ndim != 1 or offsets.size < 1 or not np.issubdtype(offsets.dtype, np.integer):
-        raise InputError(f"Expected whole offsets of users, got shape {offsets.shape} of {offsets.dtype}.")
+        raise InputError(
+            f"Expected whole offsets of users, got shape {offsets.shape} of {offsets.dtype}.", argument="indptr"
+        )
     if offsets[0] != 0 or offsets[-1] < least_rows or (np.diff(offsets) < 0).any():
         ends = f"{offsets[0]} to {offsets[-1]}"
-        raise InputError(f"Expected offsets that rise from 0 to at least {least_rows}, got {ends}.")
+        raise InputError(f"Expected offsets that rise from 0 to at least {least_rows}, got {ends}.", argument="indptr")
     return offsets.astype(np.int64)
 
 

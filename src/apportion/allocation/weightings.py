@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from apportion.data.user_keys import pair_keys
 from apportion.data.users import Users
 from apportion.errors import InputError
+from apportion.linalg import TaskWeights
 from apportion.privacy.bounds import MARGIN, FloatArray, Weights
 from apportion.privacy.contributions import Weighting
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
@@ -49,6 +50,12 @@ class TaskFactors(Weighting):
         make = Weights.normalised if self.normalised else Weights.clipped
         return make(raw, users.indptr, self.description, self.neighbours)
 
+    def of_tasks(self, n_tasks: int) -> TaskWeights | None:
+        """The factors; None where some are negative or not finite, which users of these tasks alone are to meet."""
+        factors = np.asarray(self.factors, np.float32).astype(np.float64)
+        plain = factors.shape == (n_tasks,) and bool(np.isfinite(factors).all() and (factors >= 0).all())
+        return TaskWeights(factors, only_down=not self.normalised) if plain else None
+
 
 @dataclass(frozen=True, eq=False)
 class SplitEqually(Weighting):
@@ -63,6 +70,10 @@ class SplitEqually(Weighting):
     def form(self, users: Users) -> Weights:
         """Return the weights of these users."""
         return Weights.normalised(np.ones(users.n_rows, np.float32), users.indptr, self.description, self.neighbours)
+
+    def of_tasks(self, n_tasks: int) -> TaskWeights:
+        """The same number for every task."""
+        return TaskWeights(np.ones(n_tasks))
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +233,7 @@ def closed_form(counts: FloatArray, exponent: float, n_users: float) -> TaskFact
 def closed_form_of_tasks(counts: FloatArray, exponent: float, n_users: float) -> NDArray[np.float64]:
     """Return ω of eq. 16 for every task, before any user's weights are clipped."""
     if not n_users > 0:
-        raise InputError(f"Expected a positive number of users, got {n_users}.")
+        raise InputError(f"Expected a positive number of users, got {n_users}.", argument="n_users")
     return np.asarray(_powers(counts, exponent) / np.sqrt(_powers(counts, 2 * exponent - 1).sum() / n_users))
 
 
@@ -238,16 +249,20 @@ def tail_sample(popularity: FloatArray, limit: int) -> KeptTasks:
 
 def _checked(limit: int) -> int:
     if limit < 1:
-        raise InputError(f"Expected a limit of at least 1 task per user, got {limit}.")
+        raise InputError(f"Expected a limit of at least 1 task per user, got {limit}.", argument="limit")
     return limit
 
 
 def _powers(popularity: FloatArray, exponent: float) -> NDArray[np.float64]:
     values = np.asarray(popularity, dtype=np.float64)
     if not (np.isfinite(values).all() and (values > 0).all()):
-        raise InputError("Expected positive popularity for every task; floor released counts first.")
+        raise InputError(
+            "Expected positive popularity for every task; floor released counts first.", argument="popularity"
+        )
     with np.errstate(over="ignore"):
         powers = values**-exponent
     if not np.isfinite(powers).all():  # for every task, whoever has it
-        raise InputError(f"Popularity to the power {-exponent:g} is not finite; use a smaller exponent.")
+        raise InputError(
+            f"Popularity to the power {-exponent:g} is not finite; use a smaller exponent.", argument="exponent"
+        )
     return powers

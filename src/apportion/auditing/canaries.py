@@ -101,7 +101,7 @@ def with_canaries(data: Interactions, number: int, value: float) -> Canaries:
         value: the value of their only row; one at an end of the public scale, far from the mean, has the most effect.
     """
     if number < 1:
-        raise InputError(f"Expected at least 1 canary, got {number}.")
+        raise InputError(f"Expected at least 1 canary, got {number}.", argument="number")
     user_ids, task_ids = _extended(data.user_ids, number, "user"), _extended(data.task_ids, number, "task")
     users = np.arange(data.n_users, data.n_users + number)
     tasks = np.arange(data.n_tasks, data.n_tasks + number)
@@ -138,7 +138,7 @@ def audit_many_runs(
         noise: a source for every run, by its number.
     """
     if runs < _LEAST_RUNS:
-        raise InputError(f"Expected at least {_LEAST_RUNS} runs with the canary, got {runs}.")
+        raise InputError(f"Expected at least {_LEAST_RUNS} runs with the canary, got {runs}.", argument="runs")
     canaries = with_canaries(data, 1, value)
     both = [canaries.kept(np.array([inside])) for inside in (True, False)]
     rows = []
@@ -175,7 +175,9 @@ def audit_one_run(
         rng: tosses the coins.
     """
     if canaries < _LEAST_CANARIES:
-        raise InputError(f"Expected at least {_LEAST_CANARIES} canaries for one run, got {canaries}.")
+        raise InputError(
+            f"Expected at least {_LEAST_CANARIES} canaries for one run, got {canaries}.", argument="canaries"
+        )
     added = with_canaries(data, canaries, value)
     inside = rng.random(canaries) < 0.5
     model = fit(added.kept(inside), noise or SeededNoise(0))
@@ -219,7 +221,9 @@ def epsilon_from_guesses(right: int, guesses: int, canaries: int, delta: float, 
         alpha: the risk.
     """
     if not 0 <= right <= guesses <= canaries:
-        raise InputError(f"Expected right <= guesses <= canaries, got {right}, {guesses} and {canaries}.")
+        raise InputError(
+            f"Expected right <= guesses <= canaries, got {right}, {guesses} and {canaries}.", argument=None
+        )
 
     def refuted(epsilon: float) -> bool:
         return probability_of_guesses(right, guesses, canaries, epsilon, delta) <= alpha
@@ -261,7 +265,7 @@ def _seen(model: ItemModel, tasks: NDArray[np.int64]) -> Floats:
 
 def _statement_of(model: ItemModel) -> Statement:
     if model.statement is None:
-        raise InputError("Expected a model with a privacy statement, got one without.")
+        raise InputError("Expected a model with a privacy statement, got one without.", argument="fit")
     return model.statement
 
 

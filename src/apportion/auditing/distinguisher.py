@@ -59,7 +59,9 @@ def train(here: Floats, there: Floats, delta: float = 0.0) -> Score:
         delta: of the guarantee under test.
     """
     if min(len(here), len(there)) < 20:
-        raise InputError(f"Expected at least 20 draws on each data set, got {len(here)} and {len(there)}.")
+        raise InputError(
+            f"Expected at least 20 draws on each data set, got {len(here)} and {len(there)}.", argument=None
+        )
     tried, kept = (here[::3], there[::3]), (np.delete(here, np.s_[::3], 0), np.delete(there, np.s_[::3], 0))
 
     def gain(score: Score) -> float:
@@ -152,5 +154,6 @@ def _numbers(output: Any) -> Iterable[float]:
         yield float(output)
     else:
         raise InputError(
-            f"Expected outputs made of numbers, arrays, mappings and sequences, got {type(output).__name__}."
+            f"Expected outputs made of numbers, arrays, mappings and sequences, got {type(output).__name__}.",
+            argument="outputs",
         )

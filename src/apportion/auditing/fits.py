@@ -95,7 +95,8 @@ def audit_recommender(
     present = np.flatnonzero(np.diff(data.by_user.indptr))
     chosen = rng.choice(present, size=min(users, len(present)), replace=False)
     checks = [_replayed(make, data, chosen, budget, seed)] if len(chosen) else []
-    tried = [f"{len(chosen)} random users left out, one at a time, with every release replayed"] if len(chosen) else []
+    left_out = "a random user" if len(chosen) == 1 else f"{len(chosen)} random users, one at a time,"
+    tried = [f"{left_out} left out, with every release replayed"] if len(chosen) else []
     own = audit_own_items(make, data, budget, users, seed)
     if own is not None:
         checks.append(own)
@@ -121,11 +122,13 @@ def recommender_of(model: ItemModel) -> Make:
         InputError: if the model has no statement or came from another estimator.
     """
     if model.statement is None:
-        raise InputError("Expected a model with a privacy statement, got one without.")
+        raise InputError("Expected a model with a privacy statement, got one without.", argument="model")
     ratings = model.kind == "ratings"
     kind: Any = RatingSettings if ratings else ClickSettings
     if set(model.settings) != set(kind.__dataclass_fields__):
-        raise InputError("Expected a model of `apportion fit`; the settings of this one belong to another method.")
+        raise InputError(
+            "Expected a model of `apportion fit`; the settings of this one belong to another method.", argument="model"
+        )
     arguments: dict[str, Any] = {
         "epsilon": model.statement.epsilon,
         "delta": model.statement.delta,

@@ -1,13 +1,13 @@
 """Are draws of noise independent of each other, at every distance?
 
-A stream that repeats, or two draws that share a part of one, correlate at some lag: numbers that are equal stand a
-fixed distance apart. `dependence` looks at all lags at once. Its threshold holds for independent standard normal
+A stream that repeats, or two draws that share part of a stream, correlate at some lag: equal numbers are a fixed
+distance apart. `dependence` looks at all lags at once. Its threshold holds for independent standard normal
 numbers without any approximation: the product of two of them has the moment generating function (1 - t²)^(-1/2), and
 Chernoff's bound on a sum of n such products is added up over the lags (`largest_sum`). Products of a stream with itself
 share numbers; those of every other block of a lag's length do not, so the bound is taken for the two halves apart.
 
-Noise that is scaled differently, or drawn for another shape, is found out too, since a correlation does not depend on
-scale; noise of another law is turned into normal numbers first (`as_normal`).
+Noise that is scaled differently, or drawn for another shape, is found too, because a correlation does not depend on
+scale. Noise of another distribution is first turned into normal numbers (`as_normal`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def dependence(one: NDArray[np.floating], two: NDArray[np.floating] | None = Non
 
 
 def largest_sum(n: NDArray[np.integer], alpha: float) -> Floats:
-    """What a sum of n products of independent standard normal numbers stays below, in size, but for alpha.
+    """Return the bound on a sum of n products of independent standard normal numbers, exceeded with probability alpha.
 
     The logarithm of its moment generating function, -n log(1 - t²) / 2, is at most n t² / (2 (1 - t)). Chernoff's bound
     then gives √(2 n L) + L with L = log(2 / alpha).
@@ -81,7 +81,7 @@ def largest_sum(n: NDArray[np.integer], alpha: float) -> Floats:
 
 
 def repeated_runs(draws: Sequence[NDArray[np.floating]], length: int = 4) -> int:
-    """How many runs of numbers occur more than once, in one draw or in several, bit for bit.
+    """Return how many runs of numbers occur more than once, in one draw or in several, bit for bit.
 
     Runs of four numbers of at least 24 random bits each never repeat by chance.
     """
@@ -93,7 +93,7 @@ def repeated_runs(draws: Sequence[NDArray[np.floating]], length: int = 4) -> int
 
 
 def noise_of(records: Sequence[Record]) -> list[Floats]:
-    """The noise of each Gaussian release of a recorded run, in standard deviations."""
+    """Return the noise of each Gaussian release of a recorded run, in standard deviations."""
     return [
         np.asarray((record.released - record.hidden) / (record.scale * _spread(record)), np.float64).reshape(-1)
         for record in records
@@ -102,7 +102,7 @@ def noise_of(records: Sequence[Record]) -> list[Floats]:
 
 
 def as_normal(uniform: NDArray[np.floating]) -> Floats:
-    """Normal numbers from uniform ones, one by one."""
+    """Return normal numbers from uniform ones, one by one."""
     from scipy.special import ndtri
 
     return np.asarray(ndtri(np.asarray(uniform, np.float64)))
@@ -113,14 +113,14 @@ def _spread(record: Record) -> NDArray[np.floating] | float:
 
 
 def _allowed_alone(lags: NDArray[np.int64], overlaps: NDArray[np.int64], alpha: float) -> Floats:
-    """The same for products of a stream with itself: those of even blocks are independent, and those of odd ones."""
+    """Return the same for a stream with itself: products of even blocks are independent, and those of odd ones."""
     whole, rest = np.divmod(overlaps, 2 * lags)
     even = whole * lags + np.minimum(rest, lags)
     return largest_sum(even, alpha / 2) + largest_sum(overlaps - even, alpha / 2)
 
 
 def _products(one: Floats, two: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """Σ one[i] two[i - lag] for every lag, by Fourier transform."""
+    """Return Σ one[i] two[i - lag] for every lag, by Fourier transform."""
     size = 1 << (len(one) + len(two)).bit_length()
     spectrum = np.fft.rfft(one, size) * np.conj(np.fft.rfft(two, size))
     sums = np.fft.irfft(spectrum, size)
@@ -129,7 +129,7 @@ def _products(one: Floats, two: Floats) -> tuple[NDArray[np.int64], Floats]:
 
 
 def _fingerprints(numbers: Floats, length: int) -> NDArray[np.uint64]:
-    """A hash of 64 bits for every run of so many numbers."""
+    """Return a 64-bit hash of every run of so many numbers."""
     bits = numbers.view(np.uint64)
     mixed = np.zeros(len(bits) - length + 1, np.uint64)
     for k in range(length):

@@ -135,7 +135,7 @@ def _computed(here: Outputs, there: Outputs, statistic: Statistic) -> tuple[Floa
     """
     one, two = (np.array([float(statistic(output)) for output in part]) for part in (here, there))
     if np.isnan(one).any() or np.isnan(two).any():
-        raise InputError("Expected a statistic that is a number for every output, got NaN.")
+        raise InputError("Expected a statistic that is a number for every output, got NaN.", argument="statistic")
     ranks = np.concatenate([one[::2], two[::2]]).argsort().argsort()
     split = len(one[::2])
     turned = ranks[:split].mean() < ranks[split:].mean()
@@ -144,8 +144,10 @@ def _computed(here: Outputs, there: Outputs, statistic: Statistic) -> tuple[Floa
 
 def _check(here: Outputs, there: Outputs, epsilon: float, delta: float, confidence: float) -> None:
     if not epsilon >= 0 or not 0 <= delta < 1:
-        raise InputError(f"Expected epsilon >= 0 and 0 <= delta < 1, got {epsilon} and {delta}.")
+        raise InputError(f"Expected epsilon >= 0 and 0 <= delta < 1, got {epsilon} and {delta}.", argument=None)
     if not 0 < confidence < 1:
-        raise InputError(f"Expected a confidence between 0 and 1, got {confidence}.")
+        raise InputError(f"Expected a confidence between 0 and 1, got {confidence}.", argument="confidence")
     if min(len(here), len(there)) < 100:
-        raise InputError(f"Expected at least 100 draws on each data set, got {len(here)} and {len(there)}.")
+        raise InputError(
+            f"Expected at least 100 draws on each data set, got {len(here)} and {len(there)}.", argument="draws"
+        )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.options import FILE, DataOptions, collect, data_options, json_option
-from apportion.cli.outputs import print_json, refuse_folder, table, write_text
+from apportion.cli.options import FILE, DataOptions, collect, data_options, json_option, open_option
+from apportion.cli.outputs import print_json, refuse_folder, say_page, table, write_text
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 
@@ -38,6 +38,7 @@ _STATEMENT_ONLY: Final = "No data were given (--data FILE): only the statement w
 @click.option("--audit-seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the audit.")
 @click.option("--out", type=click.Path(path_type=Path), help="Page to write; default: the name with -audit.html.")
 @data_options
+@open_option
 @json_option
 def audit(
     model_or_study: Path,
@@ -75,6 +76,7 @@ def audit(
             reports, remarks = _audit_study(model_or_study, effort, reporter)
     _write_page(reports, remarks, model_or_study, audit_seed, target)
     _print_result(reports, remarks, target, as_json)
+    say_page(target, what="Internal page, computed from raw data and not covered by epsilon", quiet=as_json)
     if any(report.violated for report in reports):
         click.get_current_context().exit(VIOLATED)
 
@@ -90,7 +92,9 @@ def _audit_model(
 
     model = load(folder)
     if model.statement is None:
-        raise InputError(f"The model in {str(folder)!r} has no privacy statement: there is nothing to audit.")
+        raise InputError(
+            f"The model in {str(folder)!r} has no privacy statement: there is nothing to audit.", argument=None
+        )
     reports = [audit_statement("statement", model.statement)]
     if data_file is None:
         return reports, [_STATEMENT_ONLY]
@@ -132,7 +136,7 @@ def _audit_study(path: Path, effort: dict[str, Any], reporter: Reporter) -> tupl
         reporter.say(f"auditing {method.name}")
         reports.append(audit_recommender(method.name, make, loaded.data, budget, **effort))
     if not reports:
-        raise InputError(f"{path.name}: Expected at least one private method to audit, got none.")
+        raise InputError(f"{path.name}: Expected at least one private method to audit, got none.", argument=None)
     return reports, list(loaded.remarks)
 
 
@@ -159,4 +163,4 @@ def _print_result(reports: list[AuditReport], remarks: list[str], target: Path, 
         rows = [[check.name, "passed" if check.passed else "FAILED", check.words] for check in report.checks]
         click.echo(table(["check", "result", "found"], rows))
     verdict = "A violation was found." if any(report.violated for report in reports) else "No violation was found."
-    click.echo(f"\n{verdict}\nPage: {target} (internal: computed from raw data, not covered by epsilon)")
+    click.echo(f"\n{verdict}")

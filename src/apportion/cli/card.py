@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from apportion.cli.outputs import refuse_folder, write_text
+from apportion.cli.options import open_option
+from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing, say_page, write_text
 
 
 @click.command(short_help="Print a model's privacy card: JSON, and optionally a page.")
@@ -17,6 +18,7 @@ from apportion.cli.outputs import refuse_folder, write_text
 @click.option(
     "--page", type=click.Path(path_type=Path), metavar="CARD.html", help="Also write the card as an HTML page."
 )
+@open_option
 def card(source: Path, out: Path | None, page: Path | None) -> None:
     """Print the privacy card of a MODEL folder or of a privacy statement's file.
 
@@ -25,6 +27,7 @@ def card(source: Path, out: Path | None, page: Path | None) -> None:
     """
     from apportion.report.card import card_json, card_page, read_card
 
+    refuse_to_open_nothing(page)
     for target in (out, page):
         if target is not None:
             refuse_folder(target)
@@ -35,6 +38,7 @@ def card(source: Path, out: Path | None, page: Path | None) -> None:
         write_text(out, card_json(made))
     if page is not None:
         write_text(page, card_page(made))
-    for what, target in (("Card", out), ("Page", page)):
-        if target is not None:
-            click.echo(f"{what}: {target}", err=out is None)
+    if out is not None:
+        click.echo(f"Card: {out}")
+    if page is not None:
+        say_page(page, err=out is None)

@@ -15,8 +15,9 @@ from apportion.cli.options import (
     collect,
     feature_options,
     json_option,
+    open_option,
 )
-from apportion.cli.outputs import print_json, table, write_text
+from apportion.cli.outputs import print_json, say_page, table, write_text
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 
@@ -40,6 +41,7 @@ _OTHER_FILES: Final = ("items", "titles", "features", "feature_item", "feature_k
     "--processes", type=click.IntRange(min=1), default=1, show_default=True, help="Number of fits to run at once."
 )
 @click.option("--fresh", is_flag=True, help="Run finished fits again.")
+@open_option
 @json_option
 def compare(study: Path, out: Path | None, processes: int, fresh: bool, as_json: bool, **options: Any) -> None:
     """Run the study in the TOML file STUDY: every method at every epsilon, with every noise seed.
@@ -54,6 +56,7 @@ def compare(study: Path, out: Path | None, processes: int, fresh: bool, as_json:
     with Reporter() as reporter:
         results = run_comparison(study, target, processes, fresh, reporter, collect(FeatureOptions, options))
     _print_result(results, target, as_json)
+    say_page(target / PAGE, what="Internal page", quiet=as_json)
     if results.failures:
         click.get_current_context().exit(SOME_FAILED)
 
@@ -113,7 +116,7 @@ def _load(study: Study, path: Path) -> Loaded:
     from apportion.cli.loading import load_data
 
     if "path" not in study.reading:
-        raise InputError(f"{path.name}: Expected path in [data] (the data file), got none.")
+        raise InputError(f"{path.name}: Expected path in [data] (the data file), got none.", argument=None)
     said = {key: value for key, value in study.reading.items() if key not in ("path", *_OTHER_FILES)}
     items = _file(study, "items", path) if "items" in study.reading else None
     options = DataOptions(kind=study.kind, scale=study.value_range, items=items or ITEMS_FROM_DATA, **said)
@@ -150,14 +153,16 @@ def in_study_words(error: InputError) -> InputError:
     """
     if error.argument is None:
         return error
-    return InputError(error.told(f"{_NAMES_IN_STUDY.get(error.argument, error.argument)} in [data]"))
+    return InputError(error.told(f"{_NAMES_IN_STUDY.get(error.argument, error.argument)} in [data]"), argument=None)
 
 
 def _file(study: Study, key: str, path: Path) -> Path:
     """Return a file that the study names, relative to the study's own folder."""
     file = path.parent / Path(study.reading[key])
     if not file.is_file():
-        raise InputError(f"{path.name}: Expected {key} in [data] to be a file, got {study.reading[key]!r}.")
+        raise InputError(
+            f"{path.name}: Expected {key} in [data] to be a file, got {study.reading[key]!r}.", argument=None
+        )
     return file
 
 
@@ -230,4 +235,4 @@ def _print_result(results: StudyResults, target: Path, as_json: bool) -> None:
     click.echo(results.tuning_in_words)
     for words, reason in results.failures:
         click.echo(f"Failed: {words}: {reason}")
-    click.echo(f"\nPage:  {target / PAGE}\nTable: {target / TABLE}")
+    click.echo(f"\nTable: {target / TABLE}")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import DataOptions, FitOptions, Kind, PositiveNumber, json_option
-from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, write_bytes
+from apportion.cli.options import DataOptions, FitOptions, Kind, PositiveNumber, json_option, open_option
+from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_bytes
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Slack of the guarantee; choose it well below 1 / number of users.",
 )
+@open_option
 @json_option
 def demo(
     out: Path,
@@ -76,11 +77,17 @@ def demo(
                 "models": result.comparison.to_dict(),
             }
         )
+        _say_pages(model / REPORT, page, quiet=True)
         return
     click.echo(fitted.statement.to_text())
     click.echo(f"\n{result.comparison.to_text()}\n\n{summary(result.comparison, result.roles)}\n")
-    click.echo(f"Data:            {file}\nModel:           {model}")
-    click.echo(f"May be shared:   {model / REPORT}\nInternal:        {page}")
+    click.echo(f"Data: {file}\nModel: {model}")
+    _say_pages(model / REPORT, page)
+
+
+def _say_pages(shared: Path, internal: Path, *, quiet: bool = False) -> None:
+    say_page(shared, what="Page that may be shared", quiet=quiet)
+    say_page(internal, what="Internal page", quiet=quiet)
 
 
 def _generate(kind: Kind, users: int, items: int, rows: int) -> Interactions:

@@ -20,8 +20,9 @@ from apportion.cli.options import (
     feature_options,
     fit_options,
     json_option,
+    open_option,
 )
-from apportion.cli.outputs import print_json, refuse_folder, write_text
+from apportion.cli.outputs import print_json, refuse_folder, say_page, write_text
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 
@@ -75,6 +76,7 @@ class Evaluated:
     type=click.Path(path_type=Path),
     help="Page to write; default: DATA's name with -evaluation.html.",
 )
+@open_option
 @json_option
 def evaluate(
     data: Path,
@@ -109,6 +111,7 @@ def evaluate(
             result = run_saved(data, data_as, model_folder, split_seed, reporter)
     write_page(result, target)
     _print_result(result, target, as_json)
+    say_page(target, what="\nInternal page", quiet=as_json)
 
 
 def run_evaluation(
@@ -208,7 +211,9 @@ def _compare(
 
 def _kind(model: ItemModel) -> Kind:
     if model.kind == "convex":
-        raise InputError("Expected a model of ratings or clicks, got a model that was fitted with another loss.")
+        raise InputError(
+            "Expected a model of ratings or clicks, got a model that was fitted with another loss.", argument=None
+        )
     return "ratings" if model.kind == "ratings" else "clicks"
 
 
@@ -244,4 +249,3 @@ def _print_result(result: Evaluated, target: Path, as_json: bool) -> None:
     click.echo(f"\n{summary(result.comparison, result.roles)}")
     if result.new_items is not None:
         click.echo(result.new_items.summary)
-    click.echo(f"\nPage: {target}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.options import FILE, DataOptions, collect, data_options, json_option
+from apportion.cli.options import FILE, DataOptions, collect, data_options, json_option, open_option
 from apportion.cli.outputs import print_json, refuse_folder, say_page, write_text
 from apportion.cli.progress import Reporter
 
@@ -41,7 +41,7 @@ _INTERNAL: Final = Path("explorer-internal.html")
     type=click.Path(path_type=Path),
     help=f"Page to write; default: {_SHARED}, or {_INTERNAL} with --evaluation.",
 )
-@click.option("--open", "open_it", is_flag=True, help="Open the page in the browser.")
+@open_option
 @json_option
 def explore(
     model: Path,
@@ -49,7 +49,6 @@ def explore(
     evaluated_on: Path | None,
     split_seed: int,
     out: Path | None,
-    open_it: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -75,7 +74,7 @@ def explore(
     may_be_shared = inside is None and fitted.statement.releasable
     if as_json:
         print_json({"page": target, "may_be_shared": may_be_shared, "bytes": target.stat().st_size})
-    say_page(target, open_it=open_it, quiet=as_json)
+    say_page(target, quiet=as_json)
 
 
 def _inside(data: Path, data_as: DataOptions, model: Path, seed: int) -> Inside:

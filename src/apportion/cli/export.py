@@ -46,7 +46,7 @@ def export(model: Path, form: str, out: Path | None, as_json: bool) -> None:
 
     target = out or Path(f"{model.resolve().name}{_FORMS[form]}")
     if target.exists():
-        raise InputError(f"Refusing to replace {str(target)!r}: it already exists.")
+        raise InputError(f"Refusing to replace {str(target)!r}: it already exists.", argument="out")
     fitted = load(model)
     _write_whole(fitted, form, target)
     assert fitted.statement is not None

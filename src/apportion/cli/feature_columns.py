@@ -73,7 +73,9 @@ def columns_to_read(features: str, given: Sequence[tuple[str, Sequence[str]]]) -
     names = split_names(features)
     for column, _ in given:
         if column not in names:
-            raise InputError(f"Expected --categories for one of the features {', '.join(names)}; got {column!r}.")
+            raise InputError(
+                f"Expected --categories for one of the features {', '.join(names)}; got {column!r}.", argument=None
+            )
     listed = {column for column, _ in given}
     return {name: "text" if name in listed else "number or text" for name in names}
 
@@ -129,7 +131,8 @@ def _with_categories(result: EncodedIds, given: Sequence[str] | None, features_a
     if not 2 <= len(result.vocabulary) <= _MOST_CATEGORIES:
         raise InputError(
             f"Column {result.column!r} holds text with {len(result.vocabulary)} different values, such "
-            f"as {first!r}; expected 2 to {_MOST_CATEGORIES} categories."
+            f"as {first!r}; expected 2 to {_MOST_CATEGORIES} categories.",
+            argument="categories",
         )
     return result
 

@@ -47,10 +47,13 @@ def match_features(features: ItemFeatures | None, task_ids: Vocabulary, reporter
     rows = features.for_tasks(task_ids)
     wrong = rows.group_of_entry()[~np.isfinite(rows.values)]
     if len(wrong):
-        raise InputError(f"Feature {rows.groups[wrong[0]].name!r} holds numbers that are too large to compute with.")
+        raise InputError(
+            f"Feature {rows.groups[wrong[0]].name!r} holds numbers that are too large to compute with.",
+            argument="features",
+        )
     lacking = int((rows.counts == 0).sum())
     if lacking == len(rows):
-        raise InputError(f"Expected features for the {len(rows)} items, got none for any of them.")
+        raise InputError(f"Expected features for the {len(rows)} items, got none for any of them.", argument="features")
     if lacking:
         reporter.say(f"{lacking} of the {len(rows)} items have no features; they are known only by their ids.")
 
@@ -73,7 +76,7 @@ def read_new_items(path: Path, space: FeatureSpace) -> ItemFeatures:
 def _as_option(error: InputError) -> InputError:
     """Rewrite an error in terms of the options that say how features are read."""
     if error.argument == "columns":
-        return InputError(f"{error.problem}; add a header line with column names.")
+        return InputError(f"{error.problem}; add a header line with column names.", argument=None)
     argument = "feature_item" if error.argument == "item" else error.argument
     return InputError(error.problem, argument=argument, remedy=error.remedy)
 
@@ -85,9 +88,9 @@ def _kinds(given: Sequence[str]) -> dict[str, Any]:
     for each in given:
         column, mark, kind = each.rpartition("=")
         if not (column and mark and kind):
-            raise InputError(f"Expected --feature-kind COLUMN=KIND, got {each!r}.")
+            raise InputError(f"Expected --feature-kind COLUMN=KIND, got {each!r}.", argument=None)
         if column in kinds:
-            raise InputError(f"Expected --feature-kind once for each column, got {column!r} twice.")
+            raise InputError(f"Expected --feature-kind once for each column, got {column!r} twice.", argument=None)
         kinds[column] = IGNORE if kind == _IGNORED else kind
     return kinds
 
@@ -96,5 +99,7 @@ def _crosses(given: Sequence[str]) -> list[tuple[str, ...]]:
     crosses = [tuple(name.strip() for name in each.split(",")) for each in given]
     for each, names in zip(given, crosses, strict=True):
         if len(names) < 2 or not all(names) or len(set(names)) < len(names):
-            raise InputError(f"Expected --feature-cross A,B with at least two different columns, got {each!r}.")
+            raise InputError(
+                f"Expected --feature-cross A,B with at least two different columns, got {each!r}.", argument=None
+            )
     return crosses

@@ -20,8 +20,9 @@ from apportion.cli.options import (
     fit_options,
     json_option,
     ledger_options,
+    open_option,
 )
-from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, write_model
+from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_model
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 @feature_options
 @click.option("--titles", type=FILE, help="File with titles of items (id, title), for the page.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DATA's name with -model.")
+@open_option
 @json_option
 def fit(
     data: Path,
@@ -56,6 +58,7 @@ def fit(
     with Reporter() as reporter:
         model = run_fit(data, target, data_as, privacy, titles, reporter, feature_settings)
     _print_result(model, target, as_json)
+    say_page(target / REPORT, quiet=as_json)
 
 
 def run_fit(
@@ -113,4 +116,4 @@ def _print_result(model: ItemModel, target: Path, as_json: bool) -> None:
         )
         return
     click.echo(statement.to_text())
-    click.echo(f"\nModel: {target}\nPage:  {target / REPORT}")
+    click.echo(f"\nModel: {target}")

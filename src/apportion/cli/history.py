@@ -52,7 +52,7 @@ def onto(data: Interactions, task_ids: Vocabulary, path: Path) -> tuple[Interact
     codes = task_ids.find(data.task_ids.ids)[data.tasks]
     known = codes >= 0
     if not known.any():
-        raise InputError(f"{path.name}: the model knows none of its {data.n_tasks} items.")
+        raise InputError(f"{path.name}: the model knows none of its {data.n_tasks} items.", argument=None)
     moved = Interactions.from_codes(
         data.users[known], codes[known], data.values[known], user_ids=data.user_ids, task_ids=task_ids
     )

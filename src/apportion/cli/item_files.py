@@ -23,7 +23,7 @@ def read_item_list(path: Path) -> list[int] | list[str]:
     if ids and _is_header(ids[0], ids[1:]):
         ids = ids[1:]
     if not ids:
-        raise InputError(f"{path.name}: the first column has no item ids.")
+        raise InputError(f"{path.name}: the first column has no item ids.", argument=None)
     try:
         return [int(item) for item in ids]
     except ValueError:
@@ -31,17 +31,18 @@ def read_item_list(path: Path) -> list[int] | list[str]:
 
 
 def read_known_items(path: Path, task_ids: Vocabulary, reporter: Reporter) -> list[int | str]:
-    """Ids in the first column of a file that a model knows; says how many it does not know."""
+    """Read the ids in the first column of a file that a model knows; say how many it does not know."""
     cells = [row[0].strip() for row in rows_as_text(path) if row and row[0].strip()]
     ids = [_as_id(cell, task_ids.holds_text) for cell in cells]
     known = [each for each in ids if each is not None and each in task_ids]
     if not known:
         raise InputError(
-            f"{path.name}: none of its items is known to the model (whose first is {task_ids.id_of(0)!r})."
+            f"{path.name}: the model knows none of its items (the model's first item is {task_ids.id_of(0)!r}).",
+            argument=None,
         )
     unknown = len(cells) - len(known) - int(_is_header(cells[0], cells[1:]))
     if unknown > 0:
-        reporter.say(f"{path.name}: {unknown} of its items are not known to the model; left out.")
+        reporter.say(f"{path.name}: {unknown} of its items are unknown to the model; they were left out.")
     return known
 
 
@@ -52,7 +53,7 @@ def read_titles(path: Path, task_ids: Vocabulary) -> dict[int | str, str]:
     """
     rows = [row for row in rows_as_text(path) if len(row) >= 2]
     if not rows:
-        raise InputError(f"{path.name}: expected lines with an id and a title, found none.")
+        raise InputError(f"{path.name}: expected lines with an id and a title, found none.", argument=None)
     header = [cell.strip().lower() for cell in rows[0]]
     column = next((k for k, cell in enumerate(header) if k and cell in _TITLE_NAMES), 1)
     titles = {
@@ -63,7 +64,9 @@ def read_titles(path: Path, task_ids: Vocabulary) -> dict[int | str, str]:
     known = {key: title for key, title in titles.items() if key in task_ids}
     if not known:
         first = next(iter(task_ids), None)
-        raise InputError(f"{path.name}: none of its ids is an item of this model (its first item is {first!r}).")
+        raise InputError(
+            f"{path.name}: none of its ids is an item of this model (its first item is {first!r}).", argument=None
+        )
     return known
 
 

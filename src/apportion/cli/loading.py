@@ -96,7 +96,7 @@ def names_given(options: DataOptions) -> list[str] | None:
 def _at_least(data: Interactions, min_value: float, path: Path) -> Interactions:
     kept = data.where(data.values >= np.float32(min_value))
     if not kept.n_observations:
-        raise InputError(f"{path.name}: no row has a value of at least {min_value:g}.")
+        raise InputError(f"{path.name}: no row has a value of at least {min_value:g}.", argument="min_value")
     return kept.with_values(1.0)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apportion.cli.feature_columns import Features, assemble, categories_option, columns_to_read, features_option
-from apportion.cli.options import FILE, PositiveNumber, collect, json_option
+from apportion.cli.options import FILE, PositiveNumber, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import StatisticsOptions, bounding_options, privacy_options, read_columns
 from apportion.cli.statistics_outputs import publish
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     help="Public bound on the norm of all coefficients together.",
 )
 @bounding_options
+@open_option
 @json_option
 def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bool, **options: Any) -> None:
     """Logistic regression of a yes-or-no column of FILE (CSV, TSV or Parquet) under user-level differential privacy.
@@ -80,7 +81,7 @@ def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bo
 
 def _label_kind(label: str, yes: str | None, columns: dict[str, ColumnKind]) -> dict[str, ColumnKind]:
     if label in columns:
-        raise InputError(f"Column {label!r} cannot be both label and feature.")
+        raise InputError(f"Column {label!r} cannot be both label and feature.", argument="label")
     return {label: "number or text" if yes is None else "text"}
 
 

@@ -38,7 +38,18 @@ BAD_INPUT: Final = 2
 BUDGET_REFUSED: Final = 3
 INTERRUPTED: Final = 130
 
-_OTHER_NAMES = {"task": "item", "user": "user_column", "value_range": "scale"}
+_OTHER_NAMES = {
+    "fingerprints": ("ledger_fingerprints",),
+    "head": ("ledger_head",),
+    "interval_parts": ("parts",),
+    "key": ("ledger_key",),
+    "name": ("account",),
+    "quantiles": ("at",),
+    "task": ("item",),
+    "user": ("user_column",),
+    "value_range": ("scale", "ranges", "ends"),
+    "y": ("label",),
+}
 """Command-line names of library arguments, where they differ."""
 
 
@@ -77,7 +88,7 @@ def in_options(error: InputError, command: click.Command | None) -> str:
     if error.argument is None or command is None:
         return str(error)
     options = {option.name: option for option in command.params if isinstance(option, click.Option)}
-    for name in (_OTHER_NAMES.get(error.argument), error.argument):
+    for name in (*_OTHER_NAMES.get(error.argument, ()), error.argument):
         if name in options:
             return error.told(_called(options[name]))
     return str(error)

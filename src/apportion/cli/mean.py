@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import FILE, collect, json_option
+from apportion.cli.options import FILE, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     StatisticsOptions,
@@ -59,6 +59,7 @@ Ranges = tuple[tuple[float, float], ...]
     help="Public assumption on the correlation of two values of one user; used for weights and intervals.",
 )
 @bounding_options
+@open_option
 @json_option
 def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **options: Any) -> None:
     """Compute means of columns of FILE (CSV, TSV or Parquet) under user-level differential privacy, with intervals.
@@ -114,7 +115,8 @@ def _one_or_all(values: tuple[str, ...], given: tuple[Any, ...], option: str) ->
     """Return the single value, or a list with one value for each column."""
     if len(given) not in (0, 1, len(values)):
         raise InputError(
-            f"Expected {option} once, or once for each of {len(values)} columns, got it {len(given)} times."
+            f"Expected {option} once, or once for each of {len(values)} columns, got it {len(given)} times.",
+            argument=None,
         )
     return None if not given else given[0] if len(given) == 1 else list(given)
 

@@ -72,7 +72,7 @@ class DataOptions:
             raise click.UsageError("--min-value turns rows into clicks, so it cannot be combined with --ratings.")
         low, high = self.scale
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise InputError(f"Expected --scale LO HI with LO below HI, got {low:g} {high:g}.")
+            raise InputError(f"Expected --scale LO HI with LO below HI, got {low:g} {high:g}.", argument=None)
 
 
 @dataclass(frozen=True)
@@ -214,6 +214,20 @@ def json_option(command: Command) -> Command:
     return add(command)
 
 
+def open_option(command: Command) -> Command:
+    """Add `--open`, for a command that writes a page; `say_page` obeys it."""
+    add = click.option(
+        "--open", is_flag=True, expose_value=False, callback=_note_open, help="Open the page in the browser."
+    )
+    return add(command)
+
+
+def _note_open(context: click.Context, option: click.Parameter, value: bool) -> None:
+    context.meta[OPEN] = value
+
+
+OPEN: Final = "apportion.open"
+"""Where the context of a command keeps whether pages are to be opened."""
 _NO_WINDOW: Final = "not declared"
 EXACT: Final = click.option(
     "--exact", is_flag=True, help="Compute sums and noise in exact arithmetic, so that rounding reveals nothing."

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from apportion.cli.options import OPEN
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -114,22 +115,29 @@ def refuse_unless_writable_model(target: Path) -> None:
 def refuse_folder(path: Path) -> None:
     """Refuse a file name that belongs to a folder."""
     if path.is_dir():
-        raise InputError(f"Cannot write the file {str(path)!r}: it is a folder.")
+        raise InputError(f"Cannot write the file {str(path)!r}: it is a folder.", argument=None)
 
 
-def say_page(page: Path, *, open_it: bool = False, quiet: bool = False) -> None:
-    """Print where a page is and how to open it; open it if asked.
+def say_page(page: Path, *, what: str = "Page", quiet: bool = False, err: bool = False) -> None:
+    """Print where a page is and how to open it; with `--open`, open it.
 
     Args:
         page: the page.
-        open_it: whether to open it in the browser.
+        what: what it is.
         quiet: whether stdout is reserved for other output.
+        err: whether to print on stderr.
     """
     address = page.resolve().as_uri()
     if not quiet:
-        click.echo(f"Page: {page}\nOpen it in a browser: {address}")
-    if open_it and not webbrowser.open(address):
+        click.echo(f"{what}: {page}\nOpen it in a browser: {address}", err=err)
+    if click.get_current_context().meta.get(OPEN) and not webbrowser.open(address):
         click.echo(f"No browser could be opened; open {address} yourself.", err=True)
+
+
+def refuse_to_open_nothing(page: Path | None) -> None:
+    """Refuse `--open` where no page is asked for."""
+    if page is None and click.get_current_context().meta.get(OPEN):
+        raise click.UsageError("--open opens the page that --page FILE.html names; there is none.")
 
 
 def print_json(content: Any) -> None:

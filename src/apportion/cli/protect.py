@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import collect, json_option, ledger_options, noise_of
-from apportion.cli.outputs import print_json
+from apportion.cli.options import collect, json_option, ledger_options, noise_of, open_option
+from apportion.cli.outputs import REPORT, print_json, say_page
 from apportion.cli.progress import Reporter
 from apportion.cli.protect_options import ProtectOptions, protect_options
 from apportion.cli.protect_outputs import (
@@ -33,6 +33,7 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.argument("folder", type=_FOLDER)
 @protect_options
 @ledger_options
+@open_option
 @json_option
 def protect(folder: Path, as_json: bool, **options: Any) -> None:
     """Learn jointly across parties under joint differential privacy. FOLDER has one CSV, TSV or Parquet file per task.
@@ -50,6 +51,7 @@ def protect(folder: Path, as_json: bool, **options: Any) -> None:
         shared, parties = learn(tasks, asked, session, reporter)
         write_results(shared, parties, asked.out)
     _tell(shared, asked.out, as_json)
+    say_page(asked.out / SHARED / REPORT, quiet=as_json)
 
 
 def learn(

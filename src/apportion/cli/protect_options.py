@@ -97,7 +97,8 @@ class ProtectOptions:
         if session is not None and session.neighbours != self.relation:
             raise InputError(
                 f"The neighbours of this command are {self.relation.relation!r}, those of the account "
-                f"{session.neighbours.relation!r}; open an account for the same neighbours."
+                f"{session.neighbours.relation!r}; open an account for the same neighbours.",
+                argument=None,
             )
         return session
 

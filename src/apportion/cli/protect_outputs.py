@@ -40,10 +40,12 @@ _AT_A_TIME: Final = 200  # parties
 def refuse_unless_results(target: Path) -> None:
     """Refuse, before any work is done, a target that holds something else or cannot be written."""
     if target.exists() and not _is_ours(target):
-        raise InputError(f"Refusing to replace {str(target)!r}: it already exists and is not a result of `protect`.")
+        raise InputError(
+            f"Refusing to replace {str(target)!r}: it already exists and is not a result of `protect`.", argument=None
+        )
     nearest = next(folder for folder in target.absolute().parents if folder.exists())
     if not nearest.is_dir():
-        raise InputError(f"Cannot make the folder {str(target)!r}: {str(nearest)!r} is a file.")
+        raise InputError(f"Cannot make the folder {str(target)!r}: {str(nearest)!r} is a file.", argument=None)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=nearest):
         pass  # a folder can be made there
 

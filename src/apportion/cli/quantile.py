@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import FILE, collect, json_option
+from apportion.cli.options import FILE, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     LEVEL,
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 )
 @privacy_options(delta="pure")
 @bounding_options
+@open_option
 @json_option
 def quantile(
     file: Path, value: str, at: tuple[float, ...], ends: tuple[float, float], as_json: bool, **options: Any
@@ -63,7 +64,7 @@ def quantile(
     privacy = collect(StatisticsOptions, options)
     check_range("--range", ends)
     if len(set(at)) < len(at):
-        raise InputError(f"Expected different ranks, got {', '.join(f'{rank:g}' for rank in at)}.")
+        raise InputError(f"Expected different ranks, got {', '.join(f'{rank:g}' for rank in at)}.", argument="at")
     privacy.check()
     with Reporter() as reporter:
         table = read_columns(file, privacy, {value: "number"}, reporter)

@@ -114,7 +114,7 @@ def take_categories(model: ItemModel, features: Path | None) -> None:
 
     result = Categories.of(ItemFeatures.read(features), model.task_ids)
     if result is None:
-        raise InputError(f"{features.name}: no column holds words, so it has no categories.")
+        raise InputError(f"{features.name}: no column holds words, so it has no categories.", argument="categories")
     model.categories = result
 
 
@@ -125,7 +125,7 @@ def _with_new_items(model: ItemModel, new_items: Path | None) -> ItemModel:
     if new_items is None:
         return model
     if model.feature_map is None:
-        raise InputError(model.no_map)
+        raise InputError(model.no_map, argument="new_items")
     return model.with_new_items(read_new_items(new_items, model.feature_map.space))
 
 
@@ -134,7 +134,7 @@ def _caps(given: tuple[str, ...]) -> dict[str, int]:
     for each in given:
         column, mark, most = each.rpartition("=")
         if not (column and mark and most.isdecimal() and int(most)):
-            raise InputError(f"Expected --cap COLUMN=N with N of at least 1, got {each!r}.")
+            raise InputError(f"Expected --cap COLUMN=N with N of at least 1, got {each!r}.", argument=None)
         caps[column] = int(most)
     return caps
 
@@ -156,5 +156,5 @@ def _code(only: str, user_ids: Vocabulary) -> int:
     try:
         number = int(only)
     except ValueError:
-        raise InputError(f"User ids in this history are numbers, got {only!r}.") from None
+        raise InputError(f"User ids in this history are numbers, got {only!r}.", argument="only_user") from None
     return user_ids.code_of(number)

@@ -1,4 +1,4 @@
-"""What `recommend` leaves: a table for people, lists for JSON, and files that are written part by part."""
+"""What `recommend` writes: a table for people, lists for JSON, and files that are written part by part."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ Titles = Mapping[int | str, str]
 
 
 def check_out(out: Path | None) -> None:
-    """Refuse a file of another kind than can be written."""
+    """Refuse an output file of an unsupported kind."""
     if out is None:
         return
     if out.suffix not in (".parquet", ".csv"):
-        raise InputError(f"Expected --out to end in .parquet or .csv, got {str(out)!r}.")
+        raise InputError(f"Expected --out to end in .parquet or .csv, got {str(out)!r}.", argument=None)
     refuse_folder(out)
 
 
 def print_some(user_ids: Vocabulary, found: Recommendations, titles: Titles, n_users: int) -> None:
-    """Tables of the first users."""
+    """Print tables of the first users."""
     for user in as_list(user_ids, found, titles, _USERS_SHOWN):
         rows = [[str(each.get("title", each["item"])), f"{each['score']:.4f}"] for each in user["items"]]
         click.echo(f"user {user['user']}\n{table(['item', 'score'], rows)}\n")
     if n_users > _USERS_SHOWN:
-        click.echo(f"... and {n_users - _USERS_SHOWN} more users; --out FILE.parquet takes them all.", err=True)
+        click.echo(f"... and {n_users - _USERS_SHOWN} more users; use --out FILE.parquet to get them all.", err=True)
 
 
 def as_list(
     user_ids: Vocabulary, found: Recommendations, titles: Titles, most: int | None = None
 ) -> list[dict[str, Any]]:
-    """Users with their items, for JSON."""
+    """Return users with their items, for JSON."""
     return [
         {
             "user": user_ids.id_of(int(user)),
@@ -62,7 +62,7 @@ def _entry(item: int | str, score: float, titles: Titles) -> dict[str, Any]:
 def write_rows(
     parts: Iterable[Recommendations], user_ids: Vocabulary, task_ids: Vocabulary, titles: Titles, out: Path
 ) -> None:
-    """One row per user and rank, as Parquet or CSV; each part is written when it is there."""
+    """Write one row per user and rank, as Parquet or CSV, part by part."""
     import numpy as np
     import pyarrow as pa
 
@@ -85,7 +85,7 @@ def write_rows(
 
 
 def _ids(vocabulary: Vocabulary) -> Any:
-    """Ids as an Arrow array, in the order of their codes."""
+    """Return ids as an Arrow array, in the order of their codes."""
     import pyarrow as pa
 
     return pa.array(vocabulary.ids.tolist(), pa.string() if vocabulary.holds_text else pa.int64())

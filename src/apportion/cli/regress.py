@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apportion.cli.feature_columns import Features, assemble, categories_option, columns_to_read, features_option
-from apportion.cli.options import FILE, collect, json_option
+from apportion.cli.options import FILE, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     StatisticsOptions,
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     "coefficients equally.",
 )
 @sample_limit_option
+@open_option
 @json_option
 def regress(
     file: Path, label: str, features: str, label_range: tuple[float, float], as_json: bool, **options: Any
@@ -74,7 +75,7 @@ def regress(
     check_range("--label-range", label_range)
     columns = columns_to_read(features, options["categories"])
     if label in columns:
-        raise InputError(f"Column {label!r} cannot be both label and feature.")
+        raise InputError(f"Column {label!r} cannot be both label and feature.", argument="label")
     privacy.check()
     with Reporter() as reporter:
         table = read_columns(file, privacy, {**columns, label: "number"}, reporter)

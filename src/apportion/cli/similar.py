@@ -73,7 +73,9 @@ def _show_beside(
     models = {str(folder): load(folder) for folder in folders}
     for folder, model in models.items():
         if task not in model.task_ids:
-            raise InputError(f"The model {folder!r} has no item {task!r} among its {model.n_tasks} items.")
+            raise InputError(
+                f"The model {folder!r} has no item {task!r} among its {model.n_tasks} items.", argument="beside"
+            )
     result = neighbours(models, task, min(k, *(max(1, model.n_tasks - 1) for model in models.values())))
     if as_json:
         listed = {
@@ -96,14 +98,15 @@ def find_item(words: str, task_ids: Vocabulary, titles: Mapping[int | str, str])
     if as_id in task_ids:
         return as_id
     if not titles:
-        raise InputError(f"This model has no item {words!r} among its {len(task_ids)} items.")
+        raise InputError(f"This model has no item {words!r} among its {len(task_ids)} items.", argument="item")
     matching = [task for task, title in titles.items() if words.lower() in title.lower()]
     exact = [task for task in matching if titles[task].lower() == words.lower()]
     if len(exact or matching) == 1:
         return (exact or matching)[0]
     if not matching:
-        raise InputError(f"No id or title of this model matches {words!r}.")
+        raise InputError(f"No id or title of this model matches {words!r}.", argument="item")
     some = "; ".join(f"{titles[task]} ({task})" for task in matching[:5])
     raise InputError(
-        f"{words!r} matches {len(matching)} titles: {some}{' ...' if len(matching) > 5 else ''}. Be more specific."
+        f"{words!r} matches {len(matching)} titles: {some}{' ...' if len(matching) > 5 else ''}. Be more specific.",
+        argument="item",
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from apportion.cli.options import EXACT, Command, PositiveNumber, charged_session, ledger_options, noise_of
-from apportion.cli.outputs import refuse_folder
+from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 
@@ -52,12 +52,15 @@ class StatisticsOptions:
         from apportion.privacy import Budget
 
         Budget(self.epsilon, self.delta)
+        refuse_to_open_nothing(self.page)
         self.session()
         if self.page is not None:
             refuse_folder(self.page)
             nearest = next(folder for folder in self.page.absolute().parents if folder.exists())
             if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
-                raise InputError(f"Cannot write the file {str(self.page)!r}: {str(nearest)!r} is not writable.")
+                raise InputError(
+                    f"Cannot write the file {str(self.page)!r}: {str(nearest)!r} is not writable.", argument="page"
+                )
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that every estimator takes."""
@@ -109,7 +112,7 @@ def split_names(listed: str) -> list[str]:
     """Split names separated by commas; refuse empty and repeated ones."""
     names = [name.strip() for name in listed.split(",")]
     if not all(names):
-        raise InputError(f"Expected names separated by commas, got {listed!r}.")
+        raise InputError(f"Expected names separated by commas, got {listed!r}.", argument=None)
     refuse_repeated(names)
     return names
 
@@ -118,14 +121,16 @@ def refuse_repeated(names: list[str]) -> None:
     """Refuse a column that is named twice."""
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"Column {name!r} is named {names.count(name)} times; expected each column once.")
+            raise InputError(
+                f"Column {name!r} is named {names.count(name)} times; expected each column once.", argument=None
+            )
 
 
 def check_range(option: str, ends: tuple[float, float]) -> None:
     """Refuse an empty or infinite range."""
     low, high = ends
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InputError(f"Expected {option} LO HI with LO below HI, got {low:g} {high:g}.")
+        raise InputError(f"Expected {option} LO HI with LO below HI, got {low:g} {high:g}.", argument=None)
 
 
 def privacy_options(*, delta: Literal["pure", "optional", "required"]) -> Callable[[Command], Command]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.outputs import print_json, table, write_text
+from apportion.cli.outputs import print_json, say_page, table, write_text
 
 if TYPE_CHECKING:
     from apportion.report.estimates import Estimates
@@ -31,8 +31,7 @@ def publish(result: Estimates, page: Path | None, as_json: bool, **further: Any)
         click.echo(f"{_as_table(result)}\n\n{result.statement.to_text(fold_steps=True)}")
     if page is not None:
         write_text(page, estimates_page(result))
-        if not as_json:
-            click.echo(f"\nPage: {page}")
+        say_page(page, what="\nPage", quiet=as_json)
 
 
 def _as_table(result: Estimates) -> str:

@@ -25,8 +25,9 @@ from apportion.cli.options import (
     feature_options,
     json_option,
     ledger_options,
+    open_option,
 )
-from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, write_model
+from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_model
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class Values(click.ParamType[tuple[str, tuple[float | int, ...]]]):
 @data_options
 @feature_options
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DATA's name with -model.")
+@open_option
 @json_option
 def tune(
     data: Path,
@@ -166,6 +168,7 @@ def tune(
         )
     write_model(result.model, target, None, result.selection)
     _print_result(result, target, as_json)
+    say_page(target / REPORT, quiet=as_json)
 
 
 def _maker(
@@ -252,5 +255,5 @@ def _print_result(result: Tuned, target: Path, as_json: bool) -> None:
         f"Without tuning, one try: epsilon = {rounded_up(cost.one_try.epsilon):g} at the same delta.\n"
         f"Unit: {statement.unit}. Neighbours: {statement.neighbours.relation}.\n"
         f"Tuning: {statement.tuning}.\n"
-        f"\nModel: {target}\nCard:  {target / 'privacy-card.json'}\nPage:  {target / REPORT}"
+        f"\nModel: {target}\nCard: {target / 'privacy-card.json'}"
     )

@@ -26,6 +26,8 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_TEXTS_AT_ONCE = 1 << 21  # whose distinct ones are found together, without a Python object for any other
+
 
 class IdColumn:
     """Gathers one column of ids.
@@ -42,35 +44,51 @@ class IdColumn:
         self._untyped = untyped
         self._integers: list[NDArray[Any]] = []
         self._codes: list[NDArray[np.int32]] = []
+        self._cells: list[pa.Array] = []
         self._texts = TextCodes()
 
     def append(self, cells: pa.Array, first_row: int) -> None:
         """Add one batch, whose first row has the given number."""
-        cells = refuse_nulls(_decoded(cells), self.column, first_row, "an id")
-        if is_text(cells.type):
-            self._append_text(cells)
+        if not _is_dictionary_of_texts(cells):
+            cells = _decoded(cells)
+        cells = refuse_nulls(cells, self.column, first_row, "an id")
+        if is_text(cells.type) or _is_dictionary_of_texts(cells):
+            self._cells.append(_with_dictionary(cells))
+            if sum(map(len, self._cells)) >= _TEXTS_AT_ONCE:
+                self._encode_texts()
         else:
             self._append_integers(_as_integers(cells, self.column, first_row))
 
     def finish(self) -> EncodedIds:
-        """Return the codes of all rows and the vocabulary, sorted by id; the batches are freed."""
+        """The codes of all rows and the vocabulary, sorted by id; the batches are let go."""
+        if self._cells:
+            self._encode_texts()
         return self._finish_text() if self._codes else self._finish_integers()
 
     def _append_integers(self, ids: NDArray[np.int64]) -> None:
         narrow = np.int32 if len(ids) and ids.min() >= -(2**31) and ids.max() < 2**31 else np.int64
         self._integers.append(ids.astype(narrow))
 
-    def _append_text(self, cells: pa.Array) -> None:
+    def _encode_texts(self) -> None:
+        """Codes of the batches at hand: Arrow finds their distinct texts, and those alone become Python's."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
-        batch = pc.dictionary_encode(cells.cast(pa.large_string()))
-        names = _numbers_as_such(batch.dictionary) if self._untyped else batch.dictionary
+        batches = pa.chunked_array(self._cells).unify_dictionaries()
+        self._cells = []
+        entries = batches.chunk(0).dictionary
+        indices = [batch.indices.to_numpy() for batch in batches.chunks]
+        used = np.zeros(len(entries), bool)  # a dictionary may hold texts that no row has
+        for some in indices:
+            used[some] = True
+        names = entries.filter(pa.array(used))
+        code_of_entry = np.full(len(entries), -1, np.int32)
         try:
-            code_of_entry = self._texts.codes_of(names.to_pylist())
-        except UnicodeDecodeError:  # Arrow does not check what a file calls text
-            raise InputError(f"Column {self.column!r} holds text that is not in UTF-8.") from None
-        self._codes.append(code_of_entry[batch.indices.to_numpy()])
+            code_of_entry[used] = self._texts.codes_of(
+                (_numbers_as_such(names) if self._untyped else names).to_pylist()
+            )
+        except UnicodeDecodeError:  # Arrow does not look at what a file calls text
+            raise InputError(f"Column {self.column!r} holds text that is not in UTF-8.", argument=None) from None
+        self._codes.extend(code_of_entry[some] for some in indices)
 
     def _finish_integers(self) -> EncodedIds:
         distinct = distinct_integers(np.concatenate([distinct_integers(ids) for ids in self._integers if len(ids)]))
@@ -223,6 +241,24 @@ def _decoded(cells: pa.Array) -> pa.Array:
         return cells
     entries = cells.dictionary.cast(pa.large_string()) if is_text(cells.type.value_type) else cells.dictionary
     return entries.take(cells.indices)
+
+
+def _is_dictionary_of_texts(cells: pa.Array) -> bool:
+    """Whether rows are positions in a list of texts, none of which is missing."""
+    import pyarrow as pa
+
+    kind = cells.type
+    return bool(pa.types.is_dictionary(kind) and is_text(kind.value_type) and not cells.dictionary.null_count)
+
+
+def _with_dictionary(texts: pa.Array) -> pa.Array:
+    """Texts as positions in a list of them, of one type whatever they come as."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(texts.type):
+        return pc.dictionary_encode(texts.cast(pa.large_string()))
+    return pa.DictionaryArray.from_arrays(texts.indices.cast(pa.int32()), texts.dictionary.cast(pa.large_string()))
 
 
 def _as_integers(cells: pa.Array, column: str, first_row: int) -> NDArray[np.int64]:

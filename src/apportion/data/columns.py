@@ -86,7 +86,9 @@ def _check_given(role: str, name: str, found: Sequence[str]) -> None:
             f"There is no column {name!r} to use as {role}; the columns are {_listed(found)}.", argument=role
         )
     if found.count(name) > 1:
-        raise InputError(f"Column {name!r} occurs {found.count(name)} times; the columns are {_listed(found)}.")
+        raise InputError(
+            f"Column {name!r} occurs {found.count(name)} times; the columns are {_listed(found)}.", argument=role
+        )
 
 
 def _check_distinct(given: Mapping[str, str]) -> None:
@@ -94,7 +96,7 @@ def _check_distinct(given: Mapping[str, str]) -> None:
     for position, role in enumerate(roles):
         for other in roles[:position]:
             if given[role] == given[other]:
-                raise InputError(f"Column {given[role]!r} cannot be both {other} and {role}.")
+                raise InputError(f"Column {given[role]!r} cannot be both {other} and {role}.", argument=role)
 
 
 def _guess(role: str, candidates: Sequence[str], found: Sequence[str]) -> str | None:

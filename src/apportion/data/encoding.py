@@ -42,7 +42,7 @@ def encode_ids(ids: ArrayLike, column: str, *, name: str) -> EncodedIds:
     """Give every distinct id of a column a code, in sorted order."""
     array = checked_ids(ids, column)
     if not len(array):
-        raise InputError(f"Column {column!r} is empty; expected at least two rows.")
+        raise InputError(f"Column {column!r} is empty; expected at least two rows.", argument=None)
     if array.dtype == np.int64:
         vocabulary = Vocabulary(distinct_integers(array), name=name)
         return EncodedIds(column, vocabulary.find(array), vocabulary)
@@ -73,7 +73,8 @@ class TextCodes:
         rank = np.empty(len(texts), np.int32)
         rank[self.codes_of(texts)] = np.arange(len(texts), dtype=np.int32)
         codes = rank[codes]
-        unfit = [code for code, text in enumerate(texts) if not (text.isascii() or encodable(text))]
+        plain = all(map(str.isascii, texts))
+        unfit = [] if plain else [code for code, text in enumerate(texts) if not encodable(text)]
         if unfit:
             row = int(np.argmax(np.isin(codes, unfit)))
             raise bad_cell(column, texts[codes[row]], row + 1, ENCODABLE)
@@ -118,7 +119,8 @@ def refuse_single_user(users: EncodedIds) -> None:
         only, n_rows = users.vocabulary.id_of(0), len(users.codes)
         raise InputError(
             f"Column {users.column!r} holds the same user {only!r} in every row (rows 1 to {n_rows}); "
-            "expected at least two users."
+            "expected at least two users.",
+            argument=None,
         )
 
 
@@ -170,9 +172,9 @@ def refuse_where(bad: NDArray[np.bool_], array: NDArray[Any], column: str, *, fi
 def _one_column(cells: ArrayLike, column: str, *, n_rows: int) -> NDArray[Any]:
     array = np.asarray(cells)
     if array.ndim != 1:
-        raise InputError(f"Expected {column} as a one-dimensional array, got shape {array.shape}.")
+        raise InputError(f"Expected {column} as a one-dimensional array, got shape {array.shape}.", argument=column)
     if len(array) != n_rows:
-        raise InputError(f"Expected {column} to have {n_rows} rows, one per user, got {len(array)}.")
+        raise InputError(f"Expected {column} to have {n_rows} rows, one per user, got {len(array)}.", argument=column)
     return array
 
 

@@ -69,7 +69,7 @@ class FeatureGroup:
         for column in self.columns:
             if column not in table.column_names:
                 found = ", ".join(repr(name) for name in table.column_names)
-                raise InputError(f"There is no column {column!r} of features; the columns are {found}.")
+                raise InputError(f"There is no column {column!r} of features; the columns are {found}.", argument=None)
         if self.kind == "number":
             rows, numbers = _numbers(table, self.columns[0])
             mean, spread, low, high = self.numbers
@@ -92,12 +92,14 @@ def learn_group(
     """Return the group of a column of the given kind, or of the kind that its cells suggest."""
     chosen = kind or _suggested(table, column, separator)
     if chosen not in KINDS:
-        raise InputError(f"Expected one of the feature kinds {', '.join(KINDS)}, got {chosen!r} for {column!r}.")
+        raise InputError(
+            f"Expected one of the feature kinds {', '.join(KINDS)}, got {chosen!r} for {column!r}.", argument="kinds"
+        )
     empty = FeatureGroup(column, chosen, (column,), separator)
     if chosen in ("number", "binned"):
         _, numbers = _numbers(table, column)
         if not len(numbers):
-            raise InputError(f"Column {column!r} of features has no number.")
+            raise InputError(f"Column {column!r} of features has no number.", argument=None)
         learned = _knots(numbers, bins) if chosen == "binned" else _spread(numbers)
         return FeatureGroup(column, chosen, (column,), separator, numbers=tuple(float(x) for x in learned))
     if chosen == "text":
@@ -108,10 +110,10 @@ def learn_group(
 def learn_cross(table: pa.Table, columns: tuple[str, ...], *, separator: str) -> FeatureGroup:
     """Return the group of all pairs (or triples) of words that occur together in a row."""
     if len(columns) < 2:
-        raise InputError(f"Expected at least two columns to cross, got {columns}.")
+        raise InputError(f"Expected at least two columns to cross, got {columns}.", argument="crosses")
     for column in columns:
         if column not in table.column_names:
-            raise InputError(f"There is no column {column!r} to cross.")
+            raise InputError(f"There is no column {column!r} to cross.", argument="crosses")
     _, words = _crossed(table, columns, separator)
     return FeatureGroup(" x ".join(columns), _CROSS, columns, separator, _distinct(words))
 
@@ -205,9 +207,13 @@ def _numbers(table: pa.Table, column: str) -> tuple[NDArray[np.int64], NDArray[n
     try:
         numbers = cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(np.float64)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise InputError(f"Column {column!r} of features holds {cells.type}; expected numbers.") from None
+        raise InputError(
+            f"Column {column!r} of features holds {cells.type}; expected numbers.", argument=None
+        ) from None
     if np.isinf(numbers).any():
-        raise InputError(f"Column {column!r} of features holds an infinite number; expected finite ones.")
+        raise InputError(
+            f"Column {column!r} of features holds an infinite number; expected finite ones.", argument=None
+        )
     rows = np.flatnonzero(~np.isnan(numbers))
     return rows, numbers[rows]
 
@@ -220,7 +226,7 @@ def _spread(numbers: NDArray[np.float64]) -> tuple[float, ...]:
 def _knots(numbers: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
     """Return distinct quantiles, at least two."""
     if bins < 2:
-        raise InputError(f"Expected at least 2 bins, got {bins}.")
+        raise InputError(f"Expected at least 2 bins, got {bins}.", argument="bins")
     knots = np.unique(np.quantile(numbers, np.linspace(0, 1, bins)))
     return knots if len(knots) > 1 else np.array([knots[0], knots[0] + 1.0])
 
@@ -257,7 +263,9 @@ def _as_text(cells: Any, column: str) -> Any:
     try:
         return cells.cast(pa.large_string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise InputError(f"Column {column!r} of features holds {cells.type}; expected words or numbers.") from None
+        raise InputError(
+            f"Column {column!r} of features holds {cells.type}; expected words or numbers.", argument=None
+        ) from None
 
 
 def _suggested(table: pa.Table, column: str, separator: str) -> FeatureKind:

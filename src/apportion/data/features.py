@@ -174,14 +174,16 @@ class ItemFeatures:
         found = _find(self.item_ids, task_ids)
         if len(found) and not (found >= 0).any():
             ours, theirs = self.item_ids.id_of(0), task_ids.id_of(0)
-            raise InputError(f"No item with features is a task: the first ids are {ours!r} and {theirs!r}.")
+            raise InputError(
+                f"No item with features is a task: the first ids are {ours!r} and {theirs!r}.", argument="task_ids"
+            )
         return self.rows.take(found)
 
     def beside(self, other: ItemFeatures) -> ItemFeatures:
         """Return the features of both, matched by id; an item in only one of them has only its features."""
         both = {group.name for group in self.space.groups} & {group.name for group in other.space.groups}
         if both:
-            raise InputError(f"Expected features of different names, got {sorted(both)[0]!r} twice.")
+            raise InputError(f"Expected features of different names, got {sorted(both)[0]!r} twice.", argument="other")
         unknown = other.item_ids.ids[_find(self.item_ids, other.item_ids) < 0]
         ids = np.concatenate([_like(self.item_ids.ids, unknown), _like(unknown, self.item_ids.ids)])
         joined = Vocabulary(ids, name="item", declared=True)
@@ -203,7 +205,8 @@ def _learn(
     for name in kinds:
         if name not in table.column_names or name == item:
             raise InputError(
-                f"There is no column {name!r} of features; the columns are {', '.join(table.column_names)}."
+                f"There is no column {name!r} of features; the columns are {', '.join(table.column_names)}.",
+                argument="kinds",
             )
     chosen = [name for name in table.column_names if name != item and kinds.get(name) is not IGNORE]
     groups = [
@@ -212,7 +215,7 @@ def _learn(
     ]
     groups += [learn_cross(table, tuple(columns), separator=separator) for columns in crosses]
     if not groups:
-        raise InputError(f"Expected at least one column of features besides the id {item!r}.")
+        raise InputError(f"Expected at least one column of features besides the id {item!r}.", argument="frame")
     return FeatureSpace(item, tuple(groups))
 
 
@@ -222,7 +225,7 @@ def _finished(
     _refuse_same_names(table.column_names)
     column = _id_column(table.column_names, item or (space.item if space else None))
     if not table.num_rows:
-        raise InputError("There are no rows; expected at least one item.")
+        raise InputError("There are no rows; expected at least one item.", argument="frame")
     gathered = IdColumn(column, name="item", untyped=untyped)
     gathered.append(table.column(column).combine_chunks(), 1)
     encoded = gathered.finish()
@@ -255,7 +258,7 @@ def _id_column(found: Sequence[str], item: str | None) -> str:
 def _refuse_same_names(names: Sequence[str]) -> None:
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise InputError(f"Expected columns of different names, got {repeated[0]!r} twice.")
+        raise InputError(f"Expected columns of different names, got {repeated[0]!r} twice.", argument=None)
 
 
 def _rows_per_item(items: NDArray[np.int64], rows: NDArray[np.int64], n_items: int) -> NDArray[np.int64]:
@@ -270,12 +273,13 @@ def _as_table(frame: Any) -> pa.Table:
     if not hasattr(frame, "__arrow_c_stream__"):
         raise InputError(
             "Expected a frame that supports Arrow (polars, pandas, DuckDB, pyarrow), got "
-            f"{type(frame).__module__}.{type(frame).__name__}."
+            f"{type(frame).__module__}.{type(frame).__name__}.",
+            argument="frame",
         )
     try:
         table = pa.table(frame)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InputError(f"The frame cannot be read as Arrow: {str(error).splitlines()[0]}") from None
+        raise InputError(f"The frame cannot be read as Arrow: {str(error).splitlines()[0]}", argument="frame") from None
     return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
 
 

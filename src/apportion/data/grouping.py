@@ -71,7 +71,9 @@ def encode_column(ids: ArrayLike, n_rows: int, column: str, *, name: str) -> Enc
     """Return codes of a column of ids that must have this many rows."""
     given = as_array(ids)
     if given.shape != (n_rows,):
-        raise InputError(f"Expected {column} to have {n_rows} rows, one per row of data, got {given.shape}.")
+        raise InputError(
+            f"Expected {column} to have {n_rows} rows, one per row of data, got {given.shape}.", argument=column
+        )
     return encode_ids(given, column, name=name)
 
 
@@ -79,5 +81,7 @@ def one_of(users: ArrayLike | None, groups: ArrayLike | None, column: str = "use
     """Return the column of ids: `users`, or `groups` if a scikit-learn tool uses that name."""
     if (users is None) == (groups is None):
         given = "neither" if users is None else "both"
-        raise InputError(f"Expected either {column} or groups (scikit-learn's name for it), got {given}.")
+        raise InputError(
+            f"Expected either {column} or groups (scikit-learn's name for it), got {given}.", argument=column
+        )
     return users if groups is None else groups  # type: ignore[return-value]

@@ -108,7 +108,9 @@ class Interactions:
         n_rows = len(encoded.codes)
         given = as_array(tasks)
         if given.shape != (n_rows,):
-            raise InputError(f"Expected tasks to have {n_rows} rows, one per user, got shape {given.shape}.")
+            raise InputError(
+                f"Expected tasks to have {n_rows} rows, one per user, got shape {given.shape}.", argument="tasks"
+            )
         return cls.from_encoded(
             encoded,
             encode_ids(given, "tasks", name="task"),
@@ -153,7 +155,9 @@ class Interactions:
         task_codes = _as_codes(tasks, task_ids)
         n_rows = len(user_codes)
         if len(task_codes) != n_rows:
-            raise InputError(f"Expected tasks to have {n_rows} rows, one per user, got {len(task_codes)}.")
+            raise InputError(
+                f"Expected tasks to have {n_rows} rows, one per user, got {len(task_codes)}.", argument="tasks"
+            )
         columns: list[NDArray[Any] | None] = [
             user_codes,
             task_codes,
@@ -257,7 +261,7 @@ class Interactions:
     def without(self, user: int) -> Interactions:
         """Return the neighbouring data set without one user: same vocabularies, every other row unchanged."""
         if not 0 <= user < self.n_users:
-            raise InputError(f"Expected a user code from 0 to {self.n_users - 1}, got {user}.")
+            raise InputError(f"Expected a user code from 0 to {self.n_users - 1}, got {user}.", argument="user")
         return self.where(self.users != user)
 
     def select_users(self, users: ArrayLike) -> Interactions:
@@ -268,7 +272,7 @@ class Interactions:
             chosen = np.zeros(self.n_users, bool)
             chosen[codes] = True
         if chosen.shape != (self.n_users,):
-            raise InputError(f"Expected a mask over {self.n_users} users, got shape {chosen.shape}.")
+            raise InputError(f"Expected a mask over {self.n_users} users, got shape {chosen.shape}.", argument="users")
         return self.where(chosen[self.users])
 
     def where(self, mask: ArrayLike) -> Interactions:
@@ -277,7 +281,8 @@ class Interactions:
         if kept.dtype != bool or kept.shape != (self.n_observations,):
             raise InputError(
                 f"Expected a boolean mask over {self.n_observations} observations, "
-                f"got {kept.dtype} of shape {kept.shape}."
+                f"got {kept.dtype} of shape {kept.shape}.",
+                argument="mask",
             )
         timestamps = None if self.timestamps is None else self.timestamps[kept]
         return self._like(self.users[kept], self.tasks[kept], self.values[kept], timestamps)
@@ -349,7 +354,8 @@ class Interactions:
             if array.dtype != dtype or array.shape != self.users.shape or array.ndim != 1:
                 raise InputError(
                     f"Expected {name} as {np.dtype(dtype)} of shape {self.users.shape}, "
-                    f"got {array.dtype} of shape {array.shape}."
+                    f"got {array.dtype} of shape {array.shape}.",
+                    argument=name,
                 )
         finite_float32(self.values, "values", first_row=1)
 
@@ -360,7 +366,9 @@ class Interactions:
         ascending = (self.users[1:] > self.users[:-1]) | (same_user & (self.tasks[1:] > self.tasks[:-1]))
         if not ascending.all():
             row = int(np.argmin(ascending)) + 2
-            raise InputError(f"Expected rows sorted by user and task, each pair once, got row {row} out of order.")
+            raise InputError(
+                f"Expected rows sorted by user and task, each pair once, got row {row} out of order.", argument=None
+            )
 
 
 def _as_codes(codes: ArrayLike, vocabulary: Vocabulary) -> NDArray[np.int32]:
@@ -368,7 +376,8 @@ def _as_codes(codes: ArrayLike, vocabulary: Vocabulary) -> NDArray[np.int32]:
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise InputError(
             f"Expected {vocabulary.name} codes as a one-dimensional integer array, "
-            f"got {array.dtype} of shape {array.shape}."
+            f"got {array.dtype} of shape {array.shape}.",
+            argument="codes",
         )
     if array.size:
         for code in (int(array.min()), int(array.max())):
@@ -381,9 +390,10 @@ def _sort_user_major(columns: list[NDArray[Any] | None], user_ids: Vocabulary, t
     users, tasks = columns[0], columns[1]
     assert users is not None
     assert tasks is not None
-    order = user_major_order(users, tasks, len(task_ids))
-    refuse_repeated_pairs(users, tasks, order, user_ids, task_ids)
+    order = user_major_order(users, tasks, len(user_ids), len(task_ids))
     del users, tasks
     for position, column in enumerate(columns):
         if column is not None:
             columns[position] = column.copy() if order is None else column[order]
+        if position == 1:
+            refuse_repeated_pairs(columns[0], columns[1], order, user_ids, task_ids)  # type: ignore[arg-type]

@@ -14,13 +14,16 @@ def finite_matrix(values: ArrayLike, name: str) -> NDArray[np.float64]:
     """Return a matrix of finite float64 with at least one column; the first bad cell is named."""
     matrix = as_floats(values, name)
     if matrix.ndim != 2 or matrix.shape[1] < 1:
-        raise InputError(f"Expected {name} as a matrix with at least one column, got shape {matrix.shape}.")
+        raise InputError(
+            f"Expected {name} as a matrix with at least one column, got shape {matrix.shape}.", argument=name
+        )
     finite = np.isfinite(matrix)
     if not finite.all():
         row, column = np.argwhere(~finite)[0]
         raise InputError(
             f"Expected finite numbers in {name}, got {matrix[row, column]} in row {row + 1}, column {column + 1} "
-            "(counting from 1)."
+            "(counting from 1).",
+            argument=name,
         )
     return np.ascontiguousarray(matrix)  # another memory layout, which may depend on who is there, rounds differently
 
@@ -35,11 +38,15 @@ def finite_column(values: ArrayLike, name: str, n_rows: int) -> NDArray[np.float
     """Return a vector of finite float64, one for each row of X."""
     column = as_floats(values, name)
     if column.shape != (n_rows,):
-        raise InputError(f"Expected {name} to have {n_rows} rows, one per row of X, got shape {column.shape}.")
+        raise InputError(
+            f"Expected {name} to have {n_rows} rows, one per row of X, got shape {column.shape}.", argument=name
+        )
     finite = np.isfinite(column)
     if not finite.all():
         row = int(np.argmin(finite))
-        raise InputError(f"Expected finite numbers in {name}, got {column[row]} in row {row + 1} (counting from 1).")
+        raise InputError(
+            f"Expected finite numbers in {name}, got {column[row]} in row {row + 1} (counting from 1).", argument=name
+        )
     return column
 
 
@@ -48,4 +55,4 @@ def as_floats(values: Any, name: str) -> NDArray[np.float64]:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as problem:
-        raise InputError(f"Expected numbers in {name}, got something else: {problem}.") from problem
+        raise InputError(f"Expected numbers in {name}, got something else: {problem}.", argument=name) from problem

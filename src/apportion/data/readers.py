@@ -46,13 +46,14 @@ def read_file(
 
 
 def read_frame(frame: Any, choices: Choices, finish: Finish) -> Interactions:
-    """Read any frame that speaks Arrow; see `Interactions.from_frame`."""
+    """Read any frame that supports Arrow; see `Interactions.from_frame`."""
     import pyarrow as pa
 
     if not hasattr(frame, "__arrow_c_stream__"):
         raise InputError(
             "Expected a frame that supports Arrow (polars, pandas, DuckDB, pyarrow), got "
-            f"{type(frame).__module__}.{type(frame).__name__}."
+            f"{type(frame).__module__}.{type(frame).__name__}.",
+            argument="frame",
         )
     if hasattr(frame, "iloc"):  # pandas converts on export: only the columns that are needed
         frame = frame[choose_columns([str(name) for name in frame.columns], choices).names]
@@ -89,7 +90,9 @@ def _gather(
             gatherer.append(batch.column(gatherer.column), n_rows + 1)
         n_rows += batch.num_rows
     if not n_rows:
-        raise InputError(f"There are no rows; expected at least two in columns {', '.join(columns.names)}.")
+        raise InputError(
+            f"There are no rows; expected at least two in columns {', '.join(columns.names)}.", argument=None
+        )
     return finish(
         user.finish(),
         task.finish(),
@@ -114,4 +117,4 @@ def _mixed_column(frame: Any, error: Exception) -> InputError:
         position = first_failing(cells, converts)
         if position is not None:
             return bad_cell(str(name), cells[position], position + 1, "a cell of the same type as those before it")
-    return InputError(f"The frame cannot be read as Arrow: {str(error).splitlines()[0]}")
+    return InputError(f"The frame cannot be read as Arrow: {str(error).splitlines()[0]}", argument="frame")

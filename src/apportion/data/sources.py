@@ -135,7 +135,7 @@ def held_kind(arrow_type: pa.DataType) -> HeldKind:
 def naming(path: Path) -> Iterator[None]:
     """Begin every error with the file's name. Refuse a missing file."""
     if not path.is_file():
-        raise InputError(f"There is no file {str(path)!r}.")
+        raise InputError(f"There is no file {str(path)!r}.", argument="path")
     try:
         yield
     except InputError as error:

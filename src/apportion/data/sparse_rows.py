@@ -50,9 +50,11 @@ class SparseRows:
     def __post_init__(self) -> None:
         edges = [0, *(group.last for group in self.groups)]
         if [group.first for group in self.groups] != edges[:-1]:
-            raise InputError(f"Expected groups of columns side by side from 0, got {self.groups}.")
+            raise InputError(f"Expected groups of columns side by side from 0, got {self.groups}.", argument="groups")
         if len(self.indices) and not (self.indices.min() >= 0 and self.indices.max() < self.n_columns):
-            raise InputError(f"Expected columns from 0 to {self.n_columns - 1}, got {self.indices.max()}.")
+            raise InputError(
+                f"Expected columns from 0 to {self.n_columns - 1}, got {self.indices.max()}.", argument="indices"
+            )
         for name in ("indptr", "indices", "values"):
             object.__setattr__(self, name, protected(getattr(self, name)))
 
@@ -116,7 +118,7 @@ class SparseRows:
     def beside(self, other: SparseRows) -> SparseRows:
         """Return rows of both, with the other's columns after these."""
         if len(other) != len(self):
-            raise InputError(f"Expected {len(self)} rows, got {len(other)}.")
+            raise InputError(f"Expected {len(self)} rows, got {len(other)}.", argument="other")
         shift = self.n_columns
         moved = [ColumnRange(group.name, group.first + shift, group.last + shift) for group in other.groups]
         return SparseRows.from_entries(

@@ -96,9 +96,9 @@ def long_tailed_ratings(
         stars: round to whole or half stars and keep within 1 to 5; `None` leaves real numbers.
     """
     if stars is not None and stars not in _STAR_STEPS:
-        raise InputError(f"Expected stars to be 'whole', 'half' or None, got {stars!r}.")
+        raise InputError(f"Expected stars to be 'whole', 'half' or None, got {stars!r}.", argument="stars")
     if rank < 1:
-        raise InputError(f"Expected rank >= 1, got {rank}.")
+        raise InputError(f"Expected rank >= 1, got {rank}.", argument="rank")
     popularity = _power_law(n_tasks, skew, rng)
     degrees = _activity(n_users, n_tasks, n_observations, activity_spread, rng)
     users, tasks = draw_distinct(degrees, _ByPopularity(popularity), rng)
@@ -147,7 +147,7 @@ def long_tailed_clicks(
         concentration: Dirichlet parameter of users' mixtures; small values give users with one taste.
     """
     if rank < 1:
-        raise InputError(f"Expected rank >= 1, got {rank}.")
+        raise InputError(f"Expected rank >= 1, got {rank}.", argument="rank")
     popularity = _power_law(n_tasks, skew, rng)
     degrees = _activity(n_users, n_tasks, n_observations, activity_spread, rng)
     tilted = popularity * np.exp(rng.normal(scale=taste_strength, size=(rank, n_tasks)))
@@ -224,7 +224,7 @@ class _InverseTable:
 def _power_law(n_tasks: int, skew: float, rng: np.random.Generator) -> NDArray[np.float64]:
     """Return popularities that add up to 1, in random order."""
     if n_tasks < 1 or skew < 0:
-        raise InputError(f"Expected n_tasks >= 1 and skew >= 0, got {n_tasks} and {skew}.")
+        raise InputError(f"Expected n_tasks >= 1 and skew >= 0, got {n_tasks} and {skew}.", argument=None)
     weights = rng.permutation(np.arange(1, n_tasks + 1) ** -float(skew))
     result: NDArray[np.float64] = weights / weights.sum()
     return result
@@ -237,7 +237,8 @@ def _activity(
     if not 0 < n_users <= n_observations <= n_users * n_tasks:
         raise InputError(
             f"Expected from {n_users} (one per user) to {n_users * n_tasks} (all pairs) observations "
-            f"of at least one user, got {n_observations}."
+            f"of at least one user, got {n_observations}.",
+            argument="n_observations",
         )
     weights = np.exp(rng.normal(scale=spread, size=n_users))
     degrees = np.ones(n_users, np.int64)

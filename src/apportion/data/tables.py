@@ -105,11 +105,14 @@ class _Request:
         """Refuse a column that is missing, occurs twice, or is requested twice."""
         for name in self.wanted:
             if name not in found:
-                raise InputError(f"There is no column {name!r}; the columns are {_listed(found)}.")
+                raise InputError(f"There is no column {name!r}; the columns are {_listed(found)}.", argument=None)
             if found.count(name) > 1:
-                raise InputError(f"Column {name!r} occurs {found.count(name)} times; the columns are {_listed(found)}.")
+                raise InputError(
+                    f"Column {name!r} occurs {found.count(name)} times; the columns are {_listed(found)}.",
+                    argument=None,
+                )
         if self.user in self.columns:
-            raise InputError(f"Column {self.user!r} cannot be both user and something else.")
+            raise InputError(f"Column {self.user!r} cannot be both user and something else.", argument="user")
 
 
 def _read(source: OpenTable, request: _Request, progress: Progress | None) -> Table:
@@ -144,7 +147,9 @@ def _gather(
             gatherer.append(batch.column(gatherer.column), n_rows + 1)
         n_rows += batch.num_rows
     if not n_rows:
-        raise InputError(f"There are no rows; expected at least two in columns {', '.join([user, *kinds])}.")
+        raise InputError(
+            f"There are no rows; expected at least two in columns {', '.join([user, *kinds])}.", argument=None
+        )
     return Table(
         users.finish(),
         {name: column.finish() for name, column in numbers.items()},

@@ -58,17 +58,22 @@ def task_files(folder: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
         if file.name.startswith(".") or not file.is_file():
             continue
         if not encodable(file.name):  # bytes that are not UTF-8; pages and statements could not hold it
-            raise InputError(f"The name of the file {file.name!r} is not in UTF-8; expected {ENCODABLE}.")
+            raise InputError(
+                f"The name of the file {file.name!r} is not in UTF-8; expected {ENCODABLE}.", argument=None
+            )
         name = name_without_ending(file.name)
         if name is None:
             ignored.append(file.name)
         elif name in found:
-            raise InputError(f"Task {name!r} has two files, {found[name].name!r} and {file.name!r}; expected one.")
+            raise InputError(
+                f"Task {name!r} has two files, {found[name].name!r} and {file.name!r}; expected one.", argument=None
+            )
         else:
             found[name] = file
     if not found:
         raise InputError(
-            f"There is no {', '.join(table_endings())} file in the folder {str(folder)!r}; expected one per task."
+            f"There is no {', '.join(table_endings())} file in the folder {str(folder)!r}; expected one per task.",
+            argument="folder",
         )
     return dict(sorted(found.items())), tuple(ignored)
 
@@ -112,7 +117,9 @@ def refuse_other_classes(tasks: TaskFolder, label: str) -> None:
         known = np.isin(column, [-1.0, 0.0, 1.0])
         if not known.all():
             value = column[int(np.argmin(known))]
-            raise InputError(f"{name}: Column {label!r} holds {value:g}; expected labels 1 and 0, or 1 and -1.")
+            raise InputError(
+                f"{name}: Column {label!r} holds {value:g}; expected labels 1 and 0, or 1 and -1.", argument=None
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,12 +138,16 @@ def _see(file: Path, label: str) -> _Source:
     except InputError as error:
         if error.argument != "columns":
             raise
-        raise InputError(f"{error.problem}; expected a header line.") from None
+        raise InputError(f"{error.problem}; expected a header line.", argument=None) from None
     for name in table.names:
         if table.names.count(name) > 1:
-            raise InputError(f"Column {name!r} occurs {table.names.count(name)} times; expected each column once.")
+            raise InputError(
+                f"Column {name!r} occurs {table.names.count(name)} times; expected each column once.", argument=None
+            )
     if label not in table.names:
-        raise InputError(f"There is no column {label!r}, the label; the columns are {_listed(table.names)}.")
+        raise InputError(
+            f"There is no column {label!r}, the label; the columns are {_listed(table.names)}.", argument="label"
+        )
     others = frozenset(name for name, kind in table.held_kinds(table.names).items() if kind != "number")
     return _Source(file, table.names, others, table)
 
@@ -150,7 +161,9 @@ def _features(
     chosen, texts = [], []
     for name in wanted:
         if name not in every:
-            raise InputError(f"No file has a column {name!r}; the columns are {_listed(list(every))}.")
+            raise InputError(
+                f"No file has a column {name!r}; the columns are {_listed(list(every))}.", argument="features"
+            )
         having = [source for source in sources.values() if name in source.columns]
         with_text = [source for source in having if name in source.texts]
         if not with_text:
@@ -159,9 +172,13 @@ def _features(
             texts.append(name)
         else:
             other = "" if len(with_text) == len(having) else ", as in other files"
-            raise InputError(f"{with_text[0].file.name}: Column {name!r} holds no numbers; expected numbers{other}.")
+            raise InputError(
+                f"{with_text[0].file.name}: Column {name!r} holds no numbers; expected numbers{other}.", argument=None
+            )
     if not chosen:
-        raise InputError(f"No file has a numeric column besides {label!r}; expected at least one feature.")
+        raise InputError(
+            f"No file has a numeric column besides {label!r}; expected at least one feature.", argument="features"
+        )
     return tuple(chosen), tuple(texts)
 
 
@@ -170,7 +187,9 @@ def _refuse_without(sources: dict[str, _Source], has: NDArray[np.bool_], given: 
     for source, own in zip(sources.values(), has, strict=True):
         if not own.any():
             among = "columns of numbers beside the label" if given is None else "columns of numbers besides the label"
-            raise InputError(f"{source.file.name}: There are no {among}; the columns are {_listed(source.columns)}.")
+            raise InputError(
+                f"{source.file.name}: There are no {among}; the columns are {_listed(source.columns)}.", argument=None
+            )
 
 
 def _read(source: _Source, label: str, features: list[str]) -> tuple[Floats, Floats, int]:

@@ -65,11 +65,19 @@ def see_layout(path: Path, columns: list[str] | tuple[str, ...] | None, separato
 
 @dataclass
 class TextColumns:
-    """Columns wanted from one text file, each with what its cells hold; can be opened any number of times."""
+    """Columns wanted from one text file, each with what its cells hold; can be opened any number of times.
+
+    Attributes:
+        path: the file.
+        layout: of its lines.
+        kinds: the columns, and what their cells hold.
+        in_threads: whether to read by several threads; then the numbers of malformed rows are lost at first.
+    """
 
     path: Path
     layout: Layout
     kinds: Mapping[str, CellKind]
+    in_threads: bool = False
     _malformed: Any = field(default=None, init=False)
 
     def open(self, types: Mapping[str, Any]) -> Any:
@@ -80,7 +88,7 @@ class TextColumns:
         return csv.open_csv(
             _open_bytes(self.path) if len(separator) == 1 else _replaced(self.path, separator),
             read_options=csv.ReadOptions(
-                use_threads=False,  # with threads, the numbers of malformed rows are lost
+                use_threads=self.in_threads,
                 block_size=_BLOCK_BYTES,
                 column_names=list(self.layout.names),
                 skip_rows=self.layout.lines_before,
@@ -120,13 +128,19 @@ class TextColumns:
         return {} if batch is None else {name: batch.column(name)[0].as_py() for name in self.kinds}
 
     def corrected_types(self, types: dict[str, Any], error: Exception) -> dict[str, Any]:
-        """Return types after Arrow gave up: ids become text; a bad number or a malformed row is named."""
+        """Types after Arrow gave up: ids become text; a bad number or a malformed row is named.
+
+        A malformed row that threads came upon has no number yet: then the file is to be read once more, in order.
+        """
         import pyarrow as pa
 
+        if self.in_threads and self._malformed is not None:
+            self.in_threads, self._malformed = False, None
+            return types
         self._name_malformed_row()
         row, name, cell = self._first_mismatch(types)
         if name is None:
-            raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.") from None
+            raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.", argument=None) from None
         if self.kinds[name] == "id":
             return types | {name: pa.string()}
         expected = "a number" if self.kinds[name] == "number" else f"a time ({types[name]})"
@@ -160,7 +174,8 @@ class TextColumns:
             where = "" if row.number is None else f" {row.number - self.layout.lines_before}"
             raise InputError(
                 f"Row{where} (counting data rows from 1) has {row.actual_columns} columns where "
-                f"{row.expected_columns} were expected: {row.text!r}."
+                f"{row.expected_columns} were expected: {row.text!r}.",
+                argument=None,
             )
 
 
@@ -216,7 +231,7 @@ def _first_line(path: Path) -> tuple[str, int]:
     line = filled.split(b"\n", 1)[0]
     text = line.decode("utf-8-sig", errors="replace").rstrip("\r")
     if not text.strip():
-        raise InputError("The file is empty.")
+        raise InputError("The file is empty.", argument=None)
     return text, beginning[: len(beginning) - len(filled)].count(b"\n")
 
 
@@ -241,7 +256,9 @@ class _Replacing(io.RawIOBase):
         while True:
             fresh: bytes = self._stream.read(max(1, size - len(self._held)) if size >= 0 else None)
             if _STAND_IN.encode() in fresh:
-                raise InputError(f"The file holds the character {_STAND_IN!r}, which stands for the separator.")
+                raise InputError(
+                    f"The file holds the character {_STAND_IN!r}, which stands for the separator.", argument=None
+                )
             *finished, rest = (self._held + fresh).split(self._separator)
             keep = _unfinished(rest, self._separator) if fresh else 0
             self._held = rest[len(rest) - keep :]

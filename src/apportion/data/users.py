@@ -59,13 +59,18 @@ class Users:
     def _check(self) -> None:
         offsets = self.indptr
         if not len(offsets) or offsets[0] != 0 or (np.diff(offsets) < 0).any():
-            raise InputError("Expected offsets that start with 0 and do not decrease.")
+            raise InputError("Expected offsets that start with 0 and do not decrease.", argument="indptr")
         for name, column in self._columns.items():
             if len(column) != offsets[-1]:
-                raise InputError(f"Expected {offsets[-1]} entries of {name!r}, one per row, got {len(column)}.")
+                raise InputError(
+                    f"Expected {offsets[-1]} entries of {name!r}, one per row, got {len(column)}.", argument="columns"
+                )
         for name, column in self._user_columns.items():
             if len(column) != self.n_users:
-                raise InputError(f"Expected {self.n_users} entries of {name!r}, one per user, got {len(column)}.")
+                raise InputError(
+                    f"Expected {self.n_users} entries of {name!r}, one per user, got {len(column)}.",
+                    argument="user_columns",
+                )
 
     @property
     def n_users(self) -> int:
@@ -104,7 +109,9 @@ class Users:
         if callable(self._keys):
             self._keys = self._keys()
         if self._keys is None:
-            raise InputError("Expected users with ids, because samples of users or of their tasks need them.")
+            raise InputError(
+                "Expected users with ids, because samples of users or of their tasks need them.", argument="keys"
+            )
         return self._keys
 
     def column(self, name: str) -> NDArray[Any]:

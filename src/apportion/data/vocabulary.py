@@ -73,7 +73,7 @@ class Vocabulary:
     def id_of(self, code: int) -> int | str:
         """Return the id of one code, as a Python value."""
         if not 0 <= code < len(self):
-            raise InputError(f"Expected a {self.name} code from 0 to {len(self) - 1}, got {code}.")
+            raise InputError(f"Expected a {self.name} code from 0 to {len(self) - 1}, got {code}.", argument="code")
         id_: int | str = self._ids[code : code + 1].tolist()[0]
         return id_
 
@@ -93,7 +93,7 @@ class Vocabulary:
         if (codes < 0).any():
             position = int(np.argmax(codes < 0))
             unknown = wanted[position : position + 1].tolist()[0]
-            raise InputError(f"There is no {self.name} {unknown!r} among the {len(self)} known ones.")
+            raise InputError(f"There is no {self.name} {unknown!r} among the {len(self)} known ones.", argument="ids")
         return codes
 
     def code_of(self, id_: int | str) -> int:
@@ -107,7 +107,7 @@ class Vocabulary:
             return np.full(len(wanted), -1, np.int32)
         if (wanted.dtype == np.int64) == self.holds_text:
             kind, got = ("text" if self.holds_text else "an integer"), wanted[:1].tolist()[0]
-            raise InputError(f"Expected {kind} for a {self.name}, got {got!r}.")
+            raise InputError(f"Expected {kind} for a {self.name}, got {got!r}.", argument="ids")
         if self._lookup is None:
             self._lookup = _Lookup(self._ids)
         return self._lookup(wanted)
@@ -147,7 +147,7 @@ class Vocabulary:
             ordered = np.sort(self._ids)
             repeated = ordered[1:][ordered[1:] == ordered[:-1]].tolist()
         if repeated:
-            raise InputError(f"Expected distinct {self.name}s, got {repeated[0]!r} more than once.")
+            raise InputError(f"Expected distinct {self.name}s, got {repeated[0]!r} more than once.", argument="ids")
 
 
 class _Lookup:
@@ -213,7 +213,7 @@ def checked_ids(ids: ArrayLike, name: str) -> NDArray[Any]:
     """Return ids as int64, or as text in the form in which it came. Refuse anything else."""
     array = as_array(ids)
     if array.ndim != 1:
-        raise InputError(f"Expected {name} as a one-dimensional array, got shape {array.shape}.")
+        raise InputError(f"Expected {name} as a one-dimensional array, got shape {array.shape}.", argument=name)
     if array.dtype == np.int64 or array.dtype.kind in "UT":
         return array
     if array.dtype.kind in "iu":

@@ -48,7 +48,9 @@ class LocalEngine:
         runs: int = 1,
     ) -> None:
         if runs < 1 or chunk < 1:
-            raise InputError(f"Expected at least 1 run of users and 1 row per chunk, got {runs} and {chunk}.")
+            raise InputError(
+                f"Expected at least 1 run of users and 1 row per chunk, got {runs} and {chunk}.", argument=None
+            )
         self.dtype = np.dtype(dtype)
         self.threads = threads
         self.chunk = chunk

@@ -1,8 +1,9 @@
 """The engine for a GPU: heavy sums and local regressions on a torch device, everything else on the processor.
 
-Sums come back to the processor sealed, because they are small next to the data. Per-user rows stay on the device. On
-the device "cpu", users compute with the processor's own kernels. Their order of operations is fixed, so sums agree in
-every bit. A GPU rounds solutions differently: sums on a lattice then differ by a few steps per user.
+Sums come back to the processor sealed, since they are small beside the data; per-user rows stay on the device. On the
+device "cpu" users compute by the processor's own kernels, whose order of operations is fixed, so that sums are the
+same in every bit. Rounds on ratings are the processor's operations, one by one, on a GPU too. It rounds the solutions
+of other regressions differently: sums on a lattice then differ by a few steps for each user.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from apportion.engines.local import LocalEngine
 from apportion.engines.processors import Processors, Summed
 from apportion.privacy.contributions import Kernels
 from apportion.privacy.contributions.base import Floats, TaskOrder, UserRun
+from apportion.privacy.contributions.distinct_tasks import require_distinct_tasks
 
 _AT_A_TIME = 1 << 24  # numbers formed on the device at a time
 
@@ -128,6 +130,27 @@ class Device(Processors):
             base_rhs=None if base_rhs is None else self._real(base_rhs),
             unsolved="zero",  # a refusal would reveal something about one user's data
         )
+
+    def rating_round(
+        self,
+        users: UserRun,
+        weights: Floats | linalg.TaskWeights,
+        about: linalg.RatingRound,
+        by_task: NDArray[np.int64],
+        total: NDArray[np.int64],
+    ) -> None:
+        """Add every user's part of a round on ratings; see `Kernels.rating_round`."""
+        if self._on_processor:
+            super().rating_round(users, weights, about, by_task, total)
+            return
+        from apportion.linalg import rating_on_torch  # needs torch, which is optional
+
+        require_distinct_tasks(users)
+        own = weights if isinstance(weights, linalg.TaskWeights) else self._place(weights)
+        placed = self._place(users.column("tasks")), self._place(users.column("values"))
+        rows, votes = rating_on_torch.rating_round(users.indptr, *placed, own, about, self.device)
+        by_task += rows.cpu().numpy()
+        total += votes.cpu().numpy()
 
     def _lattice_moments(self, indptr: Any, indices: Any, rows: Any, coefficients: Any, step: float) -> NDArray[Any]:
         """Add up whole steps of c x by task, in 64 bits."""

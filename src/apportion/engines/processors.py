@@ -45,7 +45,9 @@ class Processors:
     def _require_kernel(self) -> None:
         """Refuse exact sums without the compiled kernel: NumPy solves users in batches, which affects the last bits."""
         if self.exact and linalg.active_backend() != "compiled":
-            raise InputError("Exact sums need the compiled kernel, which was not built on this machine.")
+            raise InputError(
+                "Exact sums need the compiled kernel, which was not built on this machine.", argument="exact"
+            )
 
     def moments(
         self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, coefficients: Floats, bound: float
@@ -116,6 +118,18 @@ class Processors:
             unsolved="zero",  # a refusal would reveal something about one user's data
             threads=self.threads,
         )
+
+    def rating_round(
+        self,
+        users: UserRun,
+        weights: Floats | linalg.TaskWeights,
+        about: linalg.RatingRound,
+        by_task: NDArray[np.int64],
+        total: NDArray[np.int64],
+    ) -> None:
+        """Add every user's part of a round on ratings; see `Kernels.rating_round`."""
+        tasks, values = users.column("tasks"), users.column("values")
+        linalg.rating_round(users.indptr, tasks, values, weights, about, by_task, total, threads=self.threads)
 
     def asarray(self, values: Any) -> NDArray[Any]:
         """Return values in this precision, contiguous."""

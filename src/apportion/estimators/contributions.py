@@ -106,11 +106,12 @@ class ContributionsEstimator(PrivateEstimator):
     def _session(self, given: Session | None, public: Sequence[str]) -> Session:
         """Return the session of this fit. Refuse invalid settings."""
         if self.sizes not in ("public", "private"):
-            raise InputError(f"Expected sizes to be 'public' or 'private', got {self.sizes!r}.")
+            raise InputError(f"Expected sizes to be 'public' or 'private', got {self.sizes!r}.", argument="sizes")
         if self._sizes_are_private and not isinstance(self.bounding, Smooth):
             raise InputError(
                 "Expected bounding by Smooth weights if sizes are private, got "
-                f"{type(self.bounding).__name__}: the rows that a limit keeps depend on all users' sizes."
+                f"{type(self.bounding).__name__}: the rows that a limit keeps depend on all users' sizes.",
+                argument="bounding",
             )
         assumed = [] if self._sizes_are_private else ["how many rows each user has"]
         return self._open(given, Budget(self.epsilon, self.delta), self._neighbours, [*assumed, *public])

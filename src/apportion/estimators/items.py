@@ -27,7 +27,7 @@ from apportion.privacy import Budget, Purpose, Session, Share
 from apportion.privacy.contributions import KeyCounts, KeyShares
 from apportion.privacy.keys import KeyedSum, Listed
 
-Items = Literal["private", "from-data"] | Sequence[int] | Sequence[str] | Vocabulary | None
+ItemsGiven = Literal["private", "from-data"] | Sequence[int] | Sequence[str] | Vocabulary | None
 
 PRIVATE: Final = "private"
 FROM_DATA: Final = "from-data"
@@ -56,7 +56,7 @@ class PrivateItems:
         """What the noisy counts say, given that they passed the threshold."""
         listed = self.listed
         posterior = posterior_popularity(listed.counts, self.stddev, n_users, listed.threshold, listed.known)
-        return ReleasedPopularity(posterior, ReleasedCounts(posterior.mean, self.stddev, n_users))
+        return ReleasedPopularity(posterior.mean, posterior, ReleasedCounts(posterior.mean, self.stddev, n_users))
 
 
 def are_private(items: Any, data: Interactions) -> bool:
@@ -141,7 +141,7 @@ def share_of_list(mu: float, n_users: float) -> float:
 class ItemsEstimator(SettingsEstimator):
     """A private estimator of items whose list may be private, too."""
 
-    items: Items
+    items: ItemsGiven
     features: ItemFeatures | None
 
     def _entered(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
@@ -38,7 +38,8 @@ class PrivateEstimator(Estimator):
         if session.neighbours != neighbours:
             raise InputError(
                 f"The neighbours of the session are {session.neighbours.relation!r}, those of this "
-                f"estimator {neighbours.relation!r}; open a session for the same neighbours."
+                f"estimator {neighbours.relation!r}; open a session for the same neighbours.",
+                argument="session",
             )
         for sentence in (*public, *self.public):
             session.assume_public(sentence)
@@ -65,6 +66,8 @@ class InteractionsEstimator(PrivateEstimator):
     delta: float
     n_users: int | None
     engine: Engine | None
+    _tasks_are: ClassVar[str] = "items"
+    """What the statement calls the tasks."""
 
     def _budget(self) -> Budget:
         if self.n_users is not None and self.n_users < 1:
@@ -74,7 +77,8 @@ class InteractionsEstimator(PrivateEstimator):
 
     def _declared(self, given: Session | None, data: Interactions, further_public: list[str]) -> Session:
         """Return the session of this fit, with what it says about tasks and the number of users."""
-        session = self._open(given, self._budget(), self._neighbours, [_words_on_tasks(data), *further_public])
+        public = [_words_on_tasks(data, self._tasks_are), *further_public]
+        session = self._open(given, self._budget(), self._neighbours, public)
         if not data.task_ids.declared:
             session.declare_unprotected(OWN_ITEMS)
         if self.n_users is not None:
@@ -94,7 +98,7 @@ class InteractionsEstimator(PrivateEstimator):
         if self.engine is None:
             return LocalEngine(default.dtype, default.threads, default.chunk, exact=True)
         if not getattr(self.engine, "exact", False):
-            raise InputError("Exact noise needs an engine for exact sums, LocalEngine(exact=True).")
+            raise InputError("Exact noise needs an engine for exact sums, LocalEngine(exact=True).", argument="engine")
         return self.engine
 
 
@@ -123,7 +127,7 @@ def check_value_range(value_range: tuple[float, float]) -> None:
         raise InputError(problem, argument="value_range")
 
 
-def _words_on_tasks(data: Interactions) -> str:
+def _words_on_tasks(data: Interactions, name: str) -> str:
     if data.task_ids.declared:
-        return f"the list of {data.n_tasks} tasks, as given"
-    return f"the list of {data.n_tasks} tasks, taken from the data itself, which reveals which tasks occur"
+        return f"the list of {data.n_tasks} {name}, as given"
+    return f"the list of {data.n_tasks} {name}, taken from the data itself, which reveals which {name} occur"

@@ -51,7 +51,7 @@ class BiasModel:
         """Compute the mean and the biases of the tasks."""
         for damping in (self.task_damping, self.user_damping):
             if not damping > 0:
-                raise InputError(f"Expected damping > 0, got {damping}.")
+                raise InputError(f"Expected damping > 0, got {damping}.", argument=None)
         self.mean_ = _mean(train)
         residuals = train.values - self.mean_
         self.task_bias_ = _damped_means(train.tasks, residuals, train.n_tasks, self.task_damping)
@@ -82,7 +82,7 @@ class Popularity:
 
 def _mean(train: Interactions) -> float:
     if train.n_observations == 0:
-        raise InputError("Expected at least one training observation, got 0.")
+        raise InputError("Expected at least one training observation, got 0.", argument="train")
     return float(train.values.mean(dtype=np.float64))
 
 

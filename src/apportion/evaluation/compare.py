@@ -23,7 +23,7 @@ def compare(models: Mapping[str, Model], evaluate: Callable[[Model], Evaluation]
         evaluate: the evaluation of one model.
     """
     if not models:
-        raise InputError("Expected at least one model to compare, got 0.")
+        raise InputError("Expected at least one model to compare, got 0.", argument="models")
     return Comparison({name: evaluate(model) for name, model in models.items()})
 
 

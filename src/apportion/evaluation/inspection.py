@@ -34,7 +34,7 @@ def neighbours(models: Mapping[str, ItemModel], task: int | str, k: int = 10) ->
         k: how many neighbours.
     """
     if not models:
-        raise InputError("Expected at least one model to inspect, got 0.")
+        raise InputError("Expected at least one model to inspect, got 0.", argument="models")
     return {name: model.similar(task, k) for name, model in models.items()}
 
 
@@ -56,7 +56,9 @@ def overlap(
     ours, theirs = _directions(model), _directions(reference)
     counted = np.flatnonzero(theirs.any(axis=1))
     if not len(counted):
-        raise InputError(f"Expected a reference with item vectors; all {reference.n_tasks} vectors are zero.")
+        raise InputError(
+            f"Expected a reference with item vectors; all {reference.n_tasks} vectors are zero.", argument="reference"
+        )
     shared = np.empty(len(counted))
     for rows in _blocks(len(counted), model.n_tasks):
         tasks = counted[rows]
@@ -127,14 +129,16 @@ def inspect_study(
     """
     wanted = results.study.inspection
     if wanted is None:
-        raise InputError("Expected a study with a table [inspection], got one without.")
+        raise InputError("Expected a study with a table [inspection], got one without.", argument=None)
     overlaps: dict[float, dict[str, MetricValue]] = {}
     listed: dict[tuple[int | str, float], dict[str, list[Neighbour]]] = {}
     row = next((cell.label for cell in results.cells if cell.combination.method == wanted.reference), "")
     for epsilon in results.study.budgets.epsilon:
         models = _kept_models(results, epsilon)
         if row not in models:
-            raise InputError(f"Expected a model of the reference {wanted.reference!r}, got none: it was not fitted.")
+            raise InputError(
+                f"Expected a model of the reference {wanted.reference!r}, got none: it was not fitted.", argument=None
+            )
         reference = models.pop(row)
         k = min(wanted.k, reference.n_tasks - 1)
         overlaps[epsilon] = {label: overlap(model, reference, k, slices=slices) for label, model in models.items()}
@@ -179,13 +183,14 @@ def _blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
 def _check(model: ItemModel, reference: ItemModel, k: int, slices: PopularitySlices | None) -> None:
     if model.task_ids is not reference.task_ids and model.task_ids != reference.task_ids:
         raise InputError(
-            f"Expected models of the same list of tasks, got {model.n_tasks} and {reference.n_tasks} tasks that differ."
+            f"Expected models of the same list of tasks, got {model.n_tasks} and {reference.n_tasks} others.",
+            argument="reference",
         )
     _check_k(k, model.n_tasks)
     if slices is not None and len(slices.of_task) != model.n_tasks:
-        raise InputError(f"Expected slices of {model.n_tasks} tasks, got {len(slices.of_task)}.")
+        raise InputError(f"Expected slices of {model.n_tasks} tasks, got {len(slices.of_task)}.", argument="slices")
 
 
 def _check_k(k: int, n_tasks: int) -> None:
     if not 1 <= k < n_tasks:
-        raise InputError(f"Expected k from 1 to {n_tasks - 1}, got {k}.")
+        raise InputError(f"Expected k from 1 to {n_tasks - 1}, got {k}.", argument="k")

@@ -63,14 +63,15 @@ def hold_out_items(
         share: fraction of the items with features.
     """
     if not 0 < share < 1:
-        raise InputError(f"Expected a share of the items between 0 and 1, got {share:g}.")
+        raise InputError(f"Expected a share of the items between 0 and 1, got {share:g}.", argument="share")
     rows = features.for_tasks(data.task_ids)
     out = (rows.counts > 0) & (rng.random(data.n_tasks) < share)
     train, held_out = data.where(~out[data.tasks]), data.where(out[data.tasks])
     if not (train.n_observations and held_out.n_observations):
         raise InputError(
             f"Cannot hold out {share:g} of the items with features: {held_out.n_observations} of "
-            f"{data.n_observations} rows would be held out and {train.n_observations} left."
+            f"{data.n_observations} rows would be held out and {train.n_observations} left.",
+            argument="share",
         )
     ids = data.task_ids.ids
     items = ItemFeatures(Vocabulary(ids[out], name="item"), rows.take(np.flatnonzero(out)), features.space)

@@ -263,23 +263,27 @@ def check_targets(
 ) -> None:
     """Refuse data that cannot be ranked or judged."""
     if not cutoffs or min(cutoffs) < 1:
-        raise InputError(f"Expected cut-offs k >= 1, got {list(cutoffs)}.")
+        raise InputError(f"Expected cut-offs k >= 1, got {list(cutoffs)}.", argument=None)
     if targets.n_observations == 0:
-        raise InputError("Expected at least one target to evaluate on, got 0.")
+        raise InputError("Expected at least one target to evaluate on, got 0.", argument="targets")
     if (history.n_users, history.n_tasks) != (targets.n_users, targets.n_tasks):
         raise InputError(
             "Expected history and targets of the same users and tasks, "
-            f"got {history.n_users} x {history.n_tasks} and {targets.n_users} x {targets.n_tasks}."
+            f"got {history.n_users} x {history.n_tasks} and {targets.n_users} x {targets.n_tasks}.",
+            argument=None,
         )
     if slices is not None and len(slices.of_task) != targets.n_tasks:
-        raise InputError(f"Expected slices of {targets.n_tasks} tasks, got {len(slices.of_task)}.")
+        raise InputError(f"Expected slices of {targets.n_tasks} tasks, got {len(slices.of_task)}.", argument="slices")
     _refuse_shown_targets(history, targets)
 
 
 def _check_cutoffs_by_slice(cutoffs: Sequence[int], slices: PopularitySlices | None) -> None:
     n_slices = 0 if slices is None else slices.n_slices
     if cutoffs and len(cutoffs) != n_slices:
-        raise InputError(f"Expected one cut-off for each of {n_slices} slices, rarest first, got {list(cutoffs)}.")
+        raise InputError(
+            f"Expected one cut-off for each of {n_slices} slices, rarest first, got {list(cutoffs)}.",
+            argument="recall_at_by_slice",
+        )
 
 
 def _refuse_shown_targets(history: Interactions, targets: Interactions) -> None:
@@ -292,7 +296,8 @@ def _refuse_shown_targets(history: Interactions, targets: Interactions) -> None:
         user, task = (int(codes[repeated[0]]) for codes in (targets.users, targets.tasks))
         raise InputError(
             f"Task {targets.task_ids.id_of(task)!r} of user {targets.user_ids.id_of(user)!r} is both "
-            "in the history and among the targets; expected it in only one of them."
+            "in the history and among the targets; expected it in only one of them.",
+            argument="targets",
         )
 
 
@@ -310,10 +315,12 @@ def scores_to_rank(model: RankingModel, history: Interactions, users: NDArray[np
     if scores.dtype.kind != "f":
         scores = scores.astype(np.float64)
     if scores.shape != (len(users), history.n_tasks):
-        raise InputError(f"Expected scores of shape {(len(users), history.n_tasks)}, got {scores.shape}.")
+        raise InputError(
+            f"Expected scores of shape {(len(users), history.n_tasks)}, got {scores.shape}.", argument="model"
+        )
     if np.isnan(scores).any():
         row = int(np.argmax(np.isnan(scores).any(axis=1)))
-        raise InputError(f"The model's scores for user code {users[row]} hold NaN; expected numbers.")
+        raise InputError(f"The model's scores for user code {users[row]} hold NaN; expected numbers.", argument="model")
     shown = history.select_users(users)
     scores[np.searchsorted(users, shown.users), shown.tasks] = -np.inf
     return scores

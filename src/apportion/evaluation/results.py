@@ -51,7 +51,9 @@ class Evaluation:
 
     def __getitem__(self, metric: str) -> MetricValue:
         if metric not in self.metrics:
-            raise InputError(f"There is no metric {metric!r}; the metrics are {', '.join(self.metrics)}.")
+            raise InputError(
+                f"There is no metric {metric!r}; the metrics are {', '.join(self.metrics)}.", argument="metric"
+            )
         return self.metrics[metric]
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,7 +78,9 @@ class Comparison:
 
     def __getitem__(self, model: str) -> Evaluation:
         if model not in self.evaluations:
-            raise InputError(f"There is no model {model!r}; the models are {', '.join(self.evaluations)}.")
+            raise InputError(
+                f"There is no model {model!r}; the models are {', '.join(self.evaluations)}.", argument="model"
+            )
         return self.evaluations[model]
 
     def __iter__(self) -> Iterator[str]:

@@ -59,9 +59,11 @@ def popularity_slices(counts: ArrayLike, n_slices: int = 5) -> PopularitySlices:
     """
     popularity = np.asarray(counts)
     if popularity.ndim != 1 or not np.isfinite(popularity).all():
-        raise InputError(f"Expected one finite count per task, got shape {popularity.shape}.")
+        raise InputError(f"Expected one finite count per task, got shape {popularity.shape}.", argument="counts")
     if not 1 <= n_slices <= len(popularity):
-        raise InputError(f"Expected from 1 to {len(popularity)} slices (one task each), got {n_slices}.")
+        raise InputError(
+            f"Expected from 1 to {len(popularity)} slices (one task each), got {n_slices}.", argument="n_slices"
+        )
     of_task = np.empty(len(popularity), np.int64)
     for number, tasks in enumerate(np.array_split(np.argsort(popularity, kind="stable"), n_slices)):
         of_task[tasks] = number

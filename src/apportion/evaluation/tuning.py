@@ -134,7 +134,8 @@ def tune(
     noise = noise or SystemNoise()
     if getattr(noise, "exact", False):
         raise InputError(
-            "Expected noise without exact arithmetic, because scores of users have no exact form in a search."
+            "Expected noise without exact arithmetic, because scores of users have no exact form in a search.",
+            argument="noise",
         )
     receipt = None if ledger is None else _charged(ledger, cost)
     parts = divide(data, validation)
@@ -160,7 +161,9 @@ def _charged(ledger: Account, cost: SelectionCost) -> Receipt:
     """Charge an account for a whole selection; it refuses if too little is left."""
     if ledger.neighbours != ADD_REMOVE:
         got = ledger.neighbours.relation
-        raise InputError(f"Expected an account for the neighbours {ADD_REMOVE.relation!r}, got one for {got!r}.")
+        raise InputError(
+            f"Expected an account for the neighbours {ADD_REMOVE.relation!r}, got one for {got!r}.", argument="ledger"
+        )
     return ledger.charge("private selection", SelectionRun(cost.one_try.mu, cost.tries.mean, cost.tries.law))
 
 
@@ -189,7 +192,10 @@ def _one_try(
     checking = Session(budget, noise=noise, window=window)
     score = SCORES.get(model.kind)
     if score is None:
-        raise InputError(f"Expected a recommender of ratings or clicks, got one with a model of kind {model.kind!r}.")
+        raise InputError(
+            f"Expected a recommender of ratings or clicks, got one with a model of kind {model.kind!r}.",
+            argument="make",
+        )
     each = score.of_users(model, parts.validation)
     scored = np.isfinite(each)
     rows = np.stack([np.where(scored, each, 0.0), _COUNT_SCALE * scored], axis=1)
@@ -260,7 +266,11 @@ def _drawn(grid: Mapping[str, Sequence[Any]], noise: NoiseSource) -> dict[str, A
 
 def _checked(grid: Mapping[str, Sequence[Any]], validation: float) -> dict[str, tuple[Any, ...]]:
     if not grid or not all(grid.values()):
-        raise InputError(f"Expected at least one setting, each with at least one value, got {dict(grid)}.")
+        raise InputError(
+            f"Expected at least one setting, each with at least one value, got {dict(grid)}.", argument="grid"
+        )
     if not 0.01 <= validation <= 0.5:
-        raise InputError(f"Expected a validation part of 0.01 to 0.5 of the users, got {validation:g}.")
+        raise InputError(
+            f"Expected a validation part of 0.01 to 0.5 of the users, got {validation:g}.", argument="validation"
+        )
     return {name: tuple(values) for name, values in grid.items()}

@@ -26,9 +26,8 @@ _IR_VERSION: Final = 8
 def write_onnx(model: ItemModel, path: Path) -> None:
     """Write the graph, with the statement in its metadata.
 
-    Inputs: items (ids, [n]), values ([n]; not used for clicks), k ([1]). Outputs: ids ([k]), scores ([k]); if fewer
-        than
-    k items are left, the last scores are −∞.
+    Inputs: items (ids, [n]), values ([n]; not used for clicks), k ([1]). Outputs: ids ([k]), scores ([k]). If fewer
+    than k items are left, the last scores are −∞.
     """
     refuse_unless_solvable(model)
     statement = statement_of(model)

@@ -111,7 +111,8 @@ struct RatingWorker {
         ask_for(user + 1);
         const Index begin = task.indptr[user], n = task.indptr[user + 1] - begin, most = most_groups * kLanes;
         if (!n) return;
-        const double stretch = task.weights ? 1 : stretch_of(begin, n);
+        const double stretch = task.weights ? 1 : stretch_of(task.task_weights, task.tasks + begin, n, task.weight_norm,
+                                                            task.least_weight_norm);
         bool takes_part = false;
         for (Index from = 0; from < n; from += most) {
             const Index count = std::min(most, n - from);
@@ -147,17 +148,6 @@ struct RatingWorker {
             const int64_t* later = by_task + task.tasks[k] * (dim - 1);
             UNROLL for (Index c = 0; c < dim - 1; c += 8) __builtin_prefetch(later + c, 1, 2);
         }
-    }
-
-    // The factor by which a user's weights are scaled until their squares sum to at most 1
-    INLINE double stretch_of(Index begin, Index n) const {
-        double sums[kLanes] = {};
-        for (Index k = 0; k < n; ++k) {
-            const double raw = task.task_weights[task.tasks[begin + k]];
-            sums[k % kLanes] += raw * raw;
-        }
-        const double norm = std::sqrt(sum_lanes(sums));
-        return task.weight_norm / (norm > task.least_weight_norm ? norm : task.least_weight_norm);
     }
 
     static INLINE double number_of(const void* numbers, int doubles, Index k) {

@@ -37,9 +37,9 @@ def use_backend(name: str) -> Iterator[None]:
         InputError: if there is no such backend, or the kernel was not built.
     """
     if name not in BACKENDS:
-        raise InputError(f"Expected one of the backends {BACKENDS}, got {name!r}.")
+        raise InputError(f"Expected one of the backends {BACKENDS}, got {name!r}.", argument="name")
     if name == "compiled" and not compiled_available():
-        raise InputError("The compiled kernel was not built on this machine; use the 'numpy' backend.")
+        raise InputError("The compiled kernel was not built on this machine; use the 'numpy' backend.", argument="name")
     token = _chosen.set(name)
     try:
         yield

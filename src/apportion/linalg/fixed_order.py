@@ -94,10 +94,13 @@ def top_products(
     if left.dtype not in FLOATS or left.dtype != right.dtype or left.ndim != 2 or right.shape[1:] != left.shape[1:]:
         raise InputError(
             f"Expected rows of one width and of one float type, got {left.dtype} of shape {left.shape} and "
-            f"{right.dtype} of shape {right.shape}."
+            f"{right.dtype} of shape {right.shape}.",
+            argument=None,
         )
     if not 1 <= depth <= len(right):
-        raise InputError(f"Expected a depth from 1 to {len(right)}, the number of columns, got {depth}.")
+        raise InputError(
+            f"Expected a depth from 1 to {len(right)}, the number of columns, got {depth}.", argument="depth"
+        )
     checked = None if excluded is None else _checked_excluded(excluded, len(left), len(right))
     if active_backend() != "compiled":
         return _top_by_numpy(left, right, depth, offset, checked)
@@ -110,11 +113,14 @@ def _checked_excluded(excluded: Excluded, n_rows: int, n_columns: int) -> Exclud
     indptr = checked_indptr(excluded[0])
     columns = checked_integers("excluded columns", excluded[1], np.int32, below=n_columns, what="columns")
     if indptr.size != n_rows + 1 or indptr[-1] != columns.size:
-        raise InputError(f"Expected offsets of {n_rows} rows, from 0 to {columns.size}, got {indptr.size - 1} rows.")
+        raise InputError(
+            f"Expected offsets of {n_rows} rows, from 0 to {columns.size}, got {indptr.size - 1} rows.",
+            argument="excluded",
+        )
     falls = np.diff(columns) < 0
     falls[indptr[1:-1][(indptr[1:-1] > 0) & (indptr[1:-1] < columns.size)] - 1] = False
     if falls.any():
-        raise InputError("Expected the excluded columns of every row in ascending order.")
+        raise InputError("Expected the excluded columns of every row in ascending order.", argument="excluded")
     return indptr, columns
 
 

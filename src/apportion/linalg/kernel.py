@@ -32,7 +32,9 @@ _OUT_OF_MEMORY = -2
 def _widest() -> int:
     name = os.environ.get("APPORTION_INSTRUCTIONS") or INSTRUCTION_SETS[-1]
     if name not in INSTRUCTION_SETS:
-        raise InputError(f"Expected APPORTION_INSTRUCTIONS to be one of {INSTRUCTION_SETS}, got {name!r}.")
+        raise InputError(
+            f"Expected APPORTION_INSTRUCTIONS to be one of {INSTRUCTION_SETS}, got {name!r}.", argument=None
+        )
     return INSTRUCTION_SETS.index(name)
 
 
@@ -85,6 +87,10 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.users_rating_round.argtypes = [number, number, pointer]
     loaded.users_ranking.restype = size
     loaded.users_ranking.argtypes = [number, number, number, pointer]
+    loaded.users_task_counts.restype = size
+    loaded.users_task_counts.argtypes = [number, number, pointer]
+    loaded.users_information.restype = size
+    loaded.users_information.argtypes = [number, number, pointer]
     loaded.kernel_best_level.restype = number
     loaded.kernel_best_level.argtypes = []
     return loaded
@@ -97,10 +103,10 @@ def thread_count(threads: int | None = None) -> int:
         if not text:
             return _processors()
         if not text.isdecimal() or int(text) < 1:
-            raise InputError(f"Expected APPORTION_THREADS to be a positive integer, got {text!r}.")
+            raise InputError(f"Expected APPORTION_THREADS to be a positive integer, got {text!r}.", argument=None)
         return int(text)
     if threads < 1:
-        raise InputError(f"Expected threads >= 1, got {threads}.")
+        raise InputError(f"Expected threads >= 1, got {threads}.", argument="threads")
     return int(threads)
 
 
@@ -113,7 +119,7 @@ def _processors() -> int:
 def _loaded() -> ctypes.CDLL:
     found = library()
     if found is None:
-        raise InputError("The compiled kernel was not built on this machine; use the 'numpy' backend.")
+        raise InputError("The compiled kernel was not built on this machine; use the 'numpy' backend.", argument=None)
     return found
 
 
@@ -127,7 +133,7 @@ def instruction_sets() -> tuple[str, ...]:
 def use_instruction_set(name: str) -> Iterator[None]:
     """Limit the kernel to `name` inside the block, for tests and measurements."""
     if name not in instruction_sets():
-        raise InputError(f"Expected one of the instruction sets {instruction_sets()}, got {name!r}.")
+        raise InputError(f"Expected one of the instruction sets {instruction_sets()}, got {name!r}.", argument="name")
     token = _level.set(INSTRUCTION_SETS.index(name))
     try:
         yield
@@ -204,6 +210,14 @@ def lattice(
         raise MemoryError("No memory left for the working space of the kernel.")
 
 
+def task_counts(arguments: ctypes.Structure, *, threads: int | None = None) -> int | None:
+    """Adds up weights by task; returns the first user whose tasks are out of order, or None. See `task_counts`."""
+    failed: int = _loaded().users_task_counts(_level.get(), thread_count(threads), ctypes.byref(arguments))
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+    return None if failed == _SUCCESS else failed
+
+
 def rating_round(arguments: ctypes.Structure, *, threads: int | None = None) -> int | None:
     """Add up a round on ratings; return the first user whose tasks are out of order, or None. See `user_rounds`."""
     failed: int = _loaded().users_rating_round(_level.get(), thread_count(threads), ctypes.byref(arguments))
@@ -215,6 +229,13 @@ def rating_round(arguments: ctypes.Structure, *, threads: int | None = None) -> 
 def ranking(arguments: ctypes.Structure, *, doubles: bool, threads: int | None = None) -> None:
     """Fill products of rows with rows, all or the largest; see `apportion.linalg.fixed_order`."""
     failed: int = _loaded().users_ranking(_level.get(), thread_count(threads), doubles, ctypes.byref(arguments))
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+
+
+def information(arguments: ctypes.Structure, *, threads: int | None = None) -> None:
+    """Fills what statistics say of tasks; see `apportion.linalg.information`."""
+    failed: int = _loaded().users_information(_level.get(), thread_count(threads), ctypes.byref(arguments))
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
 

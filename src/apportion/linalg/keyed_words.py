@@ -25,9 +25,11 @@ def keyed_words(key: bytes, points: NDArray[np.uint64], *, threads: int | None =
         threads: number of threads; None is all.
     """
     if len(key) != 32:
-        raise InputError(f"Expected a key of 32 bytes, got {len(key)}.")
+        raise InputError(f"Expected a key of 32 bytes, got {len(key)}.", argument="key")
     if points.dtype != np.uint64 or points.ndim != 2 or points.shape[1] != 2:
-        raise InputError(f"Expected points as uint64 of shape [n, 2], got {points.dtype} of shape {points.shape}.")
+        raise InputError(
+            f"Expected points as uint64 of shape [n, 2], got {points.dtype} of shape {points.shape}.", argument="points"
+        )
     out = np.empty(len(points), np.uint64)
     if active_backend() == "compiled":
         kernel.keyed_words(bytes(key), np.ascontiguousarray(points), out, threads=threads)

@@ -33,7 +33,7 @@ def step_below(bound: float, bits: int = PRODUCT_BITS) -> float:
     0.125
     """
     if not (0 <= bound < math.inf):
-        raise InputError(f"Expected a finite bound of at least 0 to divide into steps, got {bound}.")
+        raise InputError(f"Expected a finite bound of at least 0 to divide into steps, got {bound}.", argument="bound")
     fraction, exponent = math.frexp(bound)
     return math.ldexp(1.0, max(exponent - (fraction == 0.5) - bits, _LEAST_EXPONENT))
 
@@ -117,7 +117,7 @@ def _checked(
     indptr: ArrayLike, indices: ArrayLike, features: ArrayLike, numbers: ArrayLike, step: float
 ) -> tuple[SegmentedRows, FloatArray]:
     if not (step > 0 and math.frexp(step)[0] == 0.5):
-        raise InputError(f"Expected a step that is a power of two, got {step}.")
+        raise InputError(f"Expected a step that is a power of two, got {step}.", argument="step")
     rows = checked_segments(indptr, indices, features)
     return rows, checked_floats("weights", numbers, shape=(rows.n_observations,), dtype=FLOATS[1])
 
@@ -129,7 +129,7 @@ def _largest(values: FloatArray) -> float:
 
 def _refuse_beyond(most: float, steps: float, what: str) -> None:
     if not steps <= most:
-        raise InputError(f"Expected {what} of at most {most:.0f} steps, got {steps:g}.")
+        raise InputError(f"Expected {what} of at most {most:.0f} steps, got {steps:g}.", argument=None)
 
 
 def _by_numpy(

@@ -35,7 +35,9 @@ def packed_dim(size: int) -> int:
     """
     dim = (math.isqrt(8 * size + 1) - 1) // 2
     if size < 1 or packed_size(dim) != size:
-        raise InputError(f"Expected a triangular number of packed entries (1, 3, 6, 10, ...), got {size}.")
+        raise InputError(
+            f"Expected a triangular number of packed entries (1, 3, 6, 10, ...), got {size}.", argument="size"
+        )
     return dim
 
 
@@ -55,7 +57,7 @@ def pack(full: FloatArray) -> FloatArray:
     array([1., 2., 3.])
     """
     if full.ndim < 2 or full.shape[-1] != full.shape[-2] or full.shape[-1] == 0:
-        raise InputError(f"Expected square matrices [..., d, d], got shape {full.shape}.")
+        raise InputError(f"Expected square matrices [..., d, d], got shape {full.shape}.", argument="full")
     dim = full.shape[-1]
     flat = full.reshape(*full.shape[:-2], dim * dim)
     return flat[..., _positions(dim)[0]]
@@ -69,7 +71,7 @@ def unpack(packed: FloatArray) -> FloatArray:
            [2., 3.]])
     """
     if packed.ndim < 1:
-        raise InputError(f"Expected packed matrices [..., d(d+1)/2], got shape {packed.shape}.")
+        raise InputError(f"Expected packed matrices [..., d(d+1)/2], got shape {packed.shape}.", argument="packed")
     dim = packed_dim(packed.shape[-1])
     return packed[..., _positions(dim)[1]].reshape(*packed.shape[:-1], dim, dim)
 

@@ -33,9 +33,9 @@ def project_psd(packed: ArrayLike, floor: ArrayLike = 0.0) -> FloatArray:
     refuse_non_finite(packed=matrices)
     floors = np.asarray(floor, dtype=np.float64)
     if floors.ndim > 1 or (floors.ndim == 1 and floors.size != matrices.shape[0]):
-        raise InputError(f"Expected one floor or {matrices.shape[0]}, got shape {floors.shape}.")
+        raise InputError(f"Expected one floor or {matrices.shape[0]}, got shape {floors.shape}.", argument="floor")
     if floors.size and not floors.min() >= 0:
-        raise InputError(f"Expected floor >= 0, got {floors.min()}.")
+        raise InputError(f"Expected floor >= 0, got {floors.min()}.", argument="floor")
     floors = np.broadcast_to(floors, matrices.shape[0])
     out = np.empty_like(matrices)
     count = max(1, MAX_ELEMENTS // packed_dim(matrices.shape[1]) ** 2)

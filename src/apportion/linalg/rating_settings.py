@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.linalg.checks import checked_floats, refuse_non_finite
-from apportion.linalg.fixed_sums import MARGIN
+from apportion.linalg.fixed_sums import MARGIN, Runs
 
 Floats = NDArray[np.float64]
 
@@ -35,7 +36,9 @@ class TaskWeights:
         """Refuse weights whose squares could not be added up."""
         checked = checked_floats("task weights", self.values, ndim=1, dtype=np.dtype(np.float64))
         if checked.size and not (checked.min() >= 0 and checked.max() <= _LARGEST_WEIGHT):
-            raise InputError(f"Expected task weights from 0 to {_LARGEST_WEIGHT:g}; at least one is outside.")
+            raise InputError(
+                f"Expected task weights from 0 to {_LARGEST_WEIGHT:g}; at least one is outside.", argument="values"
+            )
         object.__setattr__(self, "values", checked)
 
     @property
@@ -47,6 +50,16 @@ class TaskWeights:
     def least_norm(self) -> float:
         """Smaller norms count as this one."""
         return 1.0 if self.only_down else _SHORTEST_WEIGHTS
+
+    def of_runs(self, runs: Runs, tasks: NDArray[np.int32]) -> Floats:
+        """The weight of every observation of some users, whose tasks these are."""
+        return np.asarray(self.within_bound(self.values[tasks], runs))
+
+    def within_bound(self, raw: Any, runs: Any, arrays: Any = np) -> Any:
+        """Numbers of observations with each user's squares brought to 1; `arrays` is NumPy, or torch for tensors."""
+        norms = arrays.sqrt(runs.sums()(raw * raw))
+        factors = self.norm / arrays.where(norms > self.least_norm, norms, self.least_norm)
+        return raw * factors[runs.owner]
 
 
 @dataclass(frozen=True)
@@ -99,7 +112,7 @@ class RatingRound:
         features = checked_floats("features", self.features, ndim=2, dtype=float64)
         n_tasks, dim = features.shape
         if dim < 2:
-            raise InputError(f"Expected features (1, item bias, item vector), got {dim} columns.")
+            raise InputError(f"Expected features (1, item bias, item vector), got {dim} columns.", argument="features")
         shapes = {"trust": (n_tasks,), "base": (dim, dim), "base_rhs": (dim,), "scales": (dim - 1,)}
         checked = {
             name: checked_floats(name, getattr(self, name), shape=s, dtype=float64) for name, s in shapes.items()
@@ -139,6 +152,6 @@ class RatingRound:
 
 def _check_steps(norm: float, step: float) -> None:
     if not (step > 0 and math.frexp(step)[0] == 0.5):
-        raise InputError(f"Expected a step that is a power of two, got {step}.")
+        raise InputError(f"Expected a step that is a power of two, got {step}.", argument="step")
     if not 0 < norm / step <= 2.0**50:
-        raise InputError(f"Expected a clip norm of at most 2^50 steps, got {norm / step:g}.")
+        raise InputError(f"Expected a clip norm of at most 2^50 steps, got {norm / step:g}.", argument="norm")

@@ -29,7 +29,9 @@ def add_rounded_laplace(sums: Counts, shift: int, scale: float, key: bytes) -> C
         key: 32 bytes, secret and never used before.
     """
     if not (0 <= shift <= MOST_SHIFT and 0 < scale < LARGEST_SCALE and len(key) == 32):
-        raise InputError(f"Expected a shift from 0 to {MOST_SHIFT}, a scale below 2^40 and a key of 32 bytes.")
+        raise InputError(
+            f"Expected a shift from 0 to {MOST_SHIFT}, a scale below 2^40 and a key of 32 bytes.", argument=None
+        )
     flat = np.ascontiguousarray(sums, np.int64).reshape(-1)
     words = chacha.chacha20_blocks(bytes(key), 0, -(-flat.size // _PER_BLOCK))
     pairs = np.ascontiguousarray(words).view("<u8").reshape(-1, 2)[: flat.size]

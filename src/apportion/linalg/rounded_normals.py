@@ -39,11 +39,13 @@ def add_rounded_normals(sums: Counts, shift: int, scales: Floats, key: bytes, *,
         threads: number of threads; None is all.
     """
     if not 0 <= shift <= MOST_SHIFT:
-        raise InputError(f"Expected a shift from 0 to {MOST_SHIFT}, got {shift}.")
+        raise InputError(f"Expected a shift from 0 to {MOST_SHIFT}, got {shift}.", argument="shift")
     if len(key) != 32:
-        raise InputError(f"Expected a key of 32 bytes, got {len(key)}.")
+        raise InputError(f"Expected a key of 32 bytes, got {len(key)}.", argument="key")
     if scales.size == 0 or sums.size % scales.size or not ((scales > 0) & (scales < LARGEST_SCALE)).all():
-        raise InputError("Expected positive scales below 2^40, a whole number of times as many sums as scales.")
+        raise InputError(
+            "Expected positive scales below 2^40, a whole number of times as many sums as scales.", argument="scales"
+        )
     out, doubtful = np.empty(sums.shape, np.int64), np.zeros(sums.size, np.uint8)
     flat, held = out.reshape(-1), np.ascontiguousarray(sums)
     if active_backend() == "compiled":

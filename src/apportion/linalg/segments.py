@@ -13,6 +13,7 @@ float64. Nothing of size observations x d is made.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -223,7 +224,9 @@ def _precision(dtype: DTypeLike | None, rows: SegmentedRows) -> np.dtype[Any]:
     own = rows.features.dtype
     wanted = own if dtype is None else np.dtype(dtype)
     if wanted not in FLOATS or wanted.itemsize < own.itemsize:
-        raise InputError(f"Expected sums in float32 or float64, not below the features' {own}, got {wanted}.")
+        raise InputError(
+            f"Expected sums in float32 or float64, not below the features' {own}, got {wanted}.", argument="dtype"
+        )
     return wanted
 
 
@@ -256,8 +259,14 @@ class _Whitening:
     transform: FloatArray
 
     def rows(self, rows: SegmentedRows, threads: int) -> SegmentedRows:
-        changed = row_products(rows.features, self.transform, threads=threads)
-        return SegmentedRows(rows.indptr, rows.indices, changed)
+        """The rows in the new coordinates; of few observations only those that occur, which come out the same."""
+        if rows.n_observations >= len(rows.features):
+            return SegmentedRows(rows.indptr, rows.indices, self._changed(rows.features, threads))
+        used, places = np.unique(rows.indices, return_inverse=True)
+        return SegmentedRows(rows.indptr, places.astype(np.int32), self._changed(rows.features[used], threads))
+
+    def _changed(self, features: FloatArray, threads: int) -> FloatArray:
+        return row_products(features, self.transform, threads=threads)
 
     def vector(self, values: FloatArray) -> FloatArray:
         return np.ascontiguousarray(row_products(self.transform, values[None, :])[:, 0])
@@ -308,6 +317,13 @@ def _whitening(base: FloatArray) -> _Whitening | None:
     T is the inverse of the Cholesky factor of `base`, by elementary operations in a fixed order: LAPACK would round it
     differently on another processor.
     """
+    return _whitening_of(base.tobytes(), base.dtype.str, len(base))
+
+
+@lru_cache(maxsize=8)
+def _whitening_of(held: bytes, dtype: str, dim: int) -> _Whitening | None:
+    """The same from the bytes of `base`: a model's users fold in by one `base`, again and again."""
+    base = np.frombuffer(held, dtype).reshape(dim, dim)
     factor = fixed_factors.cholesky(base.astype(np.float64))
     if factor is None:
         return None

@@ -121,9 +121,9 @@ def _neighbour_means(values: NDArray[np.float64], order: NDArray[np.intp], windo
 def _checked_variances(noise_variance: ArrayLike, n: int) -> NDArray[np.float64]:
     variances = np.asarray(noise_variance, dtype=np.float64)
     if variances.shape not in ((), (n,)):
-        raise InputError(f"Expected one noise_variance or {n}, got shape {variances.shape}.")
+        raise InputError(f"Expected one noise_variance or {n}, got shape {variances.shape}.", argument="noise_variance")
     if variances.size and not (variances.min() >= 0 and np.isfinite(variances).all()):
-        raise InputError(f"Expected a finite noise_variance >= 0, got {variances.min()}.")
+        raise InputError(f"Expected a finite noise_variance >= 0, got {variances.min()}.", argument="noise_variance")
     return np.broadcast_to(variances, (n,))
 
 

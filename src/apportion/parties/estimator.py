@@ -234,12 +234,16 @@ class ProtectedMultiTask(PrivateEstimator):
         """Return scores by the model of each row's task. Without `parties`, X has one matrix per task."""
         if parties is None:
             if len(X) != len(self.coef_):
-                raise InputError(f"Expected one matrix for each of {len(self.coef_)} tasks, got {len(X)}.")
+                raise InputError(
+                    f"Expected one matrix for each of {len(self.coef_)} tasks, got {len(X)}.", argument="X"
+                )
             return [self._rows(x) @ w + c for x, w, c in zip(X, self.coef_, self.intercept_, strict=True)]
         rows = self._rows(X)
         given = as_array(parties)
         if given.shape != (len(rows),):
-            raise InputError(f"Expected parties to have {len(rows)} rows, one per row of X, got {given.shape}.")
+            raise InputError(
+                f"Expected parties to have {len(rows)} rows, one per row of X, got {given.shape}.", argument="parties"
+            )
         at = self.task_ids_.codes_of(given)
         return np.einsum("nd,nd->n", rows, self.coef_[at]) + self.intercept_[at]
 
@@ -265,19 +269,28 @@ class ProtectedMultiTask(PrivateEstimator):
         if self._rounds < 1:
             raise InputError(f"Expected at least 1 round, got {self.rounds}.", argument="rounds")
         if self.neighbours not in (ADD_REMOVE_TASK, REPLACE_TASK):
-            raise InputError(f"Expected neighbours that differ in one task, got: {self.neighbours.relation}.")
+            raise InputError(
+                f"Expected neighbours that differ in one task, got: {self.neighbours.relation}.", argument="neighbours"
+            )
         if self.clip_norm is not None and not 0 < self.clip_norm < 1e50:
             raise InputError(f"Expected a finite clip_norm above 0, got {self.clip_norm}.", argument="clip_norm")
         if not isinstance(self.release, MatrixRelease):
-            raise InputError(f"Expected the release to be a MatrixRelease, got {self.release!r}.")
+            raise InputError(f"Expected the release to be a MatrixRelease, got {self.release!r}.", argument="release")
         whole = self.structure != "group-sparse" and self.contribution == "mean"
         self.release.check(self.neighbours, self.schedule, outer_products=whole)
         if self.contribution not in ("mean", "posterior"):
-            raise InputError(f"Expected contribution='mean' or 'posterior', got {self.contribution!r}.")
+            raise InputError(
+                f"Expected contribution='mean' or 'posterior', got {self.contribution!r}.", argument="contribution"
+            )
         if self.contribution == "posterior" and (self.structure, self.loss) != ("em", "squared"):
-            raise InputError("Expected contribution='posterior' only with structure='em' and loss='squared'.")
+            raise InputError(
+                "Expected contribution='posterior' only with structure='em' and loss='squared'.",
+                argument="contribution",
+            )
         if self.contribution == "posterior" and self.instance_epsilon is not None:
-            raise InputError("Expected contribution='mean' if parties protect single rows, got 'posterior'.")
+            raise InputError(
+                "Expected contribution='mean' if parties protect single rows, got 'posterior'.", argument="contribution"
+            )
         for name in ("penalty", "sparse_penalty"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < np.inf:
@@ -286,7 +299,8 @@ class ProtectedMultiTask(PrivateEstimator):
             raise InputError(f"Expected a condition number above 1, got {self.condition}.", argument="condition")
         if self.fit_intercept and self.loss != "squared":
             raise InputError(
-                f"Expected fit_intercept=False for the loss {self.loss!r}; add a constant feature instead."
+                f"Expected fit_intercept=False for the loss {self.loss!r}; add a constant feature instead.",
+                argument="fit_intercept",
             )
         if self.n_tasks is not None and self.n_tasks < 1:
             problem = f"Expected a declared number of tasks of at least 1, got {self.n_tasks}."
@@ -333,7 +347,8 @@ class ProtectedMultiTask(PrivateEstimator):
         mask = np.asarray(self.feature_mask, bool)
         if mask.shape != (data.n_tasks, data.dimension):
             raise InputError(
-                f"Expected a feature_mask of {data.n_tasks} tasks x {data.dimension} features, got shape {mask.shape}."
+                f"Expected a feature_mask of {data.n_tasks} tasks x {data.dimension} features, got shape {mask.shape}.",
+                argument="feature_mask",
             )
         return mask
 
@@ -371,5 +386,5 @@ class ProtectedMultiTask(PrivateEstimator):
     def _rows(self, X: Any) -> Floats:  # noqa: N803
         rows = finite_matrix(X, "X")
         if rows.shape[1] != self.coef_.shape[1]:
-            raise InputError(f"Expected {self.coef_.shape[1]} features, got {rows.shape[1]}.")
+            raise InputError(f"Expected {self.coef_.shape[1]} features, got {rows.shape[1]}.", argument="X")
         return rows

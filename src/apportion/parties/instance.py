@@ -46,7 +46,7 @@ class InstanceGuarantee:
     def over(cls, epsilon: float, rounds: int) -> InstanceGuarantee:
         """Return the guarantee for a number of rounds."""
         if not 0 < epsilon < np.inf:
-            raise InputError(f"Expected a finite instance_epsilon > 0, got {epsilon}.")
+            raise InputError(f"Expected a finite instance_epsilon > 0, got {epsilon}.", argument="instance_epsilon")
         return cls(float(epsilon), rounds)
 
     @property

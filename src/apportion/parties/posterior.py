@@ -100,7 +100,7 @@ def local_side(data: TaskRows, loss: str) -> Local:
         return SquaredLocal(data)
     if loss == "logistic":
         return LogisticLocal(data)
-    raise InputError(f"Expected the loss 'squared' or 'logistic', got {loss!r}.")
+    raise InputError(f"Expected the loss 'squared' or 'logistic', got {loss!r}.", argument="loss")
 
 
 class SquaredLocal:
@@ -151,7 +151,9 @@ class LogisticLocal:
         known = np.isin(data.labels, [-1.0, 0.0, 1.0])
         if not known.all():
             at = int(np.argmin(known))
-            raise InputError(f"Expected labels of -1 or 0, and 1, got {data.labels[at]:g} in row {at + 1}.")
+            raise InputError(
+                f"Expected labels of -1 or 0, and 1, got {data.labels[at]:g} in row {at + 1}.", argument="y"
+            )
         coded = TaskRows(data.ids, data.features, np.where(data.labels > 0, 1.0, -1.0), data.indptr)
         self.n_tasks, self.dimension = data.n_tasks, data.dimension
         self.blocks = blocks_of(coded, turned=False)

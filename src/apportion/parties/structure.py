@@ -234,7 +234,7 @@ def structure_of(name: str, penalty: float) -> Structure:
     if name == "relations":
         return Relations(penalty)
     known = "'em', 'low-rank', 'group-sparse', 'low-rank+sparse' or 'relations'"
-    raise InputError(f"Expected one of the structures {known}, got {name!r}.")
+    raise InputError(f"Expected one of the structures {known}, got {name!r}.", argument="structure")
 
 
 def _projected(

@@ -111,12 +111,15 @@ def rows_by_party(X: ArrayLike, y: ArrayLike, parties: ArrayLike) -> TaskRows:  
 def rows_of_lists(X: Sequence[Any], y: Sequence[Any]) -> TaskRows:  # noqa: N803
     """Make tasks from one matrix and one label column each."""
     if len(X) != len(y) or not len(X):
-        raise InputError(f"Expected as many columns of labels as matrices, at least one, got {len(y)} and {len(X)}.")
+        raise InputError(
+            f"Expected as many columns of labels as matrices, at least one, got {len(y)} and {len(X)}.", argument="y"
+        )
     matrices = [finite_matrix(x, f"X of task {i}") for i, x in enumerate(X)]
     widths = {matrix.shape[1] for matrix in matrices}
     if len(widths) > 1:
         raise InputError(
-            f"Expected the same features in every task (zeros if a task lacks some), got {sorted(widths)}."
+            f"Expected the same features in every task (zeros if a task lacks some), got {sorted(widths)}.",
+            argument="X",
         )
     columns = [finite_column(c, f"y of task {i}", len(matrices[i])) for i, c in enumerate(y)]
     indptr = np.concatenate([[0], np.cumsum([len(m) for m in matrices])]).astype(np.int64)

@@ -2,3 +2,5 @@
 
 An import contract keeps data, engines and sessions out of this package.
 """
+
+__all__: list[str] = []

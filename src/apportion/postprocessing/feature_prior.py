@@ -20,8 +20,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.linalg import solve_or_zero
-from apportion.postprocessing.empirical_bayes import Evidence, Prior, _chunks, _positive
+from apportion.linalg import information, unpack
+from apportion.postprocessing.empirical_bayes import (
+    Evidence,
+    Prior,
+    left_in_all,
+    left_variances,
+    noisy_design,
+    spread_of,
+)
 
 Floats = NDArray[np.floating[Any]]
 Sparse = Any  # scipy.sparse.csr_array
@@ -117,17 +124,19 @@ class FeaturePosterior:
 
 def fit(evidence: Evidence, regressors: Regressors, start: FeaturePrior, steps: int) -> FeaturePosterior:
     """Fit the prior in `steps` steps, then return every task's posterior."""
-    prior = start
+    prior, about = start, noisy_design(evidence)
     for step in range(steps):
-        seen = _see(evidence, prior.covariance)
-        coefficients, spread = _least_squares(regressors, seen, prior)
+        seen = information(about, spread_of(evidence, prior.covariance), evidence.statistics, each=True)
+        weights = np.asarray(unpack(seen.each))
+        coefficients, spread = _least_squares(regressors, weights, seen.scores, prior)
         expected = regressors.times(coefficients)
-        mean = expected + np.einsum("nij,nj->ni", seen.gains, _surprise(evidence, expected))
+        surprise = seen.scores - np.einsum("nij,nj->ni", weights, expected)  # the score of what was not expected
+        mean = expected + surprise @ prior.covariance.T
         prior = replace(prior, coefficients=coefficients)
         if step == steps - 1:
-            return FeaturePosterior(mean, np.einsum("nii->ni", seen.left), prior, expected)
+            return FeaturePosterior(mean, left_variances(seen, prior.covariance), prior, expected)
         apart = mean - expected
-        covariance = (apart.T @ apart + seen.left.sum(axis=0)) / len(mean)
+        covariance = (apart.T @ apart + left_in_all(seen, prior.covariance)) / len(mean)
         covariance += 1e-8 * np.eye(len(covariance))
         prior = FeaturePrior(coefficients, covariance, _variances(regressors, coefficients, spread))
     raise AssertionError("at least one step")
@@ -156,63 +165,24 @@ def _ridge_matrix(regressors: Regressors, penalty: Floats, coefficients: Floats)
     return regressors.transposed_times(regressors.times(coefficients)) + penalty * coefficients
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """What the statistics say about every task, given Σ.
-
-    Attributes:
-        weights: the precision W of the statistic about the prior mean, t² Aᵀ V⁻¹ A.
-        targets: t Aᵀ V⁻¹ b, so that least squares minimises Σ mᵀ W m − 2 mᵀ r over prior means m.
-        gains: the factor of a surprise in the posterior mean.
-        left: posterior covariance.
-    """
-
-    weights: NDArray[np.float64]
-    targets: NDArray[np.float64]
-    gains: NDArray[np.float64]
-    left: NDArray[np.float64]
-
-
-def _see(evidence: Evidence, covariance: Floats) -> _Seen:
-    n_tasks, width = evidence.statistics.shape
-    design = evidence.design
-    weights, gains, left = (np.empty((n_tasks, width, width)) for _ in range(3))
-    targets = np.empty((n_tasks, width))
-    spread, positive = design @ covariance @ design.T, _positive(design)
-    for tasks in _chunks(n_tasks):
-        exposure = evidence.exposure[tasks]
-        signal = np.square(exposure) + evidence.exposure_variance[tasks]
-        total = signal[:, None, None] * spread + evidence.sampling[tasks, None, None] * positive
-        total += np.diag(evidence.noise_variance)
-        inner = solve_or_zero(total, exposure[:, None, None] * design).swapaxes(1, 2)  # t Aᵀ V⁻¹
-        weights[tasks] = inner @ (exposure[:, None, None] * design)
-        targets[tasks] = np.einsum("nij,nj->ni", inner, evidence.statistics[tasks])
-        gains[tasks] = covariance @ inner
-        left[tasks] = covariance - gains[tasks] @ (exposure[:, None, None] * (design @ covariance))
-    return _Seen((weights + weights.swapaxes(1, 2)) / 2, targets, gains, left)
-
-
-def _surprise(evidence: Evidence, expected: Floats) -> NDArray[np.float64]:
-    return evidence.statistics - evidence.exposure[:, None] * (expected @ evidence.design.T)
-
-
 def _least_squares(
-    regressors: Regressors, seen: _Seen, prior: FeaturePrior
+    regressors: Regressors, weights: Floats, targets: Floats, prior: FeaturePrior
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the coefficients' posterior mean, by conjugate gradients, and approximate variances.
 
-    The normal equations are Σ_i z_i z_iᵀ C W_i + P∘C = Σ_i z_i r_iᵀ with z = (f, x); they are never formed.
+    The normal equations are Σ_i z_i z_iᵀ C W_i + P∘C = Σ_i z_i u_iᵀ with z = (f, x), the precision W_i with which the
+    statistic sees the prior mean, and its score u_i (`linalg.information`); they are never formed.
     """
-    width = seen.targets.shape[1]
+    width = targets.shape[1]
     flat = np.full((regressors.covariates.shape[1], width), _FLAT)
     penalty = np.concatenate([flat, 1 / prior.variances[regressors.groups]])
-    diagonal = regressors.squares_times(np.maximum(np.einsum("nii->ni", seen.weights), 0.0)) + penalty
+    diagonal = regressors.squares_times(np.maximum(np.einsum("nii->ni", weights), 0.0)) + penalty
 
     def applied(coefficients: Floats) -> NDArray[np.float64]:
-        weighted = np.einsum("nij,nj->ni", seen.weights, regressors.times(coefficients))
+        weighted = np.einsum("nij,nj->ni", weights, regressors.times(coefficients))
         return regressors.transposed_times(weighted) + penalty * coefficients
 
-    target = regressors.transposed_times(seen.targets)
+    target = regressors.transposed_times(targets)
     return _conjugate_gradients(applied, target, prior.coefficients, diagonal), 1 / diagonal
 
 

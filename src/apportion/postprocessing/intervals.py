@@ -53,7 +53,9 @@ def student_half_width(level: float, degrees: int) -> float:
     from scipy.special import stdtrit
 
     if not 0 < level < 1 or degrees < 1:
-        raise InputError(f"Expected a level in (0, 1) and at least 1 degree of freedom, got {level} and {degrees}.")
+        raise InputError(
+            f"Expected a level in (0, 1) and at least 1 degree of freedom, got {level} and {degrees}.", argument=None
+        )
     return float(stdtrit(degrees, (1 + level) / 2))
 
 
@@ -69,7 +71,7 @@ def half_widths(level: float, normal_stddev: ArrayLike = 0.0, laplace_scales: Ar
         One half-width per error, 0 where nothing is random.
     """
     if not 0 < level < 1:
-        raise InputError(f"Expected a level strictly between 0 and 1, got {level}.")
+        raise InputError(f"Expected a level strictly between 0 and 1, got {level}.", argument="level")
     scales = np.atleast_1d(_checked("laplace_scales", laplace_scales))
     stddev, largest = np.broadcast_arrays(_checked("normal_stddev", normal_stddev), scales.max(axis=-1, initial=0.0))
     unit = np.maximum(stddev, largest)
@@ -84,7 +86,7 @@ def half_widths(level: float, normal_stddev: ArrayLike = 0.0, laplace_scales: Ar
 def _checked(name: str, values: ArrayLike) -> Floats:
     array = np.asarray(values, np.float64)
     if array.size and not (array.min() >= 0 and array.max() < math.inf):  # also refuses NaN
-        raise InputError(f"Expected finite {name} of at least 0, got {array.min()} to {array.max()}.")
+        raise InputError(f"Expected finite {name} of at least 0, got {array.min()} to {array.max()}.", argument=name)
     return array
 
 

@@ -51,10 +51,11 @@ def posterior_popularity(
         logs -= np.where(np.broadcast_to(spared, len(noisy))[:, None], 0.0, passed)
     likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
     prior = np.full(len(grid), 1 / len(grid))
-    for _ in range(_STEPS):
-        prior = _responsibilities(likelihood, prior).mean(axis=0) + 1e-3 / len(grid)
+    for _ in range(_STEPS):  # the mean over tasks of a task's distribution over the grid
+        prior = prior * ((1 / (likelihood @ prior)) @ likelihood) / len(noisy) + 1e-3 / len(grid)
         prior /= prior.sum()
-    posterior = _responsibilities(likelihood, prior)
+    joint = likelihood * prior
+    posterior = joint / joint.sum(axis=1, keepdims=True)
     mean = np.maximum(posterior @ grid, _LEAST * smallest)
     return Popularity(mean, np.maximum(posterior @ grid**2 - mean**2, 0.0))
 
@@ -64,11 +65,6 @@ def _log_normal(x: float) -> float:
     if x > -30:
         return math.log(math.erfc(-x / math.sqrt(2)) / 2)
     return -x * x / 2 - math.log(-x * math.sqrt(2 * math.pi)) + math.log1p(-1 / (x * x))
-
-
-def _responsibilities(likelihood: Floats, prior: Floats) -> NDArray[np.float64]:
-    joint = likelihood * prior
-    return np.asarray(joint / joint.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,10 @@ class SampledGaussian(Part):
     def __post_init__(self) -> None:
         check_noise(self.noise_multiplier, self.count)
         if not 0 < self.sampling_probability <= 1:
-            raise InputError(f"Expected a sampling probability in (0, 1], got {self.sampling_probability}.")
+            raise InputError(
+                f"Expected a sampling probability in (0, 1], got {self.sampling_probability}.",
+                argument="sampling_probability",
+            )
 
     @property
     def words(self) -> str:
@@ -208,14 +211,16 @@ def epsilon_of(parts: Sequence[Part], delta: float, interval: float = _INTERVAL)
     1.0
     """
     if not 0 < delta < 1:
-        raise InputError(f"Expected delta strictly between 0 and 1, got {delta}.")
+        raise InputError(f"Expected delta strictly between 0 and 1, got {delta}.", argument="delta")
     if all(isinstance(part, Gaussian) for part in parts):
         return gaussian.epsilon_of(_gaussian_mu(parts), delta)
     if any(part.noiseless for part in parts):
         return math.inf
     kept = delta - _allowance(parts)
     if kept < 0.99 * delta:
-        raise InputError(f"A delta of {delta:g} is too small to compose {_count(parts)} releases numerically.")
+        raise InputError(
+            f"A delta of {delta:g} is too small to compose {_count(parts)} releases numerically.", argument="delta"
+        )
     return float(_distribution(parts, interval).get_epsilon_for_delta(kept))
 
 
@@ -303,7 +308,8 @@ def _allowance(parts: Sequence[Part]) -> float:
 def _distribution(parts: Sequence[Part], interval: float) -> Any:
     if math.fsum(part.rough_loss for part in parts) > _LARGEST_LOSS:
         raise InputError(
-            "Expected a privacy loss of at most 1000 for a numerical composition; with so little noise it is larger."
+            "Expected a privacy loss of at most 1000 for a numerical composition; with so little noise it is larger.",
+            argument=None,
         )
     result = [part.distribution(interval) for part in parts if not isinstance(part, Gaussian)]
     gaussians = [part for part in parts if isinstance(part, Gaussian)]
@@ -322,6 +328,8 @@ def _gaussian_loss(noise_multiplier: float, count: int) -> float:
 def check_noise(parameter: float, count: int) -> None:
     """Refuse an invalid noise multiplier, ε or count."""
     if not (parameter == 0 or _LEAST <= parameter <= _MOST):
-        raise InputError(f"Expected a noise multiplier or epsilon of 0 or from {_LEAST} to {_MOST}, got {parameter}.")
+        raise InputError(
+            f"Expected a noise multiplier or epsilon of 0 or from {_LEAST} to {_MOST}, got {parameter}.", argument=None
+        )
     if count < 1:
-        raise InputError(f"Expected a count of at least 1, got {count}.")
+        raise InputError(f"Expected a count of at least 1, got {count}.", argument="count")

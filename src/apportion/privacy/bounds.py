@@ -67,7 +67,8 @@ class Rows(Hidden):
         held = _held(values)
         if not (len(held) == 0 or float(_lengths(held).max()) <= norm):  # also refuses NaN
             raise InputError(
-                f"Expected every row's norm to be at most {norm}; at least one row is longer or not a number."
+                f"Expected every row's norm to be at most {norm}; at least one row is longer or not a number.",
+                argument="values",
             )
         self._values = held
         self._norm = float(norm)
@@ -111,7 +112,9 @@ class Labels(Hidden):
     def __init__(self, values: Any, bound: float) -> None:
         held = _held(values)
         if not (len(held) == 0 or float(abs(held).max()) <= bound):
-            raise InputError(f"Expected every label to be at most {bound} in absolute value; at least one is not.")
+            raise InputError(
+                f"Expected every label to be at most {bound} in absolute value; at least one is not.", argument="values"
+            )
         self._values = held
         self._bound = float(bound)
 
@@ -160,9 +163,14 @@ class Weights(Hidden):
     ) -> None:
         held = _held(values)
         if neighbours != ADD_REMOVE and not signed and bool((held < 0).any()):
-            raise InputError("Expected weights of at least 0 where values are replaced; at least one is negative.")
+            raise InputError(
+                "Expected weights of at least 0 where values are replaced; at least one is negative.", argument="values"
+            )
         if not float(_sum_of_squares(held, indptr).max(initial=0.0)) <= 1.0:
-            raise InputError("Expected every user's squared weights to sum to at most 1; at least one user's do not.")
+            raise InputError(
+                "Expected every user's squared weights to sum to at most 1; at least one user's do not.",
+                argument="values",
+            )
         self._values = held
         self._indptr: Offsets = _held(indptr)
         self._description = description
@@ -271,7 +279,10 @@ class Parts(Hidden):
         _refuse_extreme(norm)
         held = _held(values)
         if not float(np.sqrt(_sum_of_squares(held, indptr).max(initial=0.0))) <= norm:
-            raise InputError(f"Expected every user's part to have norm at most {norm}; at least one user's is longer.")
+            raise InputError(
+                f"Expected every user's part to have norm at most {norm}; at least one user's is longer.",
+                argument="values",
+            )
         self._values = held
         self._norm = float(norm)
 
@@ -285,7 +296,7 @@ class Parts(Hidden):
         """Scale down each user whose rows together exceed `norm`."""
         lengths = np.sqrt(_sum_of_squares(values, indptr))
         if not np.isfinite(lengths).all():
-            raise InputError("Expected finite contributions, got NaN or infinity.")
+            raise InputError("Expected finite contributions, got NaN or infinity.", argument="values")
         inner = norm * (1 - MARGIN)
         factors = inner / np.maximum(lengths, inner)
         return cls(values * np.repeat(factors, np.diff(indptr))[:, None], indptr, norm)
@@ -298,7 +309,7 @@ def _fitted(raw: FloatArray, indptr: Offsets, least_norm: float) -> Any:
     """Divide each user's weights by their norm, or by `least_norm` if that is larger."""
     norms = np.sqrt(_sum_of_squares(raw, indptr))
     if not np.isfinite(norms).all():
-        raise InputError("Expected finite weights, got NaN or infinity.")
+        raise InputError("Expected finite weights, got NaN or infinity.", argument="raw")
     factors = (1 - MARGIN) / np.maximum(norms, least_norm)
     return _stretched(raw, np.repeat(factors, np.diff(indptr)))
 
@@ -306,7 +317,7 @@ def _fitted(raw: FloatArray, indptr: Offsets, least_norm: float) -> Any:
 def _refuse_extreme(norm: float) -> None:
     """Refuse a norm whose square overflows or underflows: nothing could be checked against it."""
     if not 1 / _LARGEST <= norm <= _LARGEST:
-        raise InputError(f"Expected a norm from {1 / _LARGEST:g} to {_LARGEST:g}, got {norm}.")
+        raise InputError(f"Expected a norm from {1 / _LARGEST:g} to {_LARGEST:g}, got {norm}.", argument="norm")
 
 
 def _held(values: Any) -> Any:
@@ -336,7 +347,10 @@ def _stretched(values: Any, factors: Any) -> Any:
 def _sum_of_squares(values: FloatArray, indptr: Offsets) -> NDArray[np.float64]:
     """Return the sum of squares per user in float64, in batches of users; users without rows get 0."""
     if indptr[0] != 0 or indptr[-1] != len(values) or (np.diff(indptr) < 0).any():
-        raise InputError(f"Expected offsets from 0 to {len(values)}, one run per user; these do not fit the values.")
+        raise InputError(
+            f"Expected offsets from 0 to {len(values)}, one run per user; these do not fit the values.",
+            argument="indptr",
+        )
     sums = np.zeros(len(indptr) - 1)
     cuts = np.searchsorted(indptr, np.arange(0, len(values), _AT_A_TIME))
     for first, last in itertools.pairwise(np.unique([*cuts, len(sums)])):

@@ -60,7 +60,9 @@ class GradientTotal(Hidden):
         neighbours: Neighbours = ADD_REMOVE,
     ) -> None:
         if not 0 < clip_norm < math.inf or not 0 <= counted < 1:
-            raise InputError(f"Expected a finite clip_norm above 0 and counted in [0, 1), got {clip_norm}, {counted}.")
+            raise InputError(
+                f"Expected a finite clip_norm above 0 and counted in [0, 1), got {clip_norm}, {counted}.", argument=None
+            )
         self._clip_norm = float(clip_norm)
         self._shapes = [tuple(shape) for shape in shapes]
         self._scales = None if scales is None else list(scales)

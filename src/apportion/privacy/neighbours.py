@@ -99,7 +99,10 @@ def moved_by_user(neighbours: Neighbours, *, semidefinite: bool = False) -> floa
         return 1.0
     if neighbours == REPLACE_VALUES_PUBLIC_GRAPH:
         return math.sqrt(2) if semidefinite else 2.0
-    raise InputError(f"Expected neighbours that differ in one user of a sum over users, got: {neighbours.relation}.")
+    raise InputError(
+        f"Expected neighbours that differ in one user of a sum over users, got: {neighbours.relation}.",
+        argument="neighbours",
+    )
 
 
 def in_words(neighbours: Neighbours, *, semidefinite: bool = False) -> str:

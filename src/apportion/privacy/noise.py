@@ -103,5 +103,5 @@ def noise_source(given: NoiseSource | str | None) -> NoiseSource:
     if given == "exact":
         return SystemNoise(exact=True)
     if isinstance(given, str):
-        raise InputError(f"Expected noise to be 'secure', 'exact' or a noise source, got {given!r}.")
+        raise InputError(f"Expected noise to be 'secure', 'exact' or a noise source, got {given!r}.", argument="noise")
     return given

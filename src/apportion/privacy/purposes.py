@@ -78,6 +78,11 @@ class Purpose(Enum):
         "shared moments",
         "How tastes vary over all users: the shape that rare items borrow.",
     )
+    VOTES = (
+        "votes",
+        "votes",
+        "Which settings predict users' held-out rows best. Later rounds use these settings.",
+    )
     VALIDATION_SCORE = "validation-score", "validation score", "How well one try's settings do on held-out users."
     # regressions and training
     TASK_MATRICES = "task-matrices", "Gram matrices", "How precisely the rows of each task determine its coefficients."
@@ -123,7 +128,7 @@ class Purpose(Enum):
         """Return the purpose of a stored key. Refuse a key that this version does not know."""
         result = next((purpose for purpose in cls if purpose.key == key), None)
         if result is None:
-            raise InputError(f"Expected the key of a purpose that this version knows, got {key!r}.")
+            raise InputError(f"Expected the key of a purpose that this version knows, got {key!r}.", argument=None)
         return result
 
 

@@ -51,7 +51,7 @@ class UniformBase:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise InputError(f"Expected a finite range with low < high, got ({self.low}, {self.high}).")
+            raise InputError(f"Expected a finite range with low < high, got ({self.low}, {self.high}).", argument=None)
 
     def cdf(self, points: Floats, /) -> Floats:
         """Return the fraction of the range at or below each point."""
@@ -124,7 +124,7 @@ class RankedRows(Hidden):
         """Sort the values. Values beyond the base's support count as its end."""
         column = np.asarray(users.column(column_name), np.float64)
         if column.ndim != 1 or not np.isfinite(column).all():
-            raise InputError("Expected one finite value per row; at least one is not.")
+            raise InputError("Expected one finite value per row; at least one is not.", argument=None)
         low, high = base.support()
         self._support = (float(low), float(high))
         column = np.clip(column, low, high)
@@ -138,10 +138,11 @@ class RankedRows(Hidden):
         sought = [q for q in quantiles if q is not None]
         if len(quantiles) != len(cuts) + 1 or any(a > b for a, b in itertools.pairwise(cuts)):
             raise InputError(
-                f"Expected ascending cuts and, for each cell, a quantile or None; got {cuts}, {quantiles}."
+                f"Expected ascending cuts and, for each cell, a quantile or None; got {cuts}, {quantiles}.",
+                argument=None,
             )
         if not sought or not all(0 < q < 1 for q in sought):
-            raise InputError(f"Expected quantiles strictly between 0 and 1, got {quantiles}.")
+            raise InputError(f"Expected quantiles strictly between 0 and 1, got {quantiles}.", argument="quantiles")
         places = [0, *np.searchsorted(self._values, np.asarray(cuts, np.float64), side="left"), len(self._values)]
         ends = [self._support[0], *cuts, self._support[1]]
         cells = [

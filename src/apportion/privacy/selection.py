@@ -60,10 +60,11 @@ class Tries:
     def __post_init__(self) -> None:
         object.__setattr__(self, "mean", float(self.mean))
         if self.law not in _ETA:
-            raise InputError(f"Expected a law among {', '.join(_ETA)}, got {self.law!r}.")
+            raise InputError(f"Expected a law among {', '.join(_ETA)}, got {self.law!r}.", argument="law")
         if not _FEWEST_TRIES <= self.mean <= _MOST_TRIES:
             raise InputError(
-                f"Expected a mean number of tries from {_FEWEST_TRIES:g} to {_MOST_TRIES:g}, got {self.mean:g}."
+                f"Expected a mean number of tries from {_FEWEST_TRIES:g} to {_MOST_TRIES:g}, got {self.mean:g}.",
+                argument="mean",
             )
 
     @property
@@ -146,7 +147,8 @@ def calibrate(budget: Budget, tries: Tries) -> SelectionCost:
     if _as_budget(low, budget.delta, tries)[1] > budget.epsilon:
         raise InputError(
             f"Expected an epsilon that pays for {tries.mean:g} tries on average at delta {budget.delta:g}, got "
-            f"{budget.epsilon:g}."
+            f"{budget.epsilon:g}.",
+            argument="epsilon",
         )
     while high - low > 1e-7 * high:  # the low end always fits
         middle = (low + high) / 2
@@ -175,7 +177,9 @@ def _best(mu: float, delta: float, tries: Tries) -> tuple[float, float]:
 
 def _divergences(orders: NDArray[np.float64], mu: float, tries: Tries) -> NDArray[np.float64]:
     if not (math.isfinite(mu) and mu > 0 and (orders > 1).all()):
-        raise InputError(f"Expected a finite mu above 0 and orders above 1, got {mu} and {orders.min()}.")
+        raise InputError(
+            f"Expected a finite mu above 0 and orders above 1, got {mu} and {orders.min()}.", argument=None
+        )
     one = orders * mu**2 / 2
     chosen = (1 + tries.eta) * _log_ratio(tries.gamma, mu)
     return np.asarray((one + chosen + tries.log_mean / (orders - 1)) * (1 + _SLACK))

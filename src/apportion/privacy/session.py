@@ -22,11 +22,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from apportion.errors import BudgetError, InputError
+from apportion.errors import BudgetError
 from apportion.privacy import gaussian
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
-from apportion.privacy.fixed_schedule import FixedSchedule, cost_of_all, noise_beside
+from apportion.privacy.fixed_schedule import FixedSchedule, noise_beside
 from apportion.privacy.keys import KeyedSum, Listed
 from apportion.privacy.ledger.events import Event, GaussianRelease, ListedRelease, PureRelease, Receipt
 from apportion.privacy.mechanisms import (
@@ -35,7 +35,6 @@ from apportion.privacy.mechanisms import (
     Laplace,
     Mechanism,
     Opened,
-    PlannedMechanism,
     PlannedShare,
     PointsOnLine,
     SampledGaussian,
@@ -48,6 +47,7 @@ from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 from apportion.privacy.noise import NoiseSource, noise_source
 from apportion.privacy.purposes import Name, ReleaseName, release_name
 from apportion.privacy.ranks import Base, RankScores
+from apportion.privacy.release_checks import require_plannable, require_share, require_statistic
 from apportion.privacy.sampling import Sample
 from apportion.privacy.statement import (
     DEFAULTS,
@@ -183,7 +183,7 @@ class Session:
             steps: the number of planned releases.
             fractions: shares of the budget's μ² for Gaussian releases.
         """
-        self._require_plannable(mechanism, steps)
+        require_plannable(mechanism, steps, self.budget, self.neighbours)
         plan = make_plan(self.budget, 1.0, fractions)
         parts = [share for held in plan.values() for share in (held if isinstance(held, tuple) else (held,))]
         mus = tuple(share.mu for share in parts)
@@ -344,8 +344,8 @@ class Session:
 
     def _release(self, mechanism: Mechanism[Any], name: ReleaseName, statistic: Any, share: Any) -> Any:
         """Charge, then draw: the one way from a hidden statistic to numbers."""
-        self._require_fitting(name.text, mechanism, statistic)
-        self._require_share(mechanism, share)
+        require_statistic(name.text, mechanism, statistic, self.neighbours, self.exact)
+        require_share(mechanism, share, self.budget)
         scale = mechanism.scale(statistic, share)
         record = self._charge(name, mechanism, statistic, share, scale)
         drawn = self._draw(Pending(record, mechanism, statistic, scale))
@@ -378,7 +378,7 @@ class Session:
         )
         if not planned:
             record = replace(record, share=self._cost_of(record) / self._worth)
-        self._record(record, lambda: self._take_planned(share) if planned else self._refuse_beyond_budget(record))
+        self._record(record, share if planned else None)
         return record
 
     def _mu_of(self, share: Share | PlannedShare[Any]) -> float | None:
@@ -387,48 +387,6 @@ class Session:
             stated: float | None = share.mechanism.mu(share.noise_multiplier)
             return stated
         return gaussian.mu_of_pure(share.pure_epsilon) if self.budget.pure else share.mu
-
-    def _require_share(self, mechanism: Mechanism[Any], share: Share | PlannedShare[Any]) -> None:
-        """Refuse a share planned for another mechanism, or of another kind of budget."""
-        asked = mechanism if isinstance(mechanism, PlannedMechanism) else None
-        if asked != (share.mechanism if isinstance(share, PlannedShare) else None):
-            raise BudgetError(f"Expected a share that this session planned for {mechanism.words}, got {share}.")
-        if isinstance(share, Share) and share.of.pure != self.budget.pure:
-            raise BudgetError(f"Expected a share of this session's budget, got {share}.")
-        if self.budget.pure and not mechanism.pure:
-            raise InputError(
-                f"Expected a delta above 0, because {mechanism.words} noise needs one, got 0.", argument="delta"
-            )
-
-    def _require_fitting(self, name: str, mechanism: Mechanism[Any], statistic: Statistic) -> None:
-        """Refuse a statistic of the wrong class, for other neighbours, or off the lattice in exact arithmetic."""
-        if not isinstance(statistic, mechanism.takes):
-            taken, got = mechanism.takes.__name__, type(statistic).__name__
-            raise BudgetError(f"Release {name!r} ({mechanism.words}) needs class {taken}, got {got}.")
-        self._require_neighbours(name, statistic.neighbours)
-        if not self.exact:
-            return
-        if not mechanism.exact:
-            raise BudgetError(
-                f"Release {name!r} ({mechanism.words}) has no form in exact arithmetic; use noise that is not exact."
-            )
-        if isinstance(statistic, RankScores) or statistic.step is None:
-            raise BudgetError(f"Release {name!r} is not a sum on a lattice, which exact arithmetic needs.")
-
-    def _require_plannable(self, mechanism: PlannedMechanism, steps: int) -> None:
-        if steps < 1:
-            raise BudgetError(f"Expected at least 1 step for releases by {mechanism.words}, got {steps}.")
-        if self.budget.pure:
-            raise BudgetError(f"Expected a delta above 0 for releases by {mechanism.words}, got 0.")
-        if self.neighbours not in mechanism.relations:
-            self._require_neighbours(f"by {mechanism.words}", mechanism.relations[0])
-
-    def _require_neighbours(self, name: str, stated: Neighbours) -> None:
-        if stated != self.neighbours:
-            raise BudgetError(
-                f"Release {name!r} has a sensitivity for the neighbours {stated.relation!r}; this session has the "
-                f"neighbours {self.neighbours.relation!r}."
-            )
 
     @property
     def _worth(self) -> float:
@@ -444,17 +402,23 @@ class Session:
     def _spent_in_all(self) -> tuple[float | None, float]:
         """Return the μ of what was released, if defined, and its ε at the budget's δ."""
         if self._schedule is not None:
-            return None, self._spent_numerically()
+            return None, self._schedule.spent_epsilon(self._releases, self.budget)
         if self.budget.pure:
             return None, math.fsum(map(self._cost_of, self._releases))
         mu = math.sqrt(math.fsum(map(self._cost_of, self._releases)))
         return mu, gaussian.epsilon_of(mu, self.budget.noise_delta)
 
-    def _record(self, record: Release, refuse: Callable[[], None]) -> None:
+    def _record(self, record: Release, planned: PlannedShare[Any] | None) -> None:
+        """Refuse a name that is taken and what the plan or the budget does not allow; else charge and keep it."""
         with self._lock:
             if any(r.name == record.name for r in self._releases):
                 raise BudgetError(f"A release named {record.name!r} was already made in this session.")
-            refuse()
+            if self._schedule is not None:
+                self._schedule.take(record, planned)
+            elif planned is not None:
+                raise BudgetError(f"Expected a share that a plan of this session made, got {planned}.")
+            else:
+                self._refuse_beyond_budget(record)
             if self._schedule is None:  # otherwise all releases were charged together when they were planned
                 self._write_down(record.name, _event(record))
             self._releases.append(record)
@@ -471,20 +435,6 @@ class Session:
         last = self._receipts[-1]
         return LedgerReference(last.account, last.run, len(self._receipts), last.number, last.hash)
 
-    def _take_planned(self, share: PlannedShare[Any]) -> None:
-        """Count one of the planned releases. Refuse if there is no plan or it is used up."""
-        if self._schedule is None or share != self._schedule.planned:
-            raise BudgetError("Expected a share that a plan of this session made.")
-        if self._schedule.made >= share.steps:
-            raise BudgetError(f"All {share.steps} planned releases of this session have been made.")
-        self._schedule.made += 1
-
-    def _spent_numerically(self) -> float:
-        """Return the ε of what was released, including planned releases."""
-        assert self._schedule is not None
-        mus = tuple(r.mu for r in self._releases if r.mu is not None and r.mechanism == Gaussian.key)
-        return cost_of_all(mus, self._schedule.planned, len(self._releases) - len(mus), self.budget)
-
     def _sample(self, name: str, probability: float) -> Sample:
         """Draw a fresh sample; the auditor records it."""
         return Sample(self._secret(name), probability)
@@ -494,11 +444,6 @@ class Session:
         return self.noise.key()
 
     def _refuse_beyond_budget(self, record: Release) -> None:
-        if self._schedule is not None:
-            if record.mechanism != Gaussian.key or record.mu is None or self._schedule.gaussian[record.mu] < 1:
-                raise BudgetError(f"Release {record.name!r} is not part of this session's plan.")
-            self._schedule.gaussian[record.mu] -= 1
-            return
         taken = math.fsum([*(r.delta for r in self._releases), record.delta])
         if taken > self.budget.keys_delta * (1 + 1e-12):
             raise BudgetError(

@@ -49,7 +49,8 @@ class TaskMatrices(Hidden):
         held: Floats = _held(factors)
         if not float(_roots(held).max(initial=0.0)) <= norm:  # also refuses NaN
             raise InputError(
-                f"Expected every task's matrix within {norm}^2 in Frobenius norm; at least one task's is not."
+                f"Expected every task's matrix within {norm}^2 in Frobenius norm; at least one task's is not.",
+                argument="factors",
             )
         self._factors = held
         self._norm = float(norm)
@@ -119,7 +120,9 @@ def matrix_total(matrices: TaskMatrices, neighbours: Neighbours) -> BoundedSum:
 
 def _reach(neighbours: Neighbours) -> float:
     if neighbours not in _REACH:
-        raise InputError(f"Expected neighbours that differ in one task, got: {neighbours.relation}.")
+        raise InputError(
+            f"Expected neighbours that differ in one task, got: {neighbours.relation}.", argument="neighbours"
+        )
     return _REACH[neighbours]
 
 

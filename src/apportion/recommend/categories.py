@@ -1,6 +1,6 @@
-"""Categories of items, from public features: which words each item has, to filter recommendations and to mix them.
+"""Categories of items, from public features: the words of each item, to filter and mix recommendations.
 
-A group is a column of words (genres, brand); numbers and running text are no categories.
+A group is a column of words (genres, brand). Numbers and running text are not categories.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Categories:
 
     @classmethod
     def of(cls, features: ItemFeatures, task_ids: Vocabulary) -> Self | None:
-        """The categories among these features, for the tasks of a model; None where no group is of words."""
+        """Return the categories among these features, for the tasks of a model; None if no group holds words."""
         held = [
             (group.words, where)
             for group, where in zip(features.space.groups, features.space.ranges, strict=True)
@@ -59,12 +59,12 @@ class Categories:
         return {group.name: self.words[group.first : group.last] for group in self.rows.groups}
 
     def having(self, asked: Mapping[str, Sequence[str]]) -> NDArray[np.bool_]:
-        """Which items have, in every group that is asked for, one of the words.
+        """Return which items have one of the words in every requested group.
 
         >>> import pyarrow as pa
         >>> frame = pa.table({"item": [1, 2, 3], "genre": ["Drama|War", "Drama", "Comedy"]})
-        >>> found = Categories.of(ItemFeatures.from_frame(frame), Vocabulary([1, 2, 3]))
-        >>> found.having({"genre": ["War", "Comedy"]})
+        >>> categories = Categories.of(ItemFeatures.from_frame(frame), Vocabulary([1, 2, 3]))
+        >>> categories.having({"genre": ["War", "Comedy"]})
         array([ True, False,  True])
         """
         kept = np.ones(len(self.rows), bool)
@@ -79,19 +79,21 @@ class Categories:
         words = self.words[group.first : group.last]
         if word not in words:
             some = ", ".join(repr(each) for each in words[:5])
-            raise InputError(f"There is no {name} {word!r} among the {len(words)} of this model; some are {some}.")
+            raise InputError(
+                f"There is no {name} {word!r} among the {len(words)} of this model; some are {some}.", argument=None
+            )
         return group.first + words.index(word)
 
     def group(self, name: str) -> ColumnRange:
-        """The columns of a group; an unknown name is refused."""
+        """Return the columns of a group. Refuse an unknown name."""
         for group in self.rows.groups:
             if group.name == name:
                 return group
         known = ", ".join(repr(group.name) for group in self.rows.groups)
-        raise InputError(f"There is no category {name!r} in this model; it has {known}.")
+        raise InputError(f"There is no category {name!r} in this model; it has {known}.", argument=None)
 
     def extended(self, new: Categories | None, n_new: int) -> Categories:
-        """The same with new items after the others, whose words are read in the same groups."""
+        """Return the categories with new items after the others; their words are read in the same groups."""
         if new is None or new.words != self.words:
             none = SparseRows.from_entries([], [], [], n_new, self.rows.groups)
             new = Categories(self.words, none)
@@ -102,12 +104,12 @@ class Categories:
         return Categories(self.words, SparseRows(indptr, indices, values, self.rows.groups))
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """What storage keeps as tensors."""
+        """Return what storage keeps as tensors."""
         return {"indptr": self.rows.indptr, "indices": self.rows.indices.astype(np.int32)}
 
     @classmethod
     def restored(cls, groups: Sequence[Mapping[str, Any]], tensors: Mapping[str, NDArray[Any]]) -> Self:
-        """The categories of stored groups and tensors."""
+        """Return the categories of stored groups and tensors."""
         edges = np.cumsum([0, *(len(group["words"]) for group in groups)]).tolist()
         ranges = [ColumnRange(group["name"], *edges[k : k + 2]) for k, group in enumerate(groups)]
         indices = tensors["indices"].astype(np.int64)

@@ -1,8 +1,8 @@
-"""The clip norm of a ratings fit, from one small release about users' residuals.
+"""The clip norm of a ratings fit, from one small release about users' residuals, and the length of item vectors.
 
-Before the first round every user compares its ratings with its own mean (each rating left out of it), and says how much
-of its part each clip norm of a public list would take away, and how much of its mean residual with it. Where scales are
-skewed and users rate little, a small norm cuts off one side and all predictions move to the other; where users rate
+Before the first round, every user compares its ratings with its own mean (leaving each rating out of it), and reports
+how much of its part each clip norm of a public list would remove, and how much of its mean residual. If scales are
+skewed and users rate little, a small norm cuts off one side and shifts all predictions to the other. If users rate
 much, it only evens out their influence and lowers the noise. The norm with the least estimated error is taken.
 """
 
@@ -27,12 +27,14 @@ NORMS = (0.7, 1.0, 1.5, 2.2, 3.2)
 FIRST_VARIANCE = 0.9
 """Of residuals, where nothing was released of them."""
 
-_PART_NORM = 2.0
+_PART_NORM = 1.5
 _FULL_SAY = 3.0  # √n^j from which a user's say counts in full
 _DAMPING = 6.0  # ratings at the centre that are added to a user's own mean
-_DISTORTION = 0.015  # error from uneven clipping, per residual variance and squared fraction that is cut off
+_DISTORTION = 0.006  # error from uneven clipping, per residual variance and squared fraction that is cut off
 _COORDINATES = 3.0  # as many biases have about the error that an item's vector and bias have together
 _ITEM_VARIANCE = 0.1
+_DIMENSIONS = ((90.0, 8), (15.0, 4), (5.0, 2))  # from which signal to noise of an item, as users meet it
+_SHORTEST = 1
 _VARIANCE_SPREAD = 0.5  # of residual variances among data sets
 
 
@@ -72,7 +74,7 @@ class ClippedAway:
 
 @dataclass(frozen=True)
 class Residuals:
-    """What was released of users' residuals.
+    """Released facts about users' residuals.
 
     Attributes:
         variance: their mean square.
@@ -103,7 +105,7 @@ def choose(released: Floats, stddev: float, exposure: Exposure, mu: float) -> Re
     mean, lost = 2 * says[1], 2 * says[3 + n_norms :]
     offsets = ((1 - kept) * mean - lost) / kept
     noise = np.square(2 * stddev / voters / kept)
-    squares = np.maximum(np.square(offsets) - 4 * noise, 0.0)
+    squares = np.maximum(np.square(offsets) - 2 * noise, 0.0)
     variance = _variance(says[2], stddev / voters)
     errors = squares + _DISTORTION * variance * np.square(1 - kept) + _noise_error(np.array(NORMS) / kept, exposure, mu)
     return Residuals(variance, NORMS[int(np.argmin(errors))])
@@ -113,6 +115,21 @@ def _variance(quarter: float, stddev: float) -> float:
     """The mean squared residual, drawn to the usual one by as much as its noise asks for."""
     trust = 1 / (1 + np.square(4 * stddev / _VARIANCE_SPREAD))
     return float(np.clip(FIRST_VARIANCE + trust * (4 * quarter - FIRST_VARIANCE), 0.1, 4.0))
+
+
+def dimension_for(exposure: Exposure, clip_norm: float, mu: float, rows: float) -> int:
+    """How long item vectors should be: longer where items stand out of the noise, never longer than users have ratings.
+
+    Args:
+        exposure: of the tasks.
+        clip_norm: of users' parts.
+        mu: privacy parameter of all rounds together.
+        rows: ratings of a typical user.
+    """
+    met = float(np.square(exposure.total).sum() / max(float(exposure.total.sum()), 1e-9))
+    signal = mu * met / clip_norm
+    longest = next((dimension for least, dimension in _DIMENSIONS if signal >= least), _SHORTEST)
+    return int(np.clip(rows, 1, longest))
 
 
 def _noise_error(levels: Floats, exposure: Exposure, mu: float) -> NDArray[np.float64]:

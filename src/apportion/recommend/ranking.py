@@ -1,7 +1,7 @@
 """The best items of each user among those that may be recommended, mixed by caps on categories.
 
-No array of users times items is made: `top_products` keeps the best of each user only. A cap lets at most so many items
-of one list share a word of a category; items are taken from the best on, and who shares too much is passed over.
+No array of users times items is made: `top_products` keeps only the best of each user. A cap limits how many items of
+one list may share a word of a category. Items are taken from the best on, and those that exceed a cap are skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from apportion.recommend.categories import Categories
 Codes = NDArray[np.int32]
 Scores = NDArray[np.floating[Any]]
 
-_DEEPER: Final = 4  # a list that caps leave too short is taken so many times as deep
+_DEEPER: Final = 4  # factor by which the search goes deeper if caps leave a list too short
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +37,12 @@ class Caps:
 
     @classmethod
     def of(cls, categories: Categories, caps: Mapping[str, int]) -> Self:
-        """Caps by the name of a category."""
+        """Return caps by the name of a category."""
         rows, free = categories.rows, categories.rows.n_columns
         limits = np.full(free + 1, np.iinfo(np.int64).max)
         for name, most in caps.items():
             if most < 1:
-                raise InputError(f"Expected a cap of at least 1 for {name!r}, got {most}.")
+                raise InputError(f"Expected a cap of at least 1 for {name!r}, got {most}.", argument="caps")
             group = categories.group(name)
             limits[group.first : group.last] = most
         limited = limits[rows.indices] < limits[free]
@@ -53,7 +53,7 @@ class Caps:
         return cls(words, limits)
 
     def choose(self, ranked: Codes, k: int) -> NDArray[np.bool_]:
-        """Which places of each ranking are taken: from the first on, at most k, none that breaks a cap."""
+        """Return which places of each ranking are taken: from the first on, at most k, none that breaks a cap."""
         users = np.arange(len(ranked))
         counts = np.zeros((len(ranked), len(self.limits)), np.int32)
         taken = np.zeros(ranked.shape, bool)
@@ -77,7 +77,7 @@ def best_items(
     candidates: Codes | None = None,
     caps: Caps | None = None,
 ) -> tuple[Codes, Scores]:
-    """The k best items of each user and their scores, best first; -1 and -inf where fewer are left.
+    """Return the k best items of each user and their scores, best first; -1 and -inf if fewer are left.
 
     Args:
         vectors: of the users.
@@ -102,7 +102,7 @@ def best_items(
 
 
 def _top(vectors: Scores, features: Scores, k: int, offset: float, excluded: Excluded | None) -> tuple[Codes, Scores]:
-    """`top_products`, filled up where there are fewer than k items altogether."""
+    """Call `top_products`, padded if there are fewer than k items altogether."""
     columns = np.full((len(vectors), k), -1, np.int32)
     scores = np.full((len(vectors), k), -np.inf, vectors.dtype)
     depth = min(k, len(features))
@@ -114,7 +114,7 @@ def _top(vectors: Scores, features: Scores, k: int, offset: float, excluded: Exc
 def _top_capped(
     vectors: Scores, features: Scores, k: int, offset: float, excluded: Excluded | None, caps: Caps
 ) -> tuple[Codes, Scores]:
-    """Look deeper for the users whose list the caps leave short, until it is full or nothing is left."""
+    """Search deeper for the users whose list the caps leave short, until it is full or nothing is left."""
     columns = np.full((len(vectors), k), -1, np.int32)
     scores = np.full((len(vectors), k), -np.inf, vectors.dtype)
     waiting, depth = np.arange(len(vectors)), k
@@ -132,7 +132,7 @@ def _top_capped(
 
 
 def _of_rows(excluded: Excluded | None, rows: NDArray[np.int64]) -> Excluded | None:
-    """What some of the users are not to get."""
+    """Return what some of the users must not get."""
     if excluded is None:
         return None
     indptr, codes = excluded
@@ -143,7 +143,7 @@ def _of_rows(excluded: Excluded | None, rows: NDArray[np.int64]) -> Excluded | N
 
 
 def _among(excluded: Excluded, candidates: Codes) -> Excluded:
-    """The same in the numbering of the candidates; what is no candidate is left out anyway."""
+    """Return the same in the numbering of the candidates; other items are left out."""
     indptr, codes = excluded
     places = np.searchsorted(candidates, codes)
     known = places < len(candidates)

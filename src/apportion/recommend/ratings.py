@@ -6,17 +6,17 @@ The plan of a fit (docs/proofs/recommend.md has the bounds):
 2. a round for item biases, then `rounds` rounds for item biases and vectors. In each, every user solves a small
    regression alone and contributes residuals times tastes, its whole part clipped; one release carries the sums of
    all tasks, a second, tiny one the moments that all tasks share;
-3. after each round the task parameters are re-estimated from all rounds so far by empirical Bayes. Public features of
-   the items, where given, move the mean of that prior; what they are worth is fitted from the same released values.
-   They are further coordinates of the model, too: a taste for them is learned by each user alone and costs nothing.
+3. after each round the task parameters are re-estimated from all rounds so far by empirical Bayes. Public item
+   features, if given, shift the mean of that prior; their effect is fitted from the same released values. They are also
+   further coordinates of the model: each user learns a taste for them alone, at no cost.
 
-Only item parameters leave; users fold in from their own ratings.
+Only item parameters are published; users compute their own vectors from their own ratings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -28,18 +28,19 @@ from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.estimators.counts import release_overview, release_popularity, weighed_by
-from apportion.estimators.items import Items, PrivateItems
+from apportion.estimators.items import ItemsGiven, PrivateItems
 from apportion.estimators.private import check_value_range
 from apportion.linalg import RatingRound
 from apportion.postprocessing import evidence, popularity
 from apportion.privacy import NoiseSource, Plan, Purpose, Session, Share, Statement
-from apportion.privacy.contributions import RatingParts, Weighting, step_of
+from apportion.privacy.contributions import HeldOut, RatingParts, Weighting, step_of
 from apportion.recommend import clip_norms
 from apportion.recommend.als import Progress
 from apportion.recommend.categories import Categories
 from apportion.recommend.features.prior import FeaturesEstimator
 from apportion.recommend.features.ratings_items import ItemSide, Posterior
 from apportion.recommend.model import FoldIn, RatingModel
+from apportion.recommend.variance_votes import UserVariances, VarianceLosses
 
 Floats = NDArray[np.floating[Any]]
 
@@ -49,15 +50,17 @@ class RatingSettings:
     """Everything that can be tuned; all of it public. Labels are in units of a quarter of the value range.
 
     Attributes:
-        dimension: length of item vectors.
+        dimension: length of item vectors; None to choose it from released popularity (8 with features).
         rounds: number of rounds after the one for biases.
-        growth: each round gets this many times the share of the one before.
+        growth: ratio of the shares of consecutive rounds.
         exponent: weights over a user's tasks are popularity^-exponent.
         popularity_floor: popularity is floored at this fraction of its mean before that.
         overview_share: share of the budget for the number of users and the mean.
         counts_share: share for popularity.
         norms_share: share for the choice of the clip norm; nothing is spent where `clip` is given.
         moments_share: share for the shared moments of all rounds.
+        votes_share: share for the votes on the three variances of users; 0 to keep these as they are.
+        held_out: fraction of the rows that is kept for these votes, out of everything before them.
         clip: norm of a user's part in a round; None to choose it from a release.
         latent_scale: relative size of the latent coordinates in a contribution.
         bias_variance: prior variance of a user's bias.
@@ -66,21 +69,23 @@ class RatingSettings:
         start_scale: size of the stand-in item vectors of the first latent round.
         start_level: mean square of the tastes in that round.
         prior_variance: where EM for the prior of item vectors starts; twice that for biases.
-        steps: EM steps a round.
+        steps: EM steps per round.
         feature_variance: where the fit of what each feature group is worth starts: its variance among tasks.
         feature_directions: how many directions of the features a user's taste is for, beside the learned vectors.
         taste_variance: prior variance of that taste.
     """
 
-    dimension: int = 8
+    dimension: int | None = None
     rounds: int = 8
     growth: float = 1.15
     exponent: float = 0.25
     popularity_floor: float = 0.05
     overview_share: float = 0.003
     counts_share: float = 0.1
-    norms_share: float = 0.005
+    norms_share: float = 0.007
     moments_share: float = 0.02
+    votes_share: float = 0.007
+    held_out: float = 0.1
     clip: float | None = None
     latent_scale: float = 1.2
     bias_variance: float = 0.15
@@ -101,7 +106,10 @@ class RatingSettings:
 
 
 _SUMMARY_CLIP = 2.0
+_LONGEST = 8  # of item vectors, where their length is not given
 _LEAST_LEFT = 0.5  # of an offset, after users' own biases took some back
+_MOST_HELD_OUT = 1  # rows of a user
+_ROUNDS_AFTER_VOTES = 2
 _STARTING_ROUNDS = 2  # whose residuals are not yet those of the model
 
 
@@ -111,19 +119,19 @@ class PrivateRatingRecommender(FeaturesEstimator):
     Args:
         epsilon: ε of the whole fit.
         delta: δ of the whole fit.
-        n_users: a number of users that is declared public; None to release it.
+        n_users: the number of users, declared public; None to release it with noise.
         value_range: the public scale of the values; values outside are brought into it.
         features: public item features. They shift the prior mean of each item's vector. None to know items by id alone.
         items: which items there are. `"private"`: a list is released with their popularity, of those that enough users
             have. A list of ids: public. `"from-data"`: the items that occur, declared public, which reveals who has
             an item that nobody else has. None: the public list of the data if they have one, else `"private"`.
         allocation: how each user divides its sensitivity over its items; None for popularity^-exponent of the settings.
-        dimension: length of item vectors; None for the default of this budget.
+        dimension: length of item vectors; None to choose it from what is released.
         rounds: number of rounds; None for the default of this budget.
         settings: all settings at once, instead of `dimension` and `rounds`.
-        public: further sentences for the statement on what is assumed public, such as how rows were filtered.
+        public: further sentences about public assumptions, for the statement, such as how rows were filtered.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
+        tuning: how settings were chosen, for the statement, if any were given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
         engine: where sums are formed; None for this machine's processors.
         random_state: seed of the public initial item vectors.
@@ -149,7 +157,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
         n_users: int | None = None,
         value_range: tuple[float, float] = (1.0, 5.0),
         features: ItemFeatures | None = None,
-        items: Items = None,
+        items: ItemsGiven = None,
         allocation: Allocation | None = None,
         dimension: int | None = None,
         rounds: int | None = None,
@@ -179,9 +187,9 @@ class PrivateRatingRecommender(FeaturesEstimator):
         self.random_state = random_state
 
     def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
-        """Spend the budget on the data; afterwards `model_` may be released with its `statement_`.
+        """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
 
-        A session that is given brings its own budget, noise and window; those of the estimator are then not used.
+        A given session brings its own budget, noise and window, which replace those of the estimator.
         """
         low, high = self.value_range
         check_value_range(self.value_range)
@@ -210,11 +218,17 @@ class _Start:
     popularity: popularity.Popularity
     covariates: NDArray[np.float64]
     residuals: clip_norms.Residuals
+    dimension: int
+
+    @property
+    def typical_root(self) -> float:
+        """The mean of √n^j over users, n^j the ratings of a user."""
+        return max(float(self.popularity.mean.sum()) / self.n_users, 1.0)
 
 
 @dataclass(frozen=True)
 class _State:
-    """What is known of the tasks after a round; all released."""
+    """What is known about the tasks after a round; all released."""
 
     start: _Start
     posterior: Posterior
@@ -223,7 +237,7 @@ class _State:
 
 
 class _Fit:
-    """One fit: private data on one side, released state on the other, the session between them."""
+    """One fit: private data on one side, released state on the other, the session in between."""
 
     def __init__(
         self,
@@ -240,7 +254,11 @@ class _Fit:
         self._items = ItemSide(settings, features, data.task_ids)
         self._features = features
         self._data = data
-        self._users = data.as_users
+        self._features = features
+        self._held_out = HeldOut(settings.held_out, most=_MOST_HELD_OUT)
+        self._votes = settings.votes_share > 0 and settings.rounds >= _ROUNDS_AFTER_VOTES
+        self._users = self._held_out.kept(data.as_users) if self._votes else data.as_users
+        self._spread = UserVariances(settings.bias_variance, settings.scale_variance, settings.latent_variance)
         self._allocation = allocation
         self._session = session
         self._engine = engine
@@ -251,12 +269,14 @@ class _Fit:
         self._unit = (value_range[1] - value_range[0]) / 4
 
     def run(self, rng: np.random.Generator, progress: Progress | None) -> _State:
-        """Make every release, in order; return what was learned."""
+        """Make every release in order; return what was learned."""
         chosen = self._settings
         fixed = {"overview": chosen.overview_share, "norms": chosen.norms_share}
         if self._listed is None:  # otherwise popularity is released already
             fixed["counts"] = chosen.counts_share
         n_rounds = chosen.rounds + 1
+        if self._votes:
+            fixed["votes"] = chosen.votes_share
         taken = 0.0 if self._listed is None else self._listed.taken
         left = 1 - chosen.moments_share - sum(fixed.values()) - taken
         rounds = [left * share for share in Geometric.growing(chosen.growth).shares(n_rounds)]
@@ -266,11 +286,26 @@ class _Fit:
         for k, shares in enumerate(zip(plan.several("rounds"), plan.several("moments"), strict=True)):
             if progress:
                 progress("round", k, n_rounds)
+            if self._votes and state is not None and k == n_rounds - _ROUNDS_AFTER_VOTES:
+                self._vote(state, plan.one("votes"))
             state = self._round(k, start, state, weights, shares, rng)
         if progress:
             progress("round", n_rounds, n_rounds)
         assert state is not None
         return state
+
+    def _vote(self, state: _State, share: Share) -> None:
+        """Let users vote on their variances; rounds after this one have all rows."""
+        mean, variance, residual = state.posterior.mean, state.posterior.variance, state.residual_variance
+        default = self._spread.fold_in(mean, variance, residual)
+        others = [each.fold_in(mean, variance, residual) for each in self._spread.others()]
+        fold_ins = (default, *(replace(each, observation_weights=default.observation_weights) for each in others))
+        losses = VarianceLosses(fold_ins, self._range, state.start.centre, self._unit)
+        part = losses.contribution(self._held_out, self._session.neighbours)
+        total = add_up_one(self._engine, self._data.as_users, part)
+        released = self._session.release(Purpose.VOTES, total, share)
+        self._spread = self._spread.voted(released, total.l2_sensitivity / share.mu, state.start.n_users)
+        self._users = self._data.as_users
 
     def _start(self, plan: Plan) -> tuple[_Start, Weighting]:
         users, session, engine = self._users, self._session, self._engine
@@ -285,18 +320,25 @@ class _Fit:
         logs = popularity.log_popularity(found)
         covariates = np.stack([np.ones_like(logs), logs], axis=1)
         residuals = self._residuals(plan, centre, exposure)
-        return _Start(n_users, centre, exposure, found, covariates, residuals), given.weights
+        start = _Start(n_users, centre, exposure, found, covariates, residuals, _LONGEST)
+        return replace(start, dimension=self._dimension(plan, start)), given.weights
 
     def _residuals(self, plan: Plan, centre: float, exposure: popularity.Exposure) -> clip_norms.Residuals:
-        """The clip norm, from a release about users' residuals unless it is given."""
+        """Return the clip norm, from a release about users' residuals unless it is given."""
         if self._settings.clip is not None:
             return clip_norms.Residuals(clip_norms.FIRST_VARIANCE, self._settings.clip)
         share = plan.one("norms")
         part = clip_norms.ClippedAway(self._range, centre, self._unit).contribution(self._session.neighbours)
         total = add_up_one(self._engine, self._users, part)
         released = self._session.release(Purpose.NORMS, total, share)
-        mu = float(np.sqrt(sum(each.mu**2 for each in plan.several("rounds"))))
-        return clip_norms.choose(released, total.l2_sensitivity / share.mu, exposure, mu)
+        return clip_norms.choose(released, total.l2_sensitivity / share.mu, exposure, _mu_of_rounds(plan))
+
+    def _dimension(self, plan: Plan, start: _Start) -> int:
+        """As given, or as far as items stand out of the noise; features fill all that there are."""
+        if self._settings.dimension is not None or self._features is not None:
+            return self._settings.dimension or _LONGEST
+        rows = start.typical_root**2
+        return clip_norms.dimension_for(start.exposure, start.residuals.clip_norm, _mu_of_rounds(plan), rows)
 
     def _round(
         self,
@@ -319,7 +361,7 @@ class _Fit:
     def _about(self, k: int, start: _Start, before: _State | None, rng: np.random.Generator) -> RatingRound:
         """What users are told at the beginning of round k: biases first, then random tastes, then estimates."""
         chosen = self._settings
-        latent = chosen.dimension if k else 0
+        latent = start.dimension if k else 0
         parameters = np.zeros((self._data.n_tasks, 1 + latent))
         variances = np.zeros_like(parameters)
         if before is not None:
@@ -348,24 +390,16 @@ class _Fit:
         )
 
     def _first_vectors(self, start: _Start, biases: Floats, rng: np.random.Generator) -> Floats:
-        """Random directions, but for those known to matter: popularity, the item's own bias, and features."""
-        vectors = rng.standard_normal((self._data.n_tasks, self._settings.dimension))
+        """Return random directions, except those known to matter: popularity, the item's own bias, and features."""
+        vectors = rng.standard_normal((self._data.n_tasks, start.dimension))
         vectors[:, 0] = start.covariates[:, 1]
-        if self._settings.dimension > 1:
+        if start.dimension > 1:
             vectors[:, 1] = biases / max(float(biases.std()), 1e-9)
         self._items.fill(vectors[:, 2:])
         return vectors
 
     def _fold_in(self, parameters: Floats, variances: Floats, residual: float) -> FoldIn:
-        """A user's regression: items that are poorly known are trusted less."""
-        chosen = self._settings
-        latent = parameters.shape[1] - 1
-        uncertain = variances @ np.array([1 + chosen.scale_variance] + [chosen.latent_variance / 2] * latent)
-        prior_variances = [chosen.bias_variance, chosen.scale_variance] + [chosen.latent_variance] * latent
-        precision = 1 / np.array(prior_variances)
-        features = np.concatenate([np.ones((len(parameters), 1)), parameters], axis=1)
-        prior_mean = np.eye(len(precision))[1]
-        return FoldIn(features, 1 / (residual + uncertain), np.diag(precision), precision * prior_mean)
+        return self._spread.fold_in(parameters, variances, residual)
 
     def _learn(
         self,
@@ -393,13 +427,13 @@ class _Fit:
 
         A user of n ratings takes back n / (n + residual variance / bias variance) of it; n is that of a typical user.
         """
-        rows = (float(state.start.popularity.mean.sum()) / state.start.n_users) ** 2
-        taken_back = rows / (rows + state.residual_variance / self._settings.bias_variance)
+        rows = state.start.typical_root**2
+        taken_back = rows / (rows + state.residual_variance / self._spread.bias)
         missing = evidence.offset(state.rounds[_STARTING_ROUNDS:]) / max(1 - taken_back, _LEAST_LEFT)
         return self._unit * missing
 
     def model(self, state: _State, statement: Statement) -> RatingModel:
-        """The public model, in the units of the values."""
+        """Return the public model, in the units of the values."""
         mean, variance = state.posterior.mean, state.posterior.variance
         spread = np.diag(state.posterior.prior.covariance)
         return RatingModel(
@@ -421,3 +455,8 @@ class _Fit:
             ),
             categories=None if self._features is None else Categories.of(self._features, self._data.task_ids),
         )
+
+
+def _mu_of_rounds(plan: Plan) -> float:
+    """The privacy parameter of all rounds together."""
+    return float(np.sqrt(sum(share.mu**2 for share in plan.several("rounds"))))

@@ -87,13 +87,15 @@ def read_card(path: Path) -> dict[str, Any]:
     """
     source = path / STATEMENT_FILE if path.is_dir() else path
     if not source.is_file():
-        raise InputError(f"There is no privacy statement at {str(source)!r}.")
+        raise InputError(f"There is no privacy statement at {str(source)!r}.", argument=None)
     try:
         statement = Statement.from_json(source.read_text(encoding="utf-8"))
     except InputError as problem:
-        raise InputError(f"The file {str(source)!r} cannot be used: {problem}") from None
+        raise InputError(f"The file {str(source)!r} cannot be used: {problem}", argument=None) from None
     except (ValueError, KeyError, TypeError, AttributeError) as damage:
-        raise InputError(f"The file {str(source)!r} does not hold a privacy statement: {damage}") from damage
+        raise InputError(
+            f"The file {str(source)!r} does not hold a privacy statement: {damage}", argument=None
+        ) from damage
     return privacy_card(statement, _stored_selection(source.parent / CARD, statement))
 
 
@@ -107,9 +109,13 @@ def _stored_selection(path: Path, statement: Statement) -> Mapping[str, Any] | N
     except InputError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as damage:
-        raise InputError(f"The privacy card at {str(path)!r} is damaged: {type(damage).__name__}.") from damage
+        raise InputError(
+            f"The privacy card at {str(path)!r} is damaged: {type(damage).__name__}.", argument=None
+        ) from damage
     if not same:
-        raise InputError(f"The privacy card at {str(path)!r} does not belong to the statement beside it.")
+        raise InputError(
+            f"The privacy card at {str(path)!r} does not belong to the statement beside it.", argument=None
+        )
     return None if selection is None else dict(selection)
 
 
@@ -132,7 +138,8 @@ def _refuse_unless_paid(statement: Statement, selection: Mapping[str, Any]) -> N
     if epsilon > statement.epsilon or delta > statement.delta:
         raise InputError(
             f"Expected a statement that covers a selection of epsilon {epsilon:g} at delta {delta:g}, got one of "
-            f"{statement.epsilon:g} at {statement.delta:g}."
+            f"{statement.epsilon:g} at {statement.delta:g}.",
+            argument=None,
         )
 
 

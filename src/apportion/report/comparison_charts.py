@@ -13,6 +13,7 @@ from apportion.report.wording import compact
 
 _LEFT = 46.0
 _LETTER = 6.7
+_LEAST_OF_A_LINE = 3  # points; a line through two would show a course that nobody measured
 
 
 def figure_in_words(figure: Figure | None) -> str:
@@ -83,7 +84,10 @@ class Curve:
 
 
 def curve_chart(curves: Sequence[Curve], axis: Axis, metric: str, lower_is_better: bool, width: float) -> Drawing:
-    """Draw curves with error bars of one standard deviation, each labelled at its end."""
+    """Draw curves with error bars of one standard deviation, each labelled at its end.
+
+    On an axis with fewer than three values there are no lines, and marks stand side by side.
+    """
     height, wide = max(320.0, 17.0 * len(curves) + 96), width > 500
     longest = max((len(curve.name) for curve in curves), default=0)
     right = width - (min(longest * _LETTER + 22, 0.42 * width) if wide else 12)
@@ -101,7 +105,8 @@ def curve_chart(curves: Sequence[Curve], axis: Axis, metric: str, lower_is_bette
         picture.text((_LEFT - 6, up(tick) + 4), words, "axis", anchor="end")
     for value in axis.values:
         picture.text((across(value), height - 30), axis.word(value, short=not wide), "axis", anchor="middle")
-    ends = [_draw(picture, curve, axis, across, up, right) for curve in reversed(curves)][::-1]
+    shifts = _apart(curves, axis)
+    ends = [_draw(picture, curve, axis, across, up, right, shifts[curve.name]) for curve in reversed(curves)][::-1]
     if wide:
         _name(picture, curves, ends, right)
     picture.text((4, 14), f"{metric} ({better})", "axis")
@@ -122,14 +127,26 @@ def tick_labels(ticks: Sequence[float]) -> list[str]:
     return [f"{tick:.{decimals}f}" for tick in ticks]
 
 
-def _draw(picture: Drawing, curve: Curve, axis: Axis, across: Linear | Log, up: Linear, right: float) -> Point | None:
+def _apart(curves: Sequence[Curve], axis: Axis) -> dict[str, float]:
+    """How far to the side each curve's marks go: where no lines are drawn, beside one another."""
+    marked = [curve.name for curve in curves if not curve.is_level]
+    apart = 0.0 if len(axis.values) >= _LEAST_OF_A_LINE else min(14.0, 60.0 / max(1, len(marked)))
+    return {curve.name: 0.0 for curve in curves} | {
+        name: (k - (len(marked) - 1) / 2) * apart for k, name in enumerate(marked)
+    }
+
+
+def _draw(
+    picture: Drawing, curve: Curve, axis: Axis, across: Linear | Log, up: Linear, right: float, shift: float
+) -> Point | None:
+    """Marks with bars; a line through them only where there are enough to show a course."""
     if not curve.points:
         return None
     if curve.is_level:
         y = up(curve.points[0][1].mean)
         picture.path([(_LEFT, y), (right - 20, y)], f"curve {curve.style} l{curve.colour}")
         return right - 20, y
-    places = [(across(x), up(figure.mean)) for x, figure in curve.points]
+    places = [(across(x) + shift, up(figure.mean)) for x, figure in curve.points]
     for (x, _), (value, figure) in zip(places, curve.points, strict=True):
         low, high = (up(end) for end in (_ends(figure)[0], _ends(figure)[-1]))
         picture.line((x, low), (x, high), f"whisker l{curve.colour}")
@@ -137,7 +154,8 @@ def _draw(picture: Drawing, curve: Curve, axis: Axis, across: Linear | Log, up: 
             picture.line((x - 4, end), (x + 4, end), f"whisker l{curve.colour}")
         hint = f"{curve.name}, {axis.name} {axis.word(value)}: {figure_in_words(figure)}"
         picture.circle((x, up(figure.mean)), 5 if curve.style == "main" else 3.5, f"c{curve.colour}", hint=hint)
-    picture.path(places, f"curve {curve.style} l{curve.colour}")
+    if len(axis.values) >= _LEAST_OF_A_LINE:
+        picture.path(places, f"curve {curve.style} l{curve.colour}")
     return places[-1]
 
 

@@ -63,7 +63,10 @@ def explorer_page(model: ItemModel, *, titles: Titles | None = None, inside: Ins
     """
     statement = model.statement
     if statement is None:
-        raise InputError("This model was fitted without privacy: it has no statement, so no page of it may be shared.")
+        raise InputError(
+            "This model was fitted without privacy: it has no statement, so no page of it may be shared.",
+            argument="model",
+        )
     order = np.argsort(-np.asarray(model.popularity, np.float64), kind="stable")
     rounded = packing.round_features(model.fold_in, order, _score_scale(model))
     solvable = isinstance(model, RatingModel | ClickModel)

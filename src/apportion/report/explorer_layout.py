@@ -10,11 +10,12 @@ Everything after that adds, multiplies and divides one number at a time, and dra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from apportion.linalg.fixed_order import top_products
 
 GRID: Final = 4095
 """Coordinates run from 0 to this number, in whole steps."""
@@ -28,8 +29,6 @@ _EPOCHS: Final = 160
 _SPREAD: Final = 1.6
 _PUSHES: Final = 10
 _LONGEST_STEP: Final = 4.0
-_CELLS_AT_ONCE: Final = 1 << 22
-_RUNS: Final = 16
 
 Points = NDArray[np.float64]
 
@@ -72,28 +71,16 @@ def _leading(directions: Points) -> Points:
 
 
 def _nearest(whole: Points, k: int) -> NDArray[np.int64]:
-    """Return the k nearest items of each. Sums of whole numbers below 2^53 do not depend on their order."""
-    squares = np.square(whole).sum(axis=1)
-    result = np.empty((len(whole), k), np.int64)
-    for rows in _blocks(len(whole)):
-        closeness = 2 * (whole[rows] @ whole.T) - squares
-        closeness[np.arange(rows.stop - rows.start), np.arange(rows.start, rows.stop)] = -np.inf
-        result[rows] = _largest(closeness, k)
-    return result
+    """Return the k nearest items of each, ties by their order.
 
-
-def _largest(values: Points, k: int) -> NDArray[np.int64]:
-    """Return the columns of the k largest values of each row, largest first, ties by column.
-
-    The k-th largest maximum over runs of columns is a bound that few values reach, so only those are sorted.
+    The nearest have the largest 2 x·y - |y|², which is one product of longer rows; sums of whole numbers below 2^53 do
+    not depend on their order.
     """
-    starts = np.arange(0, values.shape[1], max(1, values.shape[1] // (_RUNS * k)))
-    most = np.maximum.reduceat(values, starts, axis=1)
-    bound = np.sort(most, axis=1)[:, -k]
-    rows, columns = np.nonzero(values >= bound[:, None])
-    order = np.lexsort((columns, -values[rows, columns], rows))
-    firsts = np.searchsorted(rows[order], np.arange(len(values)))
-    return np.asarray(columns[order][firsts[:, None] + np.arange(k)])
+    squares = np.square(whole).sum(axis=1, keepdims=True)
+    asked = np.concatenate([2 * whole, np.full_like(squares, -1.0)], axis=1)
+    others = np.concatenate([whole, squares], axis=1)
+    itself = np.arange(len(whole) + 1), np.arange(len(whole), dtype=np.int32)
+    return top_products(asked, others, k, excluded=itself)[0].astype(np.int64)
 
 
 def _settled(start: Points, near: NDArray[np.int64]) -> Points:
@@ -102,36 +89,37 @@ def _settled(start: Points, near: NDArray[np.int64]) -> Points:
     rng = np.random.default_rng(0)
     one, other = np.repeat(np.arange(n_items), k), near.ravel()
     strength = np.tile(1.0 / np.arange(1, k + 1), n_items)
-    places = start + rng.integers(-50, 51, start.shape) / 1000.0
+    places = np.ascontiguousarray((start + rng.integers(-50, 51, start.shape) / 1000.0).T)
     for epoch in range(_EPOCHS):
         step = 0.25 * (1 - epoch / _EPOCHS)
         moves = _pull(places, one, other, strength)
         for _ in range(_PUSHES):
             moves += _push(places, rng.integers(0, n_items, size=(n_items,)))
         places = places + step * np.clip(moves, -_LONGEST_STEP, _LONGEST_STEP)
-    return places
+    return places.T
 
 
 def _pull(places: Points, one: NDArray[np.int64], other: NDArray[np.int64], strength: Points) -> Points:
-    apart = places[one] - places[other]
+    apart = places.take(one, axis=1) - places.take(other, axis=1)
     force = -2 * _SPREAD * strength / (1 + _SPREAD * _squared(apart))
-    return _added(apart * force[:, None], one, len(places)) - _added(apart * force[:, None], other, len(places))
+    moved = apart * force
+    return _added(moved, one, places.shape[1]) - _added(moved, other, places.shape[1])
 
 
 def _push(places: Points, other: NDArray[np.int64]) -> Points:
-    apart = places - places[other]
+    apart = places - places.take(other, axis=1)
     squared = _squared(apart)
     force = 2 / ((0.01 + squared) * (1 + _SPREAD * squared))
-    return apart * force[:, None]
+    return apart * force
 
 
 def _squared(apart: Points) -> Points:
-    across, up = apart[:, 0], apart[:, 1]
+    across, up = apart
     return np.asarray(across * across + up * up)
 
 
-def _added(rows: Points, to: NDArray[np.int64], n_items: int) -> Points:
-    return np.stack([np.bincount(to, rows[:, axis], minlength=n_items) for axis in range(2)], axis=1)
+def _added(moves: Points, to: NDArray[np.int64], n_items: int) -> Points:
+    return np.stack([np.bincount(to, along, minlength=n_items) for along in moves])
 
 
 def _on_grid(places: Points) -> NDArray[np.uint16]:
@@ -142,8 +130,3 @@ def _on_grid(places: Points) -> NDArray[np.uint16]:
     size = max(float((high - low).max()), 1e-9)
     corner = (low + high) / 2 - size / 2
     return np.asarray(np.clip(np.round((places - corner) / size * GRID), 0, GRID), np.uint16)
-
-
-def _blocks(n_items: int) -> Iterator[slice]:
-    size = max(1, _CELLS_AT_ONCE // n_items)
-    return (slice(start, min(start + size, n_items)) for start in range(0, n_items, size))

@@ -64,7 +64,10 @@ def public_page(model: ItemModel, *, titles: Titles | None = None) -> str:
     """
     statement = model.statement
     if statement is None:
-        raise InputError("This model was fitted without privacy: it has no statement, so no page of it may be shared.")
+        raise InputError(
+            "This model was fitted without privacy: it has no statement, so no page of it may be shared.",
+            argument="model",
+        )
     rows = explain(statement)
     noise = popularity_noise(statement, model.n_tasks)
     bands = popularity_bands(model.popularity, model.reliability)

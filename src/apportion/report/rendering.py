@@ -8,6 +8,7 @@ from typing import Any
 from apportion.report import wording
 
 _FUNCTIONS = (
+    wording.begun,
     wording.bound,
     wording.exact,
     wording.number,

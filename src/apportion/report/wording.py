@@ -67,6 +67,15 @@ _REPLACED: Final = {REPLACE_LABELS: "labels", REPLACE_VALUES_PUBLIC_GRAPH: "valu
 _TOOK_PART: Final = "whether {one} person’s data was used"
 
 
+def begun(words: str) -> str:
+    """Words as a heading begins them: with a capital, unless the first letter is a symbol.
+
+    >>> begun("rarest 20 %"), begun("ε = 1"), begun("20-40 %")
+    ('Rarest 20 %', 'ε = 1', '20-40 %')
+    """
+    return words[:1].upper() + words[1:] if words[:1].isascii() else words
+
+
 def meaning_of(statement: Statement, *, seen: str = "this model") -> Meaning:
     """Grade a statement by the whole budget, which bounds whatever was spent.
 

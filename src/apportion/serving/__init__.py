@@ -1,6 +1,6 @@
 """A small service over HTTP: post a history, get items. It needs the extra `serve` (uvicorn).
 
-It is stateless. A history lives for as long as its request does: it is not stored, not logged, not counted.
+It is stateless. A history exists only as long as its request: it is not stored, logged or counted.
 """
 
 from __future__ import annotations

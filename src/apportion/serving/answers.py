@@ -1,10 +1,9 @@
-"""From what is asked to items: plain requests that arrive together are solved and ranked together."""
+"""From requests to items: plain requests that arrive together are solved and ranked together."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -25,12 +24,12 @@ class Answers:
         self._model = model
         named = titles or {}
         self._items = [
-            json.dumps({"item": item, **({"title": named[item]} if item in named else {})})[:-1]
+            _compact({"item": item, **({"title": named[item]} if item in named else {})})[:-1]
             for item in model.task_ids
         ]
 
     def solve(self, asked: Sequence[Asked]) -> list[bytes]:
-        """The answer to each request, in their order."""
+        """Return the answer to each request, in order."""
         answers: dict[int, bytes] = {}
         plain = [number for number, each in enumerate(asked) if each.is_plain]
         alone = [[number] for number, each in enumerate(asked) if not each.is_plain]
@@ -41,7 +40,7 @@ class Answers:
         return [answers[number] for number in range(len(asked))]
 
     def _together(self, group: Sequence[Asked]) -> list[bytes]:
-        """Answers to requests that share their filters."""
+        """Answer requests that share their filters."""
         first, most = group[0], min(max(each.k for each in group), self._model.n_tasks)
         history = self._as_history(group)
         (found,) = self._model.recommend_in_parts(history, most, candidates=first.candidates, caps=first.caps)
@@ -61,6 +60,10 @@ class Answers:
         return f'{{"items":[{items}],"known":{len(asked.history)},"unknown":{asked.n_unknown}}}'.encode("ascii")
 
 
-def _digits(score: float) -> Any:
-    """A score in the digits that single precision has."""
+def _compact(entry: dict[str, int | str]) -> str:
+    return json.dumps(entry, separators=(",", ":"))
+
+
+def _digits(score: float) -> str:
+    """Format a score with the digits of single precision."""
     return f"{score:.7g}"

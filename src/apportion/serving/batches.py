@@ -1,84 +1,66 @@
-"""Requests that wait together are answered together, in one thread beside the event loop."""
+"""Requests that arrive together are answered together.
+
+They are solved in the event loop itself: the arithmetic of a batch takes a few milliseconds, less than the cost of
+handing it to another thread and back under load. Requests that arrive meanwhile form the next batch.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from apportion.serving.refusals import RefusedError
 from apportion.serving.requests import Asked
 
-_MOST_AT_ONCE: Final = 256
+_MOST_AT_ONCE: Final = 64
 
 Solve = Callable[[Sequence[Asked]], list[bytes]]
-_Answer = bytes | BaseException
+_Answer = bytes | Exception
 
 
 class Batches:
-    """A queue of requests and the task that answers them.
+    """A queue of requests, answered as soon as all that have arrived are in it.
 
     Args:
         solve: answers several requests.
-        most_waiting: how many may wait; one more is told to come back.
+        most_waiting: how many may wait; further ones are told to try again later.
     """
 
     def __init__(self, solve: Solve, most_waiting: int) -> None:
         self._solve, self._most_waiting = solve, most_waiting
         self._waiting: deque[tuple[Asked, asyncio.Future[_Answer]]] = deque()
-        self._n_open = 0
-        self._wake = asyncio.Event()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="answers")
-        self._task: asyncio.Task[None] | None = None
 
     @property
     def n_waiting(self) -> int:
-        """How many requests have no answer yet."""
-        return self._n_open
-
-    def start(self) -> None:
-        """Begin to answer; called once, in the event loop."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
-
-    async def stop(self) -> None:
-        """Stop answering; whoever still waits is answered no more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        self._thread.shutdown()
+        """The number of requests without an answer."""
+        return len(self._waiting)
 
     async def answer(self, asked: Asked) -> bytes:
-        """The answer to one request, together with those that wait at the time."""
-        if self._n_open >= self._most_waiting:
+        """Return the answer to one request, together with others that wait at the time."""
+        if len(self._waiting) >= self._most_waiting:
             raise RefusedError(503, "Too many requests are waiting; try again in a second.", {"retry-after": "1"})
-        future: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_Answer] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._answer_some)
         self._waiting.append((asked, future))
-        self._wake.set()
-        self._n_open += 1
-        try:
-            found = await future
-        finally:
-            self._n_open -= 1
-        if isinstance(found, BaseException):
+        found = await future
+        if isinstance(found, Exception):
             raise found
         return found
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._wake.wait()
-            batch = [self._waiting.popleft() for _ in range(min(_MOST_AT_ONCE, len(self._waiting)))]
-            if not self._waiting:
-                self._wake.clear()
-            answers = await loop.run_in_executor(self._thread, self._answers, [asked for asked, _ in batch])
-            for (_, future), answer in zip(batch, answers, strict=True):
-                if not future.done():
-                    future.set_result(answer)  # never as an exception: one that nobody fetches would be logged
+    def _answer_some(self) -> None:
+        batch = [self._waiting.popleft() for _ in range(min(_MOST_AT_ONCE, len(self._waiting)))]
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._answer_some)
+        for (_, future), answer in zip(batch, self._answers([asked for asked, _ in batch]), strict=True):
+            if not future.done():
+                future.set_result(answer)  # never as an exception: one that nobody fetches would be logged
 
     def _answers(self, asked: list[Asked]) -> Sequence[_Answer]:
-        """Answers, or what went wrong; a request that fails fails alone."""
+        """Return answers, or what went wrong; a request that fails does not affect others."""
         try:
             return self._solve(asked)
         except Exception as error:

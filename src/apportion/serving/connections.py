@@ -1,6 +1,6 @@
-"""Connections of the server: at most so many, and each request's head within some seconds.
+"""Limits on connections: how many may be open, and how fast a request's head must arrive.
 
-uvicorn itself waits for a head as long as a client likes, so that slow clients would take all places.
+uvicorn itself waits for a head without limit, so slow clients could occupy all connections.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from apportion.serving.limits import Limits
 
 
 def protocol(limits: Limits) -> type[asyncio.Protocol]:
-    """The class of connections with these limits."""
+    """Return the class of connections with these limits."""
     return type("Connection", (_Connection,), {"limits": limits})
 
 
@@ -46,8 +46,8 @@ class _Connection(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no request of HTTP as everything else is answered."""
-        self._end(400, "This is not a request of HTTP/1.1.")
+        """Answer something that is not HTTP in the same form as everything else."""
+        self._end(400, "This is not an HTTP/1.1 request.")
 
     @property
     def _is_answering(self) -> bool:

@@ -1,4 +1,4 @@
-"""Counts and times of requests as Prometheus reads them; nothing of what was asked."""
+"""Counts and durations of requests for Prometheus; nothing about their contents."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Metrics:
         self._seconds: Counter[str] = Counter()
 
     def observe(self, route: str, status: int, seconds: float) -> None:
-        """Count a request that was answered."""
+        """Count an answered request."""
         self._requests[route, status] += 1
         self._seconds[route] += seconds  # type: ignore[assignment]
         bound = next((bound for bound in _BOUNDS if seconds <= bound), float("inf"))
         self._within[route, bound] += 1
 
     def text(self, gauges: Mapping[str, float]) -> str:
-        """All of it, with some numbers that hold now."""
+        """Return all figures, together with some current gauges."""
         return "\n".join([*self._counts(), *self._histogram(), *_gauges({**gauges, **_memory()})]) + "\n"
 
     def _counts(self) -> Iterator[str]:
@@ -56,7 +56,7 @@ def _gauges(values: Mapping[str, float]) -> Iterator[str]:
 
 
 def _memory() -> dict[str, float]:
-    """Resident memory, where the system tells."""
+    """Return resident memory, if the system reports it."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         kilobytes = next(line for line in lines if line.startswith("VmRSS")).split()[1]

@@ -1,4 +1,4 @@
-"""How much one request, one client and all clients together may ask for."""
+"""Limits on one request, one client and all clients together."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Limits:
 
     Attributes:
         body_bytes: the largest body of a request.
-        rate: requests a second from one address; 0 for any number. Twice as many may come at once.
+        rate: requests per second from one address; 0 for no limit. Twice as many may come at once.
         most_items: the largest `k`.
         waiting: requests that may wait for an answer at a time.
         connections: connections that may be open at a time.
-        seconds: within which a request must have arrived, its head and its body each.
+        seconds: the time within which a request's head, and then its body, must arrive.
 
     >>> Limits(body_bytes=1000).rate
     100.0
@@ -46,10 +46,10 @@ class Limits:
 
 
 class Rate:
-    """A bucket of tokens for each address, refilled at a rate; the addresses seen last are kept, and nothing else.
+    """A token bucket for each address, refilled at a rate; only the most recent addresses are kept.
 
     Args:
-        rate: tokens a second; 0 lets everything through.
+        rate: tokens per second; 0 lets everything through.
         clock: seconds, for tests.
     """
 
@@ -59,7 +59,7 @@ class Rate:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def seconds_to_wait(self, address: str) -> float:
-        """Take a token; 0 if there was one, otherwise after how many seconds there will be."""
+        """Take a token; return 0 if there was one, otherwise the seconds until there will be."""
         if not self._rate:
             return 0.0
         now = self._clock()

@@ -1,4 +1,4 @@
-"""What the service writes to its log: an error's type and place, never its message, which may quote a request."""
+"""The log of the service: an error's type and place, never its message, which may quote a request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LOGGERS: Final = ("uvicorn", "uvicorn.error", "asyncio", "apportion")
 
 
 def place_of(error: BaseException) -> str:
-    """The type of an error and where it was raised.
+    """Return the type of an error and where it was raised.
 
     >>> try:
     ...     {}["what a user likes"]
@@ -26,7 +26,7 @@ def place_of(error: BaseException) -> str:
 
 
 class _WithoutMessages(logging.Formatter):
-    """One line for each record: the first line of its text, and an error by its type and place."""
+    """Formats a record as one line: the first line of its text, and an error by its type and place."""
 
     def format(self, record: logging.LogRecord) -> str:
         first = record.getMessage().split("\n", 1)[0]
@@ -35,7 +35,7 @@ class _WithoutMessages(logging.Formatter):
 
 
 def log_errors_only() -> None:
-    """Write errors of the service and of its server to stderr, in the form above; nothing else is written."""
+    """Write only errors of the service and its server to stderr, in the form above."""
     handler = logging.StreamHandler()
     handler.setFormatter(_WithoutMessages())
     for name in _LOGGERS:

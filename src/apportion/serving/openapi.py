@@ -1,4 +1,4 @@
-"""The OpenAPI document of a service: the fields of a request, with the limits and the categories of its model."""
+"""The OpenAPI document of a service: the fields of a request, with the limits and categories of its model."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from apportion.recommend.model import ItemModel
 from apportion.serving.limits import Limits
 from apportion.serving.requests import DEFAULT_K
 
-_WORDS_LISTED = 200  # of a category; of longer ones the document says that they are text
+_WORDS_LISTED = 200  # limit of listed words of a category; longer categories are described as text
 
 
 def document(model: ItemModel, limits: Limits, *, needs_values: bool) -> dict[str, Any]:
-    """The document, ready for JSON."""
+    """Return the document, ready for JSON."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -23,7 +23,7 @@ def document(model: ItemModel, limits: Limits, *, needs_values: bool) -> dict[st
         },
         "paths": {
             "/recommend": {"post": _recommend()},
-            "/health": {"get": _get("What is served, and that it is.", "application/json")},
+            "/health": {"get": _get("What is served, and whether it runs.", "application/json")},
             "/metrics": {"get": _get("Counts and times for Prometheus.", "text/plain")},
             "/openapi.json": {"get": _get("This document.", "application/json")},
         },
@@ -33,12 +33,12 @@ def document(model: ItemModel, limits: Limits, *, needs_values: bool) -> dict[st
 
 def _recommend() -> dict[str, Any]:
     wrong = {
-        "400": "The body is no JSON.",
-        "408": "The body came too slowly.",
+        "400": "The body is not JSON.",
+        "408": "The body arrived too slowly.",
         "413": "The body is too large.",
-        "415": "The body does not say that it is JSON.",
+        "415": "The Content-Type is not JSON.",
         "422": "A field is missing, unknown or of the wrong type.",
-        "429": "This address asks too often; see Retry-After.",
+        "429": "Too many requests from this address; see Retry-After.",
         "503": "Too many requests are waiting; see Retry-After.",
     }
     return {
@@ -64,7 +64,7 @@ def _schemas(model: ItemModel, limits: Limits, needs_values: bool) -> dict[str, 
     low, high = model.value_range
     value = {
         "type": "number",
-        "description": f"On the scale from {low:g} to {high:g}; what lies beyond counts as its end.",
+        "description": f"On the scale from {low:g} to {high:g}; values outside are clipped.",
     }
     entry = {
         "type": "object",
@@ -84,7 +84,7 @@ def _schemas(model: ItemModel, limits: Limits, needs_values: bool) -> dict[str, 
                     "items": entry if needs_values else {"anyOf": [item, entry]},
                 },
                 "k": {"type": "integer", "minimum": 1, "maximum": limits.most_items, "default": DEFAULT_K},
-                "allow": {"type": "array", "items": item, "description": "Recommend these items alone."},
+                "allow": {"type": "array", "items": item, "description": "Recommend only these items."},
                 "deny": {"type": "array", "items": item, "description": "Recommend none of these items."},
                 **_of_categories(model),
             },
@@ -124,7 +124,7 @@ def _of_categories(model: ItemModel) -> dict[str, Any]:
             "type": "object",
             "properties": words,
             "additionalProperties": False,
-            "description": "Recommend items alone that have one of the words of every category that is named.",
+            "description": "Recommend only items that have one of the words of every named category.",
         },
         "caps": {
             "type": "object",

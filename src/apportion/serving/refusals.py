@@ -1,4 +1,4 @@
-"""What a client is told when a request cannot be answered: a status and one sentence."""
+"""The answer to a request that is refused: a status and one sentence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RefusedError(Exception):
 
 
 def shown(value: Any) -> str:
-    """A value of a request as a sentence quotes it, cut short."""
+    """Return a value of a request as a sentence quotes it, shortened."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     if value is None or isinstance(value, bool):
@@ -30,5 +30,5 @@ def shown(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    """A number's digits, unless there are more than anybody reads."""
+    """Return a number's digits, unless there are too many to read."""
     return str(value) if isinstance(value, float) or abs(value) < 10**60 else "a number of many digits"

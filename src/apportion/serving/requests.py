@@ -23,12 +23,12 @@ _UNUSABLE: Final = 422
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Asked:
-    """What one client wants. Nothing prints it.
+    """What one client asks for. It is never printed.
 
     Attributes:
-        history: values by the code of the item; of an item that is named twice, the last.
-        n_unknown: how many entries of the history are of items that the model does not know.
-        k: how many items are wanted.
+        history: values by the code of the item; the last one for an item that is named twice.
+        n_unknown: number of entries in the history with items that the model does not know.
+        k: the number of items wanted.
         candidates: codes of the items that may be recommended, ascending; None for all.
         caps: how many of them may share a category.
     """
@@ -61,13 +61,13 @@ class Reader:
         self.needs_values = model.kind != "clicks"
 
     def read(self, body: bytes) -> Asked:
-        """What the body asks for, or a `RefusedError`."""
+        """Return what the body asks for, or raise a `RefusedError`."""
         document = _parsed(body)
         if not isinstance(document, dict):
             raise RefusedError(_UNUSABLE, f'Expected an object with a "history", got {shown(document)}.')
         for name in document:
             if name not in FIELDS:
-                raise RefusedError(_UNUSABLE, f"There is no field {shown(name)}; there are {', '.join(FIELDS)}.")
+                raise RefusedError(_UNUSABLE, f"There is no field {shown(name)}; the fields are {', '.join(FIELDS)}.")
         history, n_unknown = self._history(document.get("history"))
         return Asked(history, n_unknown, self._k(document.get("k")), self._candidates(document), self._caps(document))
 
@@ -89,7 +89,7 @@ class Reader:
         return history, n_unknown
 
     def _entry(self, entry: Any, number: int) -> tuple[int | str, float]:
-        """The item and the value of an entry: an object, or for clicks an id."""
+        """Return the item and the value of an entry: an object or, for clicks, an id."""
         place = f'Entry {number} of "history"'
         if not isinstance(entry, dict):
             if self.needs_values:
@@ -97,7 +97,9 @@ class Reader:
             return self._id(entry, place), 1.0
         for name in entry:
             if name not in ("item", "value"):
-                raise RefusedError(_UNUSABLE, f'{place}: there is no field {shown(name)}; there are "item", "value".')
+                raise RefusedError(
+                    _UNUSABLE, f'{place}: there is no field {shown(name)}; the fields are "item", "value".'
+                )
         item = self._id(entry.get("item"), place)
         value = entry.get("value", None if self.needs_values else 1.0)
         if isinstance(value, bool) or not isinstance(value, int | float) or not _fits_a_float(value):
@@ -120,7 +122,7 @@ class Reader:
         return given
 
     def _candidates(self, document: Mapping[str, Any]) -> NDArray[np.int32] | None:
-        """Codes of the items that all filters let through; None without any filter."""
+        """Return codes of the items that pass all filters; None without any filter."""
         allow, deny, asked = (document.get(name) for name in ("allow", "deny", "categories"))
         if allow is None and deny is None and asked is None:
             return None
@@ -135,7 +137,7 @@ class Reader:
         return np.flatnonzero(kept).astype(np.int32)
 
     def _listed(self, name: str, given: Any) -> list[int]:
-        """Codes of listed items; items that the model does not know cannot be recommended anyway."""
+        """Return codes of listed items; unknown items cannot be recommended anyway."""
         if not isinstance(given, list):
             raise RefusedError(_UNUSABLE, f'Expected "{name}" as a list of items, got {shown(given)}.')
         ids = [self._id(each, f'Entry {number} of "{name}"') for number, each in enumerate(given, 1)]
@@ -148,7 +150,7 @@ class Reader:
         ):
             raise RefusedError(_UNUSABLE, 'Expected "categories" as an object of lists of words, none of them empty.')
         if self._model.categories is None:
-            raise RefusedError(_UNUSABLE, 'This model keeps no categories of its items: leave out "categories".')
+            raise RefusedError(_UNUSABLE, 'This model has no categories of its items: leave out "categories".')
         try:
             return self._model.categories.having(asked)
         except InputError as error:
@@ -161,7 +163,7 @@ class Reader:
         if not isinstance(given, dict) or not all(type(most) is int and 0 < most < 2**31 for most in given.values()):
             raise RefusedError(_UNUSABLE, 'Expected "caps" as an object of integers of at least 1.')
         if given and self._model.categories is None:
-            raise RefusedError(_UNUSABLE, 'This model keeps no categories of its items: leave out "caps".')
+            raise RefusedError(_UNUSABLE, 'This model has no categories of its items: leave out "caps".')
         for name in given:
             try:
                 assert self._model.categories is not None
@@ -182,7 +184,7 @@ def _parsed(body: bytes) -> Any:
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON.")
+    raise ValueError(f"{name} is not a JSON number.")
 
 
 def _fits_a_float(value: float) -> bool:

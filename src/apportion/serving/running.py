@@ -1,4 +1,4 @@
-"""The service on a socket, until it is told to stop."""
+"""The service on a socket, until it is stopped."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket at this address; port 0 takes any that is free."""
+    """Return a socket at this address; port 0 takes any free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, port), family=family, backlog=2048)
 
 
 def needed_server() -> Any:
-    """The module `uvicorn`, or which extra brings it."""
+    """Return the module `uvicorn`, or say which extra provides it."""
     try:
         import uvicorn
     except ImportError:
-        raise InputError("Serving needs uvicorn; install it with: pip install 'apportion[serve]'.") from None
+        raise InputError(
+            "Serving needs uvicorn; install it with: pip install 'apportion[serve]'.", argument=None
+        ) from None
     return uvicorn
 
 
 def run(service: Service, at: socket.socket, limits: Limits, *, grace: int) -> None:
-    """Serve until SIGINT or SIGTERM; requests that are open then have `grace` seconds to be answered."""
+    """Serve until SIGINT or SIGTERM; open requests then have `grace` seconds to be answered."""
     log_errors_only()
     with _signals_end_it_quietly():
         server(service, limits, grace=grace).run(sockets=[at])
 
 
 def server(service: Service, limits: Limits, *, grace: int) -> Any:
-    """The server of uvicorn that runs the service."""
+    """Return the uvicorn server that runs the service."""
     uvicorn = needed_server()
     from apportion.serving.connections import protocol
 
@@ -58,7 +60,7 @@ def server(service: Service, limits: Limits, *, grace: int) -> Any:
 
 @contextmanager
 def _signals_end_it_quietly() -> Iterator[None]:
-    """Let the server take signals; it raises them again when it has stopped, and by then they have been obeyed."""
+    """Let the server handle signals; it raises them again when it has stopped, and by then they have been obeyed."""
     before = {each: signal.signal(each, lambda *_: None) for each in _SIGNALS}
     try:
         yield

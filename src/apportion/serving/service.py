@@ -1,7 +1,7 @@
 """The service as an ASGI application: routes, limits, errors as one sentence of JSON.
 
-It is a plain function of ASGI, without a framework: there are five routes, and every byte that is kept, logged or sent
-back is decided here. Whatever goes wrong inside is logged by its type and place alone: a message may quote a request.
+It is plain ASGI, without a framework: there are five routes, and every byte that is kept, logged or sent back is
+decided here. Internal errors are logged only by type and place, because a message may quote a request.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Response:
 
 
 class _GoneError(Exception):
-    """The client went away before its request was there."""
+    """The client disconnected before its request arrived."""
 
 
 class Service:
@@ -87,20 +87,17 @@ class Service:
         self._n_items = model.n_tasks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the life of the server."""
+        """Handle one request, or the life of the server."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
             await self._serve(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Answer from the start of the server until it stops, when no request is open any more."""
-        await receive()
-        self._batches.start()
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        await self._batches.stop()
-        await send({"type": "lifespan.shutdown.complete"})
+        """Nothing is to be done when the server starts or stops."""
+        for step in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{step}.complete"})
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
@@ -121,11 +118,11 @@ class Service:
         if route != "/health":
             self._refuse_too_often(scope)
         if route == _UNKNOWN_ROUTE:
-            raise RefusedError(404, f"There is nothing here; there are {', '.join(self._routes)}.")
+            raise RefusedError(404, f"There is nothing here; the routes are {', '.join(self._routes)}.")
         wanted = ("POST",) if route == "/recommend" else ("GET", "HEAD")
         if scope["method"] not in wanted:
             allowed = ", ".join(wanted)
-            raise RefusedError(405, f"{route} takes {allowed}, got {scope['method'][:20]}.", {"allow": allowed})
+            raise RefusedError(405, f"{route} accepts {allowed}, got {scope['method'][:20]}.", {"allow": allowed})
         if route == "/recommend":
             asked = self._reader.read(await self._body(scope, receive))
             return _Response(await self._batches.answer(asked))
@@ -138,15 +135,15 @@ class Service:
     def _refuse_too_often(self, scope: Scope) -> None:
         seconds = self._rate.seconds_to_wait(scope["client"][0] if scope.get("client") else "")
         if seconds:
-            sentence = f"More than {self._limits.rate:g} requests a second came from this address."
+            sentence = f"More than {self._limits.rate:g} requests per second came from this address."
             raise RefusedError(429, sentence, {"retry-after": str(math.ceil(seconds))})
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """The body of a request, unless it is too large, too slow or of another type."""
+        """Return the body of a request, unless it is too large, too slow or of another type."""
         headers = {name: value for name, value in scope["headers"] if name in (b"content-type", b"content-length")}
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
         if kind != _JSON.encode():
-            raise RefusedError(415, f"Expected a body of the type {_JSON}; say so in the header Content-Type.")
+            raise RefusedError(415, f"Expected a body of the type {_JSON}; state it in the header Content-Type.")
         if int(headers.get(b"content-length", b"0")) > self._limits.body_bytes:
             raise self._too_large()
         try:
@@ -179,7 +176,7 @@ class Service:
 
 
 def _health(model: ItemModel) -> dict[str, Any]:
-    """What is served: its kind and size, and its guarantee."""
+    """Return what is served: its kind and size, and its guarantee."""
     about: dict[str, Any] = {"status": "ok", "kind": model.kind, "items": model.n_tasks}
     if model.statement is not None:
         statement = model.statement

@@ -39,7 +39,8 @@ class WatchedRows:
         if self._class_groups.shape != targets.shape:
             raise InputError(
                 "Expected a group for each target, got class_groups of shape "
-                f"{tuple(self._class_groups.shape)} for targets of shape {tuple(targets.shape)}."
+                f"{tuple(self._class_groups.shape)} for targets of shape {tuple(targets.shape)}.",
+                argument="class_groups",
             )
         places = torch.arange(len(inputs))
         self.units = ExampleRows(inputs, places) if users is None else UserRows(inputs, places, users)

@@ -50,7 +50,7 @@ class FixedClip:
 
     def __post_init__(self) -> None:
         if not 0 < self.norm < math.inf or self.counted:
-            raise InputError(f"Expected a finite clip norm above 0, got {self.norm}.")
+            raise InputError(f"Expected a finite clip norm above 0, got {self.norm}.", argument="norm")
 
     @property
     def start(self) -> float:
@@ -95,7 +95,9 @@ class QuantileClip:
         require("quantile", self.quantile, low=0, high=1)
         require("start", self.start, low=self.smallest, high=self.largest)
         if not (0 < self.counted < 1 and self.rate > 0):
-            raise InputError(f"Expected a rate above 0 and counted in (0, 1), got {self.rate} and {self.counted}.")
+            raise InputError(
+                f"Expected a rate above 0 and counted in (0, 1), got {self.rate} and {self.counted}.", argument=None
+            )
 
     def following(self, norm: float, within: float) -> float:
         """Return the next norm. A released fraction outside [0, 1] is noise and is clipped."""
@@ -133,7 +135,8 @@ class SecondMomentScales:
         require("beta", self.beta, low=0, high=1, strictly_below=True)
         if not (self.noise_floor > 0 and self.after >= 1):
             raise InputError(
-                f"Expected noise_floor above 0 and after of at least 1, got {self.noise_floor} and {self.after}."
+                f"Expected noise_floor above 0 and after of at least 1, got {self.noise_floor} and {self.after}.",
+                argument=None,
             )
 
     def begin(self) -> MovingScales:

@@ -45,7 +45,8 @@ class DPSGD(KnownNoiseOptimizer):
         require("weight_decay", weight_decay, low=0)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise InputError(
-                f"Expected momentum above 0 and no dampening with nesterov, got {momentum} and {dampening}."
+                f"Expected momentum above 0 and no dampening with nesterov, got {momentum} and {dampening}.",
+                argument=None,
             )
         super().__init__(
             params,

@@ -71,7 +71,8 @@ def follow(optimizer: DPOptimizer) -> DPOptimizer:
     inner = optimizer.original_optimizer
     if not isinstance(inner, KnownNoiseOptimizer):
         raise InputError(
-            f"Expected an optimizer of apportion.training inside the Opacus optimizer, got {type(inner).__name__}."
+            f"Expected an optimizer of apportion.training inside the Opacus optimizer, got {type(inner).__name__}.",
+            argument="optimizer",
         )
     _require_known(type(optimizer))
     optimizer.scale_grad = MethodType(_scale_and_tell, optimizer)
@@ -82,7 +83,7 @@ def _require_known(kind: type[DPOptimizer]) -> None:
     """Refuse an optimizer with its own way to add noise, scale or average."""
     known = kind.add_noise in _FLAT | _GHOST | _ADAPTIVE and kind.scale_grad is DPOptimizer.scale_grad
     if not known or getattr(kind, "reduce_gradients", None) not in {None, *_AVERAGED}:
-        raise InputError(f"Expected an Opacus optimizer whose noise is known here, got {kind.__name__}.")
+        raise InputError(f"Expected an Opacus optimizer whose noise is known here, got {kind.__name__}.", argument=None)
 
 
 def _scale_and_tell(optimizer: DPOptimizer) -> None:

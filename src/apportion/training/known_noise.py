@@ -72,11 +72,15 @@ class KnownNoiseOptimizer(torch.optim.Optimizer, ABC):  # type: ignore[misc]
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters that have gradients. A closure would compute gradients without privacy."""
         if closure is not None:
-            raise InputError("Expected no closure: gradients must come from private releases, not from a closure.")
+            raise InputError(
+                "Expected no closure: gradients must come from private releases, not from a closure.",
+                argument="closure",
+            )
         if self._added is None and self.needs_noise:
             raise InputError(
                 f"{type(self).__name__} must know the noise in its gradients before every step; let "
-                "PrivateGradients fill them, or pass the Opacus optimizer to for_opacus.follow."
+                "PrivateGradients fill them, or pass the Opacus optimizer to for_opacus.follow.",
+                argument=None,
             )
         noise, self._added = self._added or NO_NOISE, None
         for group in self.param_groups:
@@ -107,4 +111,4 @@ def require(name: str, value: float, *, low: float, high: float = float("inf"), 
     if not (low <= value < high if strictly_below else low <= value <= high):
         end = f"below {high:g}" if strictly_below else f"to {high:g}"
         limits = f"at least {low:g}" if high == float("inf") else f"from {low:g} {end}"
-        raise InputError(f"Expected {name} {limits}, got {value}.")
+        raise InputError(f"Expected {name} {limits}, got {value}.", argument=name)

@@ -82,7 +82,8 @@ def _keeper(seen: dict[nn.Module, tuple[Tensor, GradientEdge]]) -> Callable[[nn.
     def keep(layer: nn.Module, inputs: Any, output: Tensor) -> None:
         if layer in seen:
             raise InputError(
-                f"Expected each layer to be used once in a pass, got {layer} twice; use FunctionalGradients."
+                f"Expected each layer to be used once in a pass, got {layer} twice; use FunctionalGradients.",
+                argument="module",
             )
         seen[layer] = inputs[0], get_gradient_edge(output)  # of the output as it is now, before in-place operations
 

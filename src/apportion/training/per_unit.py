@@ -52,7 +52,9 @@ def gradient_way(module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor)
         with unchanged(module):
             way.blocks(zeros[0], zeros[1], torch.arange(3))
     except Exception as error:  # whatever torch.func raises for an unsupported module
-        raise InputError(f"Expected a module that torch.func can apply row by row, got the error {error}") from error
+        raise InputError(
+            f"Expected a module that torch.func can apply row by row, got the error {error}", argument="module"
+        ) from error
     return way
 
 

@@ -77,21 +77,27 @@ class PrivateGradients:
         if session.neighbours != units.neighbours:
             raise InputError(
                 f"The neighbours of the session are {session.neighbours.relation!r}, those of the units "
-                f"{units.neighbours.relation!r}; open a session for the same neighbours."
+                f"{units.neighbours.relation!r}; open a session for the same neighbours.",
+                argument="session",
             )
         if steps < 1 or rows_at_once < 1 or not 0 < sampling <= 1:
             raise InputError(
                 f"Expected steps and rows_at_once of at least 1 and sampling in (0, 1], got {steps}, "
-                f"{rows_at_once} and {sampling}."
+                f"{rows_at_once} and {sampling}.",
+                argument=None,
             )
         if n_units is not None and n_units < 1:
-            raise InputError(f"Expected a declared number of {units.name} of at least 1, got {n_units}.")
+            raise InputError(
+                f"Expected a declared number of {units.name} of at least 1, got {n_units}.", argument="n_units"
+            )
         self._parameters = list(trainable(module).values())
         if not self._parameters:
-            raise InputError("Expected a module with trainable parameters, got one without any.")
+            raise InputError("Expected a module with trainable parameters, got one without any.", argument="module")
         coarse = {p.dtype for p in self._parameters} - {torch.float32, torch.float64}
         if coarse:
-            raise InputError(f"Expected trainable parameters of float32 or float64, got {coarse.pop()}.")
+            raise InputError(
+                f"Expected trainable parameters of float32 or float64, got {coarse.pop()}.", argument="module"
+            )
         self._module = module
         self._loss = loss
         self._given = way
@@ -159,7 +165,8 @@ class PrivateGradients:
         result = gradient_way(self._module, self._loss, *self._units.like)
         if isinstance(self._given, LayerFactors) and not isinstance(result, LayerFactors):
             raise InputError(
-                "Expected a module whose layers have one row for each row of data, which LayerFactors needs."
+                "Expected a module whose layers have one row for each row of data, which LayerFactors needs.",
+                argument="module",
             )
         way = self._given or result
         if self._rows_at_once > 1:
@@ -170,7 +177,9 @@ class PrivateGradients:
         """Refuse other trained parameters than at the start; check the module again if its modes changed."""
         now = list(trainable(self._module).values())
         if list(map(id, now)) != list(map(id, self._parameters)):
-            raise InputError("Expected the same trained parameters at every step, got others than at the start.")
+            raise InputError(
+                "Expected the same trained parameters at every step, got others than at the start.", argument="module"
+            )
         if self._modes != _modes(self._module):
             self._way = self._checked_way()
             self._modes = _modes(self._module)

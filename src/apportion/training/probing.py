@@ -63,7 +63,8 @@ def factors_suffice(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Ten
         if any(not torch.equal(a, b) for a, b in zip(before, _generators(devices), strict=True)):
             raise InputError(
                 "Expected a module that draws no random numbers in a pass, got one that does; turn "
-                "dropout off, because the masks of all rows would depend on the number of rows."
+                "dropout off, because the masks of all rows would depend on the number of rows.",
+                argument="module",
             )
         apart = _refuse_mixing(passes)
         return apart and supported(module) and _same_gradients(module, loss, rows)
@@ -95,9 +96,14 @@ def _refuse_layers(module: nn.Module) -> None:
     for name, part in module.named_modules():
         kind = type(part).__name__
         if isinstance(part, nn.modules.batchnorm._BatchNorm) and (part.training or part.running_mean is None):
-            raise InputError(f"Expected no layer that mixes rows, got {kind} {name!r}; use GroupNorm.")
+            raise InputError(
+                f"Expected no layer that mixes rows, got {kind} {name!r}; use GroupNorm.", argument="module"
+            )
         if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.max_norm is not None:
-            raise InputError(f"Expected no {kind} with max_norm, which rescales the rows it looks up, got {name!r}.")
+            raise InputError(
+                f"Expected no {kind} with max_norm, which rescales the rows it looks up, got {name!r}.",
+                argument="module",
+            )
 
 
 @contextmanager
@@ -114,7 +120,9 @@ def _moved(module: nn.Module) -> Iterator[None]:
     copies = [p.detach().clone() for p in trained]
     yield
     if any(not torch.equal(p, copy) for p, copy in zip(trained, copies, strict=True)):
-        raise InputError("Expected a module whose pass does not change its trained parameters, got one that does.")
+        raise InputError(
+            "Expected a module whose pass does not change its trained parameters, got one that does.", argument="module"
+        )
 
 
 def _generators(devices: list[int]) -> list[Tensor]:
@@ -136,7 +144,9 @@ def _made_up(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Tensor) ->
             continue
         if bool(rows.losses.isfinite().all()):
             return rows
-    raise InputError(f"Expected a module and a loss that accept made-up rows of the data's shape, got {problem}.")
+    raise InputError(
+        f"Expected a module and a loss that accept made-up rows of the data's shape, got {problem}.", argument=None
+    )
 
 
 def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -196,7 +206,10 @@ def _pass(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Tensor, commo
         for hook in hooks:
             hook.remove()
     if losses.dim() == 0 or len(losses) != len(inputs):
-        raise InputError(f"Expected a loss for each of {len(inputs)} rows, got losses of shape {tuple(losses.shape)}.")
+        raise InputError(
+            f"Expected a loss for each of {len(inputs)} rows, got losses of shape {tuple(losses.shape)}.",
+            argument="loss",
+        )
     return _Rows(common, inputs, targets, losses, watched)
 
 
@@ -215,7 +228,8 @@ def _refuse_mixing(passes: list[_Rows]) -> bool:
         if _leaks(result, by_row) or not bool(((again - first).abs() <= _CLOSE * size).all()):
             raise InputError(
                 "Expected a module and a loss that treat each row by itself, but the loss of a made-up "
-                "row depends on others; each unit must be clipped by itself."
+                "row depends on others; each unit must be clipped by itself.",
+                argument=None,
             )
     return same_parts and all(by_row)
 

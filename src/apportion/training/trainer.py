@@ -94,7 +94,10 @@ class PrivateTrainer:
         noise: NoiseSource | None = None,
     ) -> None:
         if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
-            raise InputError("Expected a scheduler that depends only on the number of steps, got ReduceLROnPlateau.")
+            raise InputError(
+                "Expected a scheduler that depends only on the number of steps, got ReduceLROnPlateau.",
+                argument="scheduler",
+            )
         self.module = module
         self.optimizer = optimizer
         self.loss = loss
@@ -135,7 +138,8 @@ class PrivateTrainer:
         if self._trained:
             raise InputError(
                 "Expected an untrained module, got one that this trainer has already trained; create a "
-                "new module and a new trainer."
+                "new module and a new trainer.",
+                argument="module",
             )
         if watch is not None:
             watch.check(units)

@@ -109,7 +109,7 @@ class ExampleRows(Units):
         inputs, targets = _matching(inputs, targets)
         names = Vocabulary(np.arange(len(inputs)) if ids is None else ids)
         if len(names) != len(inputs):
-            raise InputError(f"Expected {len(inputs)} ids, one for each row, got {len(names)}.")
+            raise InputError(f"Expected {len(inputs)} ids, one for each row, got {len(names)}.", argument="ids")
         super().__init__(inputs, targets, np.arange(len(inputs) + 1), sampling_keys(names))
 
 
@@ -128,7 +128,9 @@ def session_for(units: Units) -> type[Session]:
 def _matching(inputs: Any, targets: Any) -> tuple[Tensor, Tensor]:
     inputs, targets = torch.as_tensor(inputs), torch.as_tensor(targets)
     if len(inputs) != len(targets):
-        raise InputError(f"Expected as many targets as inputs, got {len(targets)} and {len(inputs)}.")
+        raise InputError(
+            f"Expected as many targets as inputs, got {len(targets)} and {len(inputs)}.", argument="targets"
+        )
     return inputs, targets
 
 

@@ -91,11 +91,15 @@ class Watch:
         scored_by: Loss | None = None,
     ) -> None:
         if every < 1 or n_class_groups < 1:
-            raise InputError(f"Expected every and n_class_groups of at least 1, got {every} and {n_class_groups}.")
+            raise InputError(
+                f"Expected every and n_class_groups of at least 1, got {every} and {n_class_groups}.", argument=None
+            )
         places = np.asarray(class_groups, np.int64)
         if places.size and not 0 <= places.min() <= places.max() < n_class_groups:
             got = f"{places.min()} to {places.max()}"
-            raise InputError(f"Expected class_groups from 0 to {n_class_groups - 1}, got {got}.")
+            raise InputError(
+                f"Expected class_groups from 0 to {n_class_groups - 1}, got {got}.", argument="class_groups"
+            )
         self.every = every
         self._rows = inputs, targets
         self._class_groups = places
@@ -122,7 +126,7 @@ class Watch:
         if self._gradients and isinstance(units, UserRows) != isinstance(self._units.units, UserRows):
             given = "users" if isinstance(self._units.units, UserRows) else "none"
             wanted = "users of the watched rows" if isinstance(units, UserRows) else "no users of the watched rows"
-            raise InputError(f"Expected {wanted}, because training clips {units.name}, got {given}.")
+            raise InputError(f"Expected {wanted}, because training clips {units.name}, got {given}.", argument="users")
 
     def look(self, module: nn.Module, loss: Loss, steps: int, coming: ComingStep) -> Seen:
         """Score the module after so many steps, before a step that clips and adds noise as given.

@@ -246,7 +246,7 @@ def test_the_first_head_of_a_keyed_account_is_written_under_its_key_only(url, tm
     [
         ("{", "cannot be read: it is not a ledger document"),
         ("[]", "not a ledger document"),
-        ('{"format": 1, "accounts": {}}', "has format 1; this version of apportion reads format 2 only"),
+        ('{"format": 1, "accounts": {}}', "has format 1, but this version of apportion reads format 2"),
         ('{"format": 2, "accounts": {"visits": {}}}', "unexpected fields"),
         ('{"format": 2, "accounts": {"visits": 3}}', "unexpected fields"),
     ],

@@ -191,7 +191,7 @@ def test_a_module_of_ones_own_is_asked_for_after_loading(tmp_path):
     with pytest.raises(InputError, match="with the parameters of the stored encoder"):
         load(tmp_path / "model", encoder=dense(3))
     save(fitted("statistics", "linear").model_, tmp_path / "model")
-    with pytest.raises(InputError, match="holds no encoder that a module is wanted for"):
+    with pytest.raises(InputError, match="has no encoder, so it needs no module"):
         load(tmp_path / "model", encoder=Bent(3))
 
 

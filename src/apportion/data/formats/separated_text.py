@@ -41,7 +41,7 @@ class _OpenText:
     def scan(self, kinds: Mapping[str, CellKind], gather: Callable[[Iterable[pa.RecordBatch], int], Result]) -> Result:
         import pyarrow as pa
 
-        text = TextColumns(self._file, self._layout, kinds)
+        text = TextColumns(self._file, self._layout, kinds, in_threads=True)
         types: dict[str, pa.DataType] = {}
         while True:  # once more for each id column that turns out to be text
             try:
@@ -61,7 +61,7 @@ class _OpenText:
         try:
             return _in_utf8(columns.open({id_column: pa.string()}).read_all())
         except pa.ArrowInvalid as error:
-            raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.") from None
+            raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.", argument=None) from None
 
 
 class _SeparatedText:
@@ -103,5 +103,7 @@ def _in_utf8(table: pa.Table) -> pa.Table:
 
     for field in table.schema:
         if pa.types.is_binary(field.type):
-            raise InputError(f"Column {field.name!r} holds text that is not in UTF-8; save the file in that encoding.")
+            raise InputError(
+                f"Column {field.name!r} holds text that is not in UTF-8; save the file in that encoding.", argument=None
+            )
     return table

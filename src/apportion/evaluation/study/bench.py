@@ -108,7 +108,7 @@ class Bench:
         model = estimator.fit(self.parts.train).model_
         if epsilon is not None and (model.statement is None or model.statement.epsilon > epsilon * (1 + 1e-9)):
             stated = "no privacy statement" if model.statement is None else f"epsilon = {model.statement.epsilon:g}"
-            raise InputError(f"Expected a model with epsilon = {epsilon:g}, got one with {stated}.")
+            raise InputError(f"Expected a model with epsilon = {epsilon:g}, got one with {stated}.", argument=None)
         return model
 
     def _measured(self, model: Any, part: Part) -> Evaluation:

@@ -142,7 +142,7 @@ def read_study(path: str | os.PathLike[str]) -> Study:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file.name} is not valid TOML: {error}.") from None
+        raise InputError(f"{file.name} is not valid TOML: {error}.", argument=None) from None
     try:
         return Study.from_table(table)
     except InputError as error:
@@ -161,7 +161,9 @@ def _split_plan(data: Table, kind: Kind) -> SplitPlan:
         history=data.take("history", "a fraction between 0 and 1", is_fraction, SplitPlan.history),
     )
     if sum(part for part in (plan.validation, plan.test) if part < 1) >= 1:
-        raise InputError(f"Expected validation and test below 1 together, got {plan.validation:g} and {plan.test:g}.")
+        raise InputError(
+            f"Expected validation and test below 1 together, got {plan.validation:g} and {plan.test:g}.", argument=None
+        )
     return plan
 
 
@@ -177,11 +179,13 @@ def _reading(data: Table, kind: Kind) -> dict[str, Any]:
     }
     result = {key: data.take(key, *accepted.get(key, ("text", is_text)), None) for key in _READING}
     if kind == "ratings" and result["min_value"] is not None:
-        raise InputError(f"Expected min_value in [data] only with clicks, got {result['min_value']:g} with ratings.")
+        raise InputError(
+            f"Expected min_value in [data] only with clicks, got {result['min_value']:g} with ratings.", argument=None
+        )
     reading = {key: value for key, value in result.items() if value is not None}
     for key in reading:
         if key.startswith("feature_") and "features" not in reading:
-            raise InputError(f"Expected features in [data], which {key} refers to, got none.")
+            raise InputError(f"Expected features in [data], which {key} refers to, got none.", argument=None)
     return reading
 
 
@@ -229,7 +233,7 @@ def _tuning(values: Mapping[str, Any], budgets: Budgets, metrics: Sequence[str],
     )
     table.finish()
     if split.validation == 0:
-        raise InputError("Expected validation in [data] above 0, because [tuning] needs it, got 0.")
+        raise InputError("Expected validation in [data] above 0, because [tuning] needs it, got 0.", argument=None)
     return tuning
 
 

@@ -33,12 +33,15 @@ def with_feature_rows(study: Study) -> Study:
         methods = [row for method in methods for row in _rows_of(method)]
     if not any(method.spec.get(FEATURES, False) or any(method.grid.get(FEATURES, ())) for method in methods):
         raise InputError(
-            f"Expected a method {_TAKES_FEATURES!r}, or one with features = true, to use the given features."
+            f"Expected a method {_TAKES_FEATURES!r}, or one with features = true, to use the given features.",
+            argument=None,
         )
     names = [method.name for method in methods]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"Expected no method named {name!r}, because the row with features has that name.")
+            raise InputError(
+                f"Expected no method named {name!r}, because the row with features has that name.", argument=None
+            )
     return replace(study, methods=tuple(methods))
 
 
@@ -54,7 +57,9 @@ def put_features(spec: Mapping[str, Any], features: ItemFeatures | None) -> dict
     if not spec.get(FEATURES, False):
         return others
     if features is None:
-        raise InputError("Expected public item features, because features = true asks for them, got none.")
+        raise InputError(
+            "Expected public item features, because features = true asks for them, got none.", argument=None
+        )
     return {**others, FEATURES: features}
 
 

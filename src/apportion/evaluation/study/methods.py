@@ -102,7 +102,8 @@ def read_methods(tables: Sequence[Mapping[str, Any]]) -> tuple[Method, ...]:
     for name in names:
         if names.count(name) > 1:
             raise InputError(
-                f"Expected a different name for each of [[methods]], got {name!r} {names.count(name)} times."
+                f"Expected a different name for each of [[methods]], got {name!r} {names.count(name)} times.",
+                argument=None,
             )
     return methods
 
@@ -114,16 +115,22 @@ def _method(values: Mapping[str, Any], number: int) -> Method:
     grid = dict(_flat(table.take("grid", "a table of lists", is_table, {})))
     draws = table.take("draws", "a whole number from 1", is_whole(1), None)
     if draws is not None and not grid:
-        raise InputError(f"Expected a grid for the {draws} draws of method {name!r}, got none.")
+        raise InputError(f"Expected a grid for the {draws} draws of method {name!r}, got none.", argument=None)
     spec = {"method": kind, **table.values}
     for key, choices in grid.items():
         if not is_list_of(lambda _: True, distinct=False)(choices):
-            raise InputError(f"Expected {key} in the grid of method {name!r} to be a list of values, got {choices!r}.")
+            raise InputError(
+                f"Expected {key} in the grid of method {name!r} to be a list of values, got {choices!r}.", argument=None
+            )
         if _holds(spec, key.split(".")):
-            raise InputError(f"Expected {key} of method {name!r} either as a setting or in its grid, got both.")
+            raise InputError(
+                f"Expected {key} of method {name!r} either as a setting or in its grid, got both.", argument=None
+            )
     for value in (*((spec[FEATURES],) if FEATURES in spec else ()), *grid.get(FEATURES, ())):
         if not isinstance(value, bool):
-            raise InputError(f"Expected {FEATURES} of method {name!r} to be true or false, got {value!r}.")
+            raise InputError(
+                f"Expected {FEATURES} of method {name!r} to be true or false, got {value!r}.", argument=None
+            )
     method = Method(name, spec, {key: tuple(choices) for key, choices in grid.items()}, draws)
     method.combinations()  # refuses a key that leads into something other than a table
     return method
@@ -154,6 +161,7 @@ def _with(spec: Mapping[str, Any], keys: Sequence[str], value: Any, place: str) 
     inner = spec.get(first, {})
     if not isinstance(inner, Mapping):
         raise InputError(
-            f"Expected {first} to be a table, because the {place} sets {'.'.join(others)} in it, got {inner!r}."
+            f"Expected {first} to be a table, because the {place} sets {'.'.join(others)} in it, got {inner!r}.",
+            argument=None,
         )
     return {**spec, first: _with(inner, others, value, place)}

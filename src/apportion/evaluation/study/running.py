@@ -57,7 +57,7 @@ def run_study(
     bench = Bench(study, data, Path(folder), build or _library_builder(), features)
     _refuse_unless_study(bench.folder)
     if processes < 1:
-        raise InputError(f"Expected processes >= 1, got {processes}.")
+        raise InputError(f"Expected processes >= 1, got {processes}.", argument="processes")
     refuse_bad_methods(study, bench.build, features)
     known = None if features is None else features_fingerprint(features, data.task_ids)
     _ = bench.parts, bench.slices  # refuse data that cannot be divided before anything is written
@@ -194,12 +194,15 @@ def refuse_bad_methods(study: Study, build: Builder, features: ItemFeatures | No
             try:
                 build_unit(build, study, combination.spec, epsilon, seed, features)
             except (InputError, TypeError, ValueError) as error:
-                raise InputError(f"Method {combination.label!r}: {error}") from None
+                raise InputError(f"Method {combination.label!r}: {error}", argument=None) from None
 
 
 def _refuse_unless_study(folder: Path) -> None:
     """Refuse a folder that holds something else."""
     if folder.is_dir() and any(folder.iterdir()) and not (folder / UNITS).is_dir():
-        raise InputError(f"Refusing to write into {str(folder)!r}: it is not empty and does not hold an earlier study.")
+        raise InputError(
+            f"Refusing to write into {str(folder)!r}: it is not empty and does not hold an earlier study.",
+            argument="folder",
+        )
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"Refusing to write into {str(folder)!r}: it is a file.")
+        raise InputError(f"Refusing to write into {str(folder)!r}: it is a file.", argument="folder")

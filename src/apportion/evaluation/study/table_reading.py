@@ -24,17 +24,17 @@ class Table:
         self.known.append(key)
         if key not in self.values:
             if default is _NEEDED:
-                raise InputError(f"Expected {key} in {self.place} ({expected}), got none.")
+                raise InputError(f"Expected {key} in {self.place} ({expected}), got none.", argument=None)
             return default
         value = self.values.pop(key)
         if not accept(value):
-            raise InputError(f"Expected {key} in {self.place} to be {expected}, got {value!r}.")
+            raise InputError(f"Expected {key} in {self.place} to be {expected}, got {value!r}.", argument=None)
         return value
 
     def finish(self) -> None:
         """Refuse keys that nobody asked for."""
         for key in self.values:
-            raise InputError(f"Expected only {', '.join(self.known)} in {self.place}, got {key!r}.")
+            raise InputError(f"Expected only {', '.join(self.known)} in {self.place}, got {key!r}.", argument=None)
 
 
 def is_table(value: Any) -> bool:

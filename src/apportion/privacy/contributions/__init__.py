@@ -19,7 +19,7 @@ from apportion.privacy.contributions.row_sums import (
     Values,
 )
 from apportion.privacy.contributions.task_sums import TaskCounts, TaskGrams, TaskMoments, UserGram, UserTotal
-from apportion.privacy.contributions.votes import HeldOut, Losses, Votes, WithoutHeldOut
+from apportion.privacy.contributions.votes import HeldOut, Losses, Votes, WithoutHeldOut, without_held_out
 
 __all__ = [
     "BoxedColumns",
@@ -56,4 +56,5 @@ __all__ = [
     "Weighting",
     "WithoutHeldOut",
     "step_of",
+    "without_held_out",
 ]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
+from apportion.linalg import RatingRound, TaskWeights
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Labels, Offsets, Rows, Weights
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, moved_by_user
@@ -133,6 +134,16 @@ class Kernels(Protocol):
         It is zero if there is no solution. A user's solution does not depend on other users.
         """
 
+    def rating_round(
+        self,
+        users: UserRun,
+        weights: Floats | TaskWeights,
+        about: RatingRound,
+        by_task: NDArray[np.int64],
+        total: NDArray[np.int64],
+    ) -> None:
+        """Add every user's clipped part of a round on ratings, in whole steps; see `linalg.rating_round`."""
+
 
 class Weighting(ABC):
     """A rule by which each user divides one unit of sensitivity over its tasks; made of public and released numbers.
@@ -153,6 +164,10 @@ class Weighting(ABC):
     def form(self, users: Any) -> Weights:
         """Make the weights of these users, each from that user's own rows."""
 
+    def of_tasks(self, n_tasks: int) -> TaskWeights | None:
+        """The weights as numbers of tasks that a kernel brings to each user's bound; None where they are not such."""
+        return None
+
     def of(self, users: Any) -> Weights:
         """Return the checked weights. They are kept if the users stay in memory, because every round asks again."""
         weights: Weights = self.formed(users) if self.used_once else users.remembered(self, self.formed)
@@ -162,7 +177,9 @@ class Weighting(ABC):
         """Make and check the weights. Refuse weights of other users or of another kind than declared."""
         weights = self.form(users)
         if not weights.belong_to(users.indptr):
-            raise InputError("Expected weights that were made for these users; the layout is that of other users.")
+            raise InputError(
+                "Expected weights that were made for these users; the layout is that of other users.", argument=None
+            )
         if weights.neighbours != self.neighbours or (weights.signed and not self.signed):
             raise TypeError(
                 f"{type(self).__name__} made weights for other neighbours, or of another sign, than it declares."

@@ -129,7 +129,9 @@ def whole_parts(rows: FloatArray, output: Output) -> NDArray[np.int64]:
 
 def _whole_part(rows: FloatArray, indptr: Offsets, output: Output) -> FloatArray:
     if rows.ndim != 2 or rows.shape[1] != output.width:
-        raise InputError(f"Expected rows of {output.width} numbers for {output.what!r}, got shape {rows.shape}.")
+        raise InputError(
+            f"Expected rows of {output.width} numbers for {output.what!r}, got shape {rows.shape}.", argument=None
+        )
     return linalg.whole_steps(Parts.clipped(rows, indptr, output.clip_norm)._values, output.step)
 
 
@@ -150,4 +152,7 @@ def _one_row_each(taking_part: NDArray[np.bool_], n_rows: int) -> NDArray[np.boo
         return taking_part
     if n_rows == int(taking_part.sum()):
         return np.ones(n_rows, bool)
-    raise InputError("Expected one row for each user, or one for each user who takes part, got another number of rows.")
+    raise InputError(
+        "Expected one row for each user, or one for each user who takes part, got another number of rows.",
+        argument=None,
+    )

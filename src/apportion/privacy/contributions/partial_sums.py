@@ -38,7 +38,9 @@ class Channel:
         """Return the bytes if they were sealed under this channel; refuse others."""
         code, body = message[:32], message[32:]
         if not hmac.compare_digest(code, hmac.digest(self.secret, body, "sha256")):
-            raise InputError("Expected partial sums of this pass, got bytes that none of its workers sent.")
+            raise InputError(
+                "Expected partial sums of this pass, got bytes that none of its workers sent.", argument="message"
+            )
         return body
 
 
@@ -58,7 +60,9 @@ class PartialSums(Hidden):
 
     def __add__(self, other: PartialSums) -> PartialSums:
         if not all(_are_whole(sums) for sums in (*self._sums, *other._sums)):
-            raise InputError("Expected whole numbers in sums over several runs of users; make the engine exact=True.")
+            raise InputError(
+                "Expected whole numbers in sums over several runs of users; make the engine exact=True.", argument=None
+            )
         sums = [tuple(map(_added, one, two)) for one, two in zip(self._sums, other._sums, strict=True)]
         return PartialSums(sums, self._n_users + other._n_users)
 
@@ -71,7 +75,9 @@ class PartialSums(Hidden):
     def to_wire(self, channel: Channel) -> bytes:
         """Return the sums as bytes that only the reducer of the same pass accepts."""
         if not all(_are_whole(sums) for sums in self._sums):
-            raise InputError("Expected whole numbers in sums that cross a process; make the engine exact=True.")
+            raise InputError(
+                "Expected whole numbers in sums that cross a process; make the engine exact=True.", argument=None
+            )
         body = io.BytesIO()
         arrays = {f"{k}.{m}": array for k, sums in enumerate(self._sums) for m, array in enumerate(sums)}
         np.savez(body, n_users=np.int64(self._n_users), **arrays)  # type: ignore[arg-type]
@@ -83,7 +89,9 @@ class PartialSums(Hidden):
         """Read back what a worker of the same pass sent."""
         content = channel.opened(message)
         if hashlib.blake2b(content[16:], digest_size=16).digest() != content[:16]:
-            raise InputError("Expected partial sums as they were sent; the checksum of these does not match.")
+            raise InputError(
+                "Expected partial sums as they were sent; the checksum of these does not match.", argument="message"
+            )
         with np.load(io.BytesIO(content[16:]), allow_pickle=False) as held:
             names = sorted(tuple(map(int, name.split("."))) for name in held.files if name != "n_users")
             sums: list[list[Any]] = [[] for _ in range(1 + max((k for k, _ in names), default=-1))]
@@ -101,7 +109,7 @@ def _are_whole(sums: Sums) -> bool:
 
 def _added(one: Any, two: Any) -> Any:
     if one.shape != two.shape:
-        raise InputError(f"Expected partial sums of one shape, got {one.shape} and {two.shape}.")
+        raise InputError(f"Expected partial sums of one shape, got {one.shape} and {two.shape}.", argument=None)
     if any(each.max(initial=0) >= _LARGEST_STEPS or each.min(initial=0) <= -_LARGEST_STEPS for each in (one, two)):
         raise ArithmeticError("A sum has more steps than 64 bits hold; use fewer users in one fit.")
     return one + two

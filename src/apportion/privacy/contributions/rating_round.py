@@ -42,11 +42,9 @@ class RatingParts(Contribution):
         """Return the sums over these users, clipped and in whole steps."""
         rows, votes = self.outputs
         by_task, total = rows.zeros(users.n_tasks), votes.zeros(users.n_tasks)
-        weights = self.weights.of(users)._values
-        linalg.rating_round(
-            users.indptr, users.column("tasks"), users.column("values"), weights, self.round, by_task, total,
-            threads=getattr(kernels, "threads", None),
-        )  # fmt: skip
+        of_tasks = self.weights.of_tasks(users.n_tasks)
+        weights = self.weights.of(users)._values if of_tasks is None else of_tasks
+        kernels.rating_round(users, weights, self.round, by_task, total)
         return by_task, total
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:

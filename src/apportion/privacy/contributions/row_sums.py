@@ -41,7 +41,9 @@ class BoxedValues(Hidden):
     def __init__(self, scaled: Floats) -> None:
         held = _held(scaled)
         if held.ndim != 2 or not bool((np.abs(held) <= 0.5).all()):  # also refuses NaN
-            raise InputError("Expected a matrix of values within [-1/2, 1/2]; at least one value is not.")
+            raise InputError(
+                "Expected a matrix of values within [-1/2, 1/2]; at least one value is not.", argument="scaled"
+            )
         self._values: Floats = held
 
     @classmethod
@@ -137,7 +139,8 @@ class PublicRowWeights(RowWeighting):
         values = _checked(users.column(self.column))
         if not float(_totals(values, users.indptr).max(initial=0.0)) <= self.largest:
             raise InputError(
-                f"Expected every user's weights to add up to at most {self.largest}; at least one user's do not."
+                f"Expected every user's weights to add up to at most {self.largest}; at least one user's do not.",
+                argument=None,
             )
         return values
 
@@ -175,7 +178,8 @@ class PrivateRowWeights(RowWeighting):
         values = _checked(self.form(users.indptr))
         if not float(_totals(values, users.indptr).max(initial=0.0)) <= self.cap * _ROUNDING:
             raise InputError(
-                f"Expected every user's weights to add up to at most {self.cap}; at least one user's do not."
+                f"Expected every user's weights to add up to at most {self.cap}; at least one user's do not.",
+                argument=None,
             )
         return values
 
@@ -232,7 +236,9 @@ class RowTotal(Contribution):
         """Return the sum of weighted values in whole steps."""
         boxed = self.values(users)
         if boxed.width != self.width:
-            raise InputError(f"Expected rows of {self.width} numbers, as declared, got {boxed.width}.")
+            raise InputError(
+                f"Expected rows of {self.width} numbers, as declared, got {boxed.width}.", argument="values"
+            )
         weights = self.weights.of(users)
         _same_rows(len(boxed), weights)
         return (_added(weights[:, None] * boxed._values, self._step),)
@@ -319,9 +325,9 @@ class LabelVectors:
         """Derive what must be known of all vectors, which are public."""
         vectors = np.asarray(rows, np.float64)
         if vectors.ndim != 2:
-            raise InputError(f"Expected one vector per row, got shape {vectors.shape}.")
+            raise InputError(f"Expected one vector per row, got shape {vectors.shape}.", argument="rows")
         if not np.isfinite(vectors).all():
-            raise InputError("Expected finite weights of labels, got NaN or infinity.")
+            raise InputError("Expected finite weights of labels, got NaN or infinity.", argument="rows")
         taxicab, euclidean = cls._lengths(vectors, indptr)
         return cls(taxicab * _ROUNDING, euclidean * _ROUNDING, column)
 
@@ -330,7 +336,9 @@ class LabelVectors:
         vectors = np.asarray(users.column(self.column), np.float64)
         taxicab, euclidean = self._lengths(vectors, users.indptr)
         if not (taxicab <= self.taxicab and euclidean <= self.euclidean):
-            raise InputError("Expected vectors of labels within the derived bounds; at least one user's are longer.")
+            raise InputError(
+                "Expected vectors of labels within the derived bounds; at least one user's are longer.", argument=None
+            )
         return vectors
 
     @staticmethod
@@ -356,7 +364,7 @@ class LabelTotal(Contribution):
         """Return the sum of labels times vectors in whole steps."""
         labels, vectors = self.labels(users), self.vectors.of(users)
         if labels.width != 1:
-            raise InputError(f"Expected one label per row, got {labels.width}.")
+            raise InputError(f"Expected one label per row, got {labels.width}.", argument=None)
         _same_rows(len(labels), vectors)
         return (_added(labels._values * vectors, self._step),)
 
@@ -410,14 +418,17 @@ def _added(rows: Floats, step: float) -> NDArray[np.int64]:
 def _checked(values: ArrayLike) -> Floats:
     held: Floats = _held(np.asarray(values, np.float64))
     if held.ndim != 1 or not bool((held >= 0).all()) or not np.isfinite(held).all():
-        raise InputError("Expected one finite weight of at least 0 per row; at least one is not.")
+        raise InputError("Expected one finite weight of at least 0 per row; at least one is not.", argument=None)
     return held
 
 
 def _totals(values: Floats, indptr: Offsets) -> Floats:
     """Return the sum per user; a user without rows has 0."""
     if indptr[0] != 0 or indptr[-1] != len(values) or (np.diff(indptr) < 0).any():
-        raise InputError(f"Expected offsets from 0 to {len(values)}, one run per user; these do not fit the values.")
+        raise InputError(
+            f"Expected offsets from 0 to {len(values)}, one run per user; these do not fit the values.",
+            argument="indptr",
+        )
     sums = np.zeros(len(indptr) - 1)
     filled = np.flatnonzero(np.diff(indptr))
     if len(filled):
@@ -427,4 +438,4 @@ def _totals(values: Floats, indptr: Offsets) -> Floats:
 
 def _same_rows(n_rows: int, weights: NDArray[Any]) -> None:
     if n_rows != len(weights):
-        raise InputError(f"Expected one weight for each of {n_rows} rows, got {len(weights)}.")
+        raise InputError(f"Expected one weight for each of {n_rows} rows, got {len(weights)}.", argument="weights")

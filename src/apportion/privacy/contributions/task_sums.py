@@ -30,10 +30,18 @@ class TaskCounts(Contribution):
     weights: Weighting
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """Return the sum of weights by task, in whole steps."""
+        """Weights in whole steps, added up by task."""
+        sums, tasks, of_tasks = (
+            np.zeros(users.n_tasks, np.int64),
+            users.column("tasks"),
+            self.weights.of_tasks(users.n_tasks),
+        )
+        if of_tasks is not None:
+            threads = getattr(kernels, "threads", None)
+            linalg.task_counts(users.indptr, tasks, of_tasks, self._step, sums, threads=threads)
+            return (sums,)
         require_distinct_tasks(users)
-        values, tasks = self.weights.of(users)._values, users.column("tasks")
-        sums = np.zeros(users.n_tasks, np.int64)
+        values = self.weights.of(users)._values
         for first in range(0, users.n_rows, _AT_A_TIME):
             part = slice(first, first + _AT_A_TIME)
             whole = linalg.whole_steps(values[part], self._step)
@@ -137,7 +145,7 @@ def _rows(form: RowsOf, users: UserRun, kernels: Kernels) -> Rows:
     wanted = users.n_rows if isinstance(rows, ObservationRows) else users.n_users
     if len(rows) != wanted:
         of = "observations" if isinstance(rows, ObservationRows) else "users"
-        raise InputError(f"Expected one row for each of {wanted} {of}, got {len(rows)}.")
+        raise InputError(f"Expected one row for each of {wanted} {of}, got {len(rows)}.", argument=None)
     return rows
 
 
@@ -146,14 +154,16 @@ def _labels(form: LabelsOf, users: UserRun, kernels: Kernels) -> Labels:
     if labels.bound != form.bound:
         raise TypeError(f"Expected labels of at most {form.bound}, as declared, got a bound of {labels.bound}.")
     if len(labels) != users.n_rows:
-        raise InputError(f"Expected one label for each of {users.n_rows} observations, got {len(labels)}.")
+        raise InputError(
+            f"Expected one label for each of {users.n_rows} observations, got {len(labels)}.", argument=None
+        )
     return labels
 
 
 def _of_present(form: RowsOf, users: UserRun, kernels: Kernels) -> Any:
     rows = _rows(form, users, kernels)
     if isinstance(rows, ObservationRows):  # one row per observation would add up to more than the bound
-        raise InputError("Expected one row per user, got rows of observations.")
+        raise InputError("Expected one row per user, got rows of observations.", argument=None)
     return rows._values[users.present]
 
 

@@ -1,9 +1,9 @@
 """Votes on settings: a few rows of each user are held out, and every user says how well each setting predicts them.
 
-Which rows are held out follows from a hash of (user, task) under a public seed, so it does not depend on other users.
-`WithoutHeldOut` keeps those rows out of any other contribution. `Votes` shows them to the users again: each user
-scores a short public list of settings on its own held-out rows and adds the differences from the first setting, the
-default, clipped as one vector (docs/proofs/votes.md).
+A hash of (user, task) under a public seed decides which rows are held out, so this does not depend on other users.
+`WithoutHeldOut` keeps those rows out of any other contribution. `Votes` uses them: each user scores a short public list
+of settings on its own held-out rows and adds the differences from the first setting, the default, clipped as one vector
+(docs/proofs/votes.md).
 """
 
 from __future__ import annotations
@@ -25,39 +25,45 @@ from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Which rows of a user are held out: those whose hash of (user, task, seed) is small.
+    """Which rows of a user are held out: those whose hash of (user, task, seed) is small, and not too many of them.
 
     The row with the largest hash stays, so that every user keeps a row, and users with one row hold out none.
 
     Attributes:
-        fraction: of the rows, about.
-        seed: public.
+        fraction: the approximate fraction of rows held out, for users with few rows.
+        seed: a public seed.
+        most: the most rows held out of one user.
     """
 
     fraction: float
     seed: int = 0
+    most: int = 1 << 30
 
     def __post_init__(self) -> None:
         """Refuse a fraction that leaves nothing on one side."""
-        if not 0 < self.fraction < 1:
-            raise InputError(f"Expected a fraction of rows between 0 and 1, got {self.fraction}.")
+        if not 0 < self.fraction < 1 or self.most < 1:
+            raise InputError(
+                f"Expected a fraction of rows between 0 and 1 and at least 1 row, got {self.fraction} and {self.most}.",
+                argument="fraction",
+            )
 
     def of(self, users: UserRun) -> NDArray[np.bool_]:
-        """For each row, whether it is held out; from its own user's rows alone."""
+        """Return, for each row, whether it is held out; from its own user's rows alone."""
         key = (self.seed % 2**256).to_bytes(32, "little")
         own = keyed_words(key, users.keys)[users.owner]
         hashes = keyed_words(key, np.stack([own, users.column("tasks").astype(np.uint64)], axis=1))
-        largest = np.zeros(users.n_users, np.uint64)
-        np.maximum.at(largest, users.owner, hashes)
+        order = np.lexsort((hashes, users.owner))
+        rank = np.empty(users.n_rows, np.int64)
+        rank[order] = np.arange(users.n_rows) - users.indptr[:-1][users.owner]
         small = (hashes >> np.uint64(11)) < np.uint64(math.floor(self.fraction * 2.0**53))
-        return np.asarray(small & (hashes < largest[users.owner]))
+        return np.asarray(small & (rank < np.minimum(self.most, users.sizes - 1)[users.owner]))
 
     def kept(self, users: Any) -> Any:
-        """The same users without their held-out rows; remembered where users stay in memory."""
+        """Return the users without their held-out rows; kept while users stay in memory."""
         return self._parts(users)[0]
 
     def shown(self, users: Any) -> Any:
-        """The same users with their held-out rows alone; remembered where users stay in memory."""
+        """Return the users with only their held-out rows; kept while users stay in memory."""
         return self._parts(users)[1]
 
     def _parts(self, users: Any) -> Any:
@@ -76,12 +82,17 @@ class WithoutHeldOut(Contribution):
     rows: HeldOut
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """The sums over the rows that are left."""
+        """Return the sums over the remaining rows."""
         return self.of.partial(self.rows.kept(users), kernels)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
-        """The bounds hold for any rows of a user, so they hold for these."""
+        """Seal the sums: the bounds hold for any rows of a user, so they hold for these."""
         return self.of.sealed(sums)
+
+
+def without_held_out(contribution: Contribution, rows: HeldOut | None) -> Contribution:
+    """The contribution of users without their held-out rows, if any are held out."""
+    return contribution if rows is None else WithoutHeldOut(contribution, rows)
 
 
 class Losses(Protocol):
@@ -92,12 +103,12 @@ class Losses(Protocol):
         """Number of settings, the default first."""
 
     def __call__(self, kept: Any, shown: Any, kernels: Kernels) -> Floats:
-        """[n_users, n_settings]: a loss for each user, its held-out rows in `shown`, its other rows in `kept`."""
+        """Return losses [n_users, n_settings] on users' held-out rows in `shown`, given their other rows in `kept`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Votes(Contribution):
-    """Each user's losses under all settings but the first, less its loss under the first; clipped as one vector.
+    """Each user's losses under all other settings minus its loss under the first; clipped as one vector.
 
     Users without a held-out row, or whose losses are not finite, add zero.
 
@@ -117,11 +128,11 @@ class Votes(Contribution):
 
     @property
     def output(self) -> Output:
-        """One number for each setting but the default."""
+        """The output: one number for each setting except the default."""
         return Output(self.losses.n_settings - 1, self.clip_norm, False, self.what)
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """The differences of these users, clipped and in whole steps."""
+        """Return the sum of these users' differences, clipped and in whole steps."""
         total = self.output.zeros(users.n_tasks)
         for run in users.runs(kernels.rows_at_once):
             kept, shown = self.rows.kept(run), self.rows.shown(run)
@@ -133,5 +144,5 @@ class Votes(Contribution):
         return (total,)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
-        """One user's part is its clipped vector of differences."""
+        """Seal the sum: one user's part is its clipped vector of differences."""
         return (sealed_output(self.output, sums[0], self.neighbours),)

@@ -81,11 +81,8 @@ class Ledger:
             if not create:
                 raise LedgerError(f"There is no ledger at {store.place}; `apportion ledger init` makes one.")
             store.prepare()
-        elif version != chain.FORMAT:
-            raise LedgerError(
-                f"The ledger at {store.place} has format {version}; this version of apportion reads format "
-                f"{chain.FORMAT} only."
-            )
+        else:
+            chain.require_ledger_format(f"The ledger at {store.place}", version)
         return cls(store, *guards)
 
     def create_account(
@@ -111,7 +108,9 @@ class Ledger:
             orders: for "renyi", the whole orders among which δ is divided; by default three, chosen from the budget.
         """
         if not (name.strip() and name.isprintable() and len(name) <= _LONGEST_NAME):
-            raise InputError(f"Expected a name of 1 to {_LONGEST_NAME} printable characters, got {name!r}.")
+            raise InputError(
+                f"Expected a name of 1 to {_LONGEST_NAME} printable characters, got {name!r}.", argument="name"
+            )
         adds = chain.make_filter(budget, kind or ("pure" if budget.pure else "gaussian"), orders)
         definition = Definition(
             name, adds, neighbours, window, owner, chain.now(), secrets.token_hex(16),
@@ -120,7 +119,7 @@ class Ledger:
         stored = chain.written_definition(definition, self._key)
         self._find(name)
         if not self._store.add_account(name, stored):
-            raise InputError(f"An account named {name!r} already exists; accounts are never replaced.")
+            raise InputError(f"An account named {name!r} already exists; accounts are never replaced.", argument="name")
         guards = self._guards(name)
         if guards.head is not None:
             guards.head.write(0, stored.hash)
@@ -131,7 +130,7 @@ class Ledger:
         stored = self._find(name)
         if stored is None:
             known = ", ".join(map(repr, self.accounts())) or "none"
-            raise InputError(f"This ledger has no account {name!r}; it has: {known}.")
+            raise InputError(f"This ledger has no account {name!r}; it has: {known}.", argument="account")
         definition = chain.read_definition(name, stored, self._key)
         return Account(self._store, definition, stored, run or _new_run(), self._guards(name))
 

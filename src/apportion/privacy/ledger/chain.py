@@ -34,6 +34,20 @@ class LedgerError(ApportionError):
     """The ledger cannot be reached, or was altered; nothing was drawn."""
 
 
+def require_ledger_format(what: str, stored: object) -> None:
+    """Refuse part of a ledger in another format, in one sentence that says what to do.
+
+    Args:
+        what: the part, as the subject of the sentence.
+        stored: the format that it states.
+    """
+    if stored == FORMAT:
+        return
+    newer = isinstance(stored, int) and stored > FORMAT
+    advice = "install a newer apportion to read it" if newer else "use the version of apportion that wrote it"
+    raise LedgerError(f"{what} has format {stored!r}, but this version of apportion reads format {FORMAT}: {advice}.")
+
+
 class Row(NamedTuple):
     """A stored entry."""
 
@@ -135,9 +149,11 @@ def now() -> str:
 def make_filter(budget: Budget, kind: str, orders: Iterable[int] | None = None) -> Filter:
     """Make the filter of a kind; orders apply only to "renyi"."""
     if kind not in KINDS:
-        raise InputError(f"Expected an account of kind {', '.join(KINDS)}, got {kind!r}.")
+        raise InputError(f"Expected an account of kind {', '.join(KINDS)}, got {kind!r}.", argument="kind")
     if orders is not None and kind != "renyi":
-        raise InputError(f"Expected orders only for an account of kind 'renyi', got them for {kind!r}.")
+        raise InputError(
+            f"Expected orders only for an account of kind 'renyi', got them for {kind!r}.", argument="orders"
+        )
     noise: Filter
     if kind == "renyi":
         noise = RenyiFilter(budget, None if orders is None else tuple(orders))
@@ -151,7 +167,8 @@ def written_definition(definition: Definition, key: LedgerKey | None) -> Stored:
     adds, relation = definition.filter, definition.neighbours
     if RELATIONS.get(relation.key, relation) != relation:
         raise InputError(
-            f"Expected a new key for a neighbour relation of your own, got {relation.key!r}, which is taken."
+            f"Expected a new key for a neighbour relation of your own, got {relation.key!r}, which is taken.",
+            argument="neighbours",
         )
     body = _canonical(
         {
@@ -180,11 +197,7 @@ def read_definition(name: str, stored: Stored, key: LedgerKey | None) -> Definit
     """Read an account back. Refuse one that was altered or was not written under the given key."""
     try:
         fields = json.loads(stored.body)
-        if fields["format"] != FORMAT:
-            raise LedgerError(
-                f"Account {name!r} has format {fields['format']!r}; this version of apportion reads format {FORMAT} "
-                "only."
-            )
+        require_ledger_format(f"Account {name!r}", fields["format"])
         definition = _definition(fields, stored.hash)
         totals = from_text(fields["totals"])
     except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:

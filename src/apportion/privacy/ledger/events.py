@@ -71,7 +71,9 @@ class SampledRun:
         object.__setattr__(self, "probability", float(self.probability))
         if not 0 < self.probability <= 1 or self.steps < 1:
             asked = f"{self.probability} and {self.steps}"
-            raise InputError(f"Expected a sampling probability in (0, 1] and at least 1 step, got {asked}.")
+            raise InputError(
+                f"Expected a sampling probability in (0, 1] and at least 1 step, got {asked}.", argument=None
+            )
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class SelectionRun:
         object.__setattr__(self, "mu", _positive("mu", self.mu))
         object.__setattr__(self, "mean", _positive("mean number of tries", self.mean))
         if self.law not in ("geometric", "logarithmic"):
-            raise InputError(f"Expected a law among geometric, logarithmic, got {self.law!r}.")
+            raise InputError(f"Expected a law among geometric, logarithmic, got {self.law!r}.", argument="law")
 
 
 Event = GaussianRelease | PureRelease | ListedRelease | SampledRun | SelectionRun
@@ -146,7 +148,7 @@ def from_json(fields: Mapping[str, Any]) -> Event:
             return SampledRun(tuple(mus), **rest)
         case {"kind": "selection", "mu": mu, "mean": mean, "law": law, **rest} if not rest:
             return SelectionRun(mu, mean, law)
-    raise InputError(f"Expected an event of a known kind, got {fields}.")
+    raise InputError(f"Expected an event of a known kind, got {fields}.", argument=None)
 
 
 def in_words(event: Event) -> str:
@@ -202,5 +204,5 @@ def _gaussian(noise_multiplier: float) -> dict[str, Any]:
 def _positive(what: str, value: float) -> float:
     """Return a plain float, so that its JSON form is exact."""
     if not (math.isfinite(value) and value > 0):
-        raise InputError(f"Expected a finite {what} above 0, got {value}.")
+        raise InputError(f"Expected a finite {what} above 0, got {value}.", argument=what.replace(" ", "_"))
     return float(value)

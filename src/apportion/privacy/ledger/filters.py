@@ -98,7 +98,7 @@ class GaussianFilter(Filter):
 
     def __init__(self, budget: Budget) -> None:
         if budget.pure:
-            raise InputError("Expected a delta above 0 for an account of kind 'gaussian', got 0.")
+            raise InputError("Expected a delta above 0 for an account of kind 'gaussian', got 0.", argument="delta")
         super().__init__(budget, (_worth(budget),), ("mu^2",))
 
     def cost(self, event: Event) -> Amounts:
@@ -133,7 +133,9 @@ class PureFilter(Filter):
 
     def __init__(self, budget: Budget) -> None:
         if not budget.pure:
-            raise InputError(f"Expected a delta of 0 for an account of kind 'pure', got {budget.noise_delta:g}.")
+            raise InputError(
+                f"Expected a delta of 0 for an account of kind 'pure', got {budget.noise_delta:g}.", argument="delta"
+            )
         super().__init__(budget, (Fraction(budget.epsilon),), ("epsilon",))
 
     def cost(self, event: Event) -> Amounts:

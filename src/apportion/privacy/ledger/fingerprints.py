@@ -29,12 +29,14 @@ class Fingerprints:
     def __init__(self, path: str | os.PathLike[str], key: LedgerKey | None) -> None:
         if key is None:
             raise InputError(
-                f"Fingerprints of data ({os.fspath(path)!r}) need the ledger's key; give the key file too."
+                f"Fingerprints of data ({os.fspath(path)!r}) need the ledger's key; give the key file too.",
+                argument="key",
             )
         if Path(path).resolve().parent == key.folder:
             raise InputError(
                 "Expected the file of fingerprints in another folder than the ledger's key, got "
-                f"{os.fspath(path)!r}: whoever has both can test guesses about the data."
+                f"{os.fspath(path)!r}: whoever has both can test guesses about the data.",
+                argument="fingerprints",
             )
         self._path, self._key = Path(path), key
 

@@ -159,7 +159,9 @@ def open_heads(where: str | os.PathLike[str] | None) -> HeadPlace | None:
     if parts.scheme == "file" and not parts.netloc and parts.path:
         return FileHeads(unquote(parts.path))
     if "://" in text:
-        raise InputError(f"Expected a path, file:///path, http://... or https://... for the head, got {text!r}.")
+        raise InputError(
+            f"Expected a path, file:///path, http://... or https://... for the head, got {text!r}.", argument="head"
+        )
     return FileHeads(text)
 
 

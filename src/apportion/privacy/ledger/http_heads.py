@@ -25,7 +25,7 @@ class HttpHeads(HeadPlace):
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         if not parts.hostname or parts.query or parts.fragment:
-            raise InputError("Expected http(s)://host/path without a query for the head of a ledger.")
+            raise InputError("Expected http(s)://host/path without a query for the head of a ledger.", argument="head")
         host = parts.netloc.rpartition("@")[2]
         self._base = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
         self.place = repr(self._base)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from apportion.privacy.ledger.chain import FORMAT, LedgerError
+from apportion.privacy.ledger.chain import FORMAT, LedgerError, require_ledger_format
 
 Records = dict[str, Any]
 
@@ -32,8 +32,9 @@ def parsed_records(text: str, what: str) -> Records:
         version, records = fields["format"], fields["accounts"]
     except (ValueError, KeyError, TypeError) as error:
         raise LedgerError(f"The {what} cannot be read: it is not a ledger document.") from error
-    if version != FORMAT or not isinstance(records, dict):
-        raise LedgerError(f"The {what} has format {version!r}; this version of apportion reads format {FORMAT} only.")
+    require_ledger_format(f"The {what}", version)
+    if not isinstance(records, dict):
+        raise LedgerError(f"The {what} cannot be read: it is not a ledger document.")
     return records
 
 

@@ -37,15 +37,21 @@ class LedgerKey:
                 mode = os.fstat(stream.fileno()).st_mode
                 secret = bytes.fromhex(stream.read(1024))
         except OSError as error:
-            raise InputError(f"The ledger's key {os.fspath(path)!r} cannot be read: {error.strerror}.") from error
+            raise InputError(
+                f"The ledger's key {os.fspath(path)!r} cannot be read: {error.strerror}.", argument="key"
+            ) from error
         except ValueError:
             secret, mode = b"", 0
         if len(secret) != _BYTES:
-            raise InputError(f"Expected {2 * _BYTES} hexadecimal digits in the ledger's key file {os.fspath(path)!r}.")
+            raise InputError(
+                f"Expected {2 * _BYTES} hexadecimal digits in the ledger's key file {os.fspath(path)!r}.",
+                argument="key",
+            )
         if os.name == "posix" and mode & _TOO_OPEN:
             raise InputError(
                 f"The ledger's key {os.fspath(path)!r} is readable or writable by others (mode "
-                f"{stat.S_IMODE(mode):04o}); restrict it to its owner (chmod 600)."
+                f"{stat.S_IMODE(mode):04o}); restrict it to its owner (chmod 600).",
+                argument="key",
             )
         return cls(secret, os.fspath(path))
 
@@ -55,7 +61,9 @@ class LedgerKey:
         try:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            raise InputError(f"The file {os.fspath(path)!r} already exists; a key is never replaced.") from None
+            raise InputError(
+                f"The file {os.fspath(path)!r} already exists; a key is never replaced.", argument="key"
+            ) from None
         with os.fdopen(handle, "w", encoding="ascii") as stream:
             stream.write(secrets.token_hex(_BYTES) + "\n")
             stream.flush()

@@ -119,7 +119,9 @@ class PostgresStore(Store):
         try:
             import psycopg
         except ImportError:
-            raise InputError("A ledger in PostgreSQL needs psycopg: pip install 'apportion[postgres]'.") from None
+            raise InputError(
+                "A ledger in PostgreSQL needs psycopg: pip install 'apportion[postgres]'.", argument=None
+            ) from None
         connection = psycopg.connect(self._url, autocommit=True)
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # each statement sees what is committed
         connection.execute("SET synchronous_commit = on")

@@ -36,7 +36,7 @@ class RenyiFilter(Filter):
 
     def __init__(self, budget: Budget, orders: Sequence[int] | None = None) -> None:
         if budget.pure:
-            raise InputError("Expected a delta above 0 for an account of kind 'renyi', got 0.")
+            raise InputError("Expected a delta above 0 for an account of kind 'renyi', got 0.", argument="delta")
         self.orders = _checked(orders) if orders is not None else default_orders(budget)
         self._delta = budget.noise_delta / len(self.orders)
         allowances = tuple(allowance(order, budget.epsilon, self._delta) for order in self.orders)
@@ -44,7 +44,8 @@ class RenyiFilter(Filter):
         if not any(total > 0 for total in self.totals):
             raise InputError(
                 f"Expected an epsilon that one of the orders {', '.join(map(str, self.orders))} can reach at delta "
-                f"{budget.noise_delta:g}, got {budget.epsilon:g}."
+                f"{budget.noise_delta:g}, got {budget.epsilon:g}.",
+                argument="epsilon",
             )
 
     def cost(self, event: Event) -> Amounts:
@@ -137,5 +138,5 @@ def _conversion(order: int, delta: float) -> float:
 def _checked(orders: Sequence[int]) -> tuple[int, ...]:
     given = tuple(sorted(set(orders)))
     if not given or any(order != int(order) or not 2 <= order <= _LARGEST_ORDER for order in given):
-        raise InputError(f"Expected whole orders from 2 to {_LARGEST_ORDER}, got {tuple(orders)}.")
+        raise InputError(f"Expected whole orders from 2 to {_LARGEST_ORDER}, got {tuple(orders)}.", argument="orders")
     return tuple(int(order) for order in given)

@@ -118,7 +118,9 @@ def open_store(url: str | os.PathLike[str]) -> Store:
         return PostgresStore(text)
     path = text.removeprefix(_SQLITE)
     if not path or "://" in path or path == ":memory:":
-        raise InputError(f"Expected a path, sqlite:///path or postgresql://... for the ledger, got {text!r}.")
+        raise InputError(
+            f"Expected a path, sqlite:///path or postgresql://... for the ledger, got {text!r}.", argument="url"
+        )
     from apportion.privacy.ledger.sqlite_store import SqliteStore
 
     return SqliteStore(path)

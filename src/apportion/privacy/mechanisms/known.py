@@ -41,6 +41,7 @@ def mechanism_class(key: str) -> type[Mechanism[Any]]:
     if result is None:
         known = ", ".join((*(own.key for own in _OWN), *registry.registered(registry.MECHANISMS)))
         raise InputError(
-            f"No installed package has the mechanism {key!r} of this statement; known mechanisms: {known}."
+            f"No installed package has the mechanism {key!r} of this statement; known mechanisms: {known}.",
+            argument=None,
         )
     return result

@@ -31,10 +31,14 @@ class TaskLists:
     def __post_init__(self) -> None:
         if not len(self.features) or len(self.features) != len(self.targets):
             asked = f"{len(self.features)} and {len(self.targets)}"
-            raise InputError(f"Expected as many arrays of features as of targets, and at least one, got {asked}.")
+            raise InputError(
+                f"Expected as many arrays of features as of targets, and at least one, got {asked}.", argument="targets"
+            )
         widths = {each.shape[1] for each in self.features}
         if len(widths) != 1:
-            raise InputError(f"Expected the same features in every task, got {sorted(widths)} columns.")
+            raise InputError(
+                f"Expected the same features in every task, got {sorted(widths)} columns.", argument="features"
+            )
 
     @property
     def n_tasks(self) -> int:
@@ -87,7 +91,7 @@ class JointObjective:
 
     def __init__(self, rows: TaskLists, loss: LossName) -> None:
         if loss not in _LOSSES:
-            raise InputError(f"Expected a loss of squared or logistic, got {loss!r}.")
+            raise InputError(f"Expected a loss of squared or logistic, got {loss!r}.", argument="loss")
         self._rows, self._loss = rows, loss
         largest = float(np.linalg.eigvalsh(rows.grams)[:, -1].max())
         self.curvature = largest if loss == "squared" else largest / 4

@@ -39,7 +39,7 @@ def joint(
         start: models to start from; 0 if there are none.
     """
     if structure not in _SHRINK:
-        raise InputError(f"Expected a structure of {', '.join(_SHRINK)}, got {structure!r}.")
+        raise InputError(f"Expected a structure of {', '.join(_SHRINK)}, got {structure!r}.", argument="structure")
     shrink = _SHRINK[structure]
     begin = np.zeros((rows.n_tasks, rows.n_features)) if start is None else start
     return proximal.descended(

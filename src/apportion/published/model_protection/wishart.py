@@ -232,13 +232,15 @@ def _shift_and_power(noise_multiplier: float, spare_degrees: int) -> tuple[float
     """Return the shift c of the chi-square, and m/2 − 1."""
     _refuse_few(spare_degrees)
     if not noise_multiplier > 0:
-        raise InputError(f"Expected a noise multiplier above 0, got {noise_multiplier}.")
+        raise InputError(f"Expected a noise multiplier above 0, got {noise_multiplier}.", argument="noise_multiplier")
     return 1 / noise_multiplier, spare_degrees / 2 - 1
 
 
 def _refuse_few(spare_degrees: int) -> None:
     if spare_degrees < LEAST_SPARE:
-        raise InputError(f"Expected at least {LEAST_SPARE} spare degrees of freedom, got {spare_degrees}.")
+        raise InputError(
+            f"Expected at least {LEAST_SPARE} spare degrees of freedom, got {spare_degrees}.", argument="spare_degrees"
+        )
 
 
 def _below(x: Any, degrees: int) -> Any:

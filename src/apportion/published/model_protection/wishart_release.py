@@ -41,11 +41,15 @@ class WishartRelease(MatrixRelease):
     def check(self, neighbours: Neighbours, schedule: RoundSchedule | None, *, outer_products: bool) -> None:
         """Refuse other neighbours, a schedule, and sums that are not of outer products."""
         if neighbours != ADD_REMOVE_TASK:
-            raise InputError(f"Expected ADD_REMOVE_TASK with Wishart noise, got: {neighbours.relation}.")
+            raise InputError(
+                f"Expected ADD_REMOVE_TASK with Wishart noise, got: {neighbours.relation}.", argument="neighbours"
+            )
         if not outer_products:
-            raise InputError("Expected a whole matrix of models' outer products for Wishart noise.")
+            raise InputError("Expected a whole matrix of models' outer products for Wishart noise.", argument=None)
         if schedule is not None:
-            raise InputError(f"Expected no schedule with Wishart noise, whose rounds are equal, got {schedule}.")
+            raise InputError(
+                f"Expected no schedule with Wishart noise, whose rounds are equal, got {schedule}.", argument="schedule"
+            )
 
     def plan(self, session: Session, rounds: int, schedule: RoundSchedule) -> Sequence[PlannedShare[Wishart]]:
         """Return the same share for every round."""

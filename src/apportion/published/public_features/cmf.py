@@ -79,10 +79,13 @@ class CollectiveFactorisation:
     def shares(self, *, clicks: bool) -> dict[str, float]:
         """Return the shares: matrices and vectors of all items, and the users' matrix for clicks."""
         if not 0 < self.gram_share < 1:
-            raise InputError(f"Expected gram_share strictly between 0 and 1, got {self.gram_share}.")
+            raise InputError(
+                f"Expected gram_share strictly between 0 and 1, got {self.gram_share}.", argument="gram_share"
+            )
         if not self.feature_weight >= 0 or not self.feature_ridge > 0:
             raise InputError(
-                f"Expected feature_weight >= 0 and feature_ridge > 0, got {self.feature_weight}, {self.feature_ridge}."
+                f"Expected feature_weight >= 0 and feature_ridge > 0, got {self.feature_weight}, {self.feature_ridge}.",
+                argument=None,
             )
         users = {"users": self.users_share} if clicks else {}
         rest = 1 - sum(users.values())
@@ -91,7 +94,7 @@ class CollectiveFactorisation:
     def __call__(self, this_round: Round, session: Session, engine: Engine, shares: Shares) -> Floats:
         """Release the statistics, then solve for items and features alternately."""
         if self.rows is None:
-            raise InputError("This update needs items; use it in an EncoderMinimisation.")
+            raise InputError("This update needs items; use it in an EncoderMinimisation.", argument=None)
         unobserved = None
         if this_round.unobserved:
             shared = released_user_gram(this_round, session, engine, shares["users"])

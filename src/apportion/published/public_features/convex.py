@@ -131,7 +131,7 @@ class EncoderConvex(EncoderStatistics):
     def __call__(self, this_round: Round, session: Session, engine: Engine, shares: Shares) -> Floats:
         """Release slopes and curvatures at the current items, then train on the quadratic around them."""
         if not isinstance(this_round, ConvexRound):
-            raise InputError("This update needs a round of a ConvexMinimisation; use it there.")
+            raise InputError("This update needs a round of a ConvexMinimisation; use it there.", argument=None)
         headed, kept = on_head(this_round, self.head)
         assert isinstance(headed, ConvexRound)
         released = self._released(headed, session, engine, shares).of(kept)
@@ -146,7 +146,10 @@ class EncoderConvex(EncoderStatistics):
     def shares(self, *, clicks: bool) -> dict[str, float]:
         """Return the shares: curvatures and slopes of all items, once per round."""
         if self.resamples != 1:
-            raise InputError(f"Expected one release of the statistics per round, got {self.resamples} resamples.")
+            raise InputError(
+                f"Expected one release of the statistics per round, got {self.resamples} resamples.",
+                argument="resamples",
+            )
         return super().shares(clicks=clicks)
 
     def _around(self, released: Released, expected: Expected, items: Floats) -> Surrogate:
@@ -191,7 +194,7 @@ class ConvexMinimisation(EncoderMinimisation):
     def _check(self, data: Interactions) -> None:
         super()._check(data)
         if self.kind != "ratings" or not isinstance(self.update, EncoderConvex):
-            raise InputError("ConvexMinimisation needs values and an EncoderConvex as update.")
+            raise InputError("ConvexMinimisation needs values and an EncoderConvex as update.", argument="update")
 
     def scores(self, history: Interactions, pairs: Interactions) -> Floats:
         """Return scores of pairs of users and tasks, from each user's own history."""

@@ -85,6 +85,7 @@ class ConvexModel(ItemModel):
         self._check_tasks(history)
         if isinstance(self.loss, str):
             raise InputError(
-                f"The model was fitted with the loss {self.loss}, which is not stored with it; set model.loss to it."
+                f"The model was fitted with the loss {self.loss}, which is not stored with it; set model.loss to it.",
+                argument=None,
             )
         return newton(self.fold_in, Processors(np.float64), history.as_users, self.labels(history), self.loss)

@@ -62,7 +62,8 @@ class EncoderMap(NewItemMap):
         if self.encoder is None:
             raise InputError(
                 f"The model's encoder, {self.name}, is a custom module, and only its parameters are "
-                "stored; pass a module of the same form to load(path, encoder=) to score new items."
+                "stored; pass a module of the same form to load(path, encoder=) to score new items.",
+                argument="encoder",
             )
         from apportion.published.public_features.training import encode_new
 

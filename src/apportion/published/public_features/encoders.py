@@ -166,4 +166,4 @@ class TwoLayerEncoder(nn.Module):  # type: ignore[misc,unused-ignore]
 
 def _refuse_no_features(size: int) -> None:
     if size < 1:
-        raise InputError(f"Expected at least one feature to encode, got {size}.")
+        raise InputError(f"Expected at least one feature to encode, got {size}.", argument="n_features")

@@ -100,16 +100,19 @@ class EncoderGradient(EncoderUpdate):
     def shares(self, *, clicks: bool) -> dict[str, float]:
         """Return the shares of gradients, of the items' own gradients, and of the users' matrix for clicks."""
         if self.steps < 1:
-            raise InputError(f"Expected at least 1 gradient step per round, got {self.steps}.")
+            raise InputError(f"Expected at least 1 gradient step per round, got {self.steps}.", argument="steps")
         if not 0 < self.sampling <= 1:
-            raise InputError(f"Expected a sampling probability in (0, 1], got {self.sampling}.")
+            raise InputError(f"Expected a sampling probability in (0, 1], got {self.sampling}.", argument="sampling")
         if not self.rate > 0 or not self.decay >= 0:
-            raise InputError(f"Expected a learning rate > 0 and a decay >= 0, got {self.rate} and {self.decay}.")
+            raise InputError(
+                f"Expected a learning rate > 0 and a decay >= 0, got {self.rate} and {self.decay}.", argument=None
+            )
         check_head(self.head)
         if parameter_count(self.encoder) > _LARGEST_ROW:
             raise InputError(
                 f"Expected an encoder of at most {_LARGEST_ROW} parameters for gradients per user, got "
-                f"{parameter_count(self.encoder)}; EncoderStatistics has no such limit."
+                f"{parameter_count(self.encoder)}; EncoderStatistics has no such limit.",
+                argument="encoder",
             )
         users = {"users": self.users_share} if clicks else {}
         each = (1 - sum(users.values())) / self.steps / (2 if self.own_step else 1)
@@ -121,7 +124,8 @@ class EncoderGradient(EncoderUpdate):
         """Take the steps; the encoder keeps what it learned."""
         if session.exact:
             raise InputError(
-                "Expected noise without exact arithmetic, because gradients of an encoder have no exact form."
+                "Expected noise without exact arithmetic, because gradients of an encoder have no exact form.",
+                argument="noise",
             )
         this_round, kept = on_head(this_round, self.head)
         shared = released_user_gram(this_round, session, engine, shares["users"]) if this_round.unobserved else None

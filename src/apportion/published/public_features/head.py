@@ -34,7 +34,7 @@ def head_by_popularity(released: NDArray[np.floating[Any]], fraction: float = 0.
     """
     check_head(fraction)
     if not len(released):
-        raise InputError("Expected the popularity of at least one item, got none.")
+        raise InputError("Expected the popularity of at least one item, got none.", argument="released")
     count = max(1, round(fraction * len(released)))
     head = np.zeros(len(released), bool)
     head[np.argsort(-np.asarray(released), kind="stable")[:count]] = True
@@ -44,7 +44,9 @@ def head_by_popularity(released: NDArray[np.floating[Any]], fraction: float = 0.
 def check_head(fraction: float) -> None:
     """Refuse a fraction outside (0, 1]."""
     if not 0 < fraction <= 1:
-        raise InputError(f"Expected a fraction of items above 0 and at most 1 for the head, got {fraction}.")
+        raise InputError(
+            f"Expected a fraction of items above 0 and at most 1 for the head, got {fraction}.", argument="head"
+        )
 
 
 def on_head(this_round: Round, fraction: float) -> tuple[Round, NDArray[np.bool_]]:

@@ -44,7 +44,9 @@ class JointGradient(EncoderMinimisation):
     def _check(self, data: Interactions) -> None:
         super()._check(data)
         if self.kind != "ratings" or not isinstance(self.update, EncoderGradient) or self.update.steps != 1:
-            raise InputError("JointGradient needs values and an EncoderGradient of 1 step as update.")
+            raise InputError(
+                "JointGradient needs values and an EncoderGradient of 1 step as update.", argument="update"
+            )
 
 
 class _JointFit(_EncoderFit):

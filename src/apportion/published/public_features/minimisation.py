@@ -130,7 +130,7 @@ class EncoderMinimisation(AlternatingMinimisation):
         super()._check(data)
         for name in ("bias_scale", "bias_ridge"):
             if not getattr(self, name) > 0:
-                raise InputError(f"Expected {name} > 0, got {getattr(self, name)}.")
+                raise InputError(f"Expected {name} > 0, got {getattr(self, name)}.", argument=name)
 
     def _public_values(self) -> list[str]:
         this_round = [] if self.features is None else [getattr(self.features, "sentence", "the features of the tasks")]
@@ -242,5 +242,7 @@ def rows_of_tasks(features: Any, data: Interactions) -> SparseRows:
         return SparseRows.from_entries([], [], [], data.n_tasks, ())
     rows: SparseRows = features if isinstance(features, SparseRows) else features.for_tasks(data.task_ids)
     if len(rows) != data.n_tasks:
-        raise InputError(f"Expected features of {data.n_tasks} tasks, one row each, got {len(rows)}.")
+        raise InputError(
+            f"Expected features of {data.n_tasks} tasks, one row each, got {len(rows)}.", argument="features"
+        )
     return rows

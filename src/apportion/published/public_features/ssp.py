@@ -70,7 +70,9 @@ class EncoderUpdate:
     def for_items(self, rows: SparseRows) -> Self:
         """Return the same update for these items, with a copy of the encoder to train."""
         if not any(parameter.requires_grad for parameter in self.encoder.parameters()):
-            raise InputError(f"Expected an encoder with parameters to train, got {type(self.encoder).__name__}.")
+            raise InputError(
+                f"Expected an encoder with parameters to train, got {type(self.encoder).__name__}.", argument="encoder"
+            )
         return replace(self, encoder=copy.deepcopy(self.encoder), rows=rows)
 
     def start(self, width: int) -> Floats:
@@ -81,11 +83,14 @@ class EncoderUpdate:
             raise InputError(
                 f"Expected an encoder that maps a FeatureBatch to vectors; {type(self.encoder).__name__} "
                 f"raised {str(error).splitlines()[0]!r}; wrap a module that takes a plain tensor in "
-                "DenseEncoder."
+                "DenseEncoder.",
+                argument="encoder",
             ) from error
         if vectors.ndim != 2 or vectors.shape[1] != width:
             got = vectors.shape[1] if vectors.ndim == 2 else f"an array of shape {vectors.shape}"
-            raise InputError(f"Expected an encoder with {width} outputs for these settings, got {got}.")
+            raise InputError(
+                f"Expected an encoder with {width} outputs for these settings, got {got}.", argument="encoder"
+            )
         vectors = vectors - vectors.mean(axis=0)
         return np.asarray(vectors / np.maximum(vectors.std(axis=0), 1e-12))
 
@@ -97,7 +102,7 @@ class EncoderUpdate:
     def known_rows(self) -> SparseRows:
         """The items' features, which the estimator must have given."""
         if self.rows is None:
-            raise InputError("This update needs items; use it in an EncoderMinimisation.")
+            raise InputError("This update needs items; use it in an EncoderMinimisation.", argument=None)
         return self.rows
 
     @property
@@ -156,14 +161,20 @@ class EncoderStatistics(EncoderUpdate):
     def shares(self, *, clicks: bool) -> dict[str, float]:
         """Return the shares: matrices and vectors of all items for each resample, and the users' matrix for clicks."""
         if self.resamples < 1:
-            raise InputError(f"Expected at least 1 release of the statistics per round, got {self.resamples}.")
+            raise InputError(
+                f"Expected at least 1 release of the statistics per round, got {self.resamples}.", argument="resamples"
+            )
         if not 0 < self.gram_share < 1:
-            raise InputError(f"Expected gram_share strictly between 0 and 1, got {self.gram_share}.")
+            raise InputError(
+                f"Expected gram_share strictly between 0 and 1, got {self.gram_share}.", argument="gram_share"
+            )
         if not 0 < self.sampling <= 1:
-            raise InputError(f"Expected a sampling probability in (0, 1], got {self.sampling}.")
+            raise InputError(f"Expected a sampling probability in (0, 1], got {self.sampling}.", argument="sampling")
         check_head(self.head)
         if not 0 <= self.memory <= 1 or not self.departure > 0:
-            raise InputError(f"Expected memory in [0, 1] and departure > 0, got {self.memory} and {self.departure}.")
+            raise InputError(
+                f"Expected memory in [0, 1] and departure > 0, got {self.memory} and {self.departure}.", argument=None
+            )
         users = {"users": self.users_share} if clicks else {}
         rest = (1 - sum(users.values())) / self.resamples
         parts: dict[str, float] = {}

@@ -58,9 +58,11 @@ class Training:
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or (self.batch_size is not None and self.batch_size < 1):
-            raise InputError(f"Expected epochs and a batch size of at least 1, got {self.epochs}, {self.batch_size}.")
+            raise InputError(
+                f"Expected epochs and a batch size of at least 1, got {self.epochs}, {self.batch_size}.", argument=None
+            )
         if not self.rate > 0:
-            raise InputError(f"Expected a learning rate > 0, got {self.rate}.")
+            raise InputError(f"Expected a learning rate > 0, got {self.rate}.", argument="rate")
 
     def steps(self, n_items: int) -> int:
         """Return the number of steps in all epochs."""
@@ -158,7 +160,8 @@ def encode_new(encoder: nn.Module, rows: SparseRows, n_known: int) -> Floats:
         return encode(encoder, FeatureBatch.for_encoder(encoder, rows, n_known))
     except IndexError:
         raise InputError(
-            f"The encoder {type(encoder).__name__} uses the item's number, so it knows nothing about new items."
+            f"The encoder {type(encoder).__name__} uses the item's number, so it knows nothing about new items.",
+            argument="encoder",
         ) from None
 
 
@@ -169,7 +172,8 @@ def with_state(encoder: nn.Module, state: dict[str, NDArray[Any]]) -> nn.Module:
         made.load_state_dict({name: torch.as_tensor(np.array(value)) for name, value in state.items()})
     except RuntimeError:
         raise InputError(
-            f"Expected a module with the parameters of the stored encoder, {', '.join(state)}, got another form."
+            f"Expected a module with the parameters of the stored encoder, {', '.join(state)}, got another form.",
+            argument="encoder",
         ) from None
     return made
 

@@ -255,7 +255,8 @@ def _sample_of(name: str, parameter: Any) -> Floats:
     sample = getattr(parameter, "grad_sample", None)
     if sample is None:
         raise InputError(
-            f"Opacus gives no gradient per user for the parameter {name!r}; use a module that it supports."
+            f"Opacus gives no gradient per user for the parameter {name!r}; use a module that it supports.",
+            argument="encoder",
         )
     return np.asarray(sample.detach().double().numpy())
 

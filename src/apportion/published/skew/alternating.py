@@ -134,18 +134,18 @@ class AlternatingMinimisation(InteractionsEstimator):
 
     def _check(self, data: Interactions) -> None:
         if self.kind not in ("ratings", "clicks"):
-            raise InputError(f"Expected kind to be 'ratings' or 'clicks', got {self.kind!r}.")
+            raise InputError(f"Expected kind to be 'ratings' or 'clicks', got {self.kind!r}.", argument="kind")
         for name in ("dimension", "rounds"):
             if getattr(self, name) < 1:
-                raise InputError(f"Expected {name} of at least 1, got {getattr(self, name)}.")
+                raise InputError(f"Expected {name} of at least 1, got {getattr(self, name)}.", argument=name)
         for name in ("growth", "user_norm", "user_ridge", "start_scale"):
             if not getattr(self, name) > 0:
-                raise InputError(f"Expected {name} > 0, got {getattr(self, name)}.")
+                raise InputError(f"Expected {name} > 0, got {getattr(self, name)}.", argument=name)
         if self.kind == "clicks" and not self.unobserved > 0:
-            raise InputError(f"Expected unobserved > 0 for clicks, got {self.unobserved}.")
+            raise InputError(f"Expected unobserved > 0 for clicks, got {self.unobserved}.", argument="unobserved")
         check_value_range(self.value_range)
         if data.n_tasks < 2:
-            raise InputError(f"Expected a list of at least 2 tasks, got {data.n_tasks}.")
+            raise InputError(f"Expected a list of at least 2 tasks, got {data.n_tasks}.", argument=None)
 
     def _public_values(self) -> list[str]:
         low, high = self.value_range
@@ -164,7 +164,9 @@ class _Fit:
         self._clicks = chosen.kind == "clicks"
         self._update: ItemUpdate = chosen.update or SufficientStatistics()
         if type(self) is _Fit and hasattr(self._update, "for_items"):
-            raise InputError("Expected an update without an encoder; EncoderMinimisation is for updates with one.")
+            raise InputError(
+                "Expected an update without an encoder; EncoderMinimisation is for updates with one.", argument="update"
+            )
         self._allocation: Allocation = chosen.allocation or Adaptive()
         self._centre = 0.0
         self._observation_weights = np.ones(data.n_tasks, np.float32)
@@ -200,7 +202,8 @@ class _Fit:
         each = [left * share for share in Geometric.growing(chosen.growth).shares(chosen.rounds)]
         if not left > 0:
             raise InputError(
-                f"Expected shares that leave something for the rounds, got {overview + sum(counts)} in total."
+                f"Expected shares that leave something for the rounds, got {overview + sum(counts)} in total.",
+                argument=None,
             )
         parts = self._update.shares(clicks=self._clicks)
         steps = [name for name in parts if self._update.sampling < 1 and name.startswith("step")]
@@ -292,6 +295,8 @@ def _plain(value: Any) -> Any:
 def _inverse_counts(counts: Sequence[ReleasedCounts]) -> NDArray[np.float32]:
     """Return weights 1/n̂_i that average 1 over observations."""
     if not counts:
-        raise InputError("A balanced objective needs an allocation that releases counts, such as Adaptive.")
+        raise InputError(
+            "A balanced objective needs an allocation that releases counts, such as Adaptive.", argument="allocation"
+        )
     floored = counts[0].floored(0.05)
     return np.asarray(floored.mean() / floored, np.float32)

@@ -63,9 +63,14 @@ class PublicGraph:
         starts, listed = np.asarray(indptr, np.int64), np.asarray(tasks, np.intp)
         lengths = np.diff(starts)
         if starts.ndim != 1 or not len(starts) or starts[0] != 0 or starts[-1] != len(listed) or (lengths < 0).any():
-            raise InputError(f"Expected offsets from 0 to {len(listed)}, one run per user; these do not fit the tasks.")
+            raise InputError(
+                f"Expected offsets from 0 to {len(listed)}, one run per user; these do not fit the tasks.",
+                argument="indptr",
+            )
         if len(listed) and not (listed.min() >= 0 and listed.max() < n_tasks):
-            raise InputError(f"Expected tasks from 0 to {n_tasks - 1}, got {listed.min()} to {listed.max()}.")
+            raise InputError(
+                f"Expected tasks from 0 to {n_tasks - 1}, got {listed.min()} to {listed.max()}.", argument="tasks"
+            )
         counts = np.bincount(listed, minlength=n_tasks)
         self.n_tasks = n_tasks
         self.present = np.flatnonzero(counts)
@@ -97,10 +102,12 @@ class PublicGraph:
         """Return the checked costs of the tasks that somebody has."""
         given = np.asarray(cost, np.float64)
         if given.shape != (self.n_tasks,):
-            raise InputError(f"Expected one cost for each of {self.n_tasks} tasks, got shape {given.shape}.")
+            raise InputError(
+                f"Expected one cost for each of {self.n_tasks} tasks, got shape {given.shape}.", argument="cost"
+            )
         wanted = given[self.present]
         if not (np.isfinite(wanted).all() and (wanted > 0).all()):
-            raise InputError("Expected a positive, finite cost for every task that somebody has.")
+            raise InputError("Expected a positive, finite cost for every task that somebody has.", argument="cost")
         return wanted
 
     def on_all_tasks(self, values: Floats) -> Floats:
@@ -216,7 +223,7 @@ class Exact(PublicGraphPolicy):
 def public_costs(users: Users, gamma: float) -> Floats:
     """Return n_i^(−γ) for the tasks that somebody has, 1 for the others."""
     if not np.isfinite(gamma):
-        raise InputError(f"Expected a finite gamma, got {gamma}.")
+        raise InputError(f"Expected a finite gamma, got {gamma}.", argument="gamma")
     counts = np.bincount(users.column("tasks"), minlength=users.n_tasks)
     return np.maximum(counts, 1).astype(np.float64) ** -float(gamma)
 
@@ -224,4 +231,4 @@ def public_costs(users: Users, gamma: float) -> Floats:
 def refuse_bad_tolerance(tolerance: float) -> None:
     """Refuse a tolerance that is not positive."""
     if not tolerance > 0:
-        raise InputError(f"Expected a tolerance > 0, got {tolerance}.")
+        raise InputError(f"Expected a tolerance > 0, got {tolerance}.", argument="tolerance")

@@ -133,9 +133,11 @@ class Joint(CountedPolicy):
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
-            raise InputError(f"Expected at least 1 round, got {self.rounds}.")
+            raise InputError(f"Expected at least 1 round, got {self.rounds}.", argument="rounds")
         if not (np.isfinite(self.gamma) and self.floor >= 0):
-            raise InputError(f"Expected a finite gamma and a floor >= 0, got {self.gamma} and {self.floor}.")
+            raise InputError(
+                f"Expected a finite gamma and a floor >= 0, got {self.gamma} and {self.floor}.", argument=None
+            )
 
     @property
     def releases(self) -> int:
@@ -168,7 +170,8 @@ class Joint(CountedPolicy):
                 omega = omega / omega.max()
             if not np.isfinite(omega).all():  # for every task, whoever has it
                 raise InputError(
-                    f"Weights for gamma = {self.gamma:g} are not finite; use a gamma nearer to 1, or a floor."
+                    f"Weights for gamma = {self.gamma:g} are not finite; use a gamma nearer to 1, or a floor.",
+                    argument=None,
                 )
             omegas.append(np.maximum(omega, _LEAST_OMEGA))
         return omegas

@@ -61,5 +61,7 @@ def _policy(spec: Any) -> Any:
     given = dict(table("allocation", spec))
     name = given.pop("policy", "adaptive")
     if name not in POLICIES:
-        raise InputError(f"Expected one of the allocation policies {', '.join(POLICIES)}, got {name!r}.")
+        raise InputError(
+            f"Expected one of the allocation policies {', '.join(POLICIES)}, got {name!r}.", argument="allocation"
+        )
     return made(f"policy {name!r}", POLICIES[name], given)

@@ -71,7 +71,7 @@ def excess_risk(counts: ArrayLike, exponent: float, gamma: float, n_users: float
     """
     n = _positive(counts)
     if not n_users > 0:
-        raise InputError(f"Expected a positive number of users, got {n_users}.")
+        raise InputError(f"Expected a positive number of users, got {n_users}.", argument="n_users")
     return float((n ** (1 - 2 * exponent)).sum() / n_users * (n ** (2 * exponent - gamma)).sum())
 
 
@@ -92,7 +92,7 @@ def recommend_exponent(
     """
     given = np.asarray(counts, np.float64)
     if not count_stddev >= 0:
-        raise InputError(f"Expected a standard deviation >= 0, got {count_stddev}.")
+        raise InputError(f"Expected a standard deviation >= 0, got {count_stddev}.", argument="count_stddev")
     slack = count_stddev * math.sqrt(2 * math.log(2 * max(given.size, 1) / _MISSED))
     n = _positive(given + slack)
     gamma = _gamma(strongly_convex, balanced)
@@ -112,7 +112,9 @@ def _gamma(strongly_convex: bool, balanced: bool) -> float:
 def _positive(counts: ArrayLike) -> NDArray[np.float64]:
     n = np.asarray(counts, np.float64)
     if n.ndim != 1 or not n.size or not (np.isfinite(n).all() and (n > 0).all()):
-        raise InputError("Expected a positive, finite count for every task; floor released counts first.")
+        raise InputError(
+            "Expected a positive, finite count for every task; floor released counts first.", argument="counts"
+        )
     return n
 
 

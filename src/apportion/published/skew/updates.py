@@ -254,9 +254,9 @@ class GradientDescent:
     def shares(self, *, clicks: bool) -> dict[str, float]:
         """Return the shares: one gradient per step, and the users' matrix for clicks."""
         if self.steps < 1:
-            raise InputError(f"Expected at least 1 gradient step per round, got {self.steps}.")
+            raise InputError(f"Expected at least 1 gradient step per round, got {self.steps}.", argument="steps")
         if not 0 < self.sampling <= 1:
-            raise InputError(f"Expected a sampling probability in (0, 1], got {self.sampling}.")
+            raise InputError(f"Expected a sampling probability in (0, 1], got {self.sampling}.", argument="sampling")
         users = {"users": self.users_share} if clicks else {}
         rest = 1 - sum(users.values())
         return {**{f"step {k + 1}": rest / self.steps for k in range(self.steps)}, **users}
@@ -315,4 +315,4 @@ def solve_noisy(matrices: Floats, vectors: Floats, base: Floats) -> NDArray[np.f
 
 def _check_fraction(name: str, value: float) -> None:
     if not 0 < value < 1:
-        raise InputError(f"Expected {name} strictly between 0 and 1, got {value}.")
+        raise InputError(f"Expected {name} strictly between 0 and 1, got {value}.", argument=name)
