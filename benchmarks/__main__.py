@@ -15,6 +15,8 @@ CLAIMS = (
     "ml1m-ratings",
     "ml1m-ratings-tuned",
     "ml1m-clicks",
+    "items-private",
+    "keys-recall",
     "adaptive-floor",
     "adaptive-gain",
     "epoch-vs-peers",

@@ -32,6 +32,8 @@ REHEARSED = {
     ),
     "a GPU, or its size": ("gpu-fit", "heavytail-synthetic", "heavytail-pairs"),
     "the speed or memory of a machine": (
+        "items-private",
+        "keys-recall",
         "epoch-vs-peers",
         "round-vs-implicit",
         "linear-growth",

@@ -69,8 +69,10 @@ class StatisticsOptions:
 
     def session(self) -> Session | None:
         """Return the session that charges the account, if one was named."""
+        from apportion.privacy import Budget
+
         noise = noise_of(self.seed, self.exact)
-        return charged_session(self.ledger, self.account, self.epsilon, self.delta, self.window, noise)
+        return charged_session(self.ledger, self.account, Budget(self.epsilon, self.delta), self.window, noise)
 
     def bounding(self) -> Any:
         """Return how one user's weight is bounded."""

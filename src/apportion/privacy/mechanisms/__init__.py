@@ -7,6 +7,7 @@ from apportion.privacy.mechanisms.laplace import Laplace
 from apportion.privacy.mechanisms.mechanism import Mechanism, Opened, PlannedMechanism, PlannedShare, Statistic
 from apportion.privacy.mechanisms.points import PointsOnLine
 from apportion.privacy.mechanisms.sampled import SampledGaussian
+from apportion.privacy.mechanisms.thresholded import ThresholdedGaussian, ThresholdedLaplace
 
 __all__ = [
     "Exponential",
@@ -19,5 +20,7 @@ __all__ = [
     "PointsOnLine",
     "SampledGaussian",
     "Statistic",
+    "ThresholdedGaussian",
+    "ThresholdedLaplace",
     "mechanism_class",
 ]

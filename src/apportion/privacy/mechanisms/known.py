@@ -15,8 +15,17 @@ from apportion.privacy.mechanisms.laplace import Laplace
 from apportion.privacy.mechanisms.mechanism import Mechanism
 from apportion.privacy.mechanisms.points import PointsOnLine
 from apportion.privacy.mechanisms.sampled import SampledGaussian
+from apportion.privacy.mechanisms.thresholded import ThresholdedGaussian, ThresholdedLaplace
 
-_OWN: Final[tuple[type[Mechanism[Any]], ...]] = (Gaussian, Laplace, Exponential, PointsOnLine, SampledGaussian)
+_OWN: Final[tuple[type[Mechanism[Any]], ...]] = (
+    Gaussian,
+    Laplace,
+    Exponential,
+    PointsOnLine,
+    SampledGaussian,
+    ThresholdedGaussian,
+    ThresholdedLaplace,
+)
 
 
 def mechanism_class(key: str) -> type[Mechanism[Any]]:
