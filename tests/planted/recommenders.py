@@ -20,6 +20,7 @@ from apportion.published.skew import updates as updates_module
 from apportion.recommend import clicks as clicks_module
 from apportion.recommend import ratings as ratings_module
 from apportion.recommend.clicks_votes import RankLosses
+from apportion.recommend.variance_votes import VarianceLosses
 from held_values import HeldWeights
 from planted.cases import Case, patched, replayed, replayed_as_it_is
 
@@ -122,6 +123,23 @@ def keys_by_position(_right):
     return lambda keys, _seed: np.arange(len(keys), dtype=np.uint64) * np.uint64(0xD1342543DE82EF95)
 
 
+def votes_on_a_neighbours_row(right):
+    """Each held-out rating is that of the row before it, which may be another user's."""
+
+    def wrong(self, kept, shown, kernels):
+        return right(self, kept, shown.with_columns(values=np.roll(shown.column("values"), 1)), kernels)
+
+    return wrong
+
+
+def clip_norm_from_raw_quantiles(right):
+    def wrong(self, plan, centre, exposure):
+        distances = np.abs(self._users.column("values") - centre) / self._unit
+        return replace(right(self, plan, centre, exposure), clip_norm=float(np.quantile([1.0, *distances], 0.9)))
+
+    return wrong
+
+
 def exact_number_of_users(right):
     return lambda users, *others: (float(users.n_users), right(users, *others)[1])
 
@@ -218,11 +236,18 @@ PLANTED = {
         "release_overview",
         exact_number_of_users,
     ),
+    ("a vote that looks at another user's row", "habit"): (
+        ratings,
+        VarianceLosses,
+        "__call__",
+        votes_on_a_neighbours_row,
+    ),
+    ("a clip norm from raw quantiles", "habit"): (ratings, RATINGS, "_residuals", clip_norm_from_raw_quantiles),
     ("rounds chosen by the size of the data", "habit"): (ratings, RATINGS, "run", rounds_by_size),
     ("public seed taken from the data", "habit"): (clicks, CLICKS, "run", seed_from_data),
     ("labels scaled by the largest", "habit"): (ratings, RatingParts, "partial", labels_by_the_largest),
     ("centred over all users", "habit"): (ratings, RatingParts, "partial", centred_over_users),
-    ("a vote that looks at another user's row", "habit"): (
+    ("a vote compared with everybody's", "habit"): (
         clicks_of_default_size,
         RankLosses,
         "__call__",

@@ -14,6 +14,8 @@ from apportion.postprocessing.popularity import Exposure
 
 Floats = NDArray[np.floating[Any]]
 
+_DOUBT = 3.0  # variances of noise that a mean residual is drawn to 0 by
+
 
 @dataclass(frozen=True)
 class SharedMoments:
@@ -122,4 +124,4 @@ def offset(rounds: Sequence[RoundEvidence]) -> float:
         return 0.0
     precision = np.array([1 / r.offset_variance for r in rounds])
     mean = float(precision @ np.array([r.offset for r in rounds]) / precision.sum())
-    return mean * max(0.0, 1 - 1 / (float(precision.sum()) * max(mean**2, 1e-300)))
+    return mean * max(0.0, 1 - _DOUBT / (float(precision.sum()) * max(mean**2, 1e-300)))

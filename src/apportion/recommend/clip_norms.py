@@ -1,4 +1,4 @@
-"""The clip norm of a ratings fit, from one small release about users' residuals.
+"""The clip norm of a ratings fit, from one small release about users' residuals, and the length of item vectors.
 
 Before the first round, every user compares its ratings with its own mean (leaving each rating out of it), and reports
 how much of its part each clip norm of a public list would remove, and how much of its mean residual. If scales are
@@ -33,6 +33,8 @@ _DAMPING = 6.0  # ratings at the centre that are added to a user's own mean
 _DISTORTION = 0.006  # error from uneven clipping, per residual variance and squared fraction that is cut off
 _COORDINATES = 3.0  # as many biases have about the error that an item's vector and bias have together
 _ITEM_VARIANCE = 0.1
+_DIMENSIONS = ((90.0, 8), (15.0, 4), (5.0, 2))  # from which signal to noise of an item, as users meet it
+_SHORTEST = 1
 _VARIANCE_SPREAD = 0.5  # of residual variances among data sets
 
 
@@ -113,6 +115,21 @@ def _variance(quarter: float, stddev: float) -> float:
     """The mean squared residual, drawn to the usual one by as much as its noise asks for."""
     trust = 1 / (1 + np.square(4 * stddev / _VARIANCE_SPREAD))
     return float(np.clip(FIRST_VARIANCE + trust * (4 * quarter - FIRST_VARIANCE), 0.1, 4.0))
+
+
+def dimension_for(exposure: Exposure, clip_norm: float, mu: float, rows: float) -> int:
+    """How long item vectors should be: longer where items stand out of the noise, never longer than users have ratings.
+
+    Args:
+        exposure: of the tasks.
+        clip_norm: of users' parts.
+        mu: privacy parameter of all rounds together.
+        rows: ratings of a typical user.
+    """
+    met = float(np.square(exposure.total).sum() / max(float(exposure.total.sum()), 1e-9))
+    signal = mu * met / clip_norm
+    longest = next((dimension for least, dimension in _DIMENSIONS if signal >= least), _SHORTEST)
+    return int(np.clip(rows, 1, longest))
 
 
 def _noise_error(levels: Floats, exposure: Exposure, mu: float) -> NDArray[np.float64]:

@@ -49,7 +49,7 @@ class RatingSettings:
     """Everything that can be tuned; all of it public. Labels are in units of a quarter of the value range.
 
     Attributes:
-        dimension: length of item vectors.
+        dimension: length of item vectors; None to choose it from released popularity (8 with features).
         rounds: number of rounds after the one for biases.
         growth: ratio of the shares of consecutive rounds.
         exponent: weights over a user's tasks are popularity^-exponent.
@@ -74,7 +74,7 @@ class RatingSettings:
         taste_variance: prior variance of that taste.
     """
 
-    dimension: int = 8
+    dimension: int | None = None
     rounds: int = 8
     growth: float = 1.15
     exponent: float = 0.25
@@ -105,6 +105,7 @@ class RatingSettings:
 
 
 _SUMMARY_CLIP = 2.0
+_LONGEST = 8  # of item vectors, where their length is not given
 _LEAST_LEFT = 0.5  # of an offset, after users' own biases took some back
 _MOST_HELD_OUT = 1  # rows of a user
 _ROUNDS_AFTER_VOTES = 2
@@ -121,7 +122,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
         value_range: the public scale of the values; values outside are brought into it.
         features: public item features. They shift the prior mean of each item's vector. None to know items by id alone.
         allocation: how each user divides its sensitivity over its items; None for popularity^-exponent of the settings.
-        dimension: length of item vectors; None for the default of this budget.
+        dimension: length of item vectors; None to choose it from what is released.
         rounds: number of rounds; None for the default of this budget.
         settings: all settings at once, instead of `dimension` and `rounds`.
         public: further sentences about public assumptions, for the statement, such as how rows were filtered.
@@ -208,6 +209,7 @@ class _Start:
     popularity: popularity.Popularity
     covariates: NDArray[np.float64]
     residuals: clip_norms.Residuals
+    dimension: int
 
     @property
     def typical_root(self) -> float:
@@ -242,6 +244,7 @@ class _Fit:
         self._items = ItemSide(settings, features, data.task_ids)
         self._features = features
         self._data = data
+        self._features = features
         self._held_out = HeldOut(settings.held_out, most=_MOST_HELD_OUT)
         self._votes = settings.votes_share > 0 and settings.rounds >= _ROUNDS_AFTER_VOTES
         self._users = self._held_out.kept(data.as_users) if self._votes else data.as_users
@@ -302,7 +305,8 @@ class _Fit:
         logs = popularity.log_popularity(found)
         covariates = np.stack([np.ones_like(logs), logs], axis=1)
         residuals = self._residuals(plan, centre, exposure)
-        return _Start(n_users, centre, exposure, found, covariates, residuals), given.weights
+        start = _Start(n_users, centre, exposure, found, covariates, residuals, _LONGEST)
+        return replace(start, dimension=self._dimension(plan, start)), given.weights
 
     def _residuals(self, plan: Plan, centre: float, exposure: popularity.Exposure) -> clip_norms.Residuals:
         """Return the clip norm, from a release about users' residuals unless it is given."""
@@ -312,8 +316,14 @@ class _Fit:
         part = clip_norms.ClippedAway(self._range, centre, self._unit).contribution(self._session.neighbours)
         total = add_up_one(self._engine, self._users, part)
         released = self._session.release(Purpose.NORMS, total, share)
-        mu = float(np.sqrt(sum(each.mu**2 for each in plan.several("rounds"))))
-        return clip_norms.choose(released, total.l2_sensitivity / share.mu, exposure, mu)
+        return clip_norms.choose(released, total.l2_sensitivity / share.mu, exposure, _mu_of_rounds(plan))
+
+    def _dimension(self, plan: Plan, start: _Start) -> int:
+        """As given, or as far as items stand out of the noise; features fill all that there are."""
+        if self._settings.dimension is not None or self._features is not None:
+            return self._settings.dimension or _LONGEST
+        rows = start.typical_root**2
+        return clip_norms.dimension_for(start.exposure, start.residuals.clip_norm, _mu_of_rounds(plan), rows)
 
     def _round(
         self,
@@ -336,7 +346,7 @@ class _Fit:
     def _about(self, k: int, start: _Start, before: _State | None, rng: np.random.Generator) -> RatingRound:
         """What users are told at the beginning of round k: biases first, then random tastes, then estimates."""
         chosen = self._settings
-        latent = chosen.dimension if k else 0
+        latent = start.dimension if k else 0
         parameters = np.zeros((self._data.n_tasks, 1 + latent))
         variances = np.zeros_like(parameters)
         if before is not None:
@@ -366,9 +376,9 @@ class _Fit:
 
     def _first_vectors(self, start: _Start, biases: Floats, rng: np.random.Generator) -> Floats:
         """Return random directions, except those known to matter: popularity, the item's own bias, and features."""
-        vectors = rng.standard_normal((self._data.n_tasks, self._settings.dimension))
+        vectors = rng.standard_normal((self._data.n_tasks, start.dimension))
         vectors[:, 0] = start.covariates[:, 1]
-        if self._settings.dimension > 1:
+        if start.dimension > 1:
             vectors[:, 1] = biases / max(float(biases.std()), 1e-9)
         self._items.fill(vectors[:, 2:])
         return vectors
@@ -430,3 +440,8 @@ class _Fit:
             ),
             categories=None if self._features is None else Categories.of(self._features, self._data.task_ids),
         )
+
+
+def _mu_of_rounds(plan: Plan) -> float:
+    """The privacy parameter of all rounds together."""
+    return float(np.sqrt(sum(share.mu**2 for share in plan.several("rounds"))))

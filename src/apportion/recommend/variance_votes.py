@@ -27,6 +27,7 @@ _DOUBT = 2.0  # standard deviations
 _SPREAD_OF_VOTES = 0.1
 _LEAST = 1e-4  # of a variance, in place of 0
 _LEVELS: tuple[tuple[str, float], ...] = (
+    ("bias", 0.01),
     ("bias", 0.1),
     ("bias", 1 / 3),
     ("bias", 3.0),
