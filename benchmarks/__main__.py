@@ -18,6 +18,7 @@ CLAIMS = (
     "items-private",
     "keys-recall",
     "adaptive-floor",
+    "adaptive-floor-clicks",
     "adaptive-gain",
     "epoch-vs-peers",
     "round-vs-implicit",

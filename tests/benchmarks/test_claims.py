@@ -24,6 +24,7 @@ def skip_without_what_is_needed(name):
 REHEARSED = {
     "another data set": (
         "adaptive-floor",
+        "adaptive-floor-clicks",
         "ml1m-ratings",
         "ml1m-ratings-tuned",
         "ml1m-clicks",
