@@ -27,7 +27,8 @@ from apportion.privacy import (
     Session,
 )
 from apportion.regression import LabelPrivateRegression, UserERM
-from apportion.statistics import UserMean, UserQuantile
+from apportion.statistics import UserQuantile
+from apportion.statistics.paper_mean import PaperMean
 from benchmarks.claim import Outcome, Rehearsal, print_table
 
 CONFIDENCE = 0.999
@@ -102,7 +103,7 @@ def _mean(budget: Budget, columns: int = 1, bounding: Any = Smooth()) -> Case:  
     """The heaviest user at opposite corners of the box."""
 
     def fit(values: Floats, session: Session) -> Mapping[str, Any]:
-        estimator = UserMean(value_range=(0, 1), variance=0.0, bounding=bounding)
+        estimator = PaperMean(value_range=(0, 1), variance=0.0, bounding=bounding)
         return {"mean": estimator.fit(values, users=_GROUPS, session=session).mean_}
 
     one, other = np.full((2, len(_GROUPS), columns), 0.5)
@@ -114,7 +115,7 @@ def _mean_of_private_sizes() -> Case:
     """A user with as many rows as count, all at one end, comes or goes."""
 
     def fit(rows: tuple[Floats, Any], session: Session) -> Mapping[str, Any]:
-        estimator = UserMean(value_range=(0, 1), variance=0.05, sizes="private", max_size=8)
+        estimator = PaperMean(value_range=(0, 1), variance=0.05, sizes="private", max_size=8)
         return {"mean": estimator.fit(rows[0], users=rows[1], session=session).mean_}
 
     sizes = [16, *[1] * 30]

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from apportion.allocation.users import SampleLimit
 from apportion.privacy import SeededNoise
 from apportion.regression import LabelPrivateRegression
-from apportion.statistics import UserMean, UserQuantile
+from apportion.statistics import UserQuantile
+from apportion.statistics.paper_mean import PaperMean
 from benchmarks.claim import Outcome, Rehearsal, print_table
 
 LEVEL = 0.95
@@ -108,7 +109,7 @@ def _mean(columns: int | None = None, **settings: Any) -> Run:
 
     def one(rng: np.random.Generator, run: int) -> list[bool]:
         values = rng.beta(2, 5, len(groups) if columns is None else (len(groups), columns))
-        found = UserMean(1.0, value_range=(0, 1), noise=SeededNoise(run), **{"delta": 0.0, **settings})
+        found = PaperMean(1.0, value_range=(0, 1), noise=SeededNoise(run), **{"delta": 0.0, **settings})
         ends = np.atleast_2d(found.fit(values, users=groups).interval_)
         return [bool(low <= 2 / 7 <= high) for low, high in ends]
 

@@ -19,7 +19,7 @@ from planted.cases import PURE, Case, judged, likelihood, replayed_on
 def mean_of_private_sizes(rows, session, *, from_data):
     values, groups = rows
     largest = int(np.bincount(groups).max()) if from_data else 8
-    estimator = UserMean(value_range=(0, 1), variance=0.05, sizes="private", max_size=largest)
+    estimator = UserMean(value_range=(0, 1), max_size=largest)
     return {"mean": estimator.fit(values, users=groups, session=session).mean_}
 
 

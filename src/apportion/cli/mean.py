@@ -11,11 +11,11 @@ from apportion.cli.options import FILE, collect, json_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     StatisticsOptions,
-    bounding_options,
     check_range,
     privacy_options,
     read_columns,
     refuse_repeated,
+    target_options,
 )
 from apportion.cli.statistics_outputs import publish
 from apportion.errors import InputError
@@ -48,7 +48,7 @@ Ranges = tuple[tuple[float, float], ...]
     type=click.FloatRange(min=0),
     multiple=True,
     metavar="V",
-    help="Variance of one value, if it is public: once, or once for each column; else estimated privately.",
+    help="With the paper's weights: variance of one value, if it is public, once or for each column.",
 )
 @click.option(
     "--correlation",
@@ -56,9 +56,16 @@ Ranges = tuple[tuple[float, float], ...]
     default=0.0,
     show_default=True,
     metavar="RHO",
-    help="Assumed, public, between two values of one user: for the weights and the intervals.",
+    help="With the paper's weights: assumed, public, between two values of one user.",
 )
-@bounding_options
+@click.option(
+    "--interval",
+    type=click.Choice(["data", "population"]),
+    default="data",
+    show_default=True,
+    help="Whether intervals are for the mean of these users' rows, or of a population that users were drawn from.",
+)
+@target_options
 @json_option
 def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **options: Any) -> None:
     """Means of columns of FILE (CSV, TSV or Parquet) under user-level differential privacy, with intervals.
@@ -66,7 +73,8 @@ def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **o
     \b
     apportion mean visits.csv --user patient --value cost --range 0 500 --epsilon 1
 
-    Values beyond the range count as its ends. A user with many rows weighs no more than the noise allows.
+    Values beyond the range count as its ends. The mean is that over all rows, or with --of users over users; the
+    intervals of several columns hold all together.
     """  # noqa: D301
     privacy = collect(StatisticsOptions, options)
     low, high = _per_column(values, ranges, "--range")
@@ -75,23 +83,23 @@ def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **o
     with Reporter() as reporter:
         table = read_columns(file, privacy, dict.fromkeys(values, "number"), reporter)
         reporter.say("Values beyond the range are clipped to it.")
-        fitted = _fit(privacy, table.matrix(values), table.users.codes, (low, high), variance, options["correlation"])
+        settings = {"variance": variance, **{name: options[name] for name in ("correlation", "interval")}}
+        fitted = _fit(privacy, table.matrix(values), table.users.codes, (low, high), settings)
     found = _found(fitted, values, ranges)
-    publish(found, privacy.page, as_json, threshold=fitted.threshold_, variance=fitted.variance_.tolist(), range=ranges)
+    publish(found, privacy.page, as_json, of=privacy.of, threshold=fitted.threshold_, range=ranges)
 
 
 def _fit(
-    privacy: StatisticsOptions, matrix: Any, users: Any, value_range: tuple[Any, Any], variance: Any, correlation: float
+    privacy: StatisticsOptions, matrix: Any, users: Any, value_range: tuple[Any, Any], settings: dict[str, Any]
 ) -> UserMean:
     from apportion.statistics import UserMean
 
     estimator = UserMean(
         delta=privacy.delta,
         value_range=value_range,
-        variance=variance,
-        correlation=correlation,
         bounding=privacy.bounding(),
-        sizes=privacy.sizes,
+        **settings,
+        **privacy.target(),
         **privacy.settings(),
     )
     return estimator.fit(matrix, users=users, session=privacy.session())
@@ -126,14 +134,36 @@ def _found(fitted: UserMean, values: tuple[str, ...], ranges: Ranges) -> Estimat
         Estimate(name, float(value), (ends[0], ends[1]), float(noise), bound)
         for name, value, ends, noise, bound in columns
     )
-    related = (
-        f"correlated by {fitted.correlation:g}, as was declared"
-        if fitted.correlation
-        else "independent of one another; where they resemble one another, the interval is too narrow"
+    facts = {
+        "What is estimated": _target(fitted),
+        "Threshold": f"h = {fitted.threshold_:.6g}: above it, further rows of a user add no weight",
+    }
+    return Estimates("mean", rows, fitted.level, fitted.statement_, _caveats(fitted), facts)
+
+
+def _target(fitted: UserMean) -> str:
+    if fitted.weights == "paper":
+        return "the mean that all users' values share, as the paper assumes"
+    if fitted.of == "users":
+        return "the mean over users, each with the mean of its rows"
+    return "the mean over all rows, in which a user counts by its rows"
+
+
+def _caveats(fitted: UserMean) -> tuple[str, ...]:
+    if fitted.weights == "paper":
+        related = (
+            f"correlated by {fitted.correlation:g}, as was declared"
+            if fitted.correlation
+            else "independent of one another; where they resemble one another, the interval is too narrow"
+        )
+        return (
+            "The mean is that of the population that users’ values were drawn from, clipped to the public range. It "
+            "assumes that values have nothing to do with how many rows a user has: where they do, it is off by more "
+            f"than the interval says. Values of one user are taken as {related}.",
+        )
+    whose = "of a population that these users were drawn from" if fitted.interval == "population" else "of these users"
+    return (
+        f"The estimate is {_target(fitted)}, clipped to the public range. Intervals are for the mean {whose}. They "
+        "account for the noise that privacy added, and for what weights do where values go with the number of rows"
+        f"{'; those of several columns hold all together' if len(fitted.mean_) > 1 else ''}.",
     )
-    caveats = (
-        "The mean is that of the population that users’ values were drawn from, clipped to the public range. An "
-        f"interval accounts for the noise that privacy added and for the drawing, values of one user being {related}.",
-    )
-    facts = {"Threshold": f"h = {fitted.threshold_:.6g}: above it, further rows of a user add no weight"}
-    return Estimates("mean", rows, fitted.level, fitted.statement_, caveats, facts)
