@@ -1,8 +1,8 @@
 """How many users are in each of several classes, from a released histogram with a known noise.
 
 Classes are octaves: of users' sizes, or of how far their sums lie from a centre. Few users and much noise leave single
-counts meaningless, so a shape is fitted to all of them together: a normal distribution of the logarithm for sizes, and
-for distances the logarithm of a half-normal one times a log-normal scale. Shapes are averaged by how well they fit. A
+counts meaningless, so a shape is fitted to all of them together: two halves of normal distributions of the logarithm,
+each with a spread of its own. Shapes are averaged by how well they fit. A
 count that stands far out of the noise around the fit is believed instead of it; so with much budget the counts are the
 released ones.
 """
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Kind = Literal["sizes", "distances"]
 
-_SPREADS = {"sizes": (0.4, 0.8, 1.2, 1.8, 2.6), "distances": (0.3, 0.8, 1.3, 1.8, 2.5)}  # in octaves
+_LEFT, _RIGHT = (0.5, 1.0, 2.0, 3.0), (0.3, 0.5, 0.7, 0.9, 1.1, 1.4, 1.7, 2.1, 2.6)  # spreads of shapes, in octaves
 _MODEST = 0.35  # by which the logarithm of a shape's prior falls with every octave of large sizes
 _NEAR, _FAR = {"sizes": 3.0, "distances": 2.0}, 6.0  # standard deviations of noise that an odd count must stand out by
 _REACH = 3  # octaves beyond nine tenths of the users that are near
@@ -52,14 +52,14 @@ def _least_odd(fitted: Floats, kind: Kind) -> Floats:
 @cache
 def _shapes(classes: int, kind: Kind) -> tuple[Floats, Floats]:
     """Distributions over the classes, and the logarithm of each one's prior weight."""
-    from scipy.special import ndtr, ndtri
+    from scipy.special import ndtr
 
-    ends = np.arange(1, classes) - (0.5 if kind == "sizes" else 0.0)
-    half_normal = np.log2(ndtri((np.arange(200) + 200.5) / 400)) if kind == "distances" else np.zeros(1)
-    found, priors = [], []
-    for spread in _SPREADS[kind]:
-        for middle in np.arange(-3, classes, 0.5):
-            below = ndtr((ends[:, None] - middle - half_normal) / spread).mean(axis=1)
-            found.append(np.diff(np.concatenate([[0.0], below, [1.0]])))
-            priors.append(-_MODEST * max(middle + spread - 3, 0.0) if kind == "sizes" else 0.0)
-    return np.array(found), np.array(priors)
+    middles, left, right = (
+        np.ravel(grid)[:, None] for grid in np.meshgrid(np.arange(-1, classes, 0.5), _LEFT, _RIGHT, indexing="ij")
+    )
+    ends = np.arange(1, classes) - middles
+    halves = np.where(ends < 0, left * ndtr(ends / left), left / 2 + right * (ndtr(ends / right) - 0.5))
+    below = halves * 2 / (left + right)
+    shapes = np.diff(np.concatenate([0 * middles, below, 0 * middles + 1], axis=1), axis=1)
+    steep = np.maximum(middles + right - 3, 0.0)[:, 0] if kind == "sizes" else 0 * middles[:, 0]
+    return shapes, -_MODEST * steep

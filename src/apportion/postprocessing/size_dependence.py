@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _UNKNOWN = 0.25  # prior standard deviation of a mean on a scale from 0 to 1
-_SLOPE = 0.003  # the same of b where nothing shows
-SLOPE_UNSEEN = 0.02  # of b where nothing was released that could show it: for intervals
-_CURVED = 0.005  # what a straight line may miss, an octave
+_SLOPE = 0.006  # the same of b where nothing shows
+_SLOPE_FEARED = 0.02  # the same for intervals
+_CURVED = 0.004  # what a straight line may miss an octave, for intervals
 _BETWEEN = 0.03  # variance of users' means
+_STRIKING = 6.0  # squared standard deviations of a slope that is believed
+_UNCOUNTED = 0.25  # users in a class next to the last counted ones that may have been missed
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +32,12 @@ class SizeClasses:
     Attributes:
         counts: how many there are in each class; none negative, not all 0.
         sizes: that stand for the classes.
+        stddev: of the noise that counts were released with.
     """
 
     counts: Floats
     sizes: Floats
+    stddev: float = 0.0
 
     @property
     def n_users(self) -> float:
@@ -48,6 +52,16 @@ class SizeClasses:
         """x: the mean octave, users weighed by their sizes up to the cap."""
         weights = self.counts * np.minimum(self.sizes, cap)
         return float((weights * self.octaves).sum() / weights.sum())
+
+    def below(self, cap: float) -> tuple[float, float]:
+        """By how many octaves the mean octave at the cap is below that without one, and the standard deviation."""
+        every, capped = self.octave(), self.octave(cap)
+        moved = self.sizes * (self.octaves - every) / self.total()
+        moved = moved - np.minimum(self.sizes, cap) * (self.octaves - capped) / self.total(cap)
+        last = int(np.flatnonzero(self.counts >= 1)[-1]) if (self.counts >= 1).any() else 0
+        missed = np.where(np.arange(len(self.counts)) <= last + 2, _UNCOUNTED, 0.0)
+        variances = np.minimum(self.stddev**2, self.counts + missed)
+        return every - capped, float(np.sqrt((np.square(moved) * variances).sum()))
 
     @property
     def octaves(self) -> Floats:
@@ -64,23 +78,32 @@ class SizeLine:
         level: a.
         slope: b.
         covariance: of both.
+        feared: standard deviation of the slope around b for intervals, with a prior that expects more of it.
     """
 
     level: float
     slope: float
     covariance: Floats
+    feared: float
 
     def at(self, octave: float) -> tuple[float, float]:
         """The mean at an octave, and its standard deviation."""
         there = np.array([1.0, octave])
         return float(np.clip(0.5 + self.level + self.slope * octave, 0, 1)), math.sqrt(there @ self.covariance @ there)
 
-    def missed(self, octaves: float) -> tuple[float, float]:
-        """What so many octaves change, and its standard deviation."""
-        return self.slope * octaves, abs(octaves) * math.hypot(math.sqrt(self.covariance[1, 1]), _CURVED)
+    def missed(self, octaves: float, doubt: float) -> float:
+        """Standard deviation of what so many octaves change, given that of the octaves: as expected, for a choice."""
+        return self._unsure(octaves, doubt, math.sqrt(self.covariance[1, 1]))
+
+    def feared_miss(self, octaves: float, doubt: float) -> float:
+        """The same as feared, for an interval."""
+        return self._unsure(octaves, doubt, math.hypot(self.feared, _CURVED))
+
+    def _unsure(self, octaves: float, doubt: float, of_slope: float) -> float:
+        return math.hypot(octaves * of_slope, math.hypot(self.slope, of_slope) * doubt)
 
 
-UNSEEN = SizeLine(0.0, 0.0, np.diag([_UNKNOWN**2, SLOPE_UNSEEN**2]))
+UNSEEN = SizeLine(0.0, 0.0, np.diag([_UNKNOWN**2, _SLOPE**2]), _SLOPE_FEARED)
 """The line where nothing was released of it."""
 
 
@@ -90,7 +113,10 @@ def fitted_line(sums: Floats, noise_variance: float, classes: SizeClasses) -> Si
     weights = 1 / (noise_variance + _BETWEEN * classes.counts)
     gram, moments = design.T @ (weights[:, None] * design), design.T @ (weights * sums)
     rough = np.linalg.inv(gram + np.diag([_UNKNOWN**-2, 1e-9]))
-    shown = float((rough @ moments)[1]) ** 2 - 2 * rough[1, 1]
-    covariance = np.linalg.inv(gram + np.diag([_UNKNOWN**-2, 1 / (_SLOPE**2 + max(shown, 0.0))]))
-    level, slope = covariance @ moments
-    return SizeLine(float(level), float(slope), np.asarray(covariance, np.float64))
+    shown = max(float((rough @ moments)[1]) ** 2 - _STRIKING * rough[1, 1], 0.0)
+    covariance, careful = (
+        np.linalg.inv(gram + np.diag([_UNKNOWN**-2, 1 / (prior**2 + shown)])) for prior in (_SLOPE, _SLOPE_FEARED)
+    )
+    level, slope = (float(number) for number in covariance @ moments)
+    feared = math.hypot(math.sqrt(careful[1, 1]), float((careful @ moments)[1]) - slope)
+    return SizeLine(level, slope, np.asarray(covariance, np.float64), feared)

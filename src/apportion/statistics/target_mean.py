@@ -48,7 +48,8 @@ Release = Callable[[Name, Contribution, Share], Noisy]
 SIZES, SUMS, DISTANCES, SPREAD = 0.15, 0.1, 0.15, 0.1  # shares of the budget
 _FEW, _MANY = 100.0, 400.0  # users, in units of the noise of a number that one user moves by 1
 _TYPICAL_CLIP = 0.3  # C/h, before distances are known
-_ONE_SIDED = 0.6  # how much of what clipping takes away does not cancel
+_UNSURE = 0.25  # how much of what clipping takes away is not known from counts by octave
+_SHOWN = 2.2  # standard deviations by which a net loss must stand out of its noise
 _SMALLEST = 2.0**-3  # octaves of distances begin here
 _DOUBT = 0.2  # prior standard deviation of a mean around 1/2
 _LIKE = 1.1  # caps whose noise is within this factor of the least are as good: take the largest
@@ -142,7 +143,7 @@ class TargetMean:
         histogram = SizeHistogram(edges)
         noisy = self.release(Purpose.SIZES, histogram, self._share("sizes", SIZES))
         counts = class_counts(noisy.values, math.sqrt(noisy.variance), "sizes")
-        return SizeClasses(counts, np.sqrt(edges * self._caps))
+        return SizeClasses(counts, np.sqrt(edges * self._caps), math.sqrt(noisy.variance))
 
     def _lines(self, classes: SizeClasses) -> list[SizeLine]:
         width = self.columns * len(self._edges)
@@ -157,9 +158,9 @@ class TargetMean:
         taxicab, euclidean = in_columns(self.columns, reach)
         errors = []
         for cap in self._caps:
-            octaves = classes.octave() - classes.octave(cap)
+            below = classes.below(cap)
             noise = self._price(share, taxicab, euclidean) * cap / classes.total(cap)
-            errors.append(noise**2 + float(np.mean([line.missed(octaves)[1] ** 2 for line in lines])))
+            errors.append(noise**2 + float(np.mean([line.missed(*below) ** 2 for line in lines])))
         return float(self._caps[int(np.argmin(errors))])
 
     def _plain(
@@ -169,12 +170,12 @@ class TargetMean:
         width = 2 * self.columns
         form = parts(HighAndLow(self.means, cap), width, *in_columns(self.columns, 1.0), "z and 1 - z of a user")
         noisy = self.release(self._name, form, self._share("mean", share))
-        octaves = classes.octave() - classes.octave(cap)
+        below = classes.below(cap)
         estimates = []
         for line, high, low in zip(lines, *noisy.values.reshape(2, -1), strict=True):
             ratio = NoisyRatio((high - low) / 2, high + low, noisy.stddev, noisy.scale, (0.5, -0.5), (1.0, 1.0))
             doubt = _DOUBT**2 / (_DOUBT**2 + ratio.stddev(0.0) ** 2)
-            correction, unsure = line.missed(octaves)
+            correction, unsure = line.slope * below[0], line.feared_miss(*below)
             estimates.append(_Estimate(ratio, 0.5, doubt, correction, unsure, 0.0))
         return cap, estimates
 
@@ -184,47 +185,51 @@ class TargetMean:
         """Means from clipped sums around a first centre."""
         first = [line.at(classes.octave(cap)) for line in lines]
         centres, doubts = np.array([mean for mean, _ in first]), np.array([doubt for _, doubt in first])
-        counts = self._distances(cap, centres)
-        clips, part = self._clips(counts, cap, centres, doubts, share)
+        counts, stddev = self._distances(cap, centres)
+        clips, part = self._clips(counts, stddev, cap, centres, doubts, share)
         form = parts(
             CentredSums(self.means, cap, centres, clips, part), self.columns + 1,
             *in_columns(self.columns, 1.0, part), "distance of a user's sum from a centre, and its size",
         )  # fmt: skip
         noisy = self.release(self._name, form, self._share("mean", share))
-        octaves = classes.octave() - classes.octave(cap)
+        below = classes.below(cap)
         bottom = self._bottom(noisy, classes, cap, part)
         estimates = []
         for k, line in enumerate(lines):
             clip = float(clips[k])
-            top = float(noisy.values[k]) * clip
+            loss = _Loss.of(counts[k], stddev, clip)
+            top = float(noisy.values[k]) * clip + loss.net
             ratio = NoisyRatio(top, bottom, noisy.stddev, noisy.scale, (clip, 0.0), (0.0, cap / part))
             doubt = doubts[k] ** 2 / (doubts[k] ** 2 + ratio.stddev(0.0) ** 2)
-            lost = _ONE_SIDED * _lost(counts[k], clip)
-            correction, unsure = line.missed(octaves)
-            estimates.append(_Estimate(ratio, float(centres[k]), doubt, correction, unsure, lost))
+            correction, unsure = line.slope * below[0], line.feared_miss(*below)
+            estimates.append(_Estimate(ratio, float(centres[k]), doubt, correction, unsure, loss.unsure))
         return cap, estimates
 
-    def _distances(self, cap: float, centres: Floats) -> Floats:
-        """How many users' sums lie in each octave of distance from the centre, for each column."""
+    def _distances(self, cap: float, centres: Floats) -> tuple[Floats, float]:
+        """How many users' sums lie in each octave of distance below and above the centre; and the noise of it."""
         furthest = cap * float(np.maximum(centres, 1 - centres).max())
         octaves = max(math.ceil(math.log2(furthest / _SMALLEST)), 1)
         edges = np.asarray(_SMALLEST * 2.0 ** np.arange(octaves), np.float64)
         form = parts(
-            DeviationClasses(self.means, cap, centres, edges), self.columns * len(edges),
-            *in_columns(self.columns, 1.0), "one for each user, in the octave of its sum's distance from a centre",
+            DeviationClasses(self.means, cap, centres, edges), 2 * self.columns * len(edges),
+            *in_columns(self.columns, 1.0), "one for a user, in the octave of its sum's distance from a centre",
         )  # fmt: skip
         noisy = self.release(Purpose.DISTANCES, form, self._share("distances", DISTANCES))
         stddev = math.sqrt(noisy.variance)
-        return np.stack([class_counts(each, stddev, "distances") for each in noisy.values.reshape(self.columns, -1)])
+        sides = noisy.values.reshape(2 * self.columns, -1)
+        counts = np.stack([class_counts(side, stddev, "distances") for side in sides])
+        return counts.reshape(self.columns, 2, -1), stddev
 
-    def _clips(self, counts: Floats, cap: float, centres: Floats, doubts: Floats, share: float) -> tuple[Floats, float]:
+    def _clips(
+        self, counts: Floats, stddev: float, cap: float, centres: Floats, doubts: Floats, share: float
+    ) -> tuple[Floats, float]:
         """C of every column with the least predicted error, and the part of the noise's bound that sizes get."""
         noise = self._price(share, *in_columns(self.columns, 1.0))
         furthest = cap * np.maximum(centres, 1 - centres)
         clips = np.empty(self.columns)
         for k in range(self.columns):
-            tried = np.minimum(_SMALLEST * 2.0 ** (np.arange(2 * counts.shape[1] + 1) / 2), furthest[k])
-            errors = [(noise * clip) ** 2 + (_ONE_SIDED * _lost(counts[k], clip)) ** 2 for clip in tried]
+            tried = np.minimum(_SMALLEST * 2.0 ** (np.arange(2 * counts.shape[2] + 1) / 2), furthest[k])
+            errors = [(noise * clip) ** 2 + _Loss.of(counts[k], stddev, clip).unsure ** 2 for clip in tried]
             clips[k] = tried[int(np.argmin(errors))]
         return clips, float(np.clip((doubts * cap / clips).max() ** (2 / 3), 0.05, 1.0))
 
@@ -278,7 +283,25 @@ def _quietest_cap(classes: SizeClasses, caps: Floats) -> float:
     return float(caps[np.flatnonzero(noise <= _LIKE * noise.min())[-1]])
 
 
-def _lost(counts: Floats, clip: float) -> float:
-    """What clipping takes from distances that lie in octaves as counted."""
-    typical = math.sqrt(2) * _SMALLEST * 2.0 ** np.arange(len(counts))
-    return float((counts * np.maximum(typical - clip, 0.0)).sum())
+@dataclass(frozen=True)
+class _Loss:
+    """What clipping takes from sums whose distances lie in octaves as counted, below and above the centre.
+
+    Attributes:
+        net: to be added to the clipped sums, where counts show it beyond their noise.
+        unsure: what is not known of the rest.
+    """
+
+    net: float
+    unsure: float
+
+    @classmethod
+    def of(cls, counts: Floats, stddev: float, clip: float) -> _Loss:
+        """The loss of a clip."""
+        taken = np.maximum(math.sqrt(2) * _SMALLEST * 2.0 ** np.arange(counts.shape[1]) - clip, 0.0)
+        counts = np.where(counts >= 1, counts, 0.0)
+        below, above = counts @ taken
+        doubt = math.sqrt(float((np.minimum(counts, stddev**2) @ np.square(taken)).sum()))
+        shown = max(0.0, 1 - (_SHOWN * doubt / abs(above - below)) ** 2) if above != below else 0.0
+        net = shown * float(above - below)
+        return cls(net, math.hypot(_UNSURE * float(above + below), (float(above - below) - net) / 2))

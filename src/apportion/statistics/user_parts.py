@@ -66,7 +66,7 @@ class ClassSums:
 
 @dataclass(frozen=True, eq=False)
 class DeviationClasses:
-    """One for every column, in the class of |min(s, h) (z - centre)|."""
+    """One for every column, in the class of |min(s, h) (z - centre)|, below or above the centre."""
 
     means: UserMeans
     cap: float
@@ -74,11 +74,11 @@ class DeviationClasses:
     edges: Floats
 
     def __call__(self, users: Users, weights: Any) -> tuple[Floats]:
-        """One row per user: a block of classes for each column."""
+        """One row per user: for each column a block of classes below the centre and one above."""
         sizes, means = self.means(users)
-        reached = np.abs(np.minimum(sizes, self.cap)[:, None] * (means - self.centres))
-        places = class_of(reached, self.edges)
-        rows = np.zeros((*means.shape, len(self.edges)))
+        moved = np.minimum(sizes, self.cap)[:, None] * (means - self.centres)
+        places = class_of(np.abs(moved), self.edges) + len(self.edges) * (moved > 0)
+        rows = np.zeros((*means.shape, 2 * len(self.edges)))
         np.put_along_axis(rows, places[..., None], 1.0, axis=2)
         return (rows.reshape(len(sizes), -1),)
 
