@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 _UNKNOWN = 0.25  # prior standard deviation of a mean on a scale from 0 to 1
 _SLOPE = 0.006  # the same of b where nothing shows
 _SLOPE_FEARED = 0.02  # the same for intervals
-_CURVED = 0.004  # what a straight line may miss an octave, for intervals
+_BENT, _CURVED = 0.001, 0.004  # what a straight line misses an octave: as expected, and for intervals
 _BETWEEN = 0.03  # variance of users' means
 _STRIKING = 6.0  # squared standard deviations of a slope that is believed
 _UNCOUNTED = 0.25  # users in a class next to the last counted ones that may have been missed
@@ -93,7 +93,7 @@ class SizeLine:
 
     def missed(self, octaves: float, doubt: float) -> float:
         """Standard deviation of what so many octaves change, given that of the octaves: as expected, for a choice."""
-        return self._unsure(octaves, doubt, math.sqrt(self.covariance[1, 1]))
+        return self._unsure(octaves, doubt, math.hypot(math.sqrt(self.covariance[1, 1]), _BENT))
 
     def feared_miss(self, octaves: float, doubt: float) -> float:
         """The same as feared, for an interval."""

@@ -50,7 +50,7 @@ _FEW, _MANY = 100.0, 400.0  # users, in units of the noise of a number that one 
 _TYPICAL_CLIP = 0.3  # C/h, before distances are known
 _UNSURE = 0.25  # how much of what clipping takes away is not known from counts by octave
 _SHOWN = 2.2  # standard deviations by which a net loss must stand out of its noise
-_SMALLEST = 2.0**-3  # octaves of distances begin here
+_OCTAVES = 7  # of distances, up to the furthest that a sum can lie from its centre
 _DOUBT = 0.2  # prior standard deviation of a mean around 1/2
 _LIKE = 1.1  # caps whose noise is within this factor of the least are as good: take the largest
 
@@ -197,7 +197,8 @@ class TargetMean:
         estimates = []
         for k, line in enumerate(lines):
             clip = float(clips[k])
-            loss = _Loss.of(counts[k], stddev, clip)
+            furthest = cap * max(centres[k], 1 - centres[k])
+            loss = _Loss.of(counts[k], stddev, clip, furthest)
             top = float(noisy.values[k]) * clip + loss.net
             ratio = NoisyRatio(top, bottom, noisy.stddev, noisy.scale, (clip, 0.0), (0.0, cap / part))
             doubt = doubts[k] ** 2 / (doubts[k] ** 2 + ratio.stddev(0.0) ** 2)
@@ -207,11 +208,8 @@ class TargetMean:
 
     def _distances(self, cap: float, centres: Floats) -> tuple[Floats, float]:
         """How many users' sums lie in each octave of distance below and above the centre; and the noise of it."""
-        furthest = cap * float(np.maximum(centres, 1 - centres).max())
-        octaves = max(math.ceil(math.log2(furthest / _SMALLEST)), 1)
-        edges = np.asarray(_SMALLEST * 2.0 ** np.arange(octaves), np.float64)
         form = parts(
-            DeviationClasses(self.means, cap, centres, edges), 2 * self.columns * len(edges),
+            DeviationClasses(self.means, cap, centres, _OCTAVES), 2 * self.columns * _OCTAVES,
             *in_columns(self.columns, 1.0), "one for a user, in the octave of its sum's distance from a centre",
         )  # fmt: skip
         noisy = self.release(Purpose.DISTANCES, form, self._share("distances", DISTANCES))
@@ -228,8 +226,10 @@ class TargetMean:
         furthest = cap * np.maximum(centres, 1 - centres)
         clips = np.empty(self.columns)
         for k in range(self.columns):
-            tried = np.minimum(_SMALLEST * 2.0 ** (np.arange(2 * counts.shape[2] + 1) / 2), furthest[k])
-            errors = [(noise * clip) ** 2 + _Loss.of(counts[k], stddev, clip).unsure ** 2 for clip in tried]
+            tried = furthest[k] * 2.0 ** (np.arange(2 - 2 * _OCTAVES, 1) / 2)  # not within the first octave
+            errors = [
+                (noise * clip) ** 2 + _Loss.of(counts[k], stddev, clip, furthest[k]).unsure ** 2 for clip in tried
+            ]
             clips[k] = tried[int(np.argmin(errors))]
         return clips, float(np.clip((doubts * cap / clips).max() ** (2 / 3), 0.05, 1.0))
 
@@ -296,9 +296,9 @@ class _Loss:
     unsure: float
 
     @classmethod
-    def of(cls, counts: Floats, stddev: float, clip: float) -> _Loss:
-        """The loss of a clip."""
-        taken = np.maximum(math.sqrt(2) * _SMALLEST * 2.0 ** np.arange(counts.shape[1]) - clip, 0.0)
+    def of(cls, counts: Floats, stddev: float, clip: float, furthest: float) -> _Loss:
+        """The loss of a clip, for sums that lie at most so far from the centre."""
+        taken = np.maximum(furthest * 2.0 ** (np.arange(-_OCTAVES, 0) + 0.5) - clip, 0.0)
         counts = np.where(counts >= 1, counts, 0.0)
         below, above = counts @ taken
         doubt = math.sqrt(float((np.minimum(counts, stddev**2) @ np.square(taken)).sum()))

@@ -66,19 +66,25 @@ class ClassSums:
 
 @dataclass(frozen=True, eq=False)
 class DeviationClasses:
-    """One for every column, in the class of |min(s, h) (z - centre)|, below or above the centre."""
+    """One for every column, in the octave of |min(s, h) (z - centre)|, below or above the centre.
+
+    The last octave ends at the furthest that a sum can lie from its centre, the first has all that is nearer too.
+    """
 
     means: UserMeans
     cap: float
     centres: Floats
-    edges: Floats
+    octaves: int
 
     def __call__(self, users: Users, weights: Any) -> tuple[Floats]:
-        """One row per user: for each column a block of classes below the centre and one above."""
+        """One row per user: for each column a block of octaves below the centre and one above."""
         sizes, means = self.means(users)
         moved = np.minimum(sizes, self.cap)[:, None] * (means - self.centres)
-        places = class_of(np.abs(moved), self.edges) + len(self.edges) * (moved > 0)
-        rows = np.zeros((*means.shape, 2 * len(self.edges)))
+        reached = np.abs(moved) / (self.cap * np.maximum(self.centres, 1 - self.centres))
+        places = class_of(reached, np.asarray(2.0 ** np.arange(-self.octaves, 0), np.float64)) + self.octaves * (
+            moved > 0
+        )
+        rows = np.zeros((*means.shape, 2 * self.octaves))
         np.put_along_axis(rows, places[..., None], 1.0, axis=2)
         return (rows.reshape(len(sizes), -1),)
 
