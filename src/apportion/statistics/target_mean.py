@@ -298,7 +298,8 @@ class _Loss:
     @classmethod
     def of(cls, counts: Floats, stddev: float, clip: float, furthest: float) -> _Loss:
         """The loss of a clip, for sums that lie at most so far from the centre."""
-        taken = np.maximum(furthest * 2.0 ** (np.arange(-_OCTAVES, 0) + 0.5) - clip, 0.0)
+        within = furthest * 2.0 ** (np.arange(-_OCTAVES, 0)[:, None] + (np.arange(8) + 0.5) / 8)
+        taken = np.maximum(within - clip, 0.0).mean(axis=1)
         counts = np.where(counts >= 1, counts, 0.0)
         below, above = counts @ taken
         doubt = math.sqrt(float((np.minimum(counts, stddev**2) @ np.square(taken)).sum()))
