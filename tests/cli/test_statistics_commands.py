@@ -180,9 +180,17 @@ def test_public_variance_and_correlation_are_declared(run):
 
 
 def test_private_sizes_are_paid_for_and_say_nothing_of_ranks(run):
-    answer = run(*QUANTILE, "--epsilon", 2, "--sizes", "private", "--json").json
+    answer = run(*QUANTILE, "--epsilon", 2, "--weights", "paper", "--json").json
     assert answer["estimates"][0]["rank_interval"] is None
     assert "sizes" in [release["name"] for release in answer["statement"]["releases"]]
+
+
+def test_quantiles_on_a_scale_are_points_of_it(run, columns):
+    answer = run(*QUANTILE, "--epsilon", 1e5, "--step", 10, "--at", 0.5, "--at", 0.9, "--json").json
+    below = [np.floor(np.quantile(columns["cost"], q) / 10) * 10 for q in (0.5, 0.9)]
+    for row, low in zip(answer["estimates"], below, strict=True):
+        assert row["estimate"] in (low, low + 10)
+    assert answer["step"] == 10
 
 
 def test_an_intercept_can_be_left_out(run):

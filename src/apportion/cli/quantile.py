@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import FILE, collect, json_option
+from apportion.cli.options import FILE, PositiveNumber, collect, json_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     LEVEL,
     StatisticsOptions,
-    bounding_options,
     check_range,
     privacy_options,
     read_columns,
+    target_options,
 )
 from apportion.cli.statistics_outputs import publish
 from apportion.errors import InputError
@@ -46,19 +46,31 @@ if TYPE_CHECKING:
     metavar="LO HI",
     help="The public range of values, never taken from the data.",
 )
+@click.option(
+    "--step",
+    type=PositiveNumber(),
+    metavar="S",
+    help="Public: values lie at LO, LO + S, ... up to HI, such as whole grades; so do the quantiles found.",
+)
 @privacy_options(delta="pure")
-@bounding_options
+@target_options
 @json_option
 def quantile(
-    file: Path, value: str, at: tuple[float, ...], ends: tuple[float, float], as_json: bool, **options: Any
+    file: Path,
+    value: str,
+    at: tuple[float, ...],
+    ends: tuple[float, float],
+    step: float | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Quantiles of a column of FILE (CSV, TSV or Parquet) under user-level differential privacy.
 
     \b
     apportion quantile visits.csv --user patient --value cost --at 0.5 --at 0.9 --range 0 500 --epsilon 1
 
-    Purely epsilon-DP: there is no delta. Several quantiles cost about as much together as one. Values beyond the
-    range count as its ends.
+    Purely epsilon-DP: there is no delta. Several quantiles come in order. Values beyond the range count as its ends.
+    Where values are whole numbers, or lie on another public scale, say so with --step.
     """  # noqa: D301
     privacy = collect(StatisticsOptions, options)
     check_range("--range", ends)
@@ -68,34 +80,45 @@ def quantile(
     with Reporter() as reporter:
         table = read_columns(file, privacy, {value: "number"}, reporter)
         reporter.say("Values beyond the range are clipped to it.")
-        fitted = _fit(privacy, table.numbers[value], table.users.codes, at, ends)
-    publish(_found(fitted, value, ends), privacy.page, as_json, threshold=fitted.threshold_, range=ends)
+        settings = {"value_range": ends, "step": step}
+        fitted = _fit(privacy, table.numbers[value], table.users.codes, at, settings)
+    found = _found(fitted, value, ends)
+    publish(found, privacy.page, as_json, of=privacy.of, threshold=fitted.threshold_, range=ends, step=step)
 
 
 def _fit(
-    privacy: StatisticsOptions, values: Any, users: Any, at: tuple[float, ...], ends: tuple[float, float]
+    privacy: StatisticsOptions, values: Any, users: Any, at: tuple[float, ...], settings: dict[str, Any]
 ) -> UserQuantile:
     from apportion.statistics import UserQuantile
 
     estimator = UserQuantile(
-        list(at), value_range=ends, bounding=privacy.bounding(), sizes=privacy.sizes, **privacy.settings()
+        list(at), bounding=privacy.bounding(), **settings, **privacy.target(), **privacy.settings()
     )
     return estimator.fit(values, users=users, session=privacy.session())
+
+
+def _caveats(fitted: UserQuantile) -> tuple[str, ...]:
+    if fitted.rank_error_ is None:
+        return (
+            "How far ranks are off is not said, since it would reveal how many rows users have, which is private here.",
+        )
+    mass = f"if at least {100 * fitted.base_mass:g} % of the public range holds points of about the right rank"
+    if fitted.weights == "paper":
+        return (
+            "Ranks are those in the population that rows were drawn from, independently, and have nothing to do with "
+            f"how many rows a user has. They account for the drawing and for privacy, {mass}.",
+        )
+    what = "all rows" if fitted.of == "rows" else "users, each of whom counts the same"
+    return (
+        f"Ranks are those among {what}. They account for privacy{'' if fitted.step else f', {mass},'} and for what "
+        "weights do where values go with the number of rows.",
+    )
 
 
 def _found(fitted: UserQuantile, column: str, ends: tuple[float, float]) -> Estimates:
     from apportion.report.estimates import Estimate, Estimates
 
     errors = fitted.rank_error_
-    caveats = (
-        ("How far ranks are off is not said, since it would reveal how many rows users have, which is private here.",)
-        if errors is None
-        else (
-            "Ranks are those in the population that rows were drawn from, independently. They account for the drawing "
-            f"and for privacy, if at least {100 * fitted.base_mass:g} % of the public range holds points of about the "
-            "right rank.",
-        )
-    )
     rows = tuple(
         Estimate(f"{q:g}", float(point), bounds=ends, rank=q, ranks=None if error is None else _around(q, error))
         for q, point, error in zip(
@@ -105,8 +128,12 @@ def _found(fitted: UserQuantile, column: str, ends: tuple[float, float]) -> Esti
             strict=True,
         )
     )
-    facts = {"Threshold": f"h = {fitted.threshold_:.6g}: above it, further rows of a user add no weight"}
-    return Estimates("quantile", rows, fitted.level, fitted.statement_, caveats, facts, label=column)
+    target = f"quantiles of {fitted.of}" if fitted.weights == "target" else "quantiles that all users share"
+    facts = {
+        "What is estimated": target,
+        "Threshold": f"h = {fitted.threshold_:.6g}: above it, further rows of a user add no weight",
+    }
+    return Estimates("quantile", rows, fitted.level, fitted.statement_, _caveats(fitted), facts, label=column)
 
 
 def _around(rank: float, error: float) -> tuple[float, float]:

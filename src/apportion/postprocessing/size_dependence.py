@@ -58,7 +58,7 @@ class SizeClasses:
         every, capped = self.octave(), self.octave(cap)
         moved = self.sizes * (self.octaves - every) / self.total()
         moved = moved - np.minimum(self.sizes, cap) * (self.octaves - capped) / self.total(cap)
-        last = int(np.flatnonzero(self.counts >= 1)[-1]) if (self.counts >= 1).any() else 0
+        last = int(np.flatnonzero(self.counts >= 0.5)[-1]) if (self.counts >= 0.5).any() else 0
         missed = np.where(np.arange(len(self.counts)) <= last + 2, _UNCOUNTED, 0.0)
         variances = np.minimum(self.stddev**2, self.counts + missed)
         return every - capped, float(np.sqrt((np.square(moved) * variances).sum()))

@@ -15,7 +15,7 @@ from apportion.data.numbers import finite_rows
 from apportion.data.users import Users
 from apportion.engines import Engine
 from apportion.errors import InputError
-from apportion.estimators.contributions import ContributionsEstimator, Noisy, Sizes
+from apportion.estimators.contributions import ContributionsEstimator, Noisy, Sizes, one_of_words
 from apportion.privacy import NoiseSource, Session, Share
 from apportion.privacy.contributions import Contribution
 from apportion.privacy.purposes import Name
@@ -167,24 +167,10 @@ class UserMean(ContributionsEstimator):
         return self
 
     def _check(self) -> None:
-        _one_of("of", self.of, ("rows", "users"))
-        _one_of("weights", self.weights, ("target", "paper"))
-        _one_of("interval", self.interval, ("data", "population"))
+        self._check_target(_OF_THE_PAPER)
+        one_of_words("interval", self.interval, ("data", "population"))
         if not 0 < self.level < 1:
             raise InputError(f"Expected a level between 0 and 1, got {self.level:g}.")
-        if self.weights == "paper":
-            return
-        if self.sizes == "public":
-            raise InputError("Expected private sizes, or weights='paper': the others need no public sizes.")
-        given = [name for name, value in _defaults().items() if getattr(self, name) != value]
-        if given:
-            raise InputError(f"Expected {given[0]} with weights='paper' only, got it with weights='target'.")
-
-    def _about_largest(self) -> list[str]:
-        """The bound on sizes, where it can matter."""
-        if self.of == "users":
-            return []
-        return [f"that a user with more than {self.max_size} rows counts as if it had {self.max_size}"]
 
     def _paid(self, session: Session, users: Users, name: Name, contribution: Contribution, share: Share) -> Noisy:
         return self._release(session, name, users, contribution, share)
@@ -207,14 +193,3 @@ class UserMean(ContributionsEstimator):
         for name in ("mean_", "interval_", "noise_stddev_", "threshold_", "statement_"):
             setattr(self, name, getattr(fitted, name))
         return self
-
-
-def _defaults() -> dict[str, Any]:
-    """The settings of the paper's weights, as they are where nobody gives them."""
-    defaults = UserMean(value_range=(0, 1)).get_params()
-    return {name: defaults[name] for name in _OF_THE_PAPER}
-
-
-def _one_of(name: str, given: str, known: tuple[str, ...]) -> None:
-    if given not in known:
-        raise InputError(f"Expected {name} to be {' or '.join(map(repr, known))}, got {given!r}.")

@@ -300,7 +300,7 @@ class _Loss:
         """The loss of a clip, for sums that lie at most so far from the centre."""
         within = furthest * 2.0 ** (np.arange(-_OCTAVES, 0)[:, None] + (np.arange(8) + 0.5) / 8)
         taken = np.maximum(within - clip, 0.0).mean(axis=1)
-        counts = np.where(counts >= 1, counts, 0.0)
+        counts = np.where(counts >= 0.5, counts, 0.0)
         below, above = counts @ taken
         doubt = math.sqrt(float((np.minimum(counts, stddev**2) @ np.square(taken)).sum()))
         shown = max(0.0, 1 - (_SHOWN * doubt / abs(above - below)) ** 2) if above != below else 0.0
