@@ -141,7 +141,7 @@ def _quantile_errors(runs: int) -> dict[str, float]:
     rng = np.random.default_rng(SEED)
     errors, own, bounds = np.empty(runs), np.empty(runs), np.empty(runs)
     for run in range(runs):
-        found = UserQuantile(QUANTILE, 1.0, value_range=(0, 1), noise=SeededNoise(run))
+        found = UserQuantile(QUANTILE, 1.0, value_range=(0, 1), weights="paper", sizes="public", noise=SeededNoise(run))
         found.fit(rng.random(len(groups)), users=groups)
         errors[run], own[run] = abs(found.quantiles_ - QUANTILE), found.rank_error_
         bounds[run] = _theorem_9(np.bincount(groups), found.threshold_)

@@ -136,12 +136,27 @@ def test_text_and_parquet_give_the_same(run, command):
 @pytest.mark.parametrize("command", EVERY.values(), ids=EVERY)
 def test_a_table_is_followed_by_the_statement(run, command):
     lines = run(*command, "--epsilon", 3, "--window", "spring of 2003").stdout.splitlines()
+    lines = lines[2:] if "PUBLIC" in lines[0] else lines
     assert lines[1].startswith("----")
     blank = lines.index("")
     assert lines[blank + 1].startswith("Guarantee: ")
     assert any("spring of 2003" in line for line in lines)
     assert any(line.startswith("Unit: user: ") for line in lines)
     assert len(lines) < 30  # two hundred steps of a descent are one line
+
+
+def test_public_numbers_of_rows_are_said_in_the_first_line_of_terminal_page_and_card(run, folder):
+    said = run(*PAPER, "--epsilon", 1, "--page", "page.html", "--json")
+    warning = "How many rows each user has is PUBLIC here"
+    assert run(*PAPER, "--epsilon", 1).stdout.splitlines()[0].startswith(warning)
+    page = (folder / "page.html").read_text()
+    assert 0 < page.index(warning) < page.index("<h1>")
+    (folder / "statement.json").write_text(json.dumps(said.json["statement"]))
+    run("card", "statement.json", "--page", "card.html")
+    card = (folder / "card.html").read_text()
+    assert 0 < card.index(warning) < card.index("<h1>")
+    assert "PUBLIC" not in run(*MEAN, "--epsilon", 1, "--page", "private.html").stdout
+    assert "PUBLIC" not in (folder / "private.html").read_text()
 
 
 def test_the_statement_says_what_is_public(run):

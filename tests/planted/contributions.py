@@ -23,6 +23,21 @@ def mean_of_private_sizes(rows, session, *, from_data):
     return {"mean": estimator.fit(values, users=groups, session=session).mean_}
 
 
+# -- what a cap does to the mean, or how far users differ, taken from the data --
+
+
+def mean_with(rows, session, *, corrected, widened):
+    """A mean over rows; planted: a correction for the cap, or a width of the interval, from raw values."""
+    values, groups = rows
+    found = UserMean(value_range=(0, 1)).fit(values, users=groups, session=session)
+    sizes = np.bincount(groups)
+    means = np.bincount(groups, values) / np.maximum(sizes, 1)
+    capped = np.minimum(sizes, found.threshold_)
+    moved = values.mean() - (capped * means).sum() / capped.sum() if corrected else 0.0
+    spread = means.std() / np.sqrt(len(means)) if widened else 0.0
+    return {"mean": found.mean_ + moved, "interval": found.interval_ + spread * np.array([-1, 1])}
+
+
 # -- half the L1 sensitivity --
 
 INDPTR = np.array([0, 2, 3])
@@ -76,6 +91,17 @@ def cases():
             for wrong in (True, False)
         ),
     )  # fmt: skip
+    for name, planted in (
+        ("a correction for the cap from raw values", {"corrected": True, "widened": False}),
+        ("an interval from raw differences of users", {"corrected": False, "widened": True}),
+    ):
+        yield Case(
+            name, "habit", "replay",
+            *(
+                partial(replayed_on, partial(mean_with, **settings), rows, fewer, Budget(4.0, 0.0), ADD_REMOVE)
+                for settings in (planted, {"corrected": False, "widened": False})
+            ),
+        )  # fmt: skip
     ends = np.array([0.0, 0.0, 0.5]), np.array([1.0, 1.0, 0.5])
     yield Case(
         "half the L1 sensitivity", "E11", "likelihood",

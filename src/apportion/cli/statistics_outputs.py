@@ -28,7 +28,9 @@ def publish(found: Estimates, page: Path | None, as_json: bool, **further: Any) 
     if as_json:
         print_json(_as_document(found, page, further))
     else:
-        click.echo(f"{_as_table(found)}\n\n{found.statement.to_text(fold_steps=True)}")
+        warning = found.statement.neighbours.warning
+        first = f"{warning}\n\n" if warning else ""
+        click.echo(f"{first}{_as_table(found)}\n\n{found.statement.to_text(fold_steps=True)}")
     if page is not None:
         write_text(page, estimates_page(found))
         if not as_json:

@@ -65,6 +65,7 @@ def card_json(card: Mapping[str, Any]) -> str:
 def card_page(card: Mapping[str, Any]) -> str:
     """Return the page of a card, as self-contained HTML."""
     promise, spent = card["guarantee"], card["spent"]
+    neighbours = relation_of(unit=promise["unit"], **promise["neighbours"])
     return render(
         "card.html",
         card=card,
@@ -72,7 +73,8 @@ def card_page(card: Mapping[str, Any]) -> str:
         tuning=card["tuning"],
         best_guess=_best_guess(promise["epsilon"], promise["delta"], spent["mu"]),
         one_in="" if promise["delta"] == 0 else f"one in {whole(1 / promise['delta'])}",
-        unit=relation_of(unit=promise["unit"], **promise["neighbours"]).one.capitalize(),
+        unit=neighbours.one.capitalize(),
+        warning=neighbours.warning,
         not_releasable=SEEDED,
         with_tuning=_with_tuning(card["tuning"]),
         in_full=card_json(card),

@@ -172,6 +172,9 @@ class UserMean(ContributionsEstimator):
         if not 0 < self.level < 1:
             raise InputError(f"Expected a level between 0 and 1, got {self.level:g}.")
 
+    def _about_defaults(self) -> str:
+        return "library defaults: constants that were chosen on public and generated data"
+
     def _paid(self, session: Session, users: Users, name: Name, contribution: Contribution, share: Share) -> Noisy:
         return self._release(session, name, users, contribution, share)
 
