@@ -10,6 +10,7 @@ from benchmarks import claim, table
 
 CLAIMS = (
     "replay",
+    "replay-at-size",
     "engines-agree",
     "ml1m-ratings",
     "ml1m-ratings-tuned",
@@ -36,6 +37,9 @@ CLAIMS = (
     "ledger-crash",
     "ids-fuzz",
     "planted-bugs",
+    "noise-independence",
+    "bytes-equal",
+    "mutants",
     "audit-tight",
     "audit-published",
     "exact-mode",
@@ -64,6 +68,7 @@ CLAIMS = (
     "house",
     "explorer-browser",
     "exports",
+    "serve-load",
 )
 
 

@@ -122,7 +122,7 @@ def _coefficients(**settings: Any) -> Run:
     groups = _people()
     features = rng.uniform(-1, 1, (len(groups), 3))
     truth = np.array([1.0, -0.5, 0.25, 2.0])
-    estimator = LabelPrivateRegression(1.0, label_range=(-2.5, 6.5), **{"delta": 0.0, **settings})
+    estimator = LabelPrivateRegression(1.0, label_range=(-2.5, 6.5), bounding="paper", **{"delta": 0.0, **settings})
     weights = estimator.fit(features, np.zeros(len(groups)), users=groups).label_weights_
     estimator.set_params(bounding=weights)
 

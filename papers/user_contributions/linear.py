@@ -302,6 +302,7 @@ def _paid(problem: Problem, epsilon: float, runs: int) -> Score:
             tolerance=TOLERANCE,
             noise=SeededNoise(run),
             target="coefficients",
+            bounding="paper",
         )
         errors.append(problem.error(model.fit(problem.features, problem.labels, users=problem.groups).coef_))
         gaps.append(model.gap_)

@@ -35,6 +35,7 @@ REHEARSED = {
         "exact-mode",
         "gwa-scale",
         "contributions-threshold",
+        "serve-load",
     ),
     "more draws or more data": (
         "audit-tight",

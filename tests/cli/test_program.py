@@ -84,7 +84,7 @@ def test_elsewhere_long_jobs_get_at_most_about_ten_lines(capsys):
         for done in range(1001):
             reporter.of("job")("step", done, 1000)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "job: 1000 steps to go"
+    assert lines[0] == "job: 1000 steps left"
     assert lines[-1] == "job: step 1000 of 1000 done"
     assert len(lines) == 11
 

@@ -165,7 +165,7 @@ def test_the_statement_says_what_is_public(run):
     said = run(*LINEAR, "--epsilon", 1)
     assert "all features" in said.stdout
     assert "the categories of 'ward', taken from the data itself" in said.stdout
-    assert "Features are taken as public" in said.stderr
+    assert "Features are assumed public, and so is how many rows each user has" in said.stderr
     declared = run(*LINEAR, "--epsilon", 1, "--categories", "ward=west,east,north")
     assert "the categories of 'ward', as declared: 'west', 'east', 'north'" in declared.stdout
     assert "ward=east" in declared.stdout
@@ -254,7 +254,7 @@ def test_a_file_without_a_header_is_read_with_names(run, folder):
 
 def test_that_values_are_clipped_is_said_whether_or_not_any_was_and_never_how_many(run):
     inside, outside = run(*MEAN, "--epsilon", 2), run(*MEAN[:-1], 31, "--epsilon", 2)
-    assert inside.stderr == outside.stderr == "Values beyond the range are clipped to it.\n"
+    assert inside.stderr == outside.stderr == "Values outside the range are clipped to it.\n"
 
 
 @pytest.mark.parametrize("command", EVERY.values(), ids=EVERY)
@@ -268,7 +268,7 @@ def test_nothing_of_the_data_is_printed_or_on_the_page(run, folder, columns, com
 
 
 def test_a_delta_too_large_for_the_users_is_pointed_out_where_their_number_is_public(run):
-    said = "A delta of 0.01 is not below one in 300"
+    said = "A delta of 0.01 is not below 1 / 300 users"
     assert said in run(*PAPER, "--epsilon", 1, "--delta", 0.01).stderr
     assert said not in run(*MEAN, "--epsilon", 1, "--delta", 0.01).stderr
     assert said not in run(*PAPER, "--epsilon", 1, "--delta", 1e-6).stderr
@@ -281,7 +281,7 @@ def test_a_delta_too_large_for_the_users_is_pointed_out_where_their_number_is_pu
 def test_the_page_may_be_shared_and_is_the_only_file(run, folder, command):
     before = {path.name for path in folder.iterdir()}
     said = run(*command, "--epsilon", 3, "--page", "out/page.html")
-    assert said.stdout.splitlines()[-1] == "Page: out/page.html"
+    assert said.stdout.splitlines()[-2] == "Page: out/page.html"
     assert {path.name for path in folder.iterdir()} - before == {"out"}
     assert [path.name for path in (folder / "out").iterdir()] == ["page.html"]
     page = (folder / "out/page.html").read_text(encoding="utf-8")
@@ -341,7 +341,7 @@ BAD_OPTIONS = {
                            "Column 'ward' holds text, such as"),
     "unlisted category": ((*LINEAR, "--categories", "ward=east,west", "--epsilon", 1), "'north'"),
     "one category": ((*LINEAR, "--categories", "ward=east", "--epsilon", 1), "at least two different categories"),
-    "categories of another": ((*LINEAR, "--categories", "stay=1,2", "--epsilon", 1), "Expected --categories of one of"),
+    "categories of another": ((*LINEAR, "--categories", "stay=1,2", "--epsilon", 1), "--categories for one of"),
     "label of words": ((*LOGISTIC, "--label", "again", "--features", "age", "--epsilon", 1), "means yes with --yes"),
     "label of numbers": ((*LOGISTIC, "--label", "stay", "--features", "age", "--epsilon", 1), "means yes with --yes"),
     "label as private feature": ((*LOGISTIC, "--label", "back", "--features", "back", "--epsilon", 1), "both label"),
@@ -379,7 +379,7 @@ def test_an_empty_file_is_refused(refused, folder):
 def test_a_page_that_can_never_be_written_is_found_before_the_data_are_read(refused, folder):
     (folder / "taken").mkdir()
     (folder / "visits.csv").write_text("not a table at all")
-    assert "a folder has that name" in refused(*MEAN, "--epsilon", 1, "--page", "taken")
+    assert "it is a folder" in refused(*MEAN, "--epsilon", 1, "--page", "taken")
     assert "cannot be written to" in refused(*MEAN, "--epsilon", 1, "--page", "visits.csv/page.html")
 
 
@@ -412,10 +412,10 @@ def test_the_solver_of_a_regression_shows_how_far_it_is_and_never_goes_back(caps
         for done in (0, 0, 30, 20, 100, 0, 40, 100):
             show("weights", done, 100)
     assert capsys.readouterr().err.splitlines() == [
-        "weights: 100 parts to go",
+        "weights: 100 parts left",
         "weights: part 30 of 100 done",
         "weights: part 100 of 100 done",
-        "weights, turn 2: 100 parts to go",
+        "weights, turn 2: 100 parts left",
         "weights, turn 2: part 40 of 100 done",
         "weights, turn 2: part 100 of 100 done",
     ]

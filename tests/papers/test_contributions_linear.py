@@ -30,7 +30,7 @@ def fitted(problem, seed, **settings):
         noise_variance=problem.noise_variance,
         fit_intercept=False,
         noise=SeededNoise(seed),
-        **{"target": "coefficients", **settings},
+        **{"target": "coefficients", "bounding": "paper", **settings},
     )
     return model.fit(problem.features, problem.labels, users=problem.groups)
 

@@ -9,9 +9,9 @@ from unittest import mock
 import numpy as np
 
 from apportion.allocation import Adaptive, TailSample, UniformSample, adaptive
-from apportion.allocation.weightings import KeptTasks, SplitEqually, TaskFactors
+from apportion.allocation.weightings import KeptTasks, SplitEqually
 from apportion.data import user_keys
-from apportion.linalg import rating_reference
+from apportion.linalg import TaskWeights, rating_reference
 from apportion.linalg.backend import use_backend
 from apportion.privacy import ADD_REMOVE, bounds
 from apportion.privacy.contributions import RatingParts
@@ -50,8 +50,8 @@ def unclipped_rating_parts(right):
     """Rows and votes of any length, with noise for those within the clip norms."""
 
     def wrong(self, users, kernels):
-        wide = {name: 1e4 * getattr(self.about, name) for name in ("clip_norm", "summary_clip")}
-        return right(replace(self, about=replace(self.about, **wide)), users, kernels)
+        wide = {name: 1e4 * getattr(self.round, name) for name in ("clip_norm", "summary_clip")}
+        return right(replace(self, round=replace(self.round, **wide)), users, kernels)
 
     return wrong
 
@@ -67,16 +67,24 @@ def forged_weights(values, indptr, *, signed=True):
     return forged(bounds.Weights, _values=values, _indptr=indptr, **about)
 
 
+class EveryTaskCountsOne(TaskWeights):
+    """Weights that the kernel leaves as they are."""
+
+    norm = least_norm = 1e30
+
+
 def unnormalised_weights(_right):
     """E4: every task of a user counts 1."""
-    return lambda self, users: forged_weights(np.ones(users.n_rows, np.float32), users.indptr, signed=False)
+    return lambda self, n_tasks: EveryTaskCountsOne(np.ones(n_tasks))
 
 
-def normalised_over_users(_right):
+def normalised_over_users(right):
     """Squares sum to 1 over the users of a task, not over the tasks of a user."""
 
-    def wrong(self, users):
-        return forged_weights((1 / np.sqrt(1.0 * counts_of(users)))[users.column("tasks")], users.indptr, signed=False)
+    def wrong(self, users, kernels):
+        values = (1 / np.sqrt(1.0 * counts_of(users)))[users.column("tasks")]
+        forged = HeldWeights(forged_weights(values, users.indptr, signed=False))
+        return right(replace(self, weights=forged), users, kernels)
 
     return wrong
 
@@ -98,8 +106,8 @@ def counts_of(users):
 
 
 def exact_counts(right):
-    def wrong(self, users):
-        return right(replace(self, factors=adaptive(users.by_task.counts + 0.5, 0.25).factors), users)
+    def wrong(self, users, kernels):
+        return right(replace(self, weights=adaptive(users.by_task.counts + 0.5, 0.25)), users, kernels)
 
     return wrong
 
@@ -184,11 +192,11 @@ def in_the_model(attribute, value):
 
 PLANTED = {
     ("labels without a bound", "E6"): (bounded_by_1, bounds.Labels, "clipped", unclipped_labels),
-    ("counts of sensitivity 1 for users of many tasks", "E4"): (clicks, SplitEqually, "form", unnormalised_weights),
-    ("weights normalised over the wrong axis", "habit"): (ratings, TaskFactors, "form", normalised_over_users),
+    ("counts of sensitivity 1 for users of many tasks", "E4"): (clicks, SplitEqually, "of_tasks", unnormalised_weights),
+    ("weights normalised over the wrong axis", "habit"): (ratings, RatingParts, "partial", normalised_over_users),
     ("clip after weighting", "E2"): (gradient, bounds.Weights, "times", clipped_after_weighting),
     ("no clipping of parts", "habit"): (ratings, RatingParts, "partial", unclipped_rating_parts),
-    ("counts not charged", "E6"): (ratings, TaskFactors, "form", exact_counts),
+    ("counts not charged", "E6"): (ratings, RatingParts, "partial", exact_counts),
     ("tail sampling by exact counts", "E6"): (sampled_tail, KeptTasks, "form", exact_counts_for_the_tail),
     ("samples by position, not by who it is", "habit"): (uniform_tasks, user_keys, "seeded_keys", keys_by_position),
     ("mean not charged", "E6"): (ratings, ratings_module, "release_overview", exact_mean),

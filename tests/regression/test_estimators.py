@@ -128,7 +128,7 @@ def test_every_step_is_released_with_the_gradient_bound_as_sensitivity():
     assert [r.name for r in steps] == [f"step {k}: gradient" for k in range(1, 6)]
     assert [r.sensitivity for r in steps] == pytest.approx([0.3] * 5)
     assert len({r.stddev for r in steps}) == 1
-    assert any("0.3 that each gradient" in line for line in estimator.statement_.public)
+    assert any("0.3 to which each gradient" in line for line in estimator.statement_.public)
 
 
 @BOTH
@@ -356,7 +356,7 @@ def test_bad_data_get_one_sentence(make, change, message):
         (MultiTaskERM, {"domain_radius": -1.0}, r"domain_radius > 0, got -1"),
         (MultiTaskERM, {"gradient_bound": 0.0}, r"gradient_bound > 0, got 0"),
         (MultiTaskERM, {"step_size": 0.0}, r"step_size > 0, got 0"),
-        (MultiTaskERM, {"rule": "newton"}, r"rule among 'convex', 'strongly convex', got 'newton'"),
+        (MultiTaskERM, {"rule": "newton"}, r"one of the rules 'convex', 'strongly convex', got 'newton'"),
         (MultiTaskERM, {"rule": "strongly convex"}, r"strong_convexity > 0 .* got 0"),
         (MultiTaskERM, {"steps": 0}, r"steps of at least 1, got 0"),
         (MultiTaskERM, {"max_steps": 0}, r"max_steps of at least 1, got 0"),

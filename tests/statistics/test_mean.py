@@ -43,7 +43,7 @@ def test_with_a_large_budget_it_is_the_mean_that_was_named(budget):
 
 @pytest.mark.parametrize("n_users", [60, 300, 2000], ids=["few users", "some users", "many users"])
 @pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
-@pytest.mark.parametrize("settings", [{}, {"of": "users"}, {"interval": "population"}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"of": "users"}, {"interval_for": "population"}], ids=str)
 def test_replay_on_neighbours_stays_within_every_sensitivity(n_users, budget, settings):
     def fit(rows, session):
         found = a_mean(**settings).fit(rows[0], users=rows[1], session=session)
@@ -84,7 +84,7 @@ def test_several_columns_hold_together_unless_each_is_to_hold_alone():
 def test_a_population_is_less_certain_than_its_users():
     values, groups = some_rows(300)
     data, population = (
-        a_mean(epsilon=20.0, interval=interval).fit(values, users=groups) for interval in ("data", "population")
+        a_mean(epsilon=20.0, interval_for=interval).fit(values, users=groups) for interval in ("rows", "population")
     )
     assert np.ptp(population.interval_) > 1.5 * np.ptp(data.interval_)
 
@@ -114,7 +114,7 @@ def test_manners():
         ({"level": 1.0}, "level between 0 and 1"),
         ({"of": "items"}, "of to be 'rows' or 'users', got 'items'"),
         ({"weights": "equal"}, "weights to be 'target' or 'paper'"),
-        ({"interval": "all"}, "interval to be 'data' or 'population'"),
+        ({"interval_for": "all"}, "interval_for to be 'rows' or 'population'"),
         ({"sizes": "public"}, "private sizes, or weights='paper'"),
         ({"bounding": SampleLimit(2)}, "bounding with weights='paper' only"),
         ({"max_size": 0}, "largest size of at least 1"),

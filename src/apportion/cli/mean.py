@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import FILE, collect, json_option
+from apportion.cli.options import FILE, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     StatisticsOptions,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Ranges = tuple[tuple[float, float], ...]
 
 
-@click.command(short_help="Private means of columns, with intervals.")
+@click.command(short_help="Private means of columns, with confidence intervals.")
 @click.argument("file", type=FILE)
 @click.option(
     "--value", "values", multiple=True, required=True, metavar="COLUMN", help="A column; may be given several times."
@@ -40,7 +40,7 @@ Ranges = tuple[tuple[float, float], ...]
     multiple=True,
     required=True,
     metavar="LO HI",
-    help="The public range of values, never taken from the data: once for all columns, or once for each.",
+    help="Public range of values, never taken from the data: once for all columns, or once for each.",
 )
 @privacy_options(delta="optional")
 @click.option(
@@ -59,16 +59,17 @@ Ranges = tuple[tuple[float, float], ...]
     help="With the paper's weights: assumed, public, between two values of one user.",
 )
 @click.option(
-    "--interval",
-    type=click.Choice(["data", "population"]),
-    default="data",
+    "--interval-for",
+    type=click.Choice(["rows", "population"]),
+    default="rows",
     show_default=True,
     help="Whether intervals are for the mean of these users' rows, or of a population that users were drawn from.",
 )
 @target_options
+@open_option
 @json_option
 def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **options: Any) -> None:
-    """Means of columns of FILE (CSV, TSV or Parquet) under user-level differential privacy, with intervals.
+    """Compute means of columns of FILE (CSV, TSV or Parquet) under user-level differential privacy, with intervals.
 
     \b
     apportion mean visits.csv --user patient --value cost --range 0 500 --epsilon 1
@@ -82,11 +83,11 @@ def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **o
     privacy.check()
     with Reporter() as reporter:
         table = read_columns(file, privacy, dict.fromkeys(values, "number"), reporter)
-        reporter.say("Values beyond the range are clipped to it.")
-        settings = {"variance": variance, **{name: options[name] for name in ("correlation", "interval")}}
+        reporter.say("Values outside the range are clipped to it.")
+        settings = {"variance": variance, **{name: options[name] for name in ("correlation", "interval_for")}}
         fitted = _fit(privacy, table.matrix(values), table.users.codes, (low, high), settings)
-    found = _found(fitted, values, ranges)
-    publish(found, privacy.page, as_json, of=privacy.of, threshold=fitted.threshold_, range=ranges)
+    result = _estimates(fitted, values, ranges)
+    publish(result, privacy.page, as_json, of=privacy.of, threshold=fitted.threshold_, range=ranges)
 
 
 def _fit(
@@ -120,12 +121,13 @@ def _one_or_all(values: tuple[str, ...], given: tuple[Any, ...], option: str) ->
     """What was given once, or a list with one for each column."""
     if len(given) not in (0, 1, len(values)):
         raise InputError(
-            f"Expected {option} once, or once for each of {len(values)} columns, got it {len(given)} times."
+            f"Expected {option} once, or once for each of {len(values)} columns, got it {len(given)} times.",
+            argument=None,
         )
     return None if not given else given[0] if len(given) == 1 else list(given)
 
 
-def _found(fitted: UserMean, values: tuple[str, ...], ranges: Ranges) -> Estimates:
+def _estimates(fitted: UserMean, values: tuple[str, ...], ranges: Ranges) -> Estimates:
     from apportion.report.estimates import Estimate, Estimates
 
     bounds = ranges * len(values) if len(ranges) == 1 else ranges
@@ -161,7 +163,9 @@ def _caveats(fitted: UserMean) -> tuple[str, ...]:
             "assumes that values have nothing to do with how many rows a user has: where they do, it is off by more "
             f"than the interval says. Values of one user are taken as {related}.",
         )
-    whose = "of a population that these users were drawn from" if fitted.interval == "population" else "of these users"
+    whose = (
+        "of a population that these users were drawn from" if fitted.interval_for == "population" else "of these users"
+    )
     return (
         f"The estimate is {_target(fitted)}, clipped to the public range. Intervals are for the mean {whose}. They "
         "account for the noise that privacy added, and for what weights do where values go with the number of rows"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import FILE, PositiveNumber, collect, json_option
+from apportion.cli.options import FILE, PositiveNumber, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     LEVEL,
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 )
 @privacy_options(delta="pure")
 @target_options
+@open_option
 @json_option
 def quantile(
     file: Path,
@@ -64,7 +65,7 @@ def quantile(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Quantiles of a column of FILE (CSV, TSV or Parquet) under user-level differential privacy.
+    """Compute quantiles of a column of FILE (CSV, TSV or Parquet) under user-level differential privacy.
 
     \b
     apportion quantile visits.csv --user patient --value cost --at 0.5 --at 0.9 --range 0 500 --epsilon 1
@@ -75,15 +76,15 @@ def quantile(
     privacy = collect(StatisticsOptions, options)
     check_range("--range", ends)
     if len(set(at)) < len(at):
-        raise InputError(f"Expected different ranks, got {', '.join(f'{rank:g}' for rank in at)}.")
+        raise InputError(f"Expected different ranks, got {', '.join(f'{rank:g}' for rank in at)}.", argument="at")
     privacy.check()
     with Reporter() as reporter:
         table = read_columns(file, privacy, {value: "number"}, reporter)
-        reporter.say("Values beyond the range are clipped to it.")
+        reporter.say("Values outside the range are clipped to it.")
         settings = {"value_range": ends, "step": step}
         fitted = _fit(privacy, table.numbers[value], table.users.codes, at, settings)
-    found = _found(fitted, value, ends)
-    publish(found, privacy.page, as_json, of=privacy.of, threshold=fitted.threshold_, range=ends, step=step)
+    result = _estimates(fitted, value, ends)
+    publish(result, privacy.page, as_json, of=privacy.of, threshold=fitted.threshold_, range=ends, step=step)
 
 
 def _fit(
@@ -115,7 +116,7 @@ def _caveats(fitted: UserQuantile) -> tuple[str, ...]:
     )
 
 
-def _found(fitted: UserQuantile, column: str, ends: tuple[float, float]) -> Estimates:
+def _estimates(fitted: UserQuantile, column: str, ends: tuple[float, float]) -> Estimates:
     from apportion.report.estimates import Estimate, Estimates
 
     errors = fitted.rank_error_

@@ -1,9 +1,8 @@
-"""Denoising a matrix with one row per task: rows drawn from a common prior, seen through known noise.
+"""Denoises a matrix with one row per task: rows drawn from a common prior, seen through known noise.
 
 Model: row i of B is β_i + e_i with e_i ~ N(0, σ² I) known and β_i ~ N(0, h_i Σ), where h_i grows with the task's
-exposure and Σ is common. Σ is fitted by EM; each row is replaced by its posterior mean. Directions in which nothing
-stands out of the noise are shrunk away, for all tasks; a tail task is shrunk more than a head task, in every
-direction.
+exposure and Σ is common. Σ is fitted by EM, and each row is replaced by its posterior mean. Directions within the noise
+are shrunk away for all tasks; a tail task is shrunk more than a head task, in every direction.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Floats = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class Denoised:
-    """Posterior means of all rows, and per row the share of its prior variance that the data resolved."""
+    """Posterior means of all rows, and the fraction of each row's prior variance that the data resolved."""
 
     mean: NDArray[np.float64]
     resolved: NDArray[np.float64]

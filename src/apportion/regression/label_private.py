@@ -1,15 +1,17 @@
-"""Linear regression that protects labels, with public features: the best unbiased linear estimate, with noise.
+"""Linear regression that protects labels, with public features: a public matrix times the labels, plus noise.
 
-Algorithm 3 (GWA) of Epasto et al., "Smoothly Bounding User Contributions in Differential Privacy" (2020), with the
-matrix C that minimises the total variance, for a million rows, and with Laplace or Gaussian noise. What the paper takes
-from the labels, the variance of the noise in them, is an argument here or paid for.
+The target is the least squares line over all rows, at every ε, whether or not the truth is linear
+(`label_weights.robust`). `bounding="paper"` is Algorithm 3 (GWA) of Epasto et al., "Smoothly Bounding User
+Contributions in Differential Privacy" (2020), with the matrix C that minimises the total variance if the truth is
+linear (`label_weights.optimal`). What the paper takes from the labels, the variance of the noise in them, is an
+argument here or paid for.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Literal, Self
 
 import numpy as np
@@ -23,50 +25,60 @@ from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.contributions import Noisy, release_noisy
 from apportion.estimators.private import PrivateEstimator, check_value_range
-from apportion.linalg.fixed_order import dot_rows
 from apportion.postprocessing.intervals import half_widths
-from apportion.privacy import REPLACE_LABELS, BoxedValues, Budget, NoiseSource, Purpose, Session, Share
+from apportion.privacy import REPLACE_LABELS, Budget, NoiseSource, Purpose, Session, Share
 from apportion.privacy.contributions import BoxedColumns, LabelTotal, LabelVectors, Values
 from apportion.privacy.statement import Statement
 from apportion.regression.label_weights.optimal import LabelWeights, least_squares_weights, optimal_label_weights
+from apportion.regression.label_weights.robust import Design, Structure, robust_label_weights
+from apportion.regression.residual_structure import (
+    LARGEST_VARIANCE,
+    Average,
+    Residuals,
+    SquaredResiduals,
+    from_averages,
+    guessed,
+    without_releases,
+)
 
 Floats = NDArray[np.float64]
 Offsets = NDArray[np.int64]
 Progress = Callable[[str, int, int], None]
-Bounding = Literal["optimal"] | SampleLimit | Unbounded | LabelWeights
+Bounding = Literal["robust", "paper"] | SampleLimit | Unbounded | LabelWeights
 
-_LARGEST_VARIANCE = 0.25  # of labels within a range of 1
-_CAREFUL = 1.0  # standard deviations that an estimated variance is raised by; errs on the wide side (measured)
-_GUESS = 0.01  # of the variance before anything is seen, and how far off it may be: a tenth of the range, squared
-_LEAST_VARIANCE = 1e-4  # believed of an estimate: less would change little but the time to find weights
 _ROUGH = 1e-2  # tolerance of the weights of a first, rough estimate
 _MOST_LIMITS = 60  # tried, where the best limit is sought
+_BY_NAME = ("robust", "paper")
 
 
 class LabelPrivateRegression(PrivateEstimator):
     """Linear regression under user-level differential privacy of the labels.
 
-    The estimate is C y plus noise with C X = 1, so it is unbiased; C minimises the total variance, that of the labels
-    and that of the noise.
+    The estimate is C y plus noise with C X = 1: a weighted least squares line, whose target is the least squares line
+    over all rows.
 
     Args:
         epsilon: ε of the whole fit.
         delta: 0 for pure ε-DP by Laplace noise; above 0 for Gaussian noise.
-        label_range: (low, high), public. Labels beyond are clipped.
-        noise_variance: of a label around its mean, if it is public. None estimates it with `variance_share` of the
-            budget, or takes the largest that the range allows if that is 0.
-        variance_share: share of the budget for that variance.
+        label_range: (low, high), public. Labels outside are clipped.
+        noise_variance: of a label around the line, if it is public. None estimates it, and how much of it a user's rows
+            share, with `variance_share` of the budget, or takes the largest that the range allows if that is 0.
+        variance_share: share of the budget for that.
         fit_intercept: whether to add a column of ones to the features.
-        target: "predictions" to minimise the total variance of the predictions on the rows themselves, which does not
+        target: "predictions" to minimise the squared error of the predictions on the rows themselves, which does not
             depend on the units of the features; "coefficients" for that of the coefficients, as the paper does.
-        bounding: "optimal" for the best C; SampleLimit(h) for least squares on at most h rows of each user (None: the
-            h with the least total variance), Unbounded() for least squares on all rows; or the `label_weights_` of
-            another fit to the same features and users, for other labels of theirs.
-        level: of the intervals.
+        bounding: "robust" for weights that hold up where the truth is curved or goes with the number of rows; "paper"
+            for the C that is best if the truth is linear; SampleLimit(h) for least squares on at most h rows of each
+            user (None: the h with the least total variance), Unbounded() for least squares on all rows; or the
+            `label_weights_` of another fit to the same features and users, for other labels of theirs.
+        level: the confidence level of the intervals.
+        interval_for: "rows" for intervals of the least squares line over these rows; "population" for that of the
+            population which these users were drawn from. Intervals of "paper" weights assume that labels' means are
+            linear in the features and that labels vary independently, and are for the population then.
         tolerance: how far the weights' total variance may be above the least one, as a fraction of it.
-        public: further sentences for the statement on what is assumed public.
+        public: further sentences about public assumptions, for the statement.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
+        tuning: how settings were chosen, for the statement, if any were given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
 
     Attributes:
@@ -74,11 +86,12 @@ class LabelPrivateRegression(PrivateEstimator):
         intercept_: 0 without one.
         coef_intervals_: (low, high) for each coefficient.
         intercept_interval_: (low, high).
-        noise_stddev_: standard deviation of what privacy added to each coefficient, the intercept last if there is one.
+        noise_stddev_: standard deviation of the privacy noise on each coefficient, the intercept last if there is one.
         noise_variance_: of a label: as given, estimated, or the largest possible.
-        total_variance_: of the target, labels and noise together, at that variance.
+        total_variance_: predicted squared error of the target: that of noise, and of the bias that weights may have, or
+            of labels around a linear truth for "paper" weights.
         gap_: how far that may be above the least possible one, as a fraction of it; nan where none was sought.
-        threshold_: h of a limit on rows, else None.
+        threshold_: h of a limit on rows, otherwise None.
         label_weights_: C, for the features as given, in the order of users, or as the target "predictions" turns them.
         statement_: the privacy statement.
 
@@ -115,8 +128,9 @@ class LabelPrivateRegression(PrivateEstimator):
         variance_share: float = 0.1,
         fit_intercept: bool = True,
         target: Literal["coefficients", "predictions"] = "predictions",
-        bounding: Bounding = "optimal",
+        bounding: Bounding = "robust",
         level: float = 0.95,
+        interval_for: Literal["rows", "population"] = "rows",
         tolerance: float = 1e-6,
         public: Sequence[str] = (),
         window: str = "not declared",
@@ -133,6 +147,7 @@ class LabelPrivateRegression(PrivateEstimator):
         self.target = target
         self.bounding = bounding
         self.level = level
+        self.interval_for = interval_for
         self.tolerance = tolerance
         self.public = public
         self.window = window
@@ -150,15 +165,15 @@ class LabelPrivateRegression(PrivateEstimator):
         session: Session | None = None,
         progress: Progress | None = None,
     ) -> Self:
-        """Spend the budget on the labels; afterwards everything that ends in _ may be released.
+        """Spend the budget on the labels. Afterwards everything that ends in _ may be released.
 
         Args:
             X: features, one row per label; public, and together with a column of ones of full rank.
             y: labels.
-            users: whose label it is, integers or text; public.
-            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
-            session: brings its own budget, noise and window; those of the estimator are then not used.
-            progress: called with what is done, how far it is and how far it goes.
+            users: the user of each label, integers or text; public.
+            groups: the same as `users`, for scikit-learn tools that use this name; give one of the two.
+            session: a session with its own budget, noise and window, which replace those of the estimator.
+            progress: called with the kind of step, the number done and the total.
         """
         self._check()
         features = finite_matrix(X, "X")
@@ -170,34 +185,45 @@ class LabelPrivateRegression(PrivateEstimator):
         rows = _Rows(grouping.arranged(features), grouping.indptr, self.target == "predictions")
         owners = grouping.users(labels=labels).with_columns(features=rows.features)
         plan = opened.plan(**self._fractions())
-        spread = self._spread(rows, owners, opened, plan.get("variance"), progress)
-        made = self._weights(rows, spread.likely, opened, plan.one("coefficients"), self.tolerance, progress)
+        residuals = self._residuals(rows, owners, opened, plan.get("variance"), progress)
+        made = self._weights(rows, residuals.likely, opened, plan.one("coefficients"), self.tolerance, progress)
         released = self._released(Purpose.COEFFICIENTS, owners, made.rows, opened, plan.one("coefficients"))
-        self._publish(rows, made, released, spread)
+        self._publish(rows, made, released, residuals)
         self.statement_ = opened.statement()
         return self
 
     def predict(self, X: ArrayLike) -> Floats:  # noqa: N803
-        """X times the coefficients, plus the intercept."""
+        """Return X times the coefficients, plus the intercept."""
         features = finite_matrix(X, "X")
         if features.shape[1] != len(self.coef_):
-            raise InputError(f"Expected X with {len(self.coef_)} columns, as in the fit, got {features.shape[1]}.")
+            raise InputError(
+                f"Expected X with {len(self.coef_)} columns, as in the fit, got {features.shape[1]}.", argument="X"
+            )
         return np.asarray(features @ self.coef_ + self.intercept_)
 
     def _check(self) -> None:
         check_value_range(self.label_range)
         if self.target not in ("coefficients", "predictions"):
-            raise InputError(f"Expected the target 'coefficients' or 'predictions', got {self.target!r}.")
-        if not (isinstance(self.bounding, SampleLimit | Unbounded | LabelWeights) or self.bounding == "optimal"):
-            raise InputError(f"Expected bounding 'optimal', SampleLimit() or Unbounded(), got {self.bounding!r}.")
+            raise InputError(
+                f"Expected the target 'coefficients' or 'predictions', got {self.target!r}.", argument="target"
+            )
+        if not (isinstance(self.bounding, SampleLimit | Unbounded | LabelWeights) or self.bounding in _BY_NAME):
+            asked = f"{self.bounding!r}"
+            raise InputError(
+                f"Expected bounding 'robust', 'paper', SampleLimit() or Unbounded(), got {asked}.", argument="bounding"
+            )
+        if self.interval_for not in ("rows", "population"):
+            raise InputError(
+                f"Expected interval_for 'rows' or 'population', got {self.interval_for!r}.", argument="interval_for"
+            )
         given = self.noise_variance
         if given is not None and not (math.isfinite(given) and given >= 0):
-            raise InputError(f"Expected a finite noise_variance of at least 0, got {given}.")
+            raise InputError(f"Expected a finite noise_variance of at least 0, got {given}.", argument="noise_variance")
         if not 0 <= self.variance_share < 1 or not 0 < self.level < 1:
             asked = f"{self.variance_share} and {self.level}"
-            raise InputError(f"Expected a variance_share in [0, 1) and a level in (0, 1), got {asked}.")
+            raise InputError(f"Expected a variance_share in [0, 1) and a level in (0, 1), got {asked}.", argument=None)
 
-    def _about_defaults(self) -> str:
+    def _words_on_defaults(self) -> str:
         return "library defaults: constants that were not chosen on any data"
 
     def _assumed_public(self) -> list[str]:
@@ -221,22 +247,26 @@ class LabelPrivateRegression(PrivateEstimator):
     def _weights(
         self,
         rows: _Rows,
-        variance: float,
+        structure: Structure,
         session: Session,
         share: Share,
         tolerance: float,
         progress: Progress | None,
     ) -> LabelWeights:
-        """Public weights for labels scaled to a range of 1 with this variance."""
+        """Return public weights for labels scaled to a range of 1 whose residuals have this structure."""
         width = rows.features.shape[1]
         pure = session.budget.pure
         price = 2 * width / share.pure_epsilon**2 if pure else width / share.mu**2
         norm: Literal[1, 2] = 1 if pure else 2
         self.threshold_ = None
-        if isinstance(self.bounding, SampleLimit):
-            return self._limited(rows, variance, price, norm)
         if isinstance(self.bounding, LabelWeights):
             return _refitted(self.bounding, rows)
+        if self.bounding == "robust":
+            tried = None if progress is None else partial(progress, "weights of labels")
+            return robust_label_weights(rows.design, structure, price=price, norm=norm, progress=tried)
+        if isinstance(self.bounding, SampleLimit):
+            return self._limited(rows, structure.variance, price, norm)
+        variance = structure.variance
         if isinstance(self.bounding, Unbounded):
             return least_squares_weights(rows.features, rows.indptr, variance=variance, price=price, norm=norm)
 
@@ -250,7 +280,7 @@ class LabelPrivateRegression(PrivateEstimator):
         )
 
     def _limited(self, rows: _Rows, variance: float, price: float, norm: Literal[1, 2]) -> LabelWeights:
-        """Least squares on at most h rows a user; the best h by the total variance, which is public."""
+        """Return least squares on at most h rows per user; the best h by the total variance, which is public."""
         assert isinstance(self.bounding, SampleLimit)
         given = self.bounding.threshold
         best: LabelWeights | None = None
@@ -264,41 +294,47 @@ class LabelPrivateRegression(PrivateEstimator):
             if best is None or made.objective < best.objective:
                 best, self.threshold_ = made, float(limit)
         if best is None:
-            raise InputError(f"Expected rows of full rank among at most {given} rows a user, got fewer.")
+            raise InputError(f"Expected rows of full rank among at most {given} rows a user, got fewer.", argument=None)
         return best
 
-    def _spread(
+    def _residuals(
         self,
         rows: _Rows,
         users: Users,
         session: Session,
         share: Share | tuple[Share, ...] | None,
         progress: Progress | None,
-    ) -> _Spread:
-        """The variance of a label scaled to a range of 1: given, the largest possible, or from released residuals."""
+    ) -> Residuals:
+        """How residuals of labels scaled to a range of 1 vary: as given, as far as possible, or from releases."""
         if not isinstance(share, Share):
             given = self.noise_variance
-            scaled = _LARGEST_VARIANCE if given is None else min(given / self._width**2, _LARGEST_VARIANCE)
-            return _Spread(scaled, scaled)
-        parts = share.split(rough=0.5, residuals=0.5)
-        made = self._weights(rows, _LARGEST_VARIANCE, session, parts["rough"], _ROUGH, progress)
+            return without_releases(None if given is None else given / self._width**2)
+        parts = share.split(rough=0.5, squares=0.3, means=0.2)
+        first = Structure(LARGEST_VARIANCE, 0.0, 0.0) if self.bounding == "paper" else guessed()
+        made = self._weights(rows, first, session, parts["rough"], _ROUGH, progress)
         rough = self._released(Purpose.ROUGH_COEFFICIENTS, users, made.rows, session, parts["rough"])
-        squares = _SquaredResiduals((float(self.label_range[0]), float(self.label_range[1])), rough.values)
-        each = np.repeat(1 / np.maximum(users.sizes, 1) / users.present.sum(), users.sizes)
-        noisy = self._noisy(Purpose.RESIDUALS, users, squares, each[:, None], session, parts["residuals"])
-        of_rough = float(each @ np.square(rows.features).sum(axis=1)) * rough.variance / self._width**2
-        sampling = float(np.square(each).sum()) / 4  # a number within [0, 1] has variance at most 1/4
-        error = math.sqrt(noisy.variance + sampling + of_rough**2)
-        seen = float(noisy.values[0]) + 0.5 - of_rough  # residuals have the rough estimate's noise in them
-        trust = _GUESS**2 / (_GUESS**2 + error**2)
-        likely = float(np.clip(trust * seen + (1 - trust) * _GUESS, _LEAST_VARIANCE, _LARGEST_VARIANCE))
-        careful = likely + _CAREFUL * error
-        return _Spread(likely, min(careful, _LARGEST_VARIANCE))
+        ends = float(self.label_range[0]), float(self.label_range[1])
+        sizes = users.sizes[users.present]
+        each = np.repeat(1 / sizes / len(sizes), sizes)
+        line = rough.variance / self._width**2  # of the rough coefficients, which residuals have in them
+        squares = self._noisy(
+            Purpose.RESIDUALS, users, SquaredResiduals(ends, rough.values), each[:, None], session, parts["squares"]
+        )
+        means = self._noisy(
+            Purpose.SHARED_RESIDUALS, users, SquaredResiduals(ends, rough.values, True), each[:, None], session,
+            parts["means"],
+        )  # fmt: skip
+        middles = rows.design.by_user(rows.features) / sizes[:, None]
+        return from_averages(
+            Average.of(squares, line * float(each @ np.square(rows.features).sum(axis=1)), len(sizes)),
+            Average.of(means, line * float(np.square(middles).sum(axis=1).mean()), len(sizes)),
+            float((1 / sizes).mean()),
+        )
 
     def _noisy(
         self, name: Purpose, users: Users, labels: Values, vectors: Floats, session: Session, share: Share
     ) -> Noisy:
-        """Labels times public vectors, added up and released."""
+        """Release the sum of labels times public vectors."""
         contribution = LabelTotal(labels, LabelVectors.from_rows(vectors, users.indptr))
         engine = LocalEngine(np.float64) if self.engine is None else self.engine
         return release_noisy(
@@ -306,18 +342,18 @@ class LabelPrivateRegression(PrivateEstimator):
         )
 
     def _released(self, name: Purpose, users: Users, weights: Floats, session: Session, share: Share) -> Noisy:
-        """Coefficients in the units of labels, for the features as the weights see them."""
+        """Return coefficients in the units of labels, for the features as the weights see them."""
         boxed = BoxedColumns(float(self.label_range[0]), float(self.label_range[1]), column="labels")
         noisy = self._noisy(name, users, boxed, weights, session, share)
         middle = (float(self.label_range[0]) + float(self.label_range[1])) / 2
         values = self._width * noisy.values + middle * weights.sum(axis=0)
         return Noisy(values, self._width * noisy.stddev, self._width * noisy.scale)
 
-    def _publish(self, rows: _Rows, made: LabelWeights, released: Noisy, spread: _Spread) -> None:
+    def _publish(self, rows: _Rows, made: LabelWeights, released: Noisy, residuals: Residuals) -> None:
         back = rows.back
         found = back @ released.values
-        squares = np.einsum("jk,kl,jl->j", back, made.rows.T @ made.rows, back)
-        normal = np.square(released.stddev) * np.square(back).sum(axis=1) + spread.careful * self._width**2 * squares
+        around = np.einsum("jk,kl,jl->j", back, self._around(rows, made, residuals.careful), back)
+        normal = np.square(released.stddev) * np.square(back).sum(axis=1) + self._width**2 * around
         widths = half_widths(self.level, np.sqrt(np.maximum(normal, 0.0)), np.abs(back) * released.scale)
         intervals = np.stack([found - widths, found + widths], axis=1)
         n_features = len(found) - self.fit_intercept
@@ -325,67 +361,61 @@ class LabelPrivateRegression(PrivateEstimator):
         self.intercept_ = float(found[-1]) if self.fit_intercept else 0.0
         self.intercept_interval_ = intervals[-1] if self.fit_intercept else np.zeros(2)
         self.noise_stddev_ = np.sqrt(np.square(back).sum(axis=1) * released.variance)
-        self.noise_variance_ = spread.likely * self._width**2
-        of_labels = self.noise_variance_ * float(np.square(made.rows).sum())
+        self.noise_variance_ = residuals.likely.variance * self._width**2
+        of_labels = self._width**2 * float(np.trace(self._around(rows, made, residuals.likely)))
         self.total_variance_ = of_labels + made.rows.shape[1] * released.variance
         self.gap_ = made.gap
         self.label_weights_ = made
 
-
-@dataclass(frozen=True, eq=False)
-class _SquaredResiduals:
-    """Squared distances of labels from a released line, over the squared range, at most 1."""
-
-    label_range: tuple[float, float]
-    coefficients: Floats
-
-    def __call__(self, users: Users) -> BoxedValues:
-        low, high = self.label_range
-        features = users.column("features")
-        fitted = dot_rows(features, np.broadcast_to(self.coefficients, features.shape))
-        residuals = np.clip((np.clip(users.column("labels"), low, high) - fitted) / (high - low), -1.0, 1.0)
-        return BoxedValues.clipped(np.square(residuals)[:, None], 0.0, 1.0)
-
-
-@dataclass(frozen=True, eq=False)
-class _Spread:
-    """The variance of a label: a likely one for weights, and one not too small for intervals."""
-
-    likely: float
-    careful: float
+    def _around(self, rows: _Rows, made: LabelWeights, structure: Structure) -> Floats:
+        """The covariance of all that is between the estimate without noise and what intervals are for."""
+        if made.for_lines:
+            return np.asarray(structure.variance * (made.rows.T @ made.rows))
+        if self.interval_for == "population":
+            return rows.design.sampling(made.rows, structure)
+        return rows.design.bias(made.rows, structure)
 
 
 class _Rows:
     """Features as the weights see them, and the way back from their coefficients.
 
-    For predictions they are turned and scaled so that XᵀX is n times the identity: the total variance of the
+    For predictions they are rotated and scaled so that XᵀX is n times the identity: the total variance of the
     coefficients is then that of a prediction, averaged over the rows.
     """
 
     def __init__(self, features: Floats, indptr: Offsets, for_predictions: bool) -> None:
         self.indptr = indptr
-        self.features: Floats = features
+        self.features: Floats = np.ascontiguousarray(features)
         self.back: Floats = np.eye(features.shape[1])
         if for_predictions:
             triangle = np.linalg.qr(features).R / math.sqrt(len(features))
             full = len(triangle) == features.shape[1]
             if not full or not (np.abs(np.diag(triangle)) > 1e-12 * np.abs(triangle).max()).all():
-                raise InputError("Expected features of full column rank, got columns that depend on each other.")
+                raise InputError(
+                    "Expected features of full column rank, got columns that depend on each other.", argument="X"
+                )
             self.back = np.asarray(np.linalg.inv(triangle), np.float64)
             self.features = features @ self.back
 
+    @cached_property
+    def design(self) -> Design:
+        """What weights are compared with, and how far residuals may pull them away from it."""
+        return Design(self.features, self.indptr)
+
 
 def _refitted(made: LabelWeights, rows: _Rows) -> LabelWeights:
-    """Weights of an earlier fit, if they are unbiased for these rows."""
+    """Return weights of an earlier fit, if they are unbiased for these rows."""
     width = rows.features.shape[1]
     fits = made.rows.shape == rows.features.shape
     if not fits or np.abs(made.rows.T @ rows.features - np.eye(width)).max() > 1e-6:
-        raise InputError("Expected label weights of the same features and users, got weights that do not fit them.")
+        raise InputError(
+            "Expected label weights for the same features and users, got weights that do not fit them.", argument=None
+        )
     return made
 
 
 def _limits(sizes: Offsets) -> list[int]:
-    """Limits to try: every one up to the largest size if there are few, else a geometric sequence."""
+    """Return limits to try: every one up to the largest size if there are few, otherwise a geometric sequence."""
     largest = int(sizes.max())
     return sorted(
         {round(limit) for limit in np.geomspace(1, largest, _MOST_LIMITS)} | set(range(1, min(largest, 20) + 1))

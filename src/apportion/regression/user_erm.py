@@ -50,9 +50,9 @@ Progress = Callable[[str, int, int], None]
 
 _FEWEST_STEPS, _MOST_STEPS = 20, 200
 _NOISE_REACH = 0.5  # of the domain's radius
-_SQUARED_GRADIENT = 1 / 8  # of a typical row, in units of L²
-_TOTAL_SHARE = 0.02  # for the total weight, where sizes are private
-_PARTS_SEED = 0  # public
+_SQUARED_GRADIENT = 1 / 8  # squared gradient of a typical row, in units of L²
+_TOTAL_SHARE = 0.02  # share for the total weight, if sizes are private
+_PARTS_SEED = 0  # public seed
 
 
 class UserERM(ContributionsEstimator):
@@ -66,11 +66,11 @@ class UserERM(ContributionsEstimator):
             `apportion.losses.Loss`).
         epsilon: ε of the whole fit.
         delta: δ of the whole fit, above 0; keep it far below one over the number of users.
-        feature_norm: the norm that rows of X are clipped to; public.
-        gradient_bound: L, what the gradient of every row is clipped to; None for the largest that the loss has within
-            the domain. For squared errors that is large: give what a typical error makes of it.
-        domain_radius: r; θ is projected on this ball after every step. The default suits scores of classes; it also
-            sets how much noise is let in (see `steps`).
+        feature_norm: the norm to which rows of X are clipped; public.
+        gradient_bound: L, the norm to which the gradient of every row is clipped; None for the largest that the loss
+            has within the domain. For squared errors that is large: give the value for a typical error.
+        domain_radius: r; θ is projected onto this ball after every step. The default suits scores of classes; it also
+            determines how much noise is accepted (see `steps`).
         ridge: λ. Its gradient is added after the release.
         fit_intercept: whether to add a constant to every row.
         trade_off: A, in (max_l Σ_{S_l} c)² + A Σ c², which the weights minimise. None balances what noise and sampling
@@ -80,19 +80,18 @@ class UserERM(ContributionsEstimator):
         sizes: "public" if everybody may know how many rows each user has; "private" to protect that too.
         sizes_share: share of the budget for a histogram of sizes, from which the threshold is chosen, if they are
             private.
-        max_size: a public bound on the threshold where sizes are private.
+        max_size: a public bound on the threshold, if sizes are private.
         steps: T; None for a number from the noise (above).
         step_size: η; None for one from the noise and the loss's `curvature`.
-        average: whether to return the mean of the iterates, later ones weighing more, instead of the last.
-        interval_parts: K > 1 divides users into K parts, by a public rule, and runs K descents on them side by side;
-            the model is the mean of the K and intervals are those of Student's t. It costs about √K in noise. That all
-            descents stop early is not in the intervals: on generated data they covered as often as they say where
-            `n_steps_` was above its least, 20, and sometimes far less often where it was not; 5 covered better than
-            10. 0 for none.
-        level: of the intervals.
-        public: further sentences for the statement on what is assumed public.
+        average: whether to return the mean of the iterates, with more weight on later ones, instead of the last.
+        interval_parts: K > 1 divides users into K parts, by a public rule, and runs K descents side by side; the model
+            is their mean, and intervals use Student's t. It costs about √K in noise. Intervals do not account for early
+            stopping: on generated data their coverage was right if `n_steps_` was above its minimum, 20, and sometimes
+            far too low otherwise; 5 parts did better than 10. 0 for no intervals.
+        level: the confidence level of the intervals.
+        public: further sentences about public assumptions, for the statement.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
+        tuning: how settings were chosen, for the statement, if any were given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
 
     Attributes:
@@ -100,8 +99,8 @@ class UserERM(ContributionsEstimator):
         intercept_: the constant, 0 without one.
         coef_intervals_: (low, high) for each coefficient; None without interval parts.
         intercept_interval_: (low, high) of the intercept, likewise.
-        threshold_: h, above which a user's further rows add no weight.
-        n_steps_: how many steps were taken.
+        threshold_: h, the number of rows beyond which a user's rows add no weight.
+        n_steps_: number of steps.
         statement_: the privacy statement.
 
     Privacy: (ε, δ)-DP. With public sizes, for replacing features and labels of all rows of one user, who moves a step's
@@ -185,15 +184,15 @@ class UserERM(ContributionsEstimator):
         session: Session | None = None,
         progress: Progress | None = None,
     ) -> Self:
-        """Spend the budget on the data; afterwards everything that ends in _ may be released.
+        """Spend the budget on the data. Afterwards everything that ends in _ may be released.
 
         Args:
             X: features, one row per observation.
             y: labels, one per row.
-            users: whose row it is, integers or text.
-            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
-            session: brings its own budget, noise and window; those of the estimator are then not used.
-            progress: called with what is done, how far it is and how far it goes.
+            users: the user of each row, integers or text.
+            groups: the same as `users`, for scikit-learn tools that use this name; give one of the two.
+            session: a session with its own budget, noise and window, which replace those of the estimator.
+            progress: called with the kind of step, the number done and the total.
         """
         self._check()
         features = finite_matrix(X, "X")
@@ -202,7 +201,10 @@ class UserERM(ContributionsEstimator):
         parts = self._parts(len(grouping.sizes))
         opened = self._session(session, self._assumed_public())
         if opened.budget.pure:
-            raise InputError(f"Expected a delta above 0, as noise on many gradients needs, got {opened.budget.delta}.")
+            raise InputError(
+                f"Expected a delta above 0, because noise on many gradients needs one, got {opened.budget.delta}.",
+                argument="delta",
+            )
         plan = self._plan(opened)
         owners = grouping.users(None if parts is None else {"part": parts}, features=features, labels=labels)
         dimension = features.shape[1] + bool(self._constant)
@@ -213,33 +215,37 @@ class UserERM(ContributionsEstimator):
         return self
 
     def decision_function(self, X: ArrayLike) -> Floats:  # noqa: N803
-        """θ · x for every row."""
+        """Return θ · x for every row."""
         x = finite_matrix(X, "X")
         if x.shape[1] != len(self.coef_):
-            raise InputError(f"Expected X with {len(self.coef_)} columns, as in the fit, got {x.shape[1]}.")
+            raise InputError(
+                f"Expected X with {len(self.coef_)} columns, as in the fit, got {x.shape[1]}.", argument="X"
+            )
         return np.asarray(x @ self.coef_ + self.intercept_)
 
     def predict(self, X: ArrayLike) -> Floats:  # noqa: N803
-        """What the loss predicts: the score, or for losses of classes 1 where it is positive and 0 elsewhere."""
+        """Return the loss's prediction: the score or, for losses of classes, 1 if it is positive and 0 otherwise."""
         scores = self.decision_function(X)
         prediction = getattr(loss_of(self.loss), "prediction", None)
         return scores if prediction is None else np.asarray(prediction(scores), np.float64)
 
     def predict_proba(self, X: ArrayLike) -> Floats:  # noqa: N803
-        """Probabilities of "no" and of "yes" for every row, if the loss has them, as the logistic loss does."""
+        """Return the probabilities of "no" and "yes" for every row, if the loss has them, as the logistic loss does."""
         probability = getattr(loss_of(self.loss), "probability", None)
         if probability is None:
-            raise InputError(f"Expected a loss with probabilities, such as 'logistic', got {self.loss!r}.")
+            raise InputError(
+                f"Expected a loss with probabilities, such as 'logistic', got {self.loss!r}.", argument="loss"
+            )
         yes = np.asarray(probability(self.decision_function(X)), np.float64)
         return np.stack([1 - yes, yes], axis=1)
 
     # -- arguments --
 
-    def _about_defaults(self) -> str:
+    def _words_on_defaults(self) -> str:
         return "library defaults: constants and functions of public and released quantities, chosen on generated data"
 
     def _check(self) -> None:
-        """Refuse arguments that make no sense, before anything is spent."""
+        """Refuse invalid arguments, before anything is spent."""
         for name in ("feature_norm", "domain_radius"):
             positive(name, getattr(self, name))
         not_negative("ridge", self.ridge)
@@ -247,18 +253,22 @@ class UserERM(ContributionsEstimator):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
         if self.steps is not None and self.steps < 1:
-            raise InputError(f"Expected steps of at least 1, got {self.steps}.")
+            raise InputError(f"Expected steps of at least 1, got {self.steps}.", argument="steps")
         if self.interval_parts and self.interval_parts < 2:
-            raise InputError(f"Expected interval_parts of 0, or at least 2, got {self.interval_parts}.")
+            raise InputError(
+                f"Expected interval_parts of 0, or at least 2, got {self.interval_parts}.", argument="interval_parts"
+            )
         if self.interval_parts and self._sizes_are_private:
-            raise InputError("Expected public sizes for intervals: who is in which part depends on all users.")
+            raise InputError(
+                "Expected public sizes for intervals, because a user's part depends on all users.", argument="sizes"
+            )
         if not 0 < self.level < 1:
-            raise InputError(f"Expected a level strictly between 0 and 1, got {self.level}.")
+            raise InputError(f"Expected a level strictly between 0 and 1, got {self.level}.", argument="level")
         positive("gradient_bound", self._clip_norm())
 
     @property
     def _constant(self) -> float:
-        """The entry of every row that stands for the intercept."""
+        """The entry of every row for the intercept."""
         return self.feature_norm if self.fit_intercept else 0.0
 
     @property
@@ -266,36 +276,38 @@ class UserERM(ContributionsEstimator):
         return math.hypot(self.feature_norm, self._constant)
 
     def _clip_norm(self) -> float:
-        """L: as given, or the length of the longest gradient within the domain."""
+        """Return L: as given, or the length of the longest gradient within the domain."""
         if self.gradient_bound is not None:
             return self.gradient_bound
         return self._row_norm * self._of_loss("steepest", "gradient_bound")
 
     def _smoothness(self) -> float:
-        """β: the largest curvature that the risk may have."""
+        """Return β: the largest possible curvature of the risk."""
         return self._of_loss("curvature", "step_size") * self._row_norm**2 + 2 * self.ridge
 
     def _of_loss(self, name: str, instead: str) -> float:
         bound = getattr(loss_of(self.loss), name, None)
         if bound is None:
-            raise InputError(f"Expected a {instead} for a loss without `{name}`, got None for {self.loss!r}.")
+            raise InputError(
+                f"Expected a {instead} for a loss without `{name}`, got None for {self.loss!r}.", argument=instead
+            )
         return float(bound(self._row_norm * self.domain_radius))
 
     def _assumed_public(self) -> list[str]:
         about = [
-            f"the norm {self.feature_norm:g} that features are clipped to",
-            f"the norm {self._clip_norm():g} that the gradient of every row is clipped to",
+            f"the norm {self.feature_norm:g} to which features are clipped",
+            f"the norm {self._clip_norm():g} to which the gradient of every row is clipped",
         ]
         if self.interval_parts:
             about.append(f"which of {self.interval_parts} parts each user is in, by a public seed")
         return about
 
     def _parts(self, n_users: int) -> Integers | None:
-        """The part of each user: drawn by a public seed from the number of users alone."""
+        """Return the part of each user: drawn by a public seed from the number of users alone."""
         if not self.interval_parts:
             return None
         if n_users < self.interval_parts:
-            raise InputError(f"Expected at least {self.interval_parts} users, one for each part.")
+            raise InputError(f"Expected at least {self.interval_parts} users, one for each part.", argument=None)
         return np.random.default_rng(_PARTS_SEED).permutation(n_users) % self.interval_parts
 
     # -- releases --
@@ -304,11 +316,13 @@ class UserERM(ContributionsEstimator):
         first = {**self._sizes_fractions(), **({"total": _TOTAL_SHARE} if self._sizes_are_private else {})}
         rest = 1 - sum(first.values())
         if rest <= 0:
-            raise InputError(f"Expected sizes_share below {1 - _TOTAL_SHARE:g}, got {self.sizes_share}.")
+            raise InputError(
+                f"Expected sizes_share below {1 - _TOTAL_SHARE:g}, got {self.sizes_share}.", argument="sizes_share"
+            )
         return session.plan(**first, gradients=rest)
 
     def _risk(self, users: Users, dimension: int, parts: Integers | None, session: Session, plan: Plan) -> _Risk:
-        """Weights of all rows, and the total weight of each part: public, or released."""
+        """Return weights of all rows, and the total weight of each part: public, or released."""
         share = plan.one("gradients")
         trade_off = self.trade_off or self._default_trade_off(dimension, share.mu)
         found = self._bounded(users, trade_off, session, plan.one("sizes") if "sizes" in plan else None)
@@ -333,7 +347,7 @@ class UserERM(ContributionsEstimator):
     def _descended(
         self, dimension: int, risk: _Risk, session: Session, share: Share, progress: Progress | None
     ) -> Floats:
-        """One θ for each part, by accelerated descent on noisy gradients."""
+        """Return one θ for each part, by accelerated descent on noisy gradients."""
         n_steps, size = self._schedule(risk.noise, dimension)
         design = Design(self.feature_norm, loss_of(self.loss), self._constant)
         directions, weights = Directions(design), risk.bounded.weights
@@ -355,7 +369,7 @@ class UserERM(ContributionsEstimator):
         return mean if self.average else theta
 
     def _schedule(self, noise: float, dimension: int) -> tuple[int, float]:
-        """T and η, given or from public and released numbers; see the head of this module."""
+        """Return T and η, given or from public and released numbers; see the head of this module."""
         time = _NOISE_REACH * self.domain_radius / (math.sqrt(dimension) * noise)
         longest = 1 / self._smoothness() if self.step_size is None else self.step_size
         n_steps = self.steps or int(np.clip(math.ceil(math.sqrt(4 * time / longest)), _FEWEST_STEPS, _MOST_STEPS))
@@ -394,5 +408,5 @@ class _Risk:
 
 
 def _halves(users: Users) -> BoxedValues:
-    """1/2 in every row, so that the sum is half the total weight."""
+    """Return 1/2 in every row, so that the sum is half the total weight."""
     return BoxedValues(np.full((users.n_rows, 1), 0.5))

@@ -26,7 +26,7 @@ from apportion.statistics.user_parts import Target, UserMeans
 from apportion.statistics.value_box import ValueBox
 
 Weights = Literal["target", "paper"]
-Interval = Literal["data", "population"]
+Interval = Literal["rows", "population"]
 
 _OF_THE_PAPER = ("bounding", "variance", "variance_share", "correlation", "sizes_share")
 
@@ -45,8 +45,8 @@ class UserMean(ContributionsEstimator):
             not asked then.
         sizes: "private" protects how many rows a user has; "public" does not, and is for the paper's weights alone.
         max_size: public: a user with more rows counts as if it had this many.
-        interval: "data" for the mean of these users' rows; "population" for that of a population that these users
-            were drawn from.
+        interval_for: "rows" for intervals of the mean of these users' rows; "population" for that of a population that
+            these users were drawn from.
         simultaneous: whether intervals of several columns hold all together; else each by itself.
         level: of the intervals.
         bounding: with the paper's weights, how each user's contribution is bounded: Smooth(), SampleLimit() or
@@ -97,7 +97,7 @@ class UserMean(ContributionsEstimator):
         weights: Weights = "target",
         sizes: Sizes = "private",
         max_size: int = 1 << 10,
-        interval: Interval = "data",
+        interval_for: Interval = "rows",
         simultaneous: bool = True,
         level: float = 0.95,
         bounding: ContributionPolicy = Smooth(),  # noqa: B008 - frozen
@@ -118,7 +118,7 @@ class UserMean(ContributionsEstimator):
         self.weights = weights
         self.sizes = sizes
         self.max_size = max_size
-        self.interval = interval
+        self.interval_for = interval_for
         self.simultaneous = simultaneous
         self.level = level
         self.bounding = bounding
@@ -161,18 +161,18 @@ class UserMean(ContributionsEstimator):
         means = UserMeans(box.low, box.high, self.of, float(self.max_size))
         level = 1 - (1 - self.level) / columns if self.simultaneous else self.level
         release = partial(self._paid, opened, owners)
-        fit = TargetMean(owners, means, columns, opened, release, self.interval == "population", level)
+        fit = TargetMean(owners, means, columns, opened, release, self.interval_for == "population", level)
         self._publish(fit.found(), box, flat=np.ndim(X) == 1)
         self.statement_ = opened.statement()
         return self
 
     def _check(self) -> None:
         self._check_target(_OF_THE_PAPER)
-        one_of_words("interval", self.interval, ("data", "population"))
+        one_of_words("interval_for", self.interval_for, ("rows", "population"))
         if not 0 < self.level < 1:
-            raise InputError(f"Expected a level between 0 and 1, got {self.level:g}.")
+            raise InputError(f"Expected a level between 0 and 1, got {self.level:g}.", argument="level")
 
-    def _about_defaults(self) -> str:
+    def _words_on_defaults(self) -> str:
         return "library defaults: constants that were chosen on public and generated data"
 
     def _paid(self, session: Session, users: Users, name: Name, contribution: Contribution, share: Share) -> Noisy:

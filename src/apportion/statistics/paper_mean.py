@@ -175,7 +175,7 @@ class PaperMean(ContributionsEstimator):
             return np.full(len(box.low), _LARGEST_VARIANCE)
         given = np.broadcast_to(np.asarray(self.variance, np.float64), box.low.shape)
         if not ((given >= 0) & np.isfinite(given)).all():
-            raise InputError(f"Expected a finite variance of at least 0, got {self.variance}.")
+            raise InputError(f"Expected a finite variance of at least 0, got {self.variance}.", argument="variance")
         return np.minimum(given / np.square(box.width), _LARGEST_VARIANCE)
 
     def _assumed_public(self, box: ValueBox, is_given: bool) -> list[str]:
@@ -190,10 +190,12 @@ class PaperMean(ContributionsEstimator):
         first = {**self._sizes_fractions(), **({"variance": self.variance_share} if estimates_variance else {})}
         rest = 1 - sum(first.values())
         if not 0 <= self.correlation <= 1:
-            raise InputError(f"Expected a correlation from 0 to 1, got {self.correlation}.")
+            raise InputError(f"Expected a correlation from 0 to 1, got {self.correlation}.", argument="correlation")
         if rest <= 0 or not 0 < self.level < 1:
             asked = f"{1 - rest:g} and a level of {self.level:g}"
-            raise InputError(f"Expected first shares below 1 in all and a level between 0 and 1, got {asked}.")
+            raise InputError(
+                f"Expected first shares below 1 in all and a level between 0 and 1, got {asked}.", argument=None
+            )
         return session.plan(**first, mean=rest)
 
     def _price(self, width: int, session: Session, share: Share) -> float:

@@ -159,7 +159,7 @@ class UserQuantile(ContributionsEstimator):
         line, about = line_of(self.value_range, self.step, self.candidates, self.base)
         values = finite_rows(X, "X")
         if values.shape[1] != 1:
-            raise InputError(f"Expected one column of values, got {values.shape[1]}.")
+            raise InputError(f"Expected one column of values, got {values.shape[1]}.", argument="X")
         grouping = group_rows(one_of(users, groups), len(values), single_user=self._sizes_are_private)
         opened = self._session(session, [about, *self._about_largest()])
         if opened.exact:
@@ -184,7 +184,7 @@ class UserQuantile(ContributionsEstimator):
             return Bounded(capped_weights(cap.cap), cap.cap, users), cap
         fractions = self._sizes_fractions()
         if sum(fractions.values()) >= 1:
-            raise InputError(f"Expected a sizes_share below 1, got {self.sizes_share:g}.")
+            raise InputError(f"Expected a sizes_share below 1, got {self.sizes_share:g}.", argument="sizes_share")
         share = session.plan(**fractions).one("sizes") if fractions else None
         halvings = math.ceil(math.log2(len(sought) + 1))
         epsilon = session.budget.epsilon * (1 - sum(fractions.values())) / halvings
@@ -233,10 +233,14 @@ class UserQuantile(ContributionsEstimator):
     def _sought(self) -> list[float]:
         asked = np.atleast_1d(np.asarray(self.quantiles, np.float64))
         if asked.ndim != 1 or not len(asked) or not ((asked > 0) & (asked < 1)).all():
-            raise InputError(f"Expected quantiles strictly between 0 and 1, got {self.quantiles}.")
+            raise InputError(
+                f"Expected quantiles strictly between 0 and 1, got {self.quantiles}.", argument="quantiles"
+            )
         if not (0 < self.level < 1 and 0 < self.base_mass < 1):
             asked_for = f"{self.level:g} and {self.base_mass:g}"
-            raise InputError(f"Expected a level and a base_mass strictly between 0 and 1, got {asked_for}.")
+            raise InputError(
+                f"Expected a level and a base_mass strictly between 0 and 1, got {asked_for}.", argument=None
+            )
         return sorted(set(asked.tolist()))
 
     def _rank_errors(

@@ -20,9 +20,9 @@ def line_of(
 ) -> tuple[Base | Candidates, str]:
     """What was given of the four, and a sentence on it for the statement."""
     if sum(given is not None for given in (value_range, candidates, base)) != 1:
-        raise InputError("Expected either a value_range or a base or candidates, and not several.")
+        raise InputError("Expected either a value_range or a base or candidates, and not several.", argument=None)
     if step is not None and value_range is None:
-        raise InputError(f"Expected a value_range with a step, got a step of {step:g} alone.")
+        raise InputError(f"Expected a value_range with a step, got a step of {step:g} alone.", argument="step")
     if candidates is not None:
         listed = Candidates.listed(candidates)
         return listed, f"a list of {len(listed.points)} candidates"
@@ -37,7 +37,9 @@ def line_of(
 
 def _scale(low: float, high: float, step: float) -> Candidates:
     if not (step > 0 and math.isfinite(step) and (high - low) / step < _MOST):
-        raise InputError(f"Expected a step above 0 that divides the range into less than {_MOST}, got {step}.")
+        raise InputError(
+            f"Expected a step above 0 that divides the range into less than {_MOST}, got {step}.", argument="step"
+        )
     return Candidates.listed(low + step * np.arange(math.floor((high - low) / step + 1e-9) + 1))
 
 
@@ -47,7 +49,10 @@ def _of_base(base: Base) -> Base | Candidates:
         return base
     low, high = base.support()
     if not (math.isfinite(low) and math.isfinite(high) and high - low < _MOST):
-        raise InputError(f"Expected a discrete base with less than {_MOST} points, got one from {low:g} to {high:g}.")
+        raise InputError(
+            f"Expected a discrete base with less than {_MOST} points, got one from {low:g} to {high:g}.",
+            argument="base",
+        )
     points = np.arange(low, high + 1, dtype=np.float64)
     masses = np.asarray(base.pmf(points), np.float64)
     return Candidates(points[masses > 0], masses[masses > 0])

@@ -27,7 +27,9 @@ class ValueBox:
         try:
             low, high = (np.broadcast_to(np.asarray(end, np.float64), (width,)) for end in value_range)
         except (TypeError, ValueError) as problem:
-            raise InputError(f"Expected a value range (low, high) for {width} columns, got {value_range}.") from problem
+            raise InputError(
+                f"Expected a value range (low, high) for {width} columns, got {value_range}.", argument="value_range"
+            ) from problem
         for ends in zip(low.tolist(), high.tolist(), strict=True):
             check_value_range(ends)
         return cls(low, high)
