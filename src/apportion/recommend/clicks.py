@@ -204,19 +204,6 @@ class PrivateClickRecommender(FeaturesEstimator):
         return self
 
 
-<<<<<<< HEAD
-@dataclass(frozen=True)
-class _State:
-    """What is known about the tasks; all released."""
-
-    popularity: NDArray[np.float64]
-    exposure: NDArray[np.float64]
-    count_noise: float
-    rows: Denoised
-
-
-=======
->>>>>>> clicks
 @dataclass(frozen=True, eq=False)
 class _Totals:
     """The sum of the vectors of a user's own tasks, scaled to length 1."""
@@ -266,24 +253,6 @@ class _Fit:
         self._held_out: HeldOut | None = None
         self._reserved = 0.0
 
-<<<<<<< HEAD
-    def run(self, rng: np.random.Generator, progress: Progress | None) -> _State:
-        """Make every release in order; return what was learned."""
-        chosen = self._settings
-        fixed = {"counts": chosen.counts_share}
-        if self._declared_users is None:
-            fixed["users"] = chosen.users_share
-        left = 1 - sum(fixed.values())
-        plan = self._session.plan(**fixed, rounds=[left * s for s in Power(chosen.ramp / 2).shares(chosen.rounds)])
-        parts = self._users, self._session, self._engine
-        n_users = float(self._declared_users or release_number_of_users(*parts, plan.one("users")))
-        released = release_popularity(*parts, plan.one("counts"), n_users)
-        given = weighed_by(self._allocation, self._users, released, self._session)
-        found, count_noise = released.posterior.mean, released.counts.stddev
-        dimension = chosen.dimension or default_dimension(self._session.budget.mu, n_users, self._data.n_tasks)
-        state = _State(found, given.expected.total, count_noise, _random_start(found, dimension, rng))
-        for k, share in enumerate(plan.several("rounds")):
-=======
     def run(self, rng: np.random.Generator, progress: Progress | None) -> tuple[Items, Trust]:
         """Make every release, in order; return what was learned, and how far it is to be trusted.
 
@@ -297,7 +266,6 @@ class _Fit:
         weights, items = self._start(released, n_users, rng)
         trust = self._choices()[0] if self._held_out is not None or len(self._choices()) == 1 else _POPULARITY
         for k, share in enumerate(self._round_shares()):
->>>>>>> clicks
             if progress:
                 progress("round", k, chosen.rounds)
             if k == chosen.rounds - 1 and self._held_out is not None:
@@ -391,16 +359,6 @@ class _Fit:
         about = regressors(np.ones((len(vectors), 1)), self._rows)
         return feature_rows.denoise_rows(vectors, stddev, spread, about, self._settings.steps)
 
-<<<<<<< HEAD
-    def _user_rows(self, k: int, state: _State) -> RowsOf:
-        """Return every user's unit vector, from its own clicks and released values."""
-        return _Totals(state.rows.mean) if k == 0 else _Tastes(_fold_in(state, self._settings))
-
-    def model(self, state: _State, statement: Statement) -> ClickModel:
-        """Return the public model."""
-        tastes = None if self._directions is None else self._directions.values
-        fold_in = _fold_in(state, self._settings, tastes)
-=======
     def _user_rows(self, k: int, items: Items) -> RowsOf:
         """Every user's unit vector, from its own clicks and released values."""
         if k == 0:
@@ -417,7 +375,6 @@ class _Fit:
         """The public model."""
         regression = self._fold_in(items, trust)
         learned = {"dimension": items.rows.mean.shape[1], "trust": asdict(trust)}
->>>>>>> clicks
         return ClickModel(
             fold_in=regression,
             vectors=regression.features[:, 1:],
@@ -430,13 +387,8 @@ class _Fit:
             categories=None if self._features is None else Categories.of(self._features, self._data.task_ids),
         )
 
-<<<<<<< HEAD
-    def _feature_map(self, state: _State, fold_in: FoldIn) -> FeatureMap | None:
-        """Return the map for new items, fitted to the rows of known items."""
-=======
     def _feature_map(self, items: Items, regression: FoldIn) -> FeatureMap | None:
         """Rows of items that were not there: what features say of the rows that were."""
->>>>>>> clicks
         if self._features is None or self._rows is None:
             return None
         intercept, coefficients = linear_map(regression.features, self._rows)
@@ -455,27 +407,3 @@ def _random_start(found: Floats, dimension: int, rng: np.random.Generator) -> De
     vectors = rng.standard_normal((len(found), dimension)) * np.sqrt(found)[:, None]
     vectors -= found @ vectors / found.sum()
     return Denoised(vectors, np.zeros(len(found)))
-<<<<<<< HEAD
-
-
-def _fold_in(state: _State, chosen: ClickSettings, directions: Floats | None = None) -> FoldIn:
-    """Return a user's regression on task features (popularity, vector, directions), scaled to a mean square of 1.
-
-    Every pair pulls towards 0 with weight 1, an observed one towards 1 with weight `observed` beside that; the ridge
-    spares popularity. Directions of public features are as long together as the vectors, times `feature_weight`.
-    """
-    scale = 1 / np.sqrt(state.popularity + chosen.popularity_offset * state.count_noise)
-    features = np.concatenate([state.popularity[:, None], state.rows.mean], axis=1) * scale[:, None]
-    learned = features.shape[1] - 1
-    if directions is not None and directions.shape[1]:
-        public = directions * (np.sqrt(state.popularity) * scale)[:, None]
-        size = np.sqrt(np.square(features[:, 1:]).sum() / max(float(np.square(public).sum()), 1e-12))
-        features = np.concatenate([features, chosen.feature_weight * size * public], axis=1)
-    features *= np.sqrt(len(features) / np.square(features).sum())
-    gram = features.T @ features
-    penalty = chosen.ridge * np.trace(gram[1:, 1:]) / learned
-    base = (gram + np.diag([0.0] + [penalty] * (len(gram) - 1))) / chosen.observed
-    ones = np.ones(len(features), np.float32)
-    return FoldIn(features.astype(np.float32), ones, base.astype(np.float32), np.zeros(len(base), np.float32))
-=======
->>>>>>> clicks
