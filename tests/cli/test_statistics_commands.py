@@ -321,8 +321,8 @@ BAD_OPTIONS = {
     "delta 0 for a descent": ((*ODDS, "--epsilon", 1, "--delta", 0), "above 0, got 0"),
     "level 1": ((*MEAN, "--epsilon", 1, "--level", 1), "--level"),
     "unknown user": (("mean", "visits.csv", "--user", "whom", *MEAN[4:], "--epsilon", 1),
-                     "Error: visits.csv: There is no column 'whom'; found 'who', 'cost', 'age'"),
-    "unknown value": ((*MEAN[:4], "--value", "price", *MEAN[6:], "--epsilon", 1), "There is no column 'price'; found"),
+                     "Error: visits.csv: There is no column 'whom'; the columns are 'who', 'cost', 'age'"),
+    "unknown value": ((*MEAN[:4], "--value", "price", *MEAN[6:], "--epsilon", 1), "no column 'price'; the columns are"),
     "user as value": ((*MEAN[:4], "--value", "who", *MEAN[6:], "--epsilon", 1), "cannot be both user and something"),
     "twice the same": ((*MEAN, "--value", "cost", "--epsilon", 1), "Column 'cost' is named 2 times"),
     "too many ranges": ((*MEAN, "--range", 0, 1, "--epsilon", 1), "once for each of 1 columns, got it 2 times"),
@@ -380,7 +380,7 @@ def test_a_page_that_can_never_be_written_is_found_before_the_data_are_read(refu
     (folder / "taken").mkdir()
     (folder / "visits.csv").write_text("not a table at all")
     assert "it is a folder" in refused(*MEAN, "--epsilon", 1, "--page", "taken")
-    assert "cannot be written to" in refused(*MEAN, "--epsilon", 1, "--page", "visits.csv/page.html")
+    assert "is not writable" in refused(*MEAN, "--epsilon", 1, "--page", "visits.csv/page.html")
 
 
 def test_text_of_too_many_kinds_is_no_category(refused):
