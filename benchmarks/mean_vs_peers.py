@@ -56,7 +56,7 @@ def own_error(rows: RealRows, epsilon: float, runs: int) -> float:
         - truth
         for run in range(runs)
     ]
-    return float(np.sqrt(np.mean(np.square(np.array(errors) - truth))))
+    return float(np.sqrt(np.mean(np.square(errors))))
 
 
 def peer(rows: RealRows, epsilon: float) -> tuple[float, int]:
