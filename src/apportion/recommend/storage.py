@@ -23,7 +23,7 @@ from apportion.recommend.categories import Categories
 from apportion.recommend.features.new_items import FeatureMap, NewItemMap
 from apportion.recommend.model import ClickModel, FoldIn, ItemModel, RatingModel
 
-FORMAT = 1
+FORMAT = 2
 _TENSORS, _DESCRIPTION, _STATEMENT = "model.safetensors", "model.json", "statement.json"
 REPORT = "report.html"
 """Name of the page that the command line writes beside a model."""

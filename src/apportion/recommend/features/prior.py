@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from apportion.data.features import ItemFeatures
 from apportion.data.sparse_rows import SparseRows
 from apportion.errors import InputError
-from apportion.estimators.private import SettingsEstimator
+from apportion.estimators.items import ItemsEstimator
 from apportion.postprocessing import feature_prior
 from apportion.postprocessing.feature_prior import Regressors
 
@@ -25,7 +25,7 @@ _FEW_COLUMNS = 1000
 _LEAST_VARIANCE = 1e-9
 
 
-class FeaturesEstimator(SettingsEstimator):
+class FeaturesEstimator(ItemsEstimator):
     """A private estimator that may use public item features."""
 
     features: ItemFeatures | None
