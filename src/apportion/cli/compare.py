@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.options import FILE, DataOptions, FeatureOptions, collect, feature_options, json_option, open_option
+from apportion.cli.options import (
+    FILE,
+    ITEMS_FROM_DATA,
+    DataOptions,
+    FeatureOptions,
+    collect,
+    feature_options,
+    json_option,
+    open_option,
+)
 from apportion.cli.outputs import print_json, say_page, table, write_text
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
@@ -110,7 +119,7 @@ def _load(study: Study, path: Path) -> Loaded:
         raise InputError(f"{path.name}: Expected path in [data] (the data file), got none.", argument=None)
     said = {key: value for key, value in study.reading.items() if key not in ("path", *_OTHER_FILES)}
     items = _file(study, "items", path) if "items" in study.reading else None
-    options = DataOptions(kind=study.kind, scale=study.value_range, items=items, **said)
+    options = DataOptions(kind=study.kind, scale=study.value_range, items=items or ITEMS_FROM_DATA, **said)
     try:
         return load_data(_file(study, "path", path), options, item_list="items in [data]")
     except InputError as error:
