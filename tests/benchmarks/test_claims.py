@@ -24,6 +24,7 @@ def skip_without_what_is_needed(name):
 REHEARSED = {
     "another data set": (
         "adaptive-floor",
+        "adaptive-floor-clicks",
         "ml1m-ratings",
         "ml1m-ratings-tuned",
         "ml1m-clicks",
@@ -32,6 +33,8 @@ REHEARSED = {
     ),
     "a GPU, or its size": ("gpu-fit", "heavytail-synthetic", "heavytail-pairs"),
     "the speed or memory of a machine": (
+        "items-private",
+        "keys-recall",
         "epoch-vs-peers",
         "round-vs-implicit",
         "linear-growth",
@@ -49,6 +52,9 @@ REHEARSED = {
         "audit-tight",
         "contributions-audit",
         "contributions-coverage",
+        "coverage-real",
+        "mean-vs-peers",
+        "quantile-vs-peers",
         "features-convex",
         "protected-em",
         "protected-schedule",
