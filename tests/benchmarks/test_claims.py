@@ -22,12 +22,23 @@ def skip_without_what_is_needed(name):
 
 
 REHEARSED = {
-    "another data set": ("ml1m-ratings", "ml1m-ratings-tuned", "ml1m-clicks", "features-ml1m", "features-prior"),
+    "another data set": (
+        "adaptive-floor",
+        "adaptive-floor-clicks",
+        "ml1m-ratings",
+        "ml1m-ratings-tuned",
+        "ml1m-clicks",
+        "features-ml1m",
+        "features-prior",
+    ),
     "a GPU, or its size": ("gpu-fit", "heavytail-synthetic", "heavytail-pairs"),
     "the speed or memory of a machine": (
+        "items-private",
+        "keys-recall",
         "epoch-vs-peers",
         "round-vs-implicit",
         "linear-growth",
+        "read-speed",
         "memory",
         "features-time",
         "protected-scale",

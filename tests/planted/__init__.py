@@ -3,7 +3,7 @@
 from importlib import import_module
 from importlib.util import find_spec
 
-from planted import allocations, contributions, noise, parties, peers, pipelines, recommenders, releases, sampling
+from planted import allocations, contributions, keys, noise, parties, peers, pipelines, recommenders, releases, sampling
 from planted.cases import ALPHA, Case, Verdict
 
 _WITH_TORCH = [import_module(f"planted.{name}") for name in ("encoders", "training") if find_spec("torch") is not None]
@@ -16,6 +16,7 @@ CASES = tuple(
         sampling,
         contributions,
         parties,
+        keys,
         noise,
         peers,
         pipelines,

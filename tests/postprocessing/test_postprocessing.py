@@ -106,8 +106,8 @@ def test_the_offset_of_rounds_is_pooled_by_their_noise_and_nothing_where_it_is_n
         return [evidence.RoundEvidence(np.ones((1, 1)), np.eye(1), np.ones(1), o, v) for o, v in offsets]
 
     pooled = (1.0 * 4 + 2.0 * 1) / 5
-    assert evidence.offset(rounds((1.0, 0.25), (2.0, 1.0))) == pytest.approx(pooled * (1 - 1 / (5 * pooled**2)))
-    assert evidence.offset(rounds((0.1, 1.0), (-0.2, 1.0))) == 0.0
+    assert evidence.offset(rounds((1.0, 0.25), (2.0, 1.0))) == pytest.approx(pooled * (1 - 3 / (5 * pooled**2)))
+    assert evidence.offset(rounds((0.4, 1.0), (0.5, 1.0))) == 0.0
     assert evidence.offset([]) == 0.0
 
 

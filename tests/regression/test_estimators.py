@@ -107,7 +107,7 @@ def test_the_whole_budget_is_spent_and_the_statement_says_on_what(make, allocati
     assert ("popularity" in names) == (allocation.releases > 0)
     assert ("exposure" in names) == isinstance(allocation, EqualSplit | UniformSample | TailSample)
     assert any("6 tasks, as given" in line for line in statement.public)
-    assert any("features are clipped to" in line for line in statement.public)
+    assert any("to which features are clipped" in line for line in statement.public)
 
 
 def test_each_statistic_is_released_once_for_all_tasks_with_its_own_bound():

@@ -72,8 +72,10 @@ class StatisticsOptions:
 
     def session(self) -> Session | None:
         """Return the session that charges the account, if one was named."""
+        from apportion.privacy import Budget
+
         noise = noise_of(self.seed, self.exact)
-        return charged_session(self.ledger, self.account, self.epsilon, self.delta, self.window, noise)
+        return charged_session(self.ledger, self.account, Budget(self.epsilon, self.delta), self.window, noise)
 
     def target(self) -> dict[str, Any]:
         """What a statistic with a named target takes."""

@@ -14,6 +14,8 @@ from apportion.postprocessing.popularity import Exposure
 
 Floats = NDArray[np.floating[Any]]
 
+_DOUBT = 3.0  # variances of noise that a mean residual is drawn to 0 by
+
 
 @dataclass(frozen=True)
 class SharedMoments:
@@ -81,14 +83,14 @@ class RoundEvidence:
 
 
 def of_round(
-    released: Floats, stddev: float, scales: Floats, moments: SharedMoments, about: Floats, exposure: Exposure
+    released: Floats, stddev: float, scales: Floats, moments: SharedMoments, centres: Floats, exposure: Exposure
 ) -> RoundEvidence:
     """Turn summed residual contributions into statistics of the parameters themselves.
 
-    Residuals were taken around parameters `about`, so the sum estimates t_i A (θ_i − about_i); adding t_i A about_i
+    Residuals were taken around parameters `centres` c, so the sum estimates t_i A (θ_i − c_i); adding t_i A c_i
     gives back t_i A θ_i.
     """
-    shifted = released / scales + exposure.total[:, None] * (about @ moments.design.T)
+    shifted = released / scales + exposure.total[:, None] * (centres @ moments.design.T)
     return RoundEvidence(
         shifted, moments.design, np.asarray(stddev / scales, np.float64), moments.offset, moments.offset_variance
     )
@@ -122,4 +124,4 @@ def offset(rounds: Sequence[RoundEvidence]) -> float:
         return 0.0
     precision = np.array([1 / r.offset_variance for r in rounds])
     mean = float(precision @ np.array([r.offset for r in rounds]) / precision.sum())
-    return mean * max(0.0, 1 - 1 / (float(precision.sum()) * max(mean**2, 1e-300)))
+    return mean * max(0.0, 1 - _DOUBT / (float(precision.sum()) * max(mean**2, 1e-300)))

@@ -59,6 +59,11 @@ class Purpose(Enum):
         "popularity",
         "How popular each item is, so that rare items can be given more weight.",
     )
+    ITEM_LIST = (
+        "item-list",
+        "list of items and popularity",
+        "Which items there are, of those that enough users have, and how popular each is.",
+    )
     EXPOSURE = "exposure", "exposure", "How much data each task has, which sets the size of its steps."
     # recommenders
     ITEM_SUMS = "item-sums", "item sums", "What the users of each item say about it, summed: the signal itself."

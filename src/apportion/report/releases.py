@@ -12,6 +12,7 @@ from apportion.privacy.statement import Release, Statement
 COLOURS: Final = {
     Purpose.OVERVIEW: 1,
     Purpose.POPULARITY: 2,
+    Purpose.ITEM_LIST: 2,
     Purpose.EXPOSURE: 2,
     Purpose.SIZES: 2,
     Purpose.ROUGH_COEFFICIENTS: 2,
@@ -107,7 +108,7 @@ def mechanisms_of(rows: Sequence[ReleaseRow]) -> str:
 def popularity_noise(statement: Statement, n_tasks: int) -> float | None:
     """Return the noise on one item's released popularity, if popularity was a separate release."""
     for release in statement.releases:
-        if release.purpose is Purpose.POPULARITY and release.shape == (n_tasks,):
+        if release.purpose in (Purpose.POPULARITY, Purpose.ITEM_LIST) and release.shape == (n_tasks,):
             return release.stddev
     return None
 

@@ -8,6 +8,7 @@ from apportion.privacy.mechanisms.listed import PointsOfList
 from apportion.privacy.mechanisms.mechanism import Mechanism, Opened, PlannedMechanism, PlannedShare, Statistic
 from apportion.privacy.mechanisms.points import PointsOnLine
 from apportion.privacy.mechanisms.sampled import SampledGaussian
+from apportion.privacy.mechanisms.thresholded import ThresholdedGaussian, ThresholdedLaplace
 
 __all__ = [
     "Exponential",
@@ -21,5 +22,7 @@ __all__ = [
     "PointsOnLine",
     "SampledGaussian",
     "Statistic",
+    "ThresholdedGaussian",
+    "ThresholdedLaplace",
     "mechanism_class",
 ]

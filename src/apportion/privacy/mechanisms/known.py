@@ -16,6 +16,7 @@ from apportion.privacy.mechanisms.listed import PointsOfList
 from apportion.privacy.mechanisms.mechanism import Mechanism
 from apportion.privacy.mechanisms.points import PointsOnLine
 from apportion.privacy.mechanisms.sampled import SampledGaussian
+from apportion.privacy.mechanisms.thresholded import ThresholdedGaussian, ThresholdedLaplace
 
 _OWN: Final[tuple[type[Mechanism[Any]], ...]] = (
     Gaussian,
@@ -24,6 +25,8 @@ _OWN: Final[tuple[type[Mechanism[Any]], ...]] = (
     PointsOnLine,
     PointsOfList,
     SampledGaussian,
+    ThresholdedGaussian,
+    ThresholdedLaplace,
 )
 
 
