@@ -24,6 +24,7 @@ def skip_without_what_is_needed(name):
 REHEARSED = {
     "another data set": (
         "adaptive-floor",
+        "adaptive-floor-clicks",
         "ml1m-ratings",
         "ml1m-ratings-tuned",
         "ml1m-clicks",
@@ -37,6 +38,7 @@ REHEARSED = {
         "epoch-vs-peers",
         "round-vs-implicit",
         "linear-growth",
+        "read-speed",
         "memory",
         "features-time",
         "protected-scale",
@@ -50,6 +52,9 @@ REHEARSED = {
         "audit-tight",
         "contributions-audit",
         "contributions-coverage",
+        "coverage-real",
+        "mean-vs-peers",
+        "quantile-vs-peers",
         "features-convex",
         "protected-em",
         "protected-schedule",

@@ -196,10 +196,14 @@ def _facts(loaded: Loaded, study: Study, features: ItemFeatures | None) -> dict[
     known = {} if features is None else {"Public features": f"of {len(features):,} items: {in_words(features.space)}"}
     return {
         "Data": f"{data.n_observations:,} {loaded.kind} by {n_users:,} users of {data.n_tasks:,} items",
-        "Methods": ", ".join(f"{method.name} ({len(method.combinations())} settings)" for method in study.methods),
+        "Methods": ", ".join(f"{method.name} ({_settings(len(method.combinations()))})" for method in study.methods),
         **known,
         "Version": f"apportion {__version__}",
     }
+
+
+def _settings(count: int) -> str:
+    return "one setting" if count == 1 else f"{count} settings"
 
 
 def write_results(

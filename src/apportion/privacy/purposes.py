@@ -102,6 +102,17 @@ class Purpose(Enum):
     COEFFICIENTS = "coefficients", "coefficients", "The estimate itself."
     # statistics
     FIRST_MOMENTS = "first-moments", "first moments", "How widely values spread, for weights and intervals."
+    CLASS_SUMS = (
+        "class-sums",
+        "sums by size",
+        "How values go with the number of rows that users have: for the weights, a correction and the interval.",
+    )
+    DISTANCES = (
+        "distances",
+        "distances",
+        "How far users' sums lie from a first centre, from which the most that one user may add is chosen.",
+    )
+    SPREAD = "spread", "spread of users", "How far users differ, for an interval that holds for other users too."
     MEAN = "mean", "mean", "The estimate itself."
     QUANTILES = "quantiles", "quantiles", "The estimate itself."
     # parties

@@ -279,7 +279,7 @@ class _Fit:
             if progress:
                 progress("round", k, chosen.rounds)
             if k == chosen.rounds - 1 and self._held_out is not None:
-                trust = self._trust(items)
+                trust = self._trust(items, self._held_out)
                 if trust == self._choices()[0] and k:
                     items = self._with_popularity(items, self._counted_again(released, self._left))
                     break
@@ -347,14 +347,12 @@ class _Fit:
         spread = np.maximum(found, self._settings.least_popularity * found.mean())
         return replace(items, rows=self._denoised(vectors, moments.l2_sensitivity / share.mu, spread))
 
-    def _trust(self, items: Items) -> Trust:
-        """The choice that users vote for on rows that were kept out of everything before."""
-        choices = self._choices()
-        if self._held_out is None:
-            return choices[0]
-        share, self._reserved = self._votes_share(), 0.0
+    def _trust(self, items: Items, held_out: HeldOut) -> Trust:
+        """The choice that users vote for on rows that were kept out of everything before, and are not from now on."""
+        choices, share = self._choices(), self._votes_share()
         losses = RankLosses(tuple(self._fold_in(items, each) for each in choices))
-        votes = Votes(losses, self._held_out, CLIP, in_words(choices), self._session.neighbours)
+        votes = Votes(losses, held_out, CLIP, in_words(choices), self._session.neighbours)
+        self._held_out, self._reserved = None, 0.0
         total = add_up_one(self._engine, self._users, votes)
         released = np.asarray(self._session.release(Purpose.VOTES, total, share), np.float64)
         return choices[chosen_by_votes(released, total.l2_sensitivity / share.mu, self._settings.caution)]
@@ -370,8 +368,8 @@ class _Fit:
     def _denoised(self, vectors: Floats, stddev: float, spread: Floats) -> Denoised:
         if self._rows is None or not self._settings.feature_prior:
             return denoise_rows(vectors, stddev, spread, self._settings.steps)
-        about = regressors(np.ones((len(vectors), 1)), self._rows)
-        return feature_rows.denoise_rows(vectors, stddev, spread, about, self._settings.steps)
+        explanatory = regressors(np.ones((len(vectors), 1)), self._rows)
+        return feature_rows.denoise_rows(vectors, stddev, spread, explanatory, self._settings.steps)
 
     def _user_rows(self, k: int, items: Items) -> RowsOf:
         """Every user's unit vector, from its own clicks and released values."""
@@ -382,8 +380,8 @@ class _Fit:
     def _fold_in(self, items: Items, trust: Trust, *, with_features: bool = True) -> FoldIn:
         chosen = self._settings
         directions = self._directions.values if self._directions is not None and with_features else None
-        about: dict[str, Any] = {"observed": chosen.observed, "popularity_offset": chosen.popularity_offset}
-        return fold_in(items, trust, **about, directions=directions)
+        explanatory: dict[str, Any] = {"observed": chosen.observed, "popularity_offset": chosen.popularity_offset}
+        return fold_in(items, trust, **explanatory, directions=directions)
 
     def model(self, items: Items, trust: Trust, statement: Statement) -> ClickModel:
         """The public model."""

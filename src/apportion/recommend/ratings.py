@@ -349,16 +349,16 @@ class _Fit:
         shares: tuple[Share, Share],
         rng: np.random.Generator,
     ) -> _State:
-        about = self._about(k, start, before, rng)
-        task_sums, user_sums = self._engine.add_up(self._users, [RatingParts(about, weights, f"round {k}")])
+        this_round = self._round_numbers(k, start, before, rng)
+        task_sums, user_sums = self._engine.add_up(self._users, [RatingParts(this_round, weights, f"round {k}")])
         released = self._session.release(Purpose.ITEM_SUMS.at(round=k), task_sums, shares[0])
         moments = evidence.shared_moments(
             self._session.release(Purpose.SHARED_MOMENTS.at(round=k), user_sums, shares[1]),
             user_sums.l2_sensitivity / shares[1].mu,
         )
-        return self._learn(k, start, before, about, moments, released, task_sums.l2_sensitivity / shares[0].mu)
+        return self._learn(k, start, before, this_round, moments, released, task_sums.l2_sensitivity / shares[0].mu)
 
-    def _about(self, k: int, start: _Start, before: _State | None, rng: np.random.Generator) -> RatingRound:
+    def _round_numbers(self, k: int, start: _Start, before: _State | None, rng: np.random.Generator) -> RatingRound:
         """What users are told at the beginning of round k: biases first, then random tastes, then estimates."""
         chosen = self._settings
         latent = start.dimension if k else 0
@@ -406,20 +406,20 @@ class _Fit:
         k: int,
         start: _Start,
         before: _State | None,
-        about: RatingRound,
+        this_round: RatingRound,
         moments: evidence.SharedMoments,
         released: Floats,
         stddev: float,
     ) -> _State:
         """Post-processing of one round: all evidence so far, then the posterior of every task."""
-        around = about.features[:, 1:].copy()
+        around = this_round.features[:, 1:].copy()
         if k == 1:
             around[:, 1:] = 0.0  # residuals of that round were taken around biases alone
-        this = evidence.of_round(released, stddev, about.scales, moments, around, start.exposure)
+        this = evidence.of_round(released, stddev, this_round.scales, moments, around, start.exposure)
         rounds = (*(before.rounds if before else ()), this)
         combined = evidence.combine(rounds, start.exposure, moments.clipped_variance)
         known = None if before is None else before.posterior
-        posterior = self._items.posterior(combined, start.covariates, known, about.width)
+        posterior = self._items.posterior(combined, start.covariates, known, this_round.width)
         return _State(start, posterior, moments.residual_variance, rounds)
 
     def _offset(self, state: _State) -> float:

@@ -227,10 +227,10 @@ class LabelPrivateRegression(PrivateEstimator):
         return "library defaults: constants that were not chosen on any data"
 
     def _assumed_public(self) -> list[str]:
-        about = ["all features", "how many rows each user has", f"the range of labels, {self._range_in_words()}"]
+        assumed = ["all features", "how many rows each user has", f"the range of labels, {self._range_in_words()}"]
         if self.noise_variance is not None:
-            about.append(f"the variance of a label around its mean, declared as {self.noise_variance:g}")
-        return about
+            assumed.append(f"the variance of a label around its mean, declared as {self.noise_variance:g}")
+        return assumed
 
     def _range_in_words(self) -> str:
         return f"{self.label_range[0]:.12g} to {self.label_range[1]:.12g}"

@@ -66,6 +66,7 @@ def card_json(card: Mapping[str, Any]) -> str:
 def card_page(card: Mapping[str, Any]) -> str:
     """Return the page of a card, as self-contained HTML."""
     guarantee, spent = card["guarantee"], card["spent"]
+    neighbours = relation_of(unit=guarantee["unit"], **guarantee["neighbours"])
     return render(
         "card.html",
         card=card,
@@ -73,7 +74,8 @@ def card_page(card: Mapping[str, Any]) -> str:
         tuning=card["tuning"],
         best_guess=_best_guess(guarantee["epsilon"], guarantee["delta"], guarantee["keys_delta"], spent["mu"]),
         one_in="" if guarantee["delta"] == 0 else f"one in {whole(1 / guarantee['delta'])}",
-        unit=relation_of(unit=guarantee["unit"], **guarantee["neighbours"]).one.capitalize(),
+        unit=neighbours.one.capitalize(),
+        warning=neighbours.warning,
         not_releasable=SEEDED,
         with_tuning=_with_tuning(card["tuning"]),
         in_full=card_json(card),

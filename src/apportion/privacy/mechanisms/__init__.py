@@ -4,6 +4,7 @@ from apportion.privacy.mechanisms.exponential import Exponential
 from apportion.privacy.mechanisms.gaussian import Gaussian
 from apportion.privacy.mechanisms.known import mechanism_class
 from apportion.privacy.mechanisms.laplace import Laplace
+from apportion.privacy.mechanisms.listed import PointsOfList
 from apportion.privacy.mechanisms.mechanism import Mechanism, Opened, PlannedMechanism, PlannedShare, Statistic
 from apportion.privacy.mechanisms.points import PointsOnLine
 from apportion.privacy.mechanisms.sampled import SampledGaussian
@@ -17,6 +18,7 @@ __all__ = [
     "Opened",
     "PlannedMechanism",
     "PlannedShare",
+    "PointsOfList",
     "PointsOnLine",
     "SampledGaussian",
     "Statistic",

@@ -12,6 +12,7 @@ from apportion.errors import InputError
 from apportion.privacy.mechanisms.exponential import Exponential
 from apportion.privacy.mechanisms.gaussian import Gaussian
 from apportion.privacy.mechanisms.laplace import Laplace
+from apportion.privacy.mechanisms.listed import PointsOfList
 from apportion.privacy.mechanisms.mechanism import Mechanism
 from apportion.privacy.mechanisms.points import PointsOnLine
 from apportion.privacy.mechanisms.sampled import SampledGaussian
@@ -22,6 +23,7 @@ _OWN: Final[tuple[type[Mechanism[Any]], ...]] = (
     Laplace,
     Exponential,
     PointsOnLine,
+    PointsOfList,
     SampledGaussian,
     ThresholdedGaussian,
     ThresholdedLaplace,

@@ -150,11 +150,11 @@ def linear_map(
     """
     with_features = np.flatnonzero(rows.counts)
     values = np.asarray(targets, np.float64).reshape(len(rows), -1)[with_features]
-    about = regressors(np.ones((len(with_features), 1)), rows.take(with_features))
+    explanatory = regressors(np.ones((len(with_features), 1)), rows.take(with_features))
     if weights is not None:
         roots = np.sqrt(weights[with_features] / max(float(weights[with_features].mean()), 1e-12))
-        values, about = values * roots[:, None], about.scaled(roots)
-    found = feature_prior.ridge(values, about, _RIDGE_STEPS)
+        values, explanatory = values * roots[:, None], explanatory.scaled(roots)
+    found = feature_prior.ridge(values, explanatory, _RIDGE_STEPS)
     return found[0], found[1:]
 
 
