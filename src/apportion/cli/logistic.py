@@ -10,7 +10,7 @@ import click
 from apportion.cli.feature_columns import Features, assemble, categories_option, columns_to_read, features_option
 from apportion.cli.options import FILE, PositiveNumber, collect, json_option
 from apportion.cli.progress import Reporter
-from apportion.cli.statistics_options import StatisticsOptions, bounding_options, privacy_options, read_columns
+from apportion.cli.statistics_options import StatisticsOptions, privacy_options, read_columns, sample_limit_option
 from apportion.cli.statistics_outputs import publish
 from apportion.errors import InputError
 
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     "parts",
     type=click.IntRange(min=2),
     metavar="K",
-    help="Intervals from K parts of the users; costs accuracy, about as the root of K.",
+    help="Intervals from K parts of the users; costs accuracy, about as the root of K. Needs --sizes public. Refused, "
+    "and said so, where noise stops the fit too early for them to hold.",
 )
 @click.option("--no-intercept", is_flag=True, help="Leave the constant out.")
 @click.option(
@@ -50,7 +51,21 @@ if TYPE_CHECKING:
     metavar="R",
     help="A public bound on the length of all coefficients together.",
 )
-@bounding_options
+@click.option(
+    "--sizes",
+    type=click.Choice(["public", "private"]),
+    default="private",
+    show_default=True,
+    help="Whether everybody may know how many rows each user has. Protecting that too makes models better, not worse.",
+)
+@click.option(
+    "--threshold",
+    type=PositiveNumber(),
+    metavar="H",
+    help="Rows beyond H add nothing to a user's weight; else the best H by formula.",
+)
+@sample_limit_option
+@click.option("--no-floor", is_flag=True, help="Publish the model even where it is not seen to beat a constant.")
 @json_option
 def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bool, **options: Any) -> None:
     """Logistic regression of a yes-or-no column of FILE (CSV, TSV or Parquet) under user-level differential privacy.
@@ -59,11 +74,15 @@ def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bo
     apportion logistic visits.csv --user patient --label returned --features age,ward --categories ward=east,west \\
         --feature-norm 100 --epsilon 5 --delta 1e-6
 
-    Features and labels of one user's rows are protected together. A text column among the features needs --categories,
-    since which texts occur is private; a text that is not listed counts as the first category.
+    Features and labels of one user's rows are protected together, and how many rows there are. A text column among the
+    features needs --categories, since which texts occur is private; a text that is not listed counts as the first
+    category. Where features are not seen to predict better than a constant, the constant is published.
     """  # noqa: D301
     privacy = collect(StatisticsOptions, options)
     columns = columns_to_read(features, options["categories"])
+    for option, asked in (("--intervals", options["parts"]), ("--sample-limit", privacy.sample_limit)):
+        if asked and privacy.sizes == "private":
+            raise InputError(f"{option} needs --sizes public, which tells everybody how many rows each user has.")
     privacy.check()
     with Reporter() as reporter:
         table = read_columns(file, privacy, columns | _label_kind(label, yes, columns), reporter)
@@ -72,10 +91,20 @@ def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bo
             answers = _answers(table, label, yes)
         except InputError as error:
             raise error.inside(file.name) from None
+        if privacy.sizes == "public":
+            reporter.say("How many rows each user has is taken as public.")
         reporter.say(f"Rows of features that are longer than {options['feature_norm']:g} are clipped to that length.")
         fitted = _fit(privacy, found, answers, table.users.codes, options, reporter)
     said = f"{label} = {yes}" if yes is not None else label
-    publish(_found(fitted, found, said), privacy.page, as_json, threshold=fitted.threshold_, steps=fitted.n_steps_)
+    publish(
+        _found(fitted, found, said),
+        privacy.page,
+        as_json,
+        threshold=fitted.threshold_,
+        steps=fitted.n_steps_,
+        model_part=fitted.model_part_,
+        about_intervals=fitted.about_intervals_,
+    )
 
 
 def _label_kind(label: str, yes: str | None, columns: dict[str, ColumnKind]) -> dict[str, ColumnKind]:
@@ -121,6 +150,7 @@ def _fit(
         domain_radius=options["domain_radius"],
         fit_intercept=not options["no_intercept"],
         bounding=privacy.bounding(),
+        floor=not options["no_floor"],
         sizes=privacy.sizes,
         interval_parts=options["parts"] or 0,
         public=features.public,
@@ -136,11 +166,9 @@ def _found(fitted: UserERM, features: Features, label: str) -> Estimates:
     n_parts = fitted.interval_parts
     ends = fitted.coef_intervals_, fitted.intercept_interval_
     intervals = None if ends[0] is None or ends[1] is None else [*ends[0].tolist(), ends[1].tolist()]
-    about = (
+    about = fitted.about_intervals_ or (
         f"Intervals are those of Student’s t over {n_parts} fits to {n_parts} parts of the users. That every fit "
         "stops early, at some distance from its goal, is not in them."
-        if n_parts
-        else "There are no intervals: they were not asked for, and would have cost accuracy."
     )
     scaled = f"Rows of features were clipped to a length of {fitted.feature_norm:g}."
     rows = coefficients(
@@ -149,6 +177,17 @@ def _found(fitted: UserERM, features: Features, label: str) -> Estimates:
     facts = {
         "Threshold": f"h = {fitted.threshold_:.6g}: above it, further rows of a user add no weight",
         "Steps of the descent": str(fitted.n_steps_),
+        "Model": _part_in_words(fitted.model_part_),
     }
+    if fitted.sizes == "public":
+        facts = {"Numbers of rows": "public: how many rows each user has is not protected", **facts}
     caveats = (about, scaled, *features.compared)
     return Estimates("logistic", rows, fitted.level, fitted.statement_, caveats, facts, label=label)
+
+
+def _part_in_words(part: float) -> str:
+    if part == 0:
+        return "a constant: features were not seen to predict better within this budget"
+    if part < 1:
+        return f"drawn {1 - part:.0%} of the way towards a constant, which predicted best"
+    return "as fitted"

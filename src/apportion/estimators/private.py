@@ -18,7 +18,7 @@ _LARGEST_VALUE = 1e12
 _NOT_SETTINGS = {
     "epsilon", "delta", "n_users", "kind", "value_range", "features", "public", "window", "tuning", "noise", "engine",
     "random_state", "variance", "correlation", "sizes", "level", "quantiles", "base", "base_mass", "label_range",
-    "noise_variance", "target", "fit_intercept", "loss", "interval_for",
+    "noise_variance", "target", "fit_intercept", "loss", "interval", "floor",
 }  # fmt: skip
 
 

@@ -68,6 +68,10 @@ class Purpose(Enum):
     # regressions and training
     TASK_MATRICES = "task-matrices", "Gram matrices", "How firmly the rows of each task pin down its coefficients."
     TASK_MOMENTS = "task-moments", "moments", "How labels go with features in each task: the signal itself."
+    CONSTANT = "constant", "constant", "Where the best constant lies: what a model must beat."
+    CONSTANT_AGAIN = "constant-again", "constant, again", "The same once more, where no model is worth trying."
+    EVIDENCE = "evidence", "evidence", "Whether features tell anything, so that a model is worth trying."
+    COMPARISON = "comparison", "comparison", "Whether the model predicts better than the constant does."
     GRADIENT = "gradient", "gradient", "The direction in which the model moves next."
     ROUGH_COEFFICIENTS = (
         "rough-coefficients",
