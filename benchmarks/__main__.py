@@ -32,6 +32,8 @@ CLAIMS = (
     "contributions-threshold",
     "contributions-coverage",
     "contributions-audit",
+    "regress-real",
+    "erm-floor",
     "gwa-scale",
     "ledger-crash",
     "ids-fuzz",

@@ -40,9 +40,11 @@ REHEARSED = {
         "audit-tight",
         "contributions-audit",
         "contributions-coverage",
+        "erm-floor",
         "features-convex",
         "protected-em",
         "protected-schedule",
+        "regress-real",
     ),
 }
 """Claims whose quick form cannot decide them, by what it lacks."""
