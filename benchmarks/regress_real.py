@@ -20,7 +20,7 @@ from benchmarks.claim import Outcome, Rehearsal, print_table
 from benchmarks.real_tables import SEED, Floats, Table, generated_tables, real_tables
 
 EPSILONS = (0.5, 1.0, 3.0)
-RUNS, RUNS_OF_MANY_ROWS, MANY_ROWS = 24, 3, 20_000
+RUNS, RUNS_OF_MANY_ROWS, MANY_ROWS = 10, 2, 20_000
 QUICK_RUNS, QUICK_USERS = 4, 60
 MOST_RATIO, LEAST_COVERAGE = 1.0, 0.93
 OTHERS = {"sample limit": SampleLimit(), "no bound": Unbounded()}

@@ -47,18 +47,23 @@ class LossDifferences:
         constant: parameters of the constant, one row for each part of the users, or the only one; released.
         model: those of the model; released.
         ends: what differences of each candidate are clipped to.
+        by_task: whether a row's model is its task's, and the constant a score that all rows have.
     """
 
     design: Design
     constant: Floats
     model: Floats
     ends: Ends
+    by_task: bool = False
 
     def __call__(self, users: Users) -> BoxedValues:
         """One column for each candidate."""
         features, _, labels = self.design.rows(users)
-        base = dot_rows(features, parameters_of(self.constant, users, by_task=False))
-        far = dot_rows(features, parameters_of(self.model, users, by_task=False))
+        far = dot_rows(features, parameters_of(self.model, users, by_task=self.by_task))
+        if self.by_task:
+            base = np.full(users.n_rows, self.constant[0, 0])
+        else:
+            base = dot_rows(features, parameters_of(self.constant, users, by_task=False))
         loss = self.design.loss
         before = loss.value(base, labels)
         columns = [loss.value(base + way * (far - base), labels) - before for way in WAYS]

@@ -74,10 +74,11 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
         """Spend the budget on the data; afterwards `coef_` may be released with its `statement_`.
 
         Args:
-            X: features, one row per (user, task) pair; add a column of ones for an intercept.
+            X: features, one row per observation; add a column of ones for an intercept.
             y: labels, one per row.
             tasks: which task a row belongs to, integers or text.
-            users: whose row it is; a user has at most one row for a task.
+            users: whose row it is. Several rows of a user for one task count as one, their mean; labels of two classes
+                must then be alike.
             groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             task_ids: the public list of tasks; without it, which tasks occur is revealed.
             session: brings its own budget, noise and window; those of the estimator are then not used.
