@@ -363,9 +363,12 @@ class UserERM(ContributionsEstimator):
         intercept = PrivateConstant(loss_of(self.loss), self._constant, self.domain_radius, risk, session)
         if self.fit_intercept:
             start[:, -1] = intercept.found(1, plan.one("constant"), self._descent_on_constant)
+        left = plan.one("gradients")
+        if not intercept.serves:  # then nothing is spent on evidence
+            left = Share(left.fraction + plan.one("evidence").fraction, left.of)
         if not (intercept.serves and self._worth_trying(start, risk, session, plan.one("evidence"))):
             if self.fit_intercept:
-                start[:, -1] = intercept.found(2, plan.one("gradients"), self._descent_on_constant)
+                start[:, -1] = intercept.found(2, left, self._descent_on_constant)
             return start, 0.0
         shares = plan.one("gradients").split(descent=1 - _COMPARISON, comparison=_COMPARISON)
         found = self._descended(start, risk, session, shares["descent"], progress)
@@ -384,9 +387,8 @@ class UserERM(ContributionsEstimator):
     ) -> Floats:
         clip = self._clip_norm()
         self.n_steps_, size = self._schedule(self._time(risk, clip, share, start.shape[1]))
-        settings = self.ridge, self.domain_radius, self.average
-        descent = Descent(self._design, clip, self.n_steps_, size, *settings, Purpose.GRADIENT)
-        return descent.run(start, risk, session, share, progress)
+        settings = self.n_steps_, size, self.ridge, self.domain_radius, self.average
+        return Descent(self._design, clip, *settings, Purpose.GRADIENT).run(start, risk, session, share, progress)
 
     def _descent_on_constant(self, risk: Risk, share: Share, purpose: Purpose) -> Descent:
         """A descent on the intercept alone, for losses whose best constant no mean tells."""
