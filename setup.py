@@ -11,7 +11,10 @@ _FOLDER = "src/apportion/linalg/"
 kernel = Extension(
     "apportion.linalg._kernel",
     sources=[f"{_FOLDER}_kernel.cpp", f"{_FOLDER}_users.cpp"],
-    depends=[f"{_FOLDER}{name}.hpp" for name in ("_threads", "_lanes", "_rating_round", "_ranking")],
+    depends=[
+        f"{_FOLDER}{name}.hpp"
+        for name in ("_threads", "_lanes", "_task_counts", "_rating_round", "_ranking", "_information")
+    ],
     language="c++",
     extra_compile_args=["-O3", "-std=c++17", "-pthread", "-fno-math-errno", "-ffp-contract=off", "-Wno-psabi"],
     extra_link_args=["-pthread"],

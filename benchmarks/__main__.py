@@ -10,10 +10,13 @@ from benchmarks import claim, table
 
 CLAIMS = (
     "replay",
+    "replay-at-size",
     "engines-agree",
     "ml1m-ratings",
     "ml1m-ratings-tuned",
     "ml1m-clicks",
+    "adaptive-floor",
+    "adaptive-gain",
     "epoch-vs-peers",
     "round-vs-implicit",
     "recommend-speed",
@@ -38,6 +41,9 @@ CLAIMS = (
     "ledger-crash",
     "ids-fuzz",
     "planted-bugs",
+    "noise-independence",
+    "bytes-equal",
+    "mutants",
     "audit-tight",
     "audit-published",
     "exact-mode",
@@ -66,6 +72,7 @@ CLAIMS = (
     "house",
     "explorer-browser",
     "exports",
+    "serve-load",
 )
 
 

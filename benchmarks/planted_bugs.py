@@ -48,7 +48,9 @@ def measure(quick: bool) -> Outcome:
         f"of accusing any right twin is at most {alarms:.2g}",
         settings={
             "confidence_of_each_audit_by_draws": 1 - planted.ALPHA,
-            "methods": {m: sum(c.method == m for c in cases) for m in ("replay", "likelihood", "tester")},
+            "methods": {
+                m: sum(c.method == m for c in cases) for m in ("replay", "likelihood", "tester", "noise", "bytes")
+            },
             "random_data_sets_per_replay": settings.DATA_SETS,
         },
     )

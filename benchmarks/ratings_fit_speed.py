@@ -9,23 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from apportion import linalg
 from apportion.data import Interactions
-from apportion.linalg import RatingRound, TaskWeights
 from apportion.recommend import PrivateRatingRecommender
 from benchmarks import peers, scale
 from benchmarks.claim import Outcome, UnavailableError, print_table
+from benchmarks.rating_rounds import LATENT, our_round
 
-LATENT, ITERATIONS, CLIP, SUMMARY_CLIP = 8, 15, 0.7, 2.0
+ITERATIONS = 15
 TARGET = {"round": 1 / 15, "fit": 1.0}
 QUICK_TARGET = {"round": 0.5, "fit": 20.0}
 
 
 def measure(quick: bool) -> Outcome:
     """Time the round both ways, then the fit and its peer."""
-    data = ratings(8_000, 1_500, 300_000) if quick else ratings()
+    data = scale.ratings(8_000, 1_500, 300_000) if quick else scale.ratings()
     fused = scale.best_of(3, our_round(data))
     with linalg.use_backend("numpy"):
         plain = scale.best_of(1, our_round(data))
@@ -47,49 +45,6 @@ def measure(quick: bool) -> Outcome:
         f"{value['round']:.3f}x of its NumPy reference",
         {"shape": [data.n_users, data.n_tasks, data.n_observations], "seconds": [fused, plain, ours, theirs]},
     )
-
-
-def ratings(
-    n_users: int = scale.USERS, n_tasks: int = scale.TASKS, n_observations: int = scale.OBSERVATIONS
-) -> Interactions:
-    """The long-tailed clicks of the other speed claims, each with a rating from 1 to 5 in halves."""
-    clicks = scale.clicks(n_users, n_tasks, n_observations)
-    rng = np.random.default_rng(11)
-    quality, mood = rng.standard_normal(n_tasks), rng.standard_normal(n_users)
-    noise = rng.standard_normal(clicks.n_observations)
-    values = 3.5 + 0.4 * quality[clicks.tasks] + 0.4 * mood[clicks.users] + 0.8 * noise
-    rounded = np.clip(np.round(2 * values) / 2, 1, 5).astype(np.float32)
-    return Interactions.from_arrays(clicks.users, clicks.tasks, rounded, task_ids=np.arange(n_tasks))
-
-
-def our_round(data: Interactions) -> Callable[[], None]:
-    """One pass over all users with random item parameters."""
-    rng = np.random.default_rng(3)
-    features = 0.3 * rng.standard_normal((data.n_tasks, 2 + LATENT))
-    features[:, 0] = 1
-    precision = 1 / np.array([0.15, 0.15] + [1.0] * LATENT)
-    about = RatingRound(
-        features=features,
-        trust=1 / rng.uniform(0.8, 1.5, data.n_tasks),
-        base=np.diag(precision),
-        base_rhs=precision * np.eye(2 + LATENT)[1],
-        scales=np.array([1.0] + [1.2 / np.sqrt(LATENT)] * LATENT),
-        value_range=(1.0, 5.0),
-        centre=3.5,
-        unit=1.0,
-        clip_norm=CLIP,
-        step=linalg.step_below(CLIP, 32),
-        summary_clip=SUMMARY_CLIP,
-        summary_step=linalg.step_below(SUMMARY_CLIP, 32),
-    )
-    weights = TaskWeights(rng.uniform(0.1, 1, data.n_tasks))
-
-    def run() -> None:
-        by_task = np.zeros((about.n_tasks, about.width), np.int64)
-        total = np.zeros(about.summary_width, np.int64)
-        linalg.rating_round(data.by_user.indptr, data.tasks, data.values, weights, about, by_task, total)
-
-    return run
 
 
 def implicit_fit(data: Interactions) -> Callable[[], None]:

@@ -16,7 +16,7 @@ DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))
 
 
-INTERNAL = ("cli", "estimators", "linalg")
+INTERNAL = ("cli", "estimators", "linalg", "postprocessing")
 """Packages whose names are for the library itself."""
 
 
@@ -35,16 +35,16 @@ def public_modules() -> dict[str, ModuleType]:
 
 
 def write_api(folder: Path) -> None:
-    """The front door first, then one page per package with its public names; a name is described once."""
+    """Write the top level first, then one page per package with its public names; a name is documented once."""
     import apportion
 
-    described: dict[int, str] = {}
-    lines = ["# The front door", "", apportion.__doc__ or "", "", *_entries("apportion", apportion, described)]
+    documented: dict[int, str] = {}
+    lines = ["# apportion", "", apportion.__doc__ or "", "", *_entries("apportion", apportion, documented)]
     (folder / "apportion.md").write_text("\n".join(lines), encoding="utf-8")
     pages: dict[str, list[str]] = {}
     for name, module in public_modules().items():
         page = pages.setdefault(name.split(".")[1], [f"# {name.split('.')[1]}", ""])
-        page += [f"## {name}", "", module.__doc__ or "", "", *_entries(name, module, described)]
+        page += [f"## {name}", "", module.__doc__ or "", "", *_entries(name, module, documented)]
     for package, page in pages.items():
         (folder / f"{package}.md").write_text("\n".join(page), encoding="utf-8")
     listed = "\n".join(["apportion", *pages, "command-line"])
@@ -52,12 +52,12 @@ def write_api(folder: Path) -> None:
     (folder / "index.md").write_text(text, encoding="utf-8")
 
 
-def _entries(name: str, module: ModuleType, described: dict[int, str]) -> list[str]:
-    """What a module's public names are, or where they are described already."""
+def _entries(name: str, module: ModuleType, documented: dict[int, str]) -> list[str]:
+    """List a module's public names, or where they are already documented."""
     lines = []
     for public in module.__all__:
         thing = getattr(module, public)
-        where = described.setdefault(id(thing), f"{name}.{public}")
+        where = documented.setdefault(id(thing), f"{name}.{public}")
         if where == f"{name}.{public}":
             lines += ["```{eval-rst}", *_directive(where, thing), "```", ""]
         else:

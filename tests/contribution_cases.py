@@ -10,12 +10,15 @@ from apportion.allocation import SplitEqually
 from apportion.privacy import ObservationRows, Rows
 from apportion.privacy.contributions import (
     ClippedParts,
+    HeldOut,
     Output,
     TaskCounts,
     TaskGrams,
     TaskMoments,
     UserGram,
     UserTotal,
+    Votes,
+    WithoutHeldOut,
 )
 from apportion.regression.user_sides import ClippedFeatures, ClippedLabels
 
@@ -72,6 +75,26 @@ def totals_alone(users, weights):
     return rows_and_totals(users, weights)[1:]
 
 
+@dataclass(frozen=True)
+class LossesOfMeans:
+    """Squared error of every held-out value, predicted by some fractions of the mean of the other values."""
+
+    fractions: tuple[float, ...] = (0.0, 0.5, 1.0)
+    scale: float = 1.0
+
+    @property
+    def n_settings(self):
+        return len(self.fractions)
+
+    def __call__(self, kept, shown, kernels):
+        totals = np.bincount(kept.owner, kept.column("values"), minlength=kept.n_users)
+        means = totals / np.maximum(kept.sizes, 1)
+        errors = shown.column("values")[:, None] - means[shown.owner][:, None] * np.array(self.fractions)
+        squares = [np.bincount(shown.owner, column**2, minlength=shown.n_users) for column in errors.T]
+        return self.scale * np.stack(squares, axis=1)
+
+
+HELD_OUT = HeldOut(0.9, seed=1)
 BY_TASK, OF_USER = Output(3, 2.5, True, "test"), Output(2, 4.0, False, "test")
 
 CONTRIBUTIONS = {
@@ -85,4 +108,6 @@ CONTRIBUTIONS = {
     "user gram": lambda: UserGram(OwnRows()),
     "parts": lambda: ClippedParts(rows_and_totals, (BY_TASK, OF_USER), SplitEqually()),
     "parts of users": lambda: ClippedParts(totals_alone, (OF_USER,)),
+    "votes": lambda: Votes(LossesOfMeans(), HELD_OUT, 3.0, "test"),
+    "parts without held-out rows": lambda: WithoutHeldOut(ClippedParts(totals_alone, (OF_USER,)), HELD_OUT),
 }

@@ -114,24 +114,35 @@ def differences(one, two):
 # -- what is fitted --
 
 
-def _interactions(n_users):
-    return random_interactions(11, n_users=n_users, n_tasks=N_TASKS)
+class SmallWorld:
+    """The data that estimators are fitted to: so many users, most of them with few rows."""
+
+    n_tasks = N_TASKS
+
+    def __init__(self, n_users):
+        self.n_users = n_users
+
+    def interactions(self):
+        return random_interactions(11, n_users=self.n_users, n_tasks=self.n_tasks)
+
+    def sizes(self, rng):
+        return 1 + rng.geometric(0.3, self.n_users)
 
 
-def _fit_estimator(make, engine, n_users):
-    return make(engine=engine, noise=SeededNoise(3)).fit(_interactions(n_users))
+def _fit_estimator(make, engine, world):
+    return make(engine=engine, noise=SeededNoise(3)).fit(world.interactions())
 
 
-def _fit_regression(make_for, engine, n_users):
-    estimator = make_for(N_TASKS)(engine=engine, noise=SeededNoise(3))
+def _fit_regression(make_for, engine, world):
+    estimator = make_for(world.n_tasks)(engine=engine, noise=SeededNoise(3))
     logistic = estimator.get_params().get("loss") == "logistic"
-    return estimator.fit_observations(with_features(_interactions(n_users), logistic=logistic))
+    return estimator.fit_observations(with_features(world.interactions(), logistic=logistic))
 
 
-def _fit_rows(make, engine, n_users):
+def _fit_rows(make, engine, world):
     rng = np.random.default_rng(7)
-    sizes = 1 + rng.geometric(0.3, n_users)
-    groups = np.repeat(np.arange(n_users), sizes)
+    sizes = world.sizes(rng)
+    groups = np.repeat(np.arange(len(sizes)), sizes)
     x = rng.standard_normal((len(groups), 3)) * 0.7
     y = np.where(x[:, 0] + rng.standard_normal(len(groups)) > 0, 1.0, 0.0)
     order = rng.permutation(len(groups))
@@ -139,19 +150,19 @@ def _fit_rows(make, engine, n_users):
     return made.fit(x[order, :1] if isinstance(made, UserQuantile) else x[order], y[order], users=groups[order])
 
 
-def _fit_encoder(make, engine, n_users):
+def _fit_encoder(make, engine, world):
     from apportion.published.public_features.convex import ConvexMinimisation
     from private_torch import signed
 
     from encoder_cases import features_of
 
-    made = make(features=features_of(N_TASKS), engine=engine, noise=SeededNoise(3))
-    data = _interactions(n_users)
+    made = make(features=features_of(world.n_tasks), engine=engine, noise=SeededNoise(3))
+    data = world.interactions()
     return made.fit(signed(data) if isinstance(made, ConvexMinimisation) else data)
 
 
-def _add_up_small_forms(engine, n_users):
-    engine.add_up(users_of(_interactions(n_users)), [make() for make in CONTRIBUTIONS.values()])
+def _add_up_small_forms(engine, world):
+    engine.add_up(users_of(world.interactions()), [make() for make in CONTRIBUTIONS.values()])
 
 
 BOX, PRIVATE = {"value_range": (-2.0, 2.0)}, {"sizes": "private"}
@@ -184,13 +195,13 @@ FITS: dict[str, Callable] = {
     **{name: partial(_fit_rows, make) for name, make in ROWS.items()},
     **_encoders(),
 }
-"""Every estimator, by name: what fits it on an engine, to so many users."""
+"""Every estimator, by name: what fits it on an engine, to the data of a world."""
 
 
-def passes_of(name, engine, n_users=N_USERS):
+def passes_of(name, engine, n_users=N_USERS, world=None):
     """The passes of one fit on this engine."""
     recording = RecordingEngine(engine)
-    FITS[name](recording, n_users)
+    FITS[name](recording, world or SmallWorld(n_users))
     return recording.passes
 
 

@@ -29,7 +29,8 @@ def clicks(**arguments):
 
 
 def clicks_of_default_size(**arguments):
-    return clicks(**{"dimension": None, "rounds": None, **arguments})
+    """With so many users declared that they are always asked to vote."""
+    return clicks(**{"dimension": None, "rounds": None, "n_users": 1000, **arguments})
 
 
 def alternating(kind, update, policy):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import jsonschema
@@ -12,8 +14,9 @@ import pytest
 
 from apportion.auditing.statements import check_statement
 from apportion.errors import InputError
-from apportion.privacy import Purpose, Statement
+from apportion.privacy import Ledger, LedgerError, Purpose, Statement
 from apportion.privacy import statement as statements
+from apportion.privacy.ledger import GaussianRelease, PureRelease, SampledRun, SelectionRun, chain
 from apportion.privacy.mechanisms import mechanism_class
 from apportion.recommend import load, storage
 from apportion.report import card as cards
@@ -29,6 +32,7 @@ def kept(what, ending=""):
 
 
 STATEMENTS, CARDS, MODELS = kept("statement", ".json"), kept("card", ".json"), kept("model")
+LEDGERS = kept("ledger")
 
 
 def text_of(path):
@@ -39,12 +43,13 @@ def test_every_format_that_is_written_has_a_golden_file():
     assert statements.FORMAT in STATEMENTS
     assert cards.FORMAT in CARDS
     assert storage.FORMAT in MODELS
+    assert chain.FORMAT in LEDGERS
 
 
 @pytest.mark.parametrize("number", STATEMENTS)
 def test_a_statement_is_read_or_refused_in_one_sentence(number, tmp_path):
     if number != statements.FORMAT:
-        with pytest.raises(InputError, match=f"has format {number}, and this version of apportion reads format") as no:
+        with pytest.raises(InputError, match=f"has format {number}, but this version of apportion reads format") as no:
             Statement.from_json(text_of(STATEMENTS[number]))
         assert str(no.value).count(".") == 1
         shutil.copy(STATEMENTS[number], tmp_path / "statement.json")
@@ -74,7 +79,7 @@ def test_a_card_is_shown_or_refused_in_one_sentence(number, tmp_path):
     shutil.copy(CARDS[number], tmp_path / storage.CARD)
     if number != cards.FORMAT:
         assert not jsonschema.Draft202012Validator(SCHEMA).is_valid(card)
-        with pytest.raises(InputError, match=f"has format {number}, and this version of apportion reads format"):
+        with pytest.raises(InputError, match=f"has format {number}, but this version of apportion reads format"):
             read_card(tmp_path)
         return
     jsonschema.Draft202012Validator(SCHEMA).validate(card)
@@ -85,13 +90,56 @@ def test_a_card_is_shown_or_refused_in_one_sentence(number, tmp_path):
 @pytest.mark.parametrize("number", MODELS)
 def test_a_model_is_read_or_refused_in_one_sentence(number):
     if number != storage.FORMAT:
-        with pytest.raises(InputError, match=f"has format {number}, and this version of apportion reads format"):
+        with pytest.raises(InputError, match=f"has format {number}, but this version of apportion reads format"):
             load(MODELS[number])
         return
     model = load(MODELS[number])
     assert list(model.task_ids) == ["apples", "pears", "quinces"]
     np.testing.assert_array_equal(model.vectors, [[1.0, 0.0], [0.5, -0.5], [0.0, 2.0]])
     assert model.statement.to_json() == text_of(MODELS[number] / "statement.json")
+
+
+def restored(golden, folder):
+    """A golden ledger as a database, with its key as its owner would keep it and its heads."""
+    for name in ("ledger.key", "heads.json"):
+        shutil.copy(golden / name, folder / name)
+    (folder / "ledger.key").chmod(0o600)
+    with closing(sqlite3.connect(folder / "ledger.db")) as connection:
+        connection.executescript(text_of(golden / "ledger.sql"))
+    return {"url": folder / "ledger.db", "key": folder / "ledger.key", "head": folder / "heads.json"}
+
+
+@pytest.mark.parametrize("number", LEDGERS)
+def test_a_ledger_is_read_and_charged_or_refused_in_one_sentence(number, tmp_path):
+    place = restored(LEDGERS[number], tmp_path)
+    if number != chain.FORMAT:
+        with pytest.raises(LedgerError, match=f"has format {number}, but this version of apportion reads format"):
+            Ledger.open(**place)
+        return
+    with Ledger.open(**place, create=False) as ledger:
+        charged = {name: [entry.event for entry in ledger.account(name).history()] for name in ledger.accounts()}
+        assert charged == {
+            "labels": [PureRelease(0.5)],
+            "samples": [SampledRun((0.05,), 2.0, 0.01, 100), SelectionRun(0.1, 10.0, "geometric")],
+            "visits": [GaussianRelease(0.1), PureRelease(0.25)],
+        }
+        for name in charged:
+            ledger.account(name).verify()
+        stands = ledger.account("visits").status()
+        assert (stands.window, stands.owner, stands.entries) == ("spring of 2003", "data office", 2)
+        assert ledger.account("labels").status().left_epsilon == 0.5
+        ledger.account("visits").charge("one more", GaussianRelease(0.1))
+        assert ledger.account("visits").status().entries == 3
+
+
+def test_a_ledger_of_a_future_format_is_refused_with_the_advice_to_upgrade(tmp_path):
+    place = restored(LEDGERS[chain.FORMAT], tmp_path)
+    with closing(sqlite3.connect(place["url"])) as connection:
+        connection.execute(f"PRAGMA user_version = {chain.FORMAT + 1}")
+    with pytest.raises(
+        LedgerError, match=rf"has format {chain.FORMAT + 1}, .*: install a newer apportion to read it\.$"
+    ):
+        Ledger.open(**place)
 
 
 def test_a_format_of_the_future_is_refused_with_the_advice_to_upgrade(tmp_path):

@@ -51,9 +51,9 @@ class Watched:
         self.update = self.update.for_items(rows)
         return self
 
-    def __call__(self, about: Round, session: Session, engine: Engine, shares: Shares) -> Floats:
+    def __call__(self, this_round: Round, session: Session, engine: Engine, shares: Shares) -> Floats:
         """Update, and note it."""
-        found: Floats = self.update(about, session, engine, shares)
+        found: Floats = self.update(this_round, session, engine, shares)
         self.ended.append(time.process_time())
         self.items.append(found.copy())
         return found

@@ -1,7 +1,7 @@
 """User-level differential privacy on long-tailed data: a private recommender and an honest statement.
 
-The names below are the front door; everything else is reached by its package, such as `apportion.evaluation`.
-A module is loaded when one of its names is first used, so that `import apportion` costs next to nothing.
+The names below are the main interface. Import everything else from its package, such as `apportion.evaluation`.
+A module is loaded when one of its names is first used, so `import apportion` is fast.
 
 Data and models: `Interactions`, `ItemFeatures`, `load`, `save`.
 Recommenders: `PrivateRatingRecommender`, `PrivateClickRecommender`.
@@ -64,7 +64,7 @@ _PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in
 
 
 def __getattr__(name: str) -> Any:
-    """Load the package that a name is from when the name is first used, and keep the name."""
+    """Load the package of a name when the name is first used, and keep the name."""
     if name not in _PACKAGE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = getattr(import_module(f"{__name__}.{_PACKAGE_OF[name]}"), name)

@@ -1,6 +1,6 @@
-"""Convex losses of a score θ·x and a label, with their derivatives in the score.
+"""Convex losses of a score θ·x and a label, with their derivatives with respect to the score.
 
-A gradient in θ is then the derivative times x, so that a user's gradient for one task is clipped by one number. Every
+The gradient with respect to θ is the derivative times x, so one number clips a user's gradient for one task. Every
 estimator takes its losses from here.
 """
 
@@ -22,43 +22,42 @@ Floats = NDArray[np.float64]
 
 @runtime_checkable
 class Loss(Protocol):
-    """A convex loss, one observation at a time: entry k of a result depends on entry k of the arguments alone.
+    """A convex loss, element by element: entry k of a result depends only on entry k of the arguments.
 
-    Beside these two, a loss may have `steepest(reach)`, the largest absolute derivative where neither score nor label
-    exceeds `reach`, and `curvature(reach)`, the largest second derivative there; `coded(labels)`, which checks labels
-    and brings them to the form that the others expect; `prediction(scores)`, which turns scores into what a user wants
-    to know; and `probability(scores)`, of a "yes". Without them `gradient_bound` and a step size must be given, labels
-    are taken as they are, the prediction is the score, and there are no probabilities.
+    A loss may also have these methods: `steepest(reach)`, the largest absolute derivative where neither score nor label
+    exceeds `reach`; `curvature(reach)`, the largest second derivative there; `coded(labels)`, which checks labels and
+    converts them to the form that the others expect; `prediction(scores)`, which converts scores to predictions; and
+    `probability(scores)`, the probability of a "yes". Without them, `gradient_bound` and a step size must be given,
+    labels are used unchanged, the prediction is the score, and there are no probabilities.
     """
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
-        """The loss of every observation."""
+        """Return the loss of every observation."""
 
     def derivative(self, scores: Floats, labels: Floats) -> Floats:
-        """Its derivative in the score."""
+        """Return its derivative with respect to the score."""
 
 
 class ConvexLoss(Loss, Protocol):
     """A loss that is twice differentiable, with both derivatives bounded everywhere.
 
     It may also have `majoriser(scores, labels)`: the curvatures of parabolas that touch the loss at these scores and
-    lie above it everywhere. And it may say with `of_residuals = True` that it depends on s − y alone, so that labels
-    may be centred.
+    lie above it everywhere. And `of_residuals = True` says that it depends only on s − y, so labels may be centred.
     """
 
     def second_derivative(self, scores: Floats, labels: Floats) -> Floats:
-        """Its second derivative in the score."""
+        """Return its second derivative with respect to the score."""
 
     def steepest(self, reach: float) -> float:
-        """The largest absolute derivative where neither score nor label exceeds `reach`; finite at infinity."""
+        """Return the largest absolute derivative where neither score nor label exceeds `reach`; finite at infinity."""
 
     def curvature(self, reach: float) -> float:
-        """The largest second derivative there; finite at infinity."""
+        """Return the largest second derivative there; finite at infinity."""
 
 
 @dataclass(frozen=True)
 class Squared:
-    """(score − label)², as in eq. 4 of the paper: no factor 1/2."""
+    """(score − label)², as in eq. 4 of the paper, without a factor 1/2."""
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
         """(s − y)²."""
@@ -69,11 +68,11 @@ class Squared:
         return 2 * (scores - labels)
 
     def steepest(self, reach: float) -> float:
-        """Score and label at opposite ends."""
+        """Return the slope with score and label at opposite ends."""
         return 4 * reach
 
     def curvature(self, reach: float) -> float:
-        """2, wherever it is."""
+        """Return 2, which holds everywhere."""
         return 2.0
 
 
@@ -82,7 +81,7 @@ class Logistic:
     """log(1 + exp(−y s)) with y = ±1: a label above 0 means "yes", any other "no"."""
 
     def coded(self, labels: Floats) -> Floats:
-        """Labels as −1 and 1."""
+        """Return labels as −1 and 1."""
         return _as_signs(labels, "the logistic loss")
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
@@ -95,7 +94,7 @@ class Logistic:
         return np.asarray(-signs * fixed_logistic(-signs * scores))
 
     def second_derivative(self, scores: Floats, labels: Floats) -> Floats:
-        """The probability of "yes" times that of "no"."""
+        """Return the probability of "yes" times that of "no"."""
         likely = self.probability(scores)
         return np.asarray(likely * (1 - likely))
 
@@ -105,15 +104,15 @@ class Logistic:
         return np.asarray(np.tanh(sizes / 2) / (2 * sizes))
 
     def steepest(self, reach: float) -> float:
-        """1, wherever it is."""
+        """Return 1, which holds everywhere."""
         return 1.0
 
     def curvature(self, reach: float) -> float:
-        """1/4, at a score of 0."""
+        """Return 1/4, its value at a score of 0."""
         return 0.25
 
     def prediction(self, scores: Floats) -> Floats:
-        """1 where "yes" is the likelier answer, else 0."""
+        """Return 1 if "yes" is the likelier answer, otherwise 0."""
         return (scores > 0).astype(np.float64)
 
     def probability(self, scores: Floats) -> Floats:
@@ -129,7 +128,7 @@ class Huber:
 
     def __post_init__(self) -> None:
         if not self.threshold > 0:
-            raise InputError(f"Expected a Huber threshold > 0, got {self.threshold}.")
+            raise InputError(f"Expected a Huber threshold > 0, got {self.threshold}.", argument="threshold")
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
         """(s − y)² near the label, then a line of slope 2·threshold."""
@@ -142,11 +141,11 @@ class Huber:
         return np.clip(2 * (scores - labels), -2 * self.threshold, 2 * self.threshold)
 
     def steepest(self, reach: float) -> float:
-        """2·threshold, or less where nothing is that far apart."""
+        """Return 2·threshold, or less if no residual is that large."""
         return 2 * min(self.threshold, 2 * reach)
 
     def curvature(self, reach: float) -> float:
-        """2, near the label."""
+        """Return 2, its value near the label."""
         return 2.0
 
 
@@ -163,10 +162,10 @@ class PseudoHuber:
 
     def __post_init__(self) -> None:
         if not self.threshold > 0:
-            raise InputError(f"Expected a threshold > 0, got {self.threshold}.")
+            raise InputError(f"Expected a threshold > 0, got {self.threshold}.", argument="threshold")
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
-        """The loss."""
+        """Return the loss."""
         return np.asarray(self.threshold**2 * (self._root(scores, labels) - 1))
 
     def derivative(self, scores: Floats, labels: Floats) -> Floats:
@@ -182,11 +181,11 @@ class PseudoHuber:
         return np.asarray(1 / self._root(scores, labels))
 
     def steepest(self, reach: float) -> float:
-        """h, far from the label; less where nothing is far apart."""
+        """Return h, the slope far from the label, or less if no residual is that large."""
         return self.threshold if np.isinf(reach) else 2 * reach / float(np.hypot(1.0, 2 * reach / self.threshold))
 
     def curvature(self, reach: float) -> float:
-        """1, at the label."""
+        """Return 1, its value at the label."""
         return 1.0
 
     def _root(self, scores: Floats, labels: Floats) -> Floats:
@@ -195,7 +194,7 @@ class PseudoHuber:
 
 @dataclass(frozen=True)
 class SmoothedHinge:
-    """max(0, 1 − y s) with y = ±1, its corner made a parabola over a margin of `width`; 0 and −1 both mean "no".
+    """max(0, 1 − y s) with y = ±1, its corner smoothed by a parabola of the given width; 0 and −1 both mean "no".
 
     It is at most width/2 below the hinge loss, and convex with a continuous slope.
     """
@@ -204,32 +203,32 @@ class SmoothedHinge:
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.width) and self.width > 0):
-            raise InputError(f"Expected a finite width > 0 of the smoothed hinge, got {self.width}.")
+            raise InputError(f"Expected a finite width > 0 of the smoothed hinge, got {self.width}.", argument="width")
 
     def coded(self, labels: Floats) -> Floats:
-        """Labels as −1 and 1."""
+        """Return labels as −1 and 1."""
         return _as_signs(labels, "the smoothed hinge loss")
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
-        """With a = 1 − y s: 0 below 0, a²/(2·width) up to the width, a − width/2 beyond."""
+        """With a = 1 − y s: 0 for a < 0, a²/(2·width) up to the width, a − width/2 beyond."""
         short = np.maximum(1 - labels * scores, 0.0)
         near = np.minimum(short, self.width)
         return np.asarray(near * (short - near / 2) / self.width)
 
     def derivative(self, scores: Floats, labels: Floats) -> Floats:
-        """−y a/width, a/width from 0 to 1."""
+        """−y a/width, with a/width clipped to [0, 1]."""
         return np.asarray(-labels * np.clip((1 - labels * scores) / self.width, 0.0, 1.0))
 
     def steepest(self, reach: float) -> float:
-        """1, or less where no margin is missed by the width."""
+        """Return 1, or less if no margin is missed by the width."""
         return min(1.0, (1 + reach) / self.width)
 
     def curvature(self, reach: float) -> float:
-        """1/width, on the parabola."""
+        """Return 1/width, its value on the parabola."""
         return 1 / self.width
 
     def prediction(self, scores: Floats) -> Floats:
-        """1 where the score says "yes", else 0."""
+        """Return 1 if the score says "yes", otherwise 0."""
         return (scores > 0).astype(np.float64)
 
 
@@ -242,14 +241,18 @@ LOSSES: dict[str, Loss] = {
 
 
 def loss_of(choice: Any) -> Loss:
-    """The loss of a name, or the given one."""
+    """Return the loss with a given name; return a loss object unchanged."""
     if isinstance(choice, str) and choice in LOSSES:
         return LOSSES[choice]
     if isinstance(choice, type) or not isinstance(choice, Loss):
         names = ", ".join(repr(name) for name in LOSSES)
-        raise InputError(f"Expected a loss among {names}, or an object with value and derivative, got {choice!r}.")
-    if not np.isfinite(choice.derivative(np.zeros(2), np.array([-1.0, 1.0]))).all():  # at public points
-        raise InputError(f"Expected finite derivatives of the loss, got NaN or infinity from {choice!r}.")
+        raise InputError(
+            f"Expected a loss among {names}, or an object with value and derivative, got {choice!r}.", argument="loss"
+        )
+    if not np.isfinite(choice.derivative(np.zeros(2), np.array([-1.0, 1.0]))).all():  # evaluated at public points
+        raise InputError(
+            f"Expected finite derivatives of the loss, got NaN or infinity from {choice!r}.", argument="loss"
+        )
     return choice
 
 
@@ -257,5 +260,5 @@ def _as_signs(labels: Floats, loss: str) -> Floats:
     allowed = np.isin(labels, (-1.0, 0.0, 1.0))
     if not allowed.all():
         row = int(np.argmin(allowed))
-        raise InputError(f"Expected labels 0 and 1, or -1 and 1, for {loss}, got {labels[row]:g}.")
+        raise InputError(f"Expected labels 0 and 1, or -1 and 1, for {loss}, got {labels[row]:g}.", argument="y")
     return np.where(labels > 0, 1.0, -1.0)

@@ -1,7 +1,7 @@
-"""Names that stand for code of other packages: methods of a study; models, feature maps and mechanisms on disk.
+"""Names that stand for code in other packages: methods of a study, and stored models, feature maps and mechanisms.
 
-A package registers its own by entry points in its metadata. `apportion.published` does so, and nothing of the product
-imports it.
+A package registers its own by entry points in its metadata. `apportion.published` does so, and no other package of the
+library imports it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ MECHANISMS = "apportion.mechanisms"
 
 
 def registered(group: str) -> tuple[str, ...]:
-    """The names that are registered in a group, in alphabetical order."""
+    """Return the names registered in a group, in alphabetical order."""
     return tuple(sorted(_entries(group)))
 
 
-def found(group: str, name: object) -> Any | None:
-    """What is registered under a name; None if nothing is."""
+def lookup(group: str, name: object) -> Any | None:
+    """Return what is registered under a name; None if nothing is."""
     entry = _entries(group).get(name) if isinstance(name, str) else None
     return None if entry is None else entry.load()
 

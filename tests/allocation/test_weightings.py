@@ -160,9 +160,9 @@ def test_popularity_converts_exactly_when_users_are_equally_active():
 def test_popularity_must_be_positive_and_limits_sensible():
     with pytest.raises(InputError, match="floor released counts"):
         adaptive(POPULARITY - 1, 0.5)
-    with pytest.raises(InputError, match="at least 1 task a user, got 0"):
+    with pytest.raises(InputError, match="at least 1 task per user, got 0"):
         uniform_sample(0, seed=1)
-    with pytest.raises(InputError, match="at least 1 task a user, got 0"):
+    with pytest.raises(InputError, match="at least 1 task per user, got 0"):
         tail_sample(POPULARITY, 0)
     with pytest.raises(InputError, match="number of users, got 0"):
         closed_form(POPULARITY, 0.5, 0)

@@ -22,7 +22,14 @@ def skip_without_what_is_needed(name):
 
 
 REHEARSED = {
-    "another data set": ("ml1m-ratings", "ml1m-ratings-tuned", "ml1m-clicks", "features-ml1m", "features-prior"),
+    "another data set": (
+        "adaptive-floor",
+        "ml1m-ratings",
+        "ml1m-ratings-tuned",
+        "ml1m-clicks",
+        "features-ml1m",
+        "features-prior",
+    ),
     "a GPU, or its size": ("gpu-fit", "heavytail-synthetic", "heavytail-pairs"),
     "the speed or memory of a machine": (
         "epoch-vs-peers",
@@ -35,6 +42,7 @@ REHEARSED = {
         "exact-mode",
         "gwa-scale",
         "contributions-threshold",
+        "serve-load",
     ),
     "more draws or more data": (
         "audit-tight",

@@ -55,7 +55,7 @@ def test_a_release_without_noise_costs_everything(run):
         (("--gaussian", "-3"), "-3"),
         (("--sampled-gaussian", "1:2:3"), "sampling probability"),
         (("--gaussian", "1", "--epsilon", "1"), "not both"),
-        (("--gaussian", "1", "--rounds", "1"), "go with --epsilon"),
+        (("--gaussian", "1", "--rounds", "1"), "need --epsilon"),
         (("--gaussian", "1", "--delta", "2"), "got 2"),
         (("--epsilon", "1", "--sampling-probability", "3"), "got 3"),
     ],

@@ -43,7 +43,7 @@ def test_a_saved_model_passes(run, fitted, folder, kind):
 
 def test_without_data_the_statement_alone_is_checked(run, fitted):
     said = run("audit", fitted / "ratings").stdout
-    assert "nothing else was tried" in said
+    assert "only the statement was recomputed" in said
     assert "epsilon of all releases" in said
     assert "No violation was found." in said
 
@@ -68,7 +68,7 @@ def test_the_private_methods_of_a_study_are_audited(run, ratings, folder):
 
 def test_data_with_a_study_is_a_usage_error(run, ratings, folder):
     (folder / "study.toml").write_text(STUDY)
-    assert "names its data itself" in run("audit", "study.toml", "--data", ratings, code=2).stderr
+    assert "names its own data" in run("audit", "study.toml", "--data", ratings, code=2).stderr
 
 
 def test_a_file_that_is_neither_is_one_sentence(run, ratings):

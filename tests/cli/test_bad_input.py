@@ -30,7 +30,7 @@ def refused(run, folder):
 @pytest.mark.parametrize(
     ("header", "lines", "words"),
     [
-        ("user,item,rating", [[1, 1, 5], [2, 1, 7], [2, 3, 4]], "7 of user 2 for item 1 lies outside the scale 1 to 5"),
+        ("user,item,rating", [[1, 1, 5], [2, 1, 7], [2, 3, 4]], "7 of user 2 for item 1 is outside the scale 1 to 5"),
         ("user,item,rating", [[1, 1, 5], [2, 1, "nan"], [2, 3, 4]], "holds nan in row 2"),
         ("user,item,rating", [[1, 1, 5], [2, 1, "good"], [2, 3, 4]], "'good'"),
         ("user,item,rating", [[1, 1, 5], [1, 1, 4], [2, 3, 4]], "User 1 has task 1 in row 1 and again in row 2"),
@@ -58,7 +58,7 @@ def test_data_that_cannot_be_used_is_refused(refused, write, command, header, li
         (("--epsilon", "1", "--delta", "1.5"), "got 1.5"),
         (("--epsilon", "1", "--scale", "5", "1"), "got 5 1"),
         (("--epsilon", "1", "--value", "stars"), "no column 'stars'"),
-        (("--epsilon", "1", "--ratings", "--min-value", "3"), "cannot go with --ratings"),
+        (("--epsilon", "1", "--ratings", "--min-value", "3"), "cannot be combined with --ratings"),
         (("--epsilon", "1", "--min-value", "9"), "at least 9"),
         (("--epsilon", "1", "--n-users", "0"), "--n-users"),
         (("--epsilon", "1", "--rounds", "0"), "--rounds"),
@@ -104,7 +104,7 @@ def test_a_folder_that_is_not_a_model_is_never_replaced(refused, ratings, folder
     (folder / "mine").mkdir()
     (folder / "mine/notes.txt").write_text("keep me")
     assert "is not a saved model" in refused("fit", ratings, "--epsilon", 1, "--out", "mine")
-    assert "a folder has that name" in refused("evaluate", ratings, "--epsilon", 1, "--out", "mine")
+    assert "it is a folder" in refused("evaluate", ratings, "--epsilon", 1, "--out", "mine")
     assert (folder / "mine/notes.txt").read_text() == "keep me"
 
 
@@ -125,7 +125,7 @@ def test_what_recommend_and_similar_cannot_find_is_named(refused, ratings, write
     assert "9999" in refused("recommend", model, ratings, "--user", 9999)
     assert "'bob'" in refused("recommend", model, ratings, "--user", "bob")
     assert "end in .parquet or .csv" in refused("recommend", model, ratings, "--out", "x.txt")
-    assert "none of its 1 items is known" in refused(
+    assert "the model knows none of its 1 items" in refused(
         "recommend", model, write("other.csv", "user,item,rating", [[1, 900, 5], [2, 900, 4]])
     )
     assert "--value" in refused("recommend", model, write("clicks.csv", "user,item", [[1, 1], [2, 2]]))

@@ -27,7 +27,8 @@ def test_card_and_page_are_written_where_asked(run, fitted, folder):
     result = run("card", fitted / "clicks", "--out", "c/card.json", "--page", "c/card.html")
     assert json.loads((folder / "c/card.json").read_text(encoding="utf-8"))["document"] == "privacy card"
     assert "NOT FOR RELEASE" in (folder / "c/card.html").read_text(encoding="utf-8")
-    assert result.stdout == "Card: c/card.json\nPage: c/card.html\n"
+    opens = f"Open it in a browser: {(folder / 'c/card.html').as_uri()}\n"
+    assert result.stdout == f"Card: c/card.json\nPage: c/card.html\n{opens}"
 
 
 def test_a_page_alone_leaves_stdout_to_the_card(run, fitted):
@@ -64,4 +65,4 @@ def test_what_has_no_statement_is_refused_and_nothing_is_written(run, folder):
 
 def test_a_folder_is_not_overwritten_by_a_card(run, fitted, folder):
     (folder / "taken").mkdir()
-    assert "a folder has that name" in run("card", fitted / "ratings", "--page", "taken", code=2).stderr
+    assert "it is a folder" in run("card", fitted / "ratings", "--page", "taken", code=2).stderr

@@ -96,17 +96,17 @@ def test_the_terminal_gets_tables_under_a_warning_and_progress_goes_to_stderr(ru
     assert "RMSE, rarest 20 % (lower is better)" in result.stdout
     assert "statistics: exponent 0.25, dimension 2" in result.stdout
     assert "Nothing was tuned" in result.stdout
-    assert "Page:  here/study/comparison.html" in result.stdout
+    assert "Internal page: here/study/comparison.html" in result.stdout
     assert "test: fit 13 of 13 done" in result.stderr
 
 
 def test_a_second_run_fits_only_what_is_new(run, ratings, studied):
     first = run("compare", studied(), "--json").json
     again = run("compare", studied(), "--json")
-    assert "13 of 13 fits were finished before and are kept" in again.stderr
+    assert "13 of 13 fits were already finished and are kept" in again.stderr
     assert again.json["rows"] == first["rows"]
     more = run("compare", studied(changes=[("[0, 1]", "[0, 1, 2]")]))
-    assert "13 of 19 fits were finished before" in more.stderr
+    assert "13 of 19 fits were already finished" in more.stderr
     assert "test: fit 13 of 13 done" in run("compare", studied(), "--fresh").stderr
 
 
@@ -114,7 +114,10 @@ def test_two_processes_give_the_same_as_one(run, ratings, studied):
     one = run("compare", studied(), "--out", "one", "--json").json
     two = run("compare", studied(), "--out", "two", "--processes", 2, "--json").json
     assert one["rows"] == two["rows"]
-    assert "more processors, in place of 4000" in run("compare", studied(), "--out", "two", "--processes", 4000).stderr
+    assert (
+        "instead of 4000, because there are no more processors"
+        in run("compare", studied(), "--out", "two", "--processes", 4000).stderr
+    )
 
 
 def test_paths_are_relative_to_the_study_and_columns_are_named_in_it(run, write, rows, folder, studied):
@@ -149,7 +152,7 @@ def test_fits_that_fail_are_named_and_the_exit_code_says_so(run, ratings, studie
     assert "Failed: ours, epsilon = 2, seed 0, on test: " in result.stdout
     assert "–" in result.stdout
     assert "4 fits failed" in (folder / "s-study" / "comparison.html").read_text(encoding="utf-8")
-    assert "9 of 13 fits were finished before" in run("compare", studied()).stderr
+    assert "9 of 13 fits were already finished" in run("compare", studied()).stderr
 
 
 def test_an_interrupted_study_goes_on(run, ratings, studied, folder, monkeypatch):
@@ -166,9 +169,9 @@ def test_an_interrupted_study_goes_on(run, ratings, studied, folder, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(Bench, "run", interrupted)
         result = run("compare", studied(), code=130)
-    assert "What is finished is kept in s-study" in result.stderr
+    assert "Finished fits are kept in s-study" in result.stderr
     assert len(list((folder / "s-study" / "units").iterdir())) == 5
-    assert "5 of 13 fits were finished before" in run("compare", studied()).stderr
+    assert "5 of 13 fits were already finished" in run("compare", studied()).stderr
 
 
 @pytest.mark.parametrize(
@@ -179,13 +182,13 @@ def test_an_interrupted_study_goes_on(run, ratings, studied, folder, monkeypatch
         ('kind = "ratings"', "", 's.toml: Expected kind in [data] ("ratings" or "clicks"), got none.'),
         ('path = "ratings.csv"', "", "s.toml: Expected path in [data] (the data file), got none."),
         ("ratings.csv", "missing.csv", "s.toml: Expected path in [data] to be a file, got 'missing.csv'."),
-        ('method = "ours"', 'method = "theirs"', "s.toml: Method 'theirs': Expected a method among ours"),
-        ("rounds = 2", "turns = 2", "s.toml: Method 'ours': Expected for the method 'ours' only"),
+        ('method = "ours"', 'method = "theirs"', "s.toml: Method 'theirs': Expected one of the methods ours"),
+        ("rounds = 2", "turns = 2", "s.toml: Method 'ours': Expected only"),
         ('kind = "ratings"', 'kind = "ratings"\nuser = "who"', "no column 'who'"),
         ('kind = "ratings"', 'kind = "ratings"\nvalue_range = [2, 5]', "declare the scale with value_range = [LO, HI]"),
         ('kind = "ratings"', 'kind = "clicks"\ntest = 5000', "s.toml: Cannot hold out"),
         ('kind = "ratings"', 'kind = "ratings"\ntitles = "t.csv"', "titles in [data] to be a file, got 't.csv'"),
-        ("epochs = 2", 'epochs = 2\n[inspection]\nitems = ["Alien"]', "s.toml: There is no item 'Alien'"),
+        ("epochs = 2", 'epochs = 2\n[inspection]\nitems = ["Alien"]', "s.toml: This model has no item 'Alien'"),
     ],
 )
 def test_a_study_that_makes_no_sense_gets_a_sentence_and_leaves_nothing(refused, ratings, studied, old, new, words):
@@ -197,7 +200,7 @@ def test_a_study_that_makes_no_sense_gets_a_sentence_and_leaves_nothing(refused,
 def test_a_folder_with_something_else_in_it_is_left_alone(refused, ratings, studied, folder):
     (folder / "mine").mkdir()
     (folder / "mine" / "letter.txt").write_text("dear")
-    assert "holds no earlier study" in refused("compare", studied(), "--out", "mine")
+    assert "does not hold an earlier study" in refused("compare", studied(), "--out", "mine")
     assert "does not exist" in refused("compare", "missing.toml")
 
 

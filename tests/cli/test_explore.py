@@ -35,7 +35,7 @@ def test_with_evaluation_the_page_is_internal(run, fitted, folder):
     }
     assert "<strong>INTERNAL</strong>" in page
     assert "Quality on raw data" in page
-    assert "Neighbours shared with the model without privacy" in page
+    assert "Neighbours shared with the non-private model" in page
     assert "If these rows were in its training data" in page
 
 
@@ -62,4 +62,4 @@ def test_what_is_no_model_is_refused(refused, write, folder):
 
 def test_a_folder_is_no_place_for_the_page(refused, fitted, folder):
     (folder / "page.html").mkdir()
-    assert "a folder has that name" in refused("explore", fitted / "clicks", "--out", "page.html")
+    assert "it is a folder" in refused("explore", fitted / "clicks", "--out", "page.html")

@@ -51,12 +51,12 @@ def test_what_does_not_fit_together_gets_one_sentence(run, ratings, items, new_i
     run("fit", ratings, "--epsilon", 5, *SMALL, "--out", "alone")
     for arguments, message in [
         (("recommend", "alone", ratings, "--new-items", new_items), "fitted without features"),
-        (("fit", ratings, "--epsilon", 5, "--feature-kind", "year=binned"), "there are none"),
+        (("fit", ratings, "--epsilon", 5, "--feature-kind", "year=binned"), "needs --features"),
         (("fit", ratings, "--epsilon", 5, "--features", items, "--feature-kind", "year"), "COLUMN=KIND, got 'year'"),
         (("fit", ratings, "--epsilon", 5, "--features", items, "--feature-kind", "year=odd"), "'odd'"),
         (
             ("fit", ratings, "--epsilon", 5, "--features", write("far.csv", "item,word", [(900, "a")])),
-            "None of the items",
+            "No item with features",
         ),
     ]:
         result = run(*arguments, code=2)
@@ -67,9 +67,9 @@ def test_what_does_not_fit_together_gets_one_sentence(run, ratings, items, new_i
 def test_a_column_can_be_ignored_and_fine_features_are_remarked_on(run, ratings, write):
     items = write("items.csv", "item,serial,word", [(i, f"s{i}", f"w{i % 4}") for i in range(40)])
     first = run("fit", ratings, "--epsilon", 5, *SMALL, "--features", items, "--out", "a")
-    assert "'serial' is very fine" in first.stderr
+    assert "'serial' is very specific" in first.stderr
     second = run(
         "fit", ratings, "--epsilon", 5, *SMALL, "--features", items, "--feature-kind", "serial=ignore", "--json"
     )
-    assert "very fine" not in second.stderr
+    assert "very specific" not in second.stderr
     assert "the features of items: word" in json.dumps(second.json)

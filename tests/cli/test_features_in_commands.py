@@ -70,7 +70,7 @@ def test_an_evaluation_shows_the_private_model_with_and_without_features(run, re
         "evaluate", data, "--epsilon", 8, *SMALL, "--seed", 1, "--features", items, "--out", "e.html", "--json"
     )
     with_features, by_id, *_ = result.json["models"]
-    assert (with_features, by_id) == ("private, ε = 8, with features", "private, ε = 8, by id alone")
+    assert (with_features, by_id) == ("private, ε = 8, with features", "private, ε = 8, without features")
     figures = [result.json["models"][name]["metrics"] for name in (with_features, by_id)]
     assert figures[0] != figures[1]
     alone = run("evaluate", data, "--epsilon", 8, *SMALL, "--seed", 1, "--out", "a.html", "--json").json
@@ -81,7 +81,7 @@ def test_an_evaluation_shows_the_private_model_with_and_without_features(run, re
     for words in (with_features, by_id, NAMED):
         assert words in page
     assert result.json["new_items"] is None
-    assert "never met" not in page
+    assert "not in training" not in page
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_items_held_out_of_training_are_served_from_features(run, write, folder,
     assert list(found) == ["from features", *others]
     assert better(found["from features"], found[others[-2] if len(others) > 1 else others[0]])
     page = (folder / "e.html").read_text(encoding="utf-8")
-    assert "Items that training has never met" in page
+    assert "Items that were not in training" in page
     assert f"{found['from features']:.4f}" in page
 
 
@@ -141,7 +141,7 @@ def test_a_search_with_features_names_them_and_costs_the_same(run, request, item
 
 def test_settings_of_features_are_tuned_only_with_features(run, refused, ratings, items):
     common = ("tune", ratings, "--epsilon", 6, "--tries", 2, "--try", "dimension=2", "--try", "feature_directions=2,3")
-    assert "it does nothing without --features" in refused(*common)
+    assert "it has no effect without --features" in refused(*common)
     chosen = run(*common, "--features", items, "--json").json["selection"]["chosen"]
     assert chosen["feature_directions"] in (2, 3)
 
@@ -152,7 +152,7 @@ def test_a_ledger_is_not_charged_for_features_that_fit_no_item(run, ratings, wri
     far = write("far.csv", "item,word", [(900, "a"), (901, "b")])
     charged = ("--ledger", "l.db", "--account", "a")
     result = run("tune", ratings, "--epsilon", 4, "--try", "dimension=1,2", *charged, "--features", far, code=2)
-    assert "None of the items" in result.stderr
+    assert "No item with features" in result.stderr
     assert run("ledger", "history", "l.db", "--account", "a", "--json").json == before
     near = write("near.csv", "item,word", [(1, "a"), (2, "b")])
     run("tune", ratings, "--epsilon", 4, "--try", "dimension=1,2", *charged, "--features", near)
@@ -183,13 +183,13 @@ def test_a_study_with_features_has_rows_without_and_with_them(run, ratings, item
 def test_a_study_goes_on_where_it_stopped_when_features_are_added_or_changed(run, ratings, items, studied, write):
     run("compare", studied(), "--out", "s")
     added = run("compare", studied(), "--features", items, "--out", "s")
-    assert "2 of 3 fits were finished before" in added.stderr
+    assert "2 of 3 fits were already finished" in added.stderr
     other = write("items.csv", "item,words,year", [(i, f"w{i % 2}", 1980 + i % 7) for i in range(38)])
-    assert "2 of 3 fits were finished before" in run("compare", studied(), "--features", other, "--out", "s").stderr
-    assert "3 of 3 fits were finished before" in run("compare", studied(), "--features", other, "--out", "s").stderr
+    assert "2 of 3 fits were already finished" in run("compare", studied(), "--features", other, "--out", "s").stderr
+    assert "3 of 3 fits were already finished" in run("compare", studied(), "--features", other, "--out", "s").stderr
     kind = ("--feature-kind", "year=binned")
     changed = run("compare", studied(), "--features", other, *kind, "--out", "s").stderr
-    assert "2 of 3 fits were finished before" in changed
+    assert "2 of 3 fits were already finished" in changed
 
 
 def test_methods_may_say_whether_they_have_features(run, ratings, items, studied):
@@ -213,15 +213,15 @@ def test_two_processes_have_the_features_too(run, ratings, items, studied):
 @pytest.mark.parametrize(
     ("data", "ours", "words"),
     [
-        ("", "features = true", "Method 'ours': Expected public features of the items"),
+        ("", "features = true", "Method 'ours': Expected public item features"),
         ("", "features = 'items.csv'", "Expected features of method 'ours' to be true or false, got 'items.csv'."),
         ('features = "no.csv"', "", "Expected features in [data] to be a file, got 'no.csv'."),
-        ('feature_item = "id"', "", "Expected features in [data] (the file that feature_item is about), got none."),
+        ('feature_item = "id"', "", "Expected features in [data], which feature_item refers to, got none."),
         ('features = "items.csv"\nfeature_kinds = { year = "odd" }', "", "got 'odd' for 'year'"),
         ('features = "items.csv"\nfeature_kinds = { year = 3 }', "", "a table of kinds by column"),
         ('features = "items.csv"\nfeature_crosses = [["words"]]', "", "a list of lists of columns"),
         ('features = "items.csv"\nfeature_crosses = [["words", "none"]]', "", "no column 'none' to cross"),
-        ('features = "items.csv"', "features = false", "for the features given"),
+        ('features = "items.csv"', "features = false", "to use the given features"),
         ('features = "odd.csv"', "", "name it with feature_item in [data]"),
     ],
 )
@@ -265,13 +265,13 @@ def test_features_that_make_no_sense_in_a_study_get_a_sentence(
         (("--features", "items.csv", "--feature-kind", "words=number"), "'words'"),
         (("--features", "items.csv", "--feature-cross", "words"), "at least two different columns, got 'words'"),
         (("--features", "items.csv", "--feature-cross", "words,colour"), "no column 'colour' to cross"),
-        (("--features", "far.csv"), "None of the items with features is a task: the first are 900 and 0."),
-        (("--features", "blank.csv"), "Expected features of the 40 items, got empty ones for all of them."),
+        (("--features", "far.csv"), "No item with features is a task: the first ids are 900 and 0."),
+        (("--features", "blank.csv"), "Expected features for the 40 items, got none for any of them."),
         (("--features", "huge.csv"), "Feature 'length' holds numbers that are too large"),
-        (("--features", "ids.csv"), "Expected at least one column of features beside the id 'item'"),
-        (("--feature-kind", "year=number"), "--feature-kind says how --features is read"),
-        (("--feature-item", "id"), "--feature-item says how --features is read"),
-        (("--feature-cross", "a,b"), "--feature-cross says how --features is read"),
+        (("--features", "ids.csv"), "Expected at least one column of features besides the id 'item'"),
+        (("--feature-kind", "year=number"), "--feature-kind needs --features"),
+        (("--feature-item", "id"), "--feature-item needs --features"),
+        (("--feature-cross", "a,b"), "--feature-cross needs --features"),
     ],
 )
 def test_bad_features_get_one_sentence_from_every_command(
@@ -297,9 +297,9 @@ def test_an_unusual_id_column_and_a_cross_are_named_by_options(run, ratings, wri
 
 def test_features_are_for_a_fit_and_not_for_a_saved_model(refused, fitted, ratings, items):
     saved = ("evaluate", ratings, "--model", fitted / "ratings")
-    assert "a saved model has those it was fitted with" in refused(*saved, "--features", items)
+    assert "a saved model already has the features it was fitted with" in refused(*saved, "--features", items)
     alone = ("evaluate", ratings, "--epsilon", 4, "--hold-out-items", 0.1)
-    assert "there are none" in refused(*alone)
+    assert "needs --features" in refused(*alone)
     assert "--hold-out-items" in refused(
         "evaluate", ratings, "--epsilon", 4, "--features", items, "--hold-out-items", 1
     )

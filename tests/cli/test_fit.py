@@ -65,9 +65,9 @@ def test_the_kind_is_found_or_given(run, ratings, options, kind):
 
 
 def test_a_guess_of_the_kind_is_said_and_a_given_one_is_not(run, ratings, clicks):
-    assert "Taking the rows as ratings" in run("fit", ratings, "--epsilon", 2, *SMALL).stderr
-    assert "Taking the rows as clicks" in run("fit", clicks, "--epsilon", 2, *SMALL).stderr
-    assert "Taking the rows" not in run("fit", ratings, "--ratings", "--epsilon", 2, *SMALL).stderr
+    assert "Treating the rows as ratings" in run("fit", ratings, "--epsilon", 2, *SMALL).stderr
+    assert "Treating the rows as clicks" in run("fit", clicks, "--epsilon", 2, *SMALL).stderr
+    assert "Treating the rows" not in run("fit", ratings, "--ratings", "--epsilon", 2, *SMALL).stderr
 
 
 def test_items_found_in_the_data_are_declared_public_once(run, ratings, write):

@@ -70,7 +70,7 @@ def test_status_shows_what_was_spent_and_left_and_the_head(run, opened):
 
 
 def test_history_lists_every_charge(run, opened):
-    assert "Nothing was charged" in run("ledger", "history", LEDGER).stdout
+    assert "Nothing has been charged" in run("ledger", "history", LEDGER).stdout
     charge(0.1, 0.2)
     lines = run("ledger", "history", LEDGER).stdout.splitlines()
     assert len(lines) == 4
@@ -92,11 +92,11 @@ def test_export_writes_events_in_the_words_of_dp_accounting(run, opened, folder)
 
 def test_verify_names_the_first_bad_entry_and_ends_with_one(run, opened):
     head = charge(0.1, 0.1, 0.1).head
-    assert f"visits: 3 entries hold; head {head}" in run("ledger", "verify", LEDGER).stdout
+    assert f"visits: all 3 entries are intact; head {head}" in run("ledger", "verify", LEDGER).stdout
     assert run("ledger", "verify", LEDGER, "--account", "visits", "--kept", head, "--json").json[0]["holds"]
     tamper("UPDATE apportion_entries SET body = REPLACE(body, 'release 2', 'release 9') WHERE number = 2")
     result = run("ledger", "verify", LEDGER, code=1)
-    assert result.stderr == "visits: Entry 2 of account 'visits' was altered: its hash is another.\n"
+    assert result.stderr == "visits: Entry 2 of account 'visits' was altered: its hash does not match.\n"
     answer = json.loads(run("ledger", "verify", LEDGER, "--json", code=1).stdout)
     assert answer == [{"account": "visits", "holds": False, "why": answer[0]["why"]}]
 
@@ -105,7 +105,8 @@ def test_verify_sees_a_cut_tail_against_a_head_that_was_kept(run, opened):
     head = charge(0.1, 0.1).head
     tamper("DELETE FROM apportion_entries WHERE number = 2")
     run("ledger", "verify", LEDGER)
-    assert "cut off" in run("ledger", "verify", LEDGER, "--account", "visits", "--kept", head, code=1).stderr
+    refused = run("ledger", "verify", LEDGER, "--account", "visits", "--kept", head, code=1)
+    assert "removed from the end" in refused.stderr
 
 
 def test_fit_charges_every_release_first_and_is_refused_when_the_account_is_spent(run, opened, ratings, folder):
@@ -127,7 +128,7 @@ def test_fit_charges_every_release_first_and_is_refused_when_the_account_is_spen
 def test_statistics_charge_accounts_of_their_own_relation(run, opened, visits):
     about = ("--user", "patient", "--value", "cost", "--range", 0, 5, "--epsilon", 0.5)
     refused = run("mean", visits, *about, "--delta", "1e-6", *CHARGED, code=2)
-    assert "Expected a session whose neighbours differ thus: replace the contents" in refused.stderr
+    assert 'those of this estimator "replace the contents' in refused.stderr
     private = run("mean", visits, *about, "--delta", "1e-6", "--sizes", "private", *CHARGED, "--json").json
     assert private["statement"]["ledger"]["account"] == "visits"
     init = ("--account", "values", "--epsilon", 2, "--delta", 0, "--neighbours", "replace-values")
@@ -161,7 +162,10 @@ def test_regressions_charge_too(run, visits):
         (("init", LEDGER, "--account", "a", "--epsilon", -1, "--delta", 0), "-1"),
         (("init", LEDGER, "--account", "a", "--epsilon", 1, "--delta", 2), "2"),
         (("init", LEDGER, "--account", "a", "--epsilon", 1, "--delta", 0, "--kind", "renyi"), "delta above 0"),
-        (("init", LEDGER, "--account", "a", "--epsilon", 1, "--delta", "1e-6", "--order", 3), "'renyi' alone"),
+        (
+            ("init", LEDGER, "--account", "a", "--epsilon", 1, "--delta", "1e-6", "--order", 3),
+            "only for an account of kind 'renyi'",
+        ),
         (("init", LEDGER, "--account", " ", "--epsilon", 1, "--delta", "1e-6"), "printable"),
         (("init", "mysql://host/db", "--account", "a", "--epsilon", 1, "--delta", 0), "'mysql://host/db'"),
         (("init", "nowhere/x.db", "--account", "a", "--epsilon", 1, "--delta", 0), "no folder 'nowhere'"),
@@ -180,10 +184,10 @@ def test_bad_input_is_one_sentence(run, write, folder, arguments, words):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("status", LEDGER, "--account", "visit"), "no account 'visit' in this ledger; there are: 'visits'"),
-        (("init", LEDGER, "--account", "visits", "--epsilon", 9, "--delta", "1e-6"), "exists already"),
-        (("verify", LEDGER, "--kept", "abc"), "--kept goes with --account"),
-        (("export", LEDGER, "--out", "."), "a folder has that name"),
+        (("status", LEDGER, "--account", "visit"), "This ledger has no account 'visit'; it has: 'visits'"),
+        (("init", LEDGER, "--account", "visits", "--epsilon", 9, "--delta", "1e-6"), "already exists"),
+        (("verify", LEDGER, "--kept", "abc"), "--kept needs --account"),
+        (("export", LEDGER, "--out", "."), "it is a folder"),
     ],
 )
 def test_what_an_open_ledger_cannot_do_is_said(run, opened, arguments, words):
@@ -192,13 +196,13 @@ def test_what_an_open_ledger_cannot_do_is_said(run, opened, arguments, words):
 
 def test_several_accounts_have_to_be_named(run, opened):
     run("ledger", "init", LEDGER, "--account", "more", "--epsilon", 1, "--delta", "1e-6", "--kind", "renyi")
-    assert "--account; there are: more, visits" in run("ledger", "history", LEDGER, code=2).stderr
+    assert "--account; the ledger has: more, visits" in run("ledger", "history", LEDGER, code=2).stderr
     assert len(run("ledger", "status", LEDGER, "--json").json) == 2
 
 
 def test_a_fit_names_both_or_neither(run, opened, ratings):
-    assert "go together" in run("fit", ratings, "--epsilon", 1, "--ledger", LEDGER, code=2).stderr
-    assert "go together" in run("fit", ratings, "--epsilon", 1, "--account", "visits", code=2).stderr
+    assert "must be given together" in run("fit", ratings, "--epsilon", 1, "--ledger", LEDGER, code=2).stderr
+    assert "must be given together" in run("fit", ratings, "--epsilon", 1, "--account", "visits", code=2).stderr
 
 
 KEYED = ("--key", "keys/visits.key")
@@ -233,7 +237,7 @@ def test_a_fit_charges_a_guarded_account_and_the_next_one_sees_that_it_was_rolle
     assert answers[1]["head"] == statement["ledger"]["head"]
     last = answers[1]["entries"]
     tamper(f"DELETE FROM apportion_entries WHERE number = {last}")
-    words = f"is at entry {last}, and the ledger ends at entry {last - 1}."
+    words = f"is at entry {last}, but the ledger ends at entry {last - 1}."
     assert words in run("fit", ratings, "--epsilon", 0.1, *options, code=2).stderr
     assert words in run("ledger", "verify", LEDGER, *KEYED, *HEADED, code=1).stderr
     assert words in run("ledger", "status", LEDGER, *KEYED, *HEADED, code=2).stderr
@@ -244,15 +248,15 @@ def test_a_guarded_account_is_not_charged_without_its_guards(run, guarded, ratin
     options = ("fit", ratings, "--epsilon", 1, "--dimension", 2, "--rounds", 2, *CHARGED)
     assert "give the ledger's key file to charge it" in run(*options, code=2).stderr
     refused = run(*options, "--ledger-key", "keys/visits.key", code=2).stderr
-    assert "was opened with a head: say where it is" in refused
+    assert "was opened with a head: say where the head is" in refused
 
 
 def test_verify_says_in_plain_words_what_it_cannot_see(run, guarded):
     printed = run("ledger", "verify", LEDGER, "--account", "visits").stderr
     assert printed.splitlines() == [
-        "visits: No head was given: entries cut off at the end, or an older copy in place of the ledger, do not show.",
+        "visits: No head was given: removed entries at the end, or an older copy of the ledger, cannot be detected.",
         "visits: The account's key was not given: codes were not checked.",
-        "visits: Neither key nor head was given: a chain that was rewritten as a whole does not show.",
+        "visits: Neither key nor head was given: a chain rewritten from the start cannot be detected.",
     ]
     assert run("ledger", "verify", LEDGER, *KEYED, *HEADED).stderr == ""
 
@@ -265,15 +269,15 @@ def test_verify_reports_an_account_that_only_the_head_knows(run, guarded):
     connection.close()
     result = run("ledger", "verify", LEDGER, *KEYED, *HEADED, code=1)
     assert "visits: Account 'visits' is not in the ledger" in result.stderr
-    assert "second: 0 entries hold" in result.stdout
+    assert "second: all 0 entries are intact" in result.stdout
 
 
 def test_a_first_head_is_written_for_an_account_that_had_none(run, opened, ratings):
     status = charge(0.1)
     refused = run("ledger", "verify", LEDGER, *HEADED, code=1).stderr
-    assert "There is no head of account 'visits' at 'visits.head'; `apportion ledger head` writes" in refused
+    assert "Account 'visits' has no head at 'visits.head'; `apportion ledger head` writes" in refused
     printed = run("ledger", "head", LEDGER, *HEADED).stdout
-    assert printed == f"Wrote the head of 'visits': it is at entry 1, {status.head}.\n"
+    assert printed == f"Wrote the head of 'visits': entry 1, {status.head}.\n"
     assert run("ledger", "verify", LEDGER, *HEADED).stderr == ""
 
 

@@ -84,7 +84,7 @@ def test_elsewhere_long_jobs_get_at_most_about_ten_lines(capsys):
         for done in range(1001):
             reporter.of("job")("step", done, 1000)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "job: 1000 steps to go"
+    assert lines[0] == "job: 1000 steps left"
     assert lines[-1] == "job: step 1000 of 1000 done"
     assert len(lines) == 11
 
@@ -103,4 +103,4 @@ def test_the_demo_leaves_data_a_model_and_both_pages(run, folder, kind):
 def test_the_demo_can_be_run_again(run, folder):
     for _ in range(2):
         result = run("demo", "--users", 100, "--items", 30, "--rows", 1500)
-    assert "May be shared:   demo/model/report.html" in result.stdout
+    assert "Page that may be shared: demo/model/report.html" in result.stdout

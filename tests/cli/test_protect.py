@@ -336,7 +336,7 @@ def test_an_account_for_other_neighbours_is_refused(run, folder):
     with Ledger.open("ledger.sqlite") as ledger:
         ledger.create_account("schools", Budget(5.0, 1e-3), neighbours=ADD_REMOVE_TASK)
     answer = run(*PROTECT, "--delta", 1e-3, "--ledger", "ledger.sqlite", "--account", "schools", code=2)
-    assert "Expected an account whose neighbours differ thus: replace one task" in answer.stderr
+    assert "The neighbours of this command are 'replace one task" in answer.stderr
     assert "reading" not in answer.stderr
     assert not (folder / "results").exists()
 
@@ -378,12 +378,12 @@ def test_two_files_of_one_task_and_a_folder_without_any_are_refused(refused, fol
 
 
 def test_features_that_no_file_has_are_refused(refused):
-    assert "'height' in any file" in refused(*PROTECT, "--features", "age,height")
+    assert "No file has a column 'height'" in refused(*PROTECT, "--features", "age,height")
 
 
 def test_options_that_do_not_go_together_are_refused(refused):
     assert "--n-tasks" in refused(*PROTECT, "--neighbours", "add-remove")
-    assert "tell who takes part" in refused(*PROTECT, "--neighbours", "add-remove", "--delta", 1e-5)
+    assert "reveal who takes part" in refused(*PROTECT, "--neighbours", "add-remove", "--delta", 1e-5)
     assert "power:ALPHA" in refused(*PROTECT, "--schedule", "power")
     assert "power:ALPHA" in refused(*PROTECT, "--schedule", "geometric:-1")
 
@@ -434,7 +434,7 @@ def test_rounds_and_their_schedule_reach_the_statement(run, arguments):
 def test_protection_of_single_rows_is_said_on_the_shared_page(run):
     answer = run(*PROTECT, "--instance-epsilon", 20, "--json")
     assert answer.json["instance_protection"]["epsilon"] == 20
-    assert "protects any of its own rows by ε = 20, δ = 0" in Path("results/shared/report.html").read_text("utf-8")
+    assert "protects each of its rows with ε = 20, δ = 0" in Path("results/shared/report.html").read_text("utf-8")
 
 
 def test_every_option_reaches_the_estimator(schools):

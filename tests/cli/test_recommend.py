@@ -89,6 +89,54 @@ def test_items_can_be_found_by_their_titles(run, fitted, write):
     assert run("similar", model, "cat", "--titles", titles, "--json").json["item"] == 2
     assert run("similar", model, "the bird", "--titles", titles, "--json").json["title"] == "The Bird"
     said = run("similar", model, "bird", "--titles", titles, code=2).stderr
-    assert "fits 2 titles: The Bird (0); The Birds (1)" in said
+    assert "matches 2 titles: The Bird (0); The Birds (1)" in said
     assert "'dog'" in run("similar", model, "dog", "--titles", titles, code=2).stderr
     assert "The Bird" in run("recommend", model, history, "-k", 39, "--titles", titles).stdout
+
+
+def test_items_can_be_limited_to_a_list_and_kept_from_everybody(run, fitted, ratings, write):
+    few = write("few.csv", "item", [[k] for k in (3, 5, 7, 9, 4444)])
+    none = write("none.csv", "item", [[5], [7]])
+    result = run("recommend", fitted / "clicks", ratings, "--only", few, "--exclude", none, "--json")
+    assert "few.csv: 1 of its items are unknown to the model" in result.stderr
+    found = {entry["item"] for each in result.json["recommendations"] for entry in each["items"]}
+    assert found == {3, 9}
+    strange = write("strange.csv", "item", [[4444]])
+    said = run("recommend", fitted / "clicks", ratings, "--only", strange, code=2).stderr
+    assert "strange.csv: the model knows none of its items (the model's first item is 0)" in said
+
+
+def test_a_list_is_mixed_by_caps_on_categories(run, fitted, ratings, write):
+    words = write("genres.csv", "item,genre", [[k, f"genre{k % 3}"] for k in range(40)])
+    asked = ("recommend", fitted / "ratings", ratings, "-k", 6, "--json", "--categories", words)
+    mixed = run(*asked, "--cap", "genre=2").json["recommendations"]
+    for each in mixed:
+        kinds = [entry["item"] % 3 for entry in each["items"]]
+        assert max((kinds.count(kind) for kind in kinds), default=0) <= 2
+    assert mixed != run(*asked).json["recommendations"]
+    for wrong in ("genre", "genre=0", "=3", "genre=x"):
+        said = run("recommend", fitted / "ratings", ratings, "--categories", words, "--cap", wrong, code=2).stderr
+        assert f"Expected --cap COLUMN=N with N of at least 1, got '{wrong}'." in said
+    said = run("recommend", fitted / "ratings", ratings, "--cap", "genre=2", code=2).stderr
+    assert "has no categories" in said
+
+
+def test_a_file_is_written_part_by_part_and_says_how_far_it_is(run, fitted, ratings, folder, monkeypatch):
+    run("recommend", fitted / "ratings", ratings, "--out", "whole.parquet")
+    monkeypatch.setattr("apportion.recommend.model.USERS_IN_A_PART", 70)
+    result = run("recommend", fitted / "ratings", ratings, "--out", "parts.parquet")
+    assert "recommendations: part 5 of 5 done" in result.stderr
+    whole, parts = (parquet.ParquetFile(folder / f"{name}.parquet") for name in ("whole", "parts"))
+    assert (whole.num_row_groups, parts.num_row_groups) == (1, 5)
+    assert whole.read() == parts.read()
+    run("recommend", fitted / "ratings", "whole.parquet", "--value", "score", "--item", "item", "--out", "x.csv")
+
+
+def test_a_file_that_fails_half_way_is_not_left(refused, run, fitted, ratings, folder, monkeypatch):
+    monkeypatch.setattr("apportion.recommend.model.USERS_IN_A_PART", 70)
+
+    def no_space_left(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(parquet.ParquetWriter, "write_table", no_space_left)
+    assert "No space left on device" in refused("recommend", fitted / "ratings", ratings, "--out", "r.parquet")

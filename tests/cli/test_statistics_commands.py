@@ -153,7 +153,7 @@ def test_the_statement_says_what_is_public(run):
     said = run(*LINEAR, "--epsilon", 1)
     assert "all features" in said.stdout
     assert "the categories of 'ward', taken from the data itself" in said.stdout
-    assert "Features are taken as public, and so is how many rows each user has" in said.stderr
+    assert "Features are assumed public, and so is how many rows each user has" in said.stderr
     declared = run(*LINEAR, "--epsilon", 1, "--categories", "ward=west,east,north")
     assert "the categories of 'ward', as declared: 'west', 'east', 'north'" in declared.stdout
     assert "ward=east" in declared.stdout
@@ -232,7 +232,7 @@ def test_a_file_without_a_header_is_read_with_names(run, folder):
 
 def test_that_values_are_clipped_is_said_whether_or_not_any_was_and_never_how_many(run):
     inside, outside = run(*MEAN, "--epsilon", 2), run(*MEAN[:-1], 31, "--epsilon", 2)
-    assert inside.stderr == outside.stderr == "Values beyond the range are clipped to it.\n"
+    assert inside.stderr == outside.stderr == "Values outside the range are clipped to it.\n"
 
 
 @pytest.mark.parametrize("command", EVERY.values(), ids=EVERY)
@@ -246,7 +246,7 @@ def test_nothing_of_the_data_is_printed_or_on_the_page(run, folder, columns, com
 
 
 def test_a_delta_too_large_for_the_users_is_pointed_out_where_their_number_is_public(run):
-    said = "A delta of 0.01 is not below one in 300"
+    said = "A delta of 0.01 is not below 1 / 300 users"
     assert said in run(*MEAN, "--epsilon", 1, "--delta", 0.01).stderr
     assert said not in run(*MEAN, "--epsilon", 1, "--delta", 0.01, "--sizes", "private").stderr
     assert said not in run(*MEAN, "--epsilon", 1, "--delta", 1e-6).stderr
@@ -259,7 +259,7 @@ def test_a_delta_too_large_for_the_users_is_pointed_out_where_their_number_is_pu
 def test_the_page_may_be_shared_and_is_the_only_file(run, folder, command):
     before = {path.name for path in folder.iterdir()}
     said = run(*command, "--epsilon", 3, "--page", "out/page.html")
-    assert said.stdout.splitlines()[-1] == "Page: out/page.html"
+    assert said.stdout.splitlines()[-2] == "Page: out/page.html"
     assert {path.name for path in folder.iterdir()} - before == {"out"}
     assert [path.name for path in (folder / "out").iterdir()] == ["page.html"]
     page = (folder / "out/page.html").read_text(encoding="utf-8")
@@ -299,8 +299,8 @@ BAD_OPTIONS = {
     "delta 0 for a descent": ((*ODDS, "--epsilon", 1, "--delta", 0), "above 0, got 0"),
     "level 1": ((*MEAN, "--epsilon", 1, "--level", 1), "--level"),
     "unknown user": (("mean", "visits.csv", "--user", "whom", *MEAN[4:], "--epsilon", 1),
-                     "Error: visits.csv: There is no column 'whom'; found 'who', 'cost', 'age'"),
-    "unknown value": ((*MEAN[:4], "--value", "price", *MEAN[6:], "--epsilon", 1), "There is no column 'price'; found"),
+                     "Error: visits.csv: There is no column 'whom'; the columns are 'who', 'cost', 'age'"),
+    "unknown value": ((*MEAN[:4], "--value", "price", *MEAN[6:], "--epsilon", 1), "no column 'price'; the columns are"),
     "user as value": ((*MEAN[:4], "--value", "who", *MEAN[6:], "--epsilon", 1), "cannot be both user and something"),
     "twice the same": ((*MEAN, "--value", "cost", "--epsilon", 1), "Column 'cost' is named 2 times"),
     "too many ranges": ((*MEAN, "--range", 0, 1, "--epsilon", 1), "once for each of 1 columns, got it 2 times"),
@@ -318,7 +318,7 @@ BAD_OPTIONS = {
                            "Column 'ward' holds text, such as"),
     "unlisted category": ((*LINEAR, "--categories", "ward=east,west", "--epsilon", 1), "'north'"),
     "one category": ((*LINEAR, "--categories", "ward=east", "--epsilon", 1), "at least two different categories"),
-    "categories of another": ((*LINEAR, "--categories", "stay=1,2", "--epsilon", 1), "Expected --categories of one of"),
+    "categories of another": ((*LINEAR, "--categories", "stay=1,2", "--epsilon", 1), "--categories for one of"),
     "label of words": ((*LOGISTIC, "--label", "again", "--features", "age", "--epsilon", 1), "means yes with --yes"),
     "label of numbers": ((*LOGISTIC, "--label", "stay", "--features", "age", "--epsilon", 1), "means yes with --yes"),
     "label as private feature": ((*LOGISTIC, "--label", "back", "--features", "back", "--epsilon", 1), "both label"),
@@ -356,8 +356,8 @@ def test_an_empty_file_is_refused(refused, folder):
 def test_a_page_that_can_never_be_written_is_found_before_the_data_are_read(refused, folder):
     (folder / "taken").mkdir()
     (folder / "visits.csv").write_text("not a table at all")
-    assert "a folder has that name" in refused(*MEAN, "--epsilon", 1, "--page", "taken")
-    assert "cannot be written to" in refused(*MEAN, "--epsilon", 1, "--page", "visits.csv/page.html")
+    assert "it is a folder" in refused(*MEAN, "--epsilon", 1, "--page", "taken")
+    assert "is not writable" in refused(*MEAN, "--epsilon", 1, "--page", "visits.csv/page.html")
 
 
 def test_text_of_too_many_kinds_is_no_category(refused):
@@ -389,10 +389,10 @@ def test_the_solver_of_a_regression_shows_how_far_it_is_and_never_goes_back(caps
         for done in (0, 0, 30, 20, 100, 0, 40, 100):
             show("weights", done, 100)
     assert capsys.readouterr().err.splitlines() == [
-        "weights: 100 parts to go",
+        "weights: 100 parts left",
         "weights: part 30 of 100 done",
         "weights: part 100 of 100 done",
-        "weights, turn 2: 100 parts to go",
+        "weights, turn 2: 100 parts left",
         "weights, turn 2: part 40 of 100 done",
         "weights, turn 2: part 100 of 100 done",
     ]

@@ -57,7 +57,7 @@ def test_clicks_and_settings_of_their_own_can_be_tuned_and_a_model_is_replaced(r
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--try", "colour=1,2"), "expected a setting among dimension"),
+        (("--try", "colour=1,2"), "expected one of the settings dimension"),
         (("--try", "dimension"), "expected NAME=A,B"),
         (("--try", "dimension=2,x"), "with numbers"),
         (("--try", "dimension=2,2"), "each value once"),

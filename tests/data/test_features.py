@@ -122,7 +122,7 @@ def test_tasks_get_their_rows_in_the_order_of_their_codes():
     features = ItemFeatures.from_frame(MOVIES)
     rows = features.for_tasks(Vocabulary([40, 99, 10]))
     assert rows.counts.tolist() == [1, 0, 6]
-    with pytest.raises(InputError, match="None of the items with features is a task: the first are 10 and 'a'"):
+    with pytest.raises(InputError, match="No item with features is a task: the first ids are 10 and 'a'"):
         features.for_tasks(Vocabulary(["a", "b"]))
 
 
@@ -151,7 +151,7 @@ def test_taking_rows_agrees_with_dense_indexing():
 @pytest.mark.parametrize(
     ("frame", "arguments", "message"),
     [
-        ([1, 2], {}, "speaks Arrow"),
+        ([1, 2], {}, "supports Arrow"),
         (pa.table({"id": [1]}), {}, "at least one column of features"),
         (pa.table({"id": [1], "item": [2], "x": [1]}), {}, "looks like the item, got 2"),
         (pa.table({"id": [1], "x": [1]}), {"item": "nr"}, "no column 'nr'"),
@@ -170,18 +170,18 @@ def test_what_cannot_be_read_gets_one_sentence(frame, arguments, message):
 def test_features_that_only_tell_items_apart_are_pointed_out():
     n = 60
     ids, brand = range(n), [f"brand {k % 5}" for k in range(n)]
-    with pytest.warns(FineFeaturesWarning, match="'serial' is very fine: 100%"):
+    with pytest.warns(FineFeaturesWarning, match="'serial' is very specific: 100%"):
         ItemFeatures.from_frame(pa.table({"id": ids, "brand": brand, "serial": [f"s{k}" for k in range(n)]}))
     advertisements = {"id": ids, "brand": brand, "text": [f"t{k % 15}" for k in range(n)]}
     ItemFeatures.from_frame(pa.table(advertisements))  # no warning: they would be errors here
-    with pytest.warns(FineFeaturesWarning, match="'font' may be too fine: without it the 60 .* would be 15"):
+    with pytest.warns(FineFeaturesWarning, match="'font' may be too specific: without it, the 60 .* would be 15"):
         ItemFeatures.from_frame(pa.table(advertisements | {"font": [f"{8 + k // 15}pt" for k in range(n)]}))
 
 
 def test_two_features_that_form_a_grid_of_items_are_pointed_out_and_two_that_items_share_are_not():
     n = 400
     brand = [f"b{k % 10}" for k in range(n)]
-    with pytest.warns(FineFeaturesWarning, match="'font' may be too fine: without it the 400 .* would be 10"):
+    with pytest.warns(FineFeaturesWarning, match="'font' may be too specific: without it, the 400 .* would be 10"):
         ItemFeatures.from_frame(
             pa.table({"item": np.arange(n), "brand": brand, "font": [f"f{k // 10}" for k in range(n)]})
         )

@@ -48,9 +48,9 @@ def test_users_and_groups_are_two_words_for_one_argument(name):
 
 @pytest.mark.parametrize("name", fits())
 def test_exactly_one_of_the_two_words_is_taken(name):
-    with pytest.raises(InputError, match="one of the two; got neither"):
+    with pytest.raises(InputError, match="scikit-learn's name for it\\), got neither"):
         fits()[name]()
-    with pytest.raises(InputError, match="one of the two; got both"):
+    with pytest.raises(InputError, match="scikit-learn's name for it\\), got both"):
         fits()[name](users=USERS, groups=USERS)
 
 
@@ -60,5 +60,5 @@ def test_parties_may_be_called_groups_too():
     one = ProtectedMultiTask(noise=SeededNoise(1)).fit(x, y, parties)
     other = ProtectedMultiTask(noise=SeededNoise(1)).fit(x, y, groups=parties)
     assert np.array_equal(one.coef_, other.coef_)
-    with pytest.raises(InputError, match=r"Expected parties .* got both"):
+    with pytest.raises(InputError, match=r"Expected either parties or groups .* got both"):
         ProtectedMultiTask().fit(x, y, parties, groups=parties)

@@ -136,7 +136,7 @@ def test_a_pandas_column_of_mixed_types_is_refused_with_its_first_odd_cell():
 
 
 def test_something_that_is_no_frame_is_refused():
-    with pytest.raises(InputError, match=r"Expected a frame that speaks Arrow .* got builtins\.dict"):
+    with pytest.raises(InputError, match=r"Expected a frame that supports Arrow .* got builtins\.dict"):
         Interactions.from_frame(COLUMNS)
 
 
@@ -160,7 +160,11 @@ NAMES_REFUSED = {
     "no user": ({}, ["a", "item"], "No column looks like the user among 'a', 'item'; name it with user="),
     "two items": ({}, ["user", "item", "song"], "'item', 'song' among 'user', .* the task; say which with task="),
     "two values": ({}, ["user", "item", "rating", "score"], "'rating', 'score' among .* could each be the value"),
-    "missing": ({"value": "stars"}, ["user", "item"], "There is no column 'stars' to use as value; found 'user', "),
+    "missing": (
+        {"value": "stars"},
+        ["user", "item"],
+        "There is no column 'stars' to use as value; the columns are 'user', ",
+    ),
     "same": ({"user": "id", "task": "id"}, ["id", "item"], "Column 'id' cannot be both user and task"),
 }
 
@@ -322,3 +326,25 @@ def test_a_stand_in_of_the_movielens_layout_is_read_whole(tmp_path):
     assert from_parquet.n_observations == 20_000
     assert from_parquet.n_users == len(np.unique(users))
     assert from_parquet == Interactions.read(tmp_path / "ratings.dat", columns=NAMES)
+
+
+def test_texts_of_a_dictionary_that_no_row_has_are_no_ids(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    users = pa.DictionaryArray.from_arrays(pa.array([2, 0, 2], pa.int8()), pa.array(["ann", "nobody", "bob", "bob"]))
+    items = pa.array(["x", "y", "y"])
+    table = pa.table({"user": users, "item": items})
+    parquet.write_table(table, tmp_path / "data.parquet")
+    for data in (Interactions.from_frame(table), Interactions.read(tmp_path / "data.parquet")):
+        assert list(data.user_ids) == ["ann", "bob"]
+        assert data.users.tolist() == [0, 1, 1]
+        assert data.tasks.tolist() == [1, 0, 1]
+
+
+def test_a_malformed_row_far_down_a_file_is_named_by_its_number(tmp_path):
+    """Several threads read the file; the number is found by reading it once more, in order."""
+    lines = ["user,item,rating", *(f"u{k % 900},i{k},3" for k in range(400_000))]
+    lines[350_000] += ",4"
+    (tmp_path / "data.csv").write_text("\n".join(lines) + "\n")
+    with pytest.raises(InputError, match=r"Row 350000 .* has 4 columns where 3 were expected"):
+        Interactions.read(tmp_path / "data.csv")

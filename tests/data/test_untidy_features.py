@@ -82,5 +82,5 @@ def test_features_that_are_none_are_refused_before_anything_is_spent(recommender
         recommender(1.0, features=frame).fit(data)
     known = ItemFeatures.from_frame(frame)
     silent = ItemFeatures.from_frame(pa.table({"item": np.arange(10), "genre": ["z"] * 10}), space=known.space)
-    with pytest.raises(InputError, match="none that say anything"):
+    with pytest.raises(InputError, match="got no informative ones"):
         recommender(1.0, features=silent).fit(data)

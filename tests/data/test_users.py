@@ -163,7 +163,7 @@ def test_keys_are_made_when_they_are_asked_for_and_once():
 def test_users_without_ids_have_no_keys():
     users = users_of([1, 1], keys=None)
     for some in (users, users.run(0, 1)):
-        with pytest.raises(InputError, match="known by ids"):
+        with pytest.raises(InputError, match="users with ids"):
             _ = some.keys
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import pkgutil
 import re
 from pathlib import Path
 
@@ -50,3 +52,8 @@ def test_lists_of_public_names_hold_each_once_and_none_with_an_underscore(genera
     for name, module in generate.public_modules().items():
         assert len(set(module.__all__)) == len(module.__all__), name
         assert not [each for each in module.__all__ if each.startswith("_")], name
+
+
+def test_every_package_says_what_is_public():
+    packages = [each.name for each in pkgutil.walk_packages(apportion.__path__, "apportion.") if each.ispkg]
+    assert [name for name in packages if not hasattr(importlib.import_module(name), "__all__")] == []

@@ -133,9 +133,9 @@ def test_a_comparison_is_a_table(ratings):
 def test_what_is_not_there_is_named(ratings):
     train, validation, _, _ = ratings
     table = compare_ratings({"mean": GlobalMean().fit(train)}, train, validation)
-    with pytest.raises(InputError, match="There is no model 'als' here; there are mean"):
+    with pytest.raises(InputError, match="There is no model 'als'; the models are mean"):
         table["als"]
-    with pytest.raises(InputError, match="There is no metric 'recall@20' here; there are rmse, mae"):
+    with pytest.raises(InputError, match="There is no metric 'recall@20'; the metrics are rmse, mae"):
         table["mean"]["recall@20"]
     with pytest.raises(InputError, match="Expected at least one model"):
         compare_ratings({}, train, validation)

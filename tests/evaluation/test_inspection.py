@@ -103,7 +103,7 @@ def test_tasks_without_a_vector_share_nothing_and_are_left_out_of_the_reference(
     assert (found.n, found.overall) == (10, pytest.approx(6 / 10))
     slices = popularity_slices(np.arange(10), 5)
     assert overlap(full, gaps, 9, slices=slices).by_slice == (None, None, 1.0, 1.0, 1.0)
-    with pytest.raises(InputError, match="got 10 vectors of zeros"):
+    with pytest.raises(InputError, match="all 10 vectors are zero"):
         overlap(full, model_of(np.zeros((10, 3))), 2)
 
 

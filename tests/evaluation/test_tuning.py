@@ -232,7 +232,7 @@ def test_a_search_is_charged_to_an_account_before_its_first_try(ratings, tmp_pat
 def test_a_search_is_refused_by_accounts_without_a_theorem_for_it(ratings, tmp_path):
     ledger = Ledger.open(str(tmp_path / "ledger.db"))
     gaussian = ledger.create_account("gaussian", Budget(50.0, 1e-5))
-    with pytest.raises(BudgetError, match="open an account of kind 'renyi'"):
+    with pytest.raises(BudgetError, match="Open an account of kind 'renyi'"):
         tune(ratings, make_ratings, {"dimension": [1]}, BUDGET, ledger=gaussian)
     other = ledger.create_account("other", Budget(50.0, 1e-5), kind="renyi", neighbours=REPLACE_VALUES)
     with pytest.raises(InputError, match="add or remove one user; got: replace"):

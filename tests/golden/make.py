@@ -5,13 +5,17 @@ A file is named for its format. Later versions of the library must read it as it
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from apportion.data import Vocabulary
-from apportion.privacy import ADD_REMOVE, Purpose
+from apportion.privacy import ADD_REMOVE, REPLACE_LABELS, Budget, Ledger, Purpose
 from apportion.privacy import statement as statements
+from apportion.privacy.ledger import GaussianRelease, LedgerKey, PureRelease, SampledRun, SelectionRun, chain
 from apportion.privacy.purposes import release_name
 from apportion.privacy.statement import LedgerReference, Release, Statement, Tuning
 from apportion.recommend import storage
@@ -82,6 +86,27 @@ def a_model():
     )
 
 
+def write_ledger(folder):
+    """A ledger with every kind of account and event: its tables as SQL, its key and its heads."""
+    folder.mkdir()
+    LedgerKey.create(folder / "ledger.key")
+    with TemporaryDirectory() as place:
+        url = Path(place) / "ledger.db"
+        with Ledger.open(url, key=folder / "ledger.key", head=folder / "heads.json") as ledger:
+            visits = ledger.create_account("visits", Budget(2.0, 1e-6), window="spring of 2003", owner="data office")
+            visits.charge("counts", GaussianRelease(0.1))
+            visits.charge("median", PureRelease(0.25))
+            labels = ledger.create_account("labels", Budget(1.0, 0.0), neighbours=REPLACE_LABELS)
+            labels.charge("slope", PureRelease(0.5))
+            samples = ledger.create_account("samples", Budget(4.0, 1e-6), kind="renyi", orders=(4, 16))
+            samples.charge("training", SampledRun((0.05,), 2.0, 0.01, 100))
+            samples.charge("tuning", SelectionRun(0.1, 10.0, "geometric"))
+        with closing(sqlite3.connect(url)) as connection:
+            tables = "\n".join([*connection.iterdump(), f"PRAGMA user_version = {chain.FORMAT};", ""])
+    (folder / "ledger.sql").write_text(tables, encoding="utf-8")
+    (folder / "heads.json.lock").unlink()
+
+
 def main():
     """Write what is missing."""
     files = {
@@ -90,6 +115,7 @@ def main():
             cards.card_json(cards.privacy_card(a_statement())), encoding="utf-8"
         ),
         f"model-{storage.FORMAT}": lambda path: storage.save(a_model(), path),
+        f"ledger-{chain.FORMAT}": write_ledger,
     }
     for name, write in files.items():
         if not (HERE / name).exists():

@@ -126,7 +126,7 @@ def test_what_does_not_fit_is_refused():
         linalg.lattice_gram([0, 1], [0], x, step=2.0**-18)
     with pytest.raises(ValueError, match="products of at most"):
         linalg.lattice_moment([0, 1], [0], x, coefficients=[np.nan], step=PRODUCT)
-    with pytest.raises(ValueError, match="finite and not negative"):
+    with pytest.raises(ValueError, match="finite bound of at least 0"):
         linalg.step_below(math.inf)
 
 

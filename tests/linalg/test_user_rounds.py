@@ -14,7 +14,6 @@ from apportion import linalg
 from apportion.errors import InputError
 from apportion.linalg import RatingRound, TaskWeights
 from apportion.linalg.fixed_sums import Runs
-from apportion.linalg.rating_reference import _weights
 
 needs_kernel = pytest.mark.skipif(not linalg.compiled_available(), reason="the compiled kernel was not built")
 CLIP, SUMMARY_CLIP = 0.7, 2.0
@@ -207,7 +206,7 @@ def test_weights_formed_from_tasks_have_squares_that_sum_to_at_most_one(seed, on
     indptr, tasks, _, _ = users(rng, 90, rng.integers(0, 80, 20))
     omega = TaskWeights(rng.uniform(0, 1, 90) * 10.0 ** rng.integers(-12, 20), only_down)
     runs = Runs(indptr)
-    weights = _weights(runs, runs.sums(), tasks, omega)
+    weights = omega.of_runs(runs, tasks)
     squares = np.bincount(runs.owner, weights**2, minlength=20)
     assert squares.max() <= 1
     if not only_down:
@@ -228,3 +227,21 @@ def test_the_round_is_the_regression_that_it_says():
         own = np.linalg.solve(matrix, about.base_rhs + (c * labels * x.T)[:, rest].sum(axis=1))
         wanted = weights[k] * (labels[k] - x[k] @ own) * own[1:] * about.scales
         np.testing.assert_allclose(found[task], wanted, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("latent", "starting", "scale"), [(0, False, 1.0), (8, False, 1.0), (8, True, 1e30), (3, False, 1e160)]
+)
+def test_torch_adds_the_same_whole_numbers(latent, starting, scale):
+    """By the operations of the reference, so that a GPU's sums are the processor's."""
+    torch = pytest.importorskip("torch")
+    from apportion.linalg import rating_on_torch
+
+    rng = np.random.default_rng(latent)
+    about = round_of(rng, 90, latent, scale=scale, starting=starting)
+    indptr, tasks, values, weights = users(rng, 90, [*rng.integers(0, 80, 60), 0, 1, 90])
+    placed = torch.tensor(tasks), torch.tensor(values)
+    for own, there in ((weights, torch.tensor(weights)), (TaskWeights(rng.uniform(0, 1, 90)),) * 2):
+        found = rating_on_torch.rating_round(indptr, *placed, there, about, "cpu")
+        together = np.concatenate([each.numpy().ravel() for each in found])
+        np.testing.assert_array_equal(together, sums_of(indptr, tasks, values, own, about))

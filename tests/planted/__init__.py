@@ -3,13 +3,36 @@
 from importlib import import_module
 from importlib.util import find_spec
 
-from planted import allocations, contributions, parties, recommenders, regressions, releases, sampling
+from planted import (
+    allocations,
+    contributions,
+    noise,
+    parties,
+    peers,
+    pipelines,
+    recommenders,
+    regressions,
+    releases,
+    sampling,
+)
 from planted.cases import ALPHA, Case, Verdict
 
 _WITH_TORCH = [import_module(f"planted.{name}") for name in ("encoders", "training") if find_spec("torch") is not None]
 CASES = tuple(
     case
-    for module in (recommenders, allocations, releases, sampling, contributions, regressions, parties, *_WITH_TORCH)
+    for module in (
+        recommenders,
+        allocations,
+        releases,
+        sampling,
+        contributions,
+        regressions,
+        parties,
+        noise,
+        peers,
+        pipelines,
+        *_WITH_TORCH,
+    )
     for case in module.cases()
 )
 

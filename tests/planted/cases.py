@@ -48,7 +48,7 @@ class Case:
     Attributes:
         name: of the bug.
         source: where it was seen: an erratum of a paper, or a habit.
-        method: replay, likelihood or tester.
+        method: replay, likelihood, tester, noise or bytes.
         wrong: audits the bug.
         honest: audits the twin.
     """

@@ -9,9 +9,9 @@ from unittest import mock
 import numpy as np
 
 from apportion.allocation import Adaptive, TailSample, UniformSample, adaptive
-from apportion.allocation.weightings import KeptTasks, SplitEqually, TaskFactors
+from apportion.allocation.weightings import KeptTasks, SplitEqually
 from apportion.data import user_keys
-from apportion.linalg import rating_reference
+from apportion.linalg import TaskWeights, rating_reference
 from apportion.linalg.backend import use_backend
 from apportion.privacy import ADD_REMOVE, bounds
 from apportion.privacy.contributions import RatingParts
@@ -19,11 +19,13 @@ from apportion.published.skew import GradientDescent, SufficientStatistics
 from apportion.published.skew import updates as updates_module
 from apportion.recommend import clicks as clicks_module
 from apportion.recommend import ratings as ratings_module
+from apportion.recommend.clicks_votes import RankLosses
+from apportion.recommend.variance_votes import VarianceLosses
 from held_values import HeldWeights
 from planted.cases import Case, patched, replayed, replayed_as_it_is
 
 import paper_errata
-from private_estimators import alternating, clicks, ratings
+from private_estimators import alternating, clicks, clicks_of_default_size, ratings
 
 RATINGS, CLICKS = ratings_module._Fit, clicks_module._Fit
 
@@ -50,8 +52,8 @@ def unclipped_rating_parts(right):
     """Rows and votes of any length, with noise for those within the clip norms."""
 
     def wrong(self, users, kernels):
-        wide = {name: 1e4 * getattr(self.about, name) for name in ("clip_norm", "summary_clip")}
-        return right(replace(self, about=replace(self.about, **wide)), users, kernels)
+        wide = {name: 1e4 * getattr(self.round, name) for name in ("clip_norm", "summary_clip")}
+        return right(replace(self, round=replace(self.round, **wide)), users, kernels)
 
     return wrong
 
@@ -67,16 +69,24 @@ def forged_weights(values, indptr, *, signed=True):
     return forged(bounds.Weights, _values=values, _indptr=indptr, **about)
 
 
+class EveryTaskCountsOne(TaskWeights):
+    """Weights that the kernel leaves as they are."""
+
+    norm = least_norm = 1e30
+
+
 def unnormalised_weights(_right):
     """E4: every task of a user counts 1."""
-    return lambda self, users: forged_weights(np.ones(users.n_rows, np.float32), users.indptr, signed=False)
+    return lambda self, n_tasks: EveryTaskCountsOne(np.ones(n_tasks))
 
 
-def normalised_over_users(_right):
+def normalised_over_users(right):
     """Squares sum to 1 over the users of a task, not over the tasks of a user."""
 
-    def wrong(self, users):
-        return forged_weights((1 / np.sqrt(1.0 * counts_of(users)))[users.column("tasks")], users.indptr, signed=False)
+    def wrong(self, users, kernels):
+        values = (1 / np.sqrt(1.0 * counts_of(users)))[users.column("tasks")]
+        forged = HeldWeights(forged_weights(values, users.indptr, signed=False))
+        return right(replace(self, weights=forged), users, kernels)
 
     return wrong
 
@@ -98,8 +108,8 @@ def counts_of(users):
 
 
 def exact_counts(right):
-    def wrong(self, users):
-        return right(replace(self, factors=adaptive(users.by_task.counts + 0.5, 0.25).factors), users)
+    def wrong(self, users, kernels):
+        return right(replace(self, weights=adaptive(users.by_task.counts + 0.5, 0.25)), users, kernels)
 
     return wrong
 
@@ -111,6 +121,23 @@ def exact_counts_for_the_tail(right):
 def keys_by_position(_right):
     """A user's sample depends on how many users come before it."""
     return lambda keys, _seed: np.arange(len(keys), dtype=np.uint64) * np.uint64(0xD1342543DE82EF95)
+
+
+def votes_on_a_neighbours_row(right):
+    """Each held-out rating is that of the row before it, which may be another user's."""
+
+    def wrong(self, kept, shown, kernels):
+        return right(self, kept, shown.with_columns(values=np.roll(shown.column("values"), 1)), kernels)
+
+    return wrong
+
+
+def clip_norm_from_raw_quantiles(right):
+    def wrong(self, plan, centre, exposure):
+        distances = np.abs(self._users.column("values") - centre) / self._unit
+        return replace(right(self, plan, centre, exposure), clip_norm=float(np.quantile([1.0, *distances], 0.9)))
+
+    return wrong
 
 
 def exact_number_of_users(right):
@@ -170,10 +197,21 @@ def ignoring_the_sample(right):
     return wrong
 
 
+def votes_on_others_rows(right):
+    """A user compares its own losses with those of everybody at hand."""
+
+    def wrong(self, kept, shown, kernels):
+        losses = right(self, kept, shown, kernels)
+        losses[:, 1:] -= 0.1 * losses[:, :1].sum() / max(shown.n_rows, 1)
+        return losses
+
+    return wrong
+
+
 def in_the_model(attribute, value):
     def make_wrong(right):
-        def wrong(self, state, statement):
-            model = right(self, state, statement)
+        def wrong(self, *learned):
+            model = right(self, *learned)
             setattr(model, attribute, value(self._data))
             return model
 
@@ -184,11 +222,11 @@ def in_the_model(attribute, value):
 
 PLANTED = {
     ("labels without a bound", "E6"): (bounded_by_1, bounds.Labels, "clipped", unclipped_labels),
-    ("counts of sensitivity 1 for users of many tasks", "E4"): (clicks, SplitEqually, "form", unnormalised_weights),
-    ("weights normalised over the wrong axis", "habit"): (ratings, TaskFactors, "form", normalised_over_users),
+    ("counts of sensitivity 1 for users of many tasks", "E4"): (clicks, SplitEqually, "of_tasks", unnormalised_weights),
+    ("weights normalised over the wrong axis", "habit"): (ratings, RatingParts, "partial", normalised_over_users),
     ("clip after weighting", "E2"): (gradient, bounds.Weights, "times", clipped_after_weighting),
     ("no clipping of parts", "habit"): (ratings, RatingParts, "partial", unclipped_rating_parts),
-    ("counts not charged", "E6"): (ratings, TaskFactors, "form", exact_counts),
+    ("counts not charged", "E6"): (ratings, RatingParts, "partial", exact_counts),
     ("tail sampling by exact counts", "E6"): (sampled_tail, KeptTasks, "form", exact_counts_for_the_tail),
     ("samples by position, not by who it is", "habit"): (uniform_tasks, user_keys, "seeded_keys", keys_by_position),
     ("mean not charged", "E6"): (ratings, ratings_module, "release_overview", exact_mean),
@@ -198,10 +236,23 @@ PLANTED = {
         "release_overview",
         exact_number_of_users,
     ),
+    ("a vote that looks at another user's row", "habit"): (
+        ratings,
+        VarianceLosses,
+        "__call__",
+        votes_on_a_neighbours_row,
+    ),
+    ("a clip norm from raw quantiles", "habit"): (ratings, RATINGS, "_residuals", clip_norm_from_raw_quantiles),
     ("rounds chosen by the size of the data", "habit"): (ratings, RATINGS, "run", rounds_by_size),
     ("public seed taken from the data", "habit"): (clicks, CLICKS, "run", seed_from_data),
     ("labels scaled by the largest", "habit"): (ratings, RatingParts, "partial", labels_by_the_largest),
     ("centred over all users", "habit"): (ratings, RatingParts, "partial", centred_over_users),
+    ("a vote on clicks that looks at another user's row", "habit"): (
+        clicks_of_default_size,
+        RankLosses,
+        "__call__",
+        votes_on_others_rows,
+    ),
     ("a sampled sum over everybody", "habit"): (sampled_users, updates_module, "_moments", ignoring_the_sample),
     ("exact counts in the model", "habit"): (
         ratings,

@@ -94,15 +94,25 @@ def test_a_task_without_evidence_gets_what_its_covariates_predict():
 def test_rounds_are_pooled_by_their_noise():
     exposure = popularity.Exposure(np.ones(4), np.zeros(4), np.ones(4))
     design = np.eye(2)
-    sharp = evidence.RoundEvidence(np.ones((4, 2)), design, np.array([1.0, 1.0]))
-    blunt = evidence.RoundEvidence(np.full((4, 2), 11.0), design, np.array([3.0, 3.0]))
+    sharp = evidence.RoundEvidence(np.ones((4, 2)), design, np.array([1.0, 1.0]), 0.0, 1.0)
+    blunt = evidence.RoundEvidence(np.full((4, 2), 11.0), design, np.array([3.0, 3.0]), 0.0, 1.0)
     pooled = evidence.combine([sharp, blunt], exposure, 1.0)
     np.testing.assert_allclose(pooled.statistics, (1 * 9 + 11 * 1) / 10)
     np.testing.assert_allclose(pooled.noise_variance, 0.9)
 
 
+def test_the_offset_of_rounds_is_pooled_by_their_noise_and_nothing_where_it_is_noise_alone():
+    def rounds(*offsets):
+        return [evidence.RoundEvidence(np.ones((1, 1)), np.eye(1), np.ones(1), o, v) for o, v in offsets]
+
+    pooled = (1.0 * 4 + 2.0 * 1) / 5
+    assert evidence.offset(rounds((1.0, 0.25), (2.0, 1.0))) == pytest.approx(pooled * (1 - 3 / (5 * pooled**2)))
+    assert evidence.offset(rounds((0.4, 1.0), (0.5, 1.0))) == 0.0
+    assert evidence.offset([]) == 0.0
+
+
 def test_statistics_of_residuals_are_shifted_back_to_the_parameters():
-    moments = evidence.SharedMoments(1.0, 1.0, np.diag([2.0, 1.0]))
+    moments = evidence.SharedMoments(1.0, 1.0, np.diag([2.0, 1.0]), 0.0, 1.0)
     exposure = popularity.Exposure(np.array([10.0]), np.zeros(1), np.ones(1))
     truth, about, scales = np.array([[0.5, -1.0]]), np.array([[0.4, -0.7]]), np.array([1.0, 0.5])
     residual_sums = 10.0 * (truth - about) @ moments.design * scales

@@ -23,7 +23,7 @@ def test_shares_that_sum_to_the_whole_can_all_be_spent_and_never_exceed_it(parts
 
 
 def test_a_plan_that_asks_for_too_much_says_how_much_is_left():
-    with pytest.raises(BudgetError, match=r"asks for 1\.1 of the budget but 1 is left"):
+    with pytest.raises(BudgetError, match=r"asks for 1\.1 of the budget, but only 1 is left"):
         Session(Budget(1.0, 1e-5)).plan(counts=0.1, rounds=[0.5, 0.5])
 
 

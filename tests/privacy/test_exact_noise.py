@@ -75,7 +75,7 @@ def test_sums_in_floating_point_are_refused_before_they_are_charged():
 
 
 def test_exact_engines_want_the_compiled_kernel():
-    with linalg.use_backend("numpy"), pytest.raises(ValueError, match="Expected the compiled kernel for exact sums"):
+    with linalg.use_backend("numpy"), pytest.raises(ValueError, match="Exact sums need the compiled kernel"):
         LocalEngine(exact=True)
 
 

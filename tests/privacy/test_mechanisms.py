@@ -44,7 +44,7 @@ def test_keys_are_unique_and_lead_back_to_their_class():
 
 def test_a_key_that_no_package_has_is_refused_in_one_sentence():
     with pytest.raises(
-        InputError, match=r"No installed package has the mechanism 'quantum'.*known are: gaussian"
+        InputError, match=r"No installed package has the mechanism 'quantum'.*known mechanisms: gaussian"
     ) as no:
         mechanism_class("quantum")
     assert str(no.value).count("\n") == 0
@@ -93,7 +93,7 @@ def test_a_release_on_a_sample_is_drawn_by_no_other_door():
 
 def test_a_share_of_a_pure_budget_buys_no_release_that_is_not_pure():
     session = Session(Budget(1.0, 0.0), noise=SeededNoise(0))
-    with pytest.raises(InputError, match="delta above 0, as Gaussian noise needs"):
+    with pytest.raises(InputError, match="delta above 0, because Gaussian noise needs one"):
         session.release("x", a_sum(), session.plan(a=1.0).one("a"))
     other = Session(Budget(1.0, 1e-5), noise=SeededNoise(0))
     with pytest.raises(BudgetError, match="share of this session's budget"):

@@ -104,14 +104,14 @@ def test_a_pure_session_draws_no_gaussian_noise_and_plans_no_samples():
 def test_a_sum_bounded_for_one_relation_is_not_released_under_another():
     rows = BoundedSum.user_total(np.zeros(2), Rows.clipped(np.zeros((1, 2)), 1.0))
     replacing, adding = a_session(), Session(PURE, noise=SeededNoise(0))
-    with pytest.raises(BudgetError, match=r"add or remove one user; this session promises: replace"):
+    with pytest.raises(BudgetError, match=r"'add or remove one user'; this session has the neighbours .replace"):
         replacing.release_laplace("x", rows, replacing.plan(a=0.5).one("a"))
-    with pytest.raises(BudgetError, match=r"replace.*this session promises: add or remove"):
+    with pytest.raises(BudgetError, match=r"replace.*this session has the neighbours 'add or remove"):
         adding.release_laplace("x", a_total(), adding.plan(a=0.5).one("a"))
     ranks = ranked(np.zeros(4), UniformBase(-1.0, 1.0)).scores([], [0.5])
-    with pytest.raises(BudgetError, match=r"replace.*this session promises: add or remove"):
+    with pytest.raises(BudgetError, match=r"replace.*this session has the neighbours 'add or remove"):
         adding.choose_points("x", ranks, UniformBase(-1.0, 1.0), adding.plan(a=0.5).one("a"))
-    with pytest.raises(BudgetError, match=r"add or remove one user; this session promises: replace"):
+    with pytest.raises(BudgetError, match=r"'add or remove one user'; this session has the neighbours .replace"):
         a_session(Budget(1.0, 1e-6)).plan_sampled(3, 0.5)
     assert replacing.spent == adding.spent == 0
 

@@ -97,12 +97,12 @@ def test_only_what_was_planned_can_be_released():
     counts = counts_of(data)
     with pytest.raises(BudgetError, match="nothing else can be planned"):
         session.plan(more=0.1)
-    with pytest.raises(BudgetError, match="not one that the plan of this session fixed"):
+    with pytest.raises(BudgetError, match="not part of this session's plan"):
         session.release("larger", counts, Session(Budget(2.0, 1e-5)).plan(a=0.2).one("a"))
     session.release("counts", counts, plan.one("counts"))
-    with pytest.raises(BudgetError, match="not one that the plan of this session fixed"):
+    with pytest.raises(BudgetError, match="not part of this session's plan"):
         session.release("counts again", counts, plan.one("counts"))
-    with pytest.raises(BudgetError, match="not one that the plan of this session fixed"):
+    with pytest.raises(BudgetError, match="not part of this session's plan"):
         session.release_laplace("laplace", counts, plan.one("counts"))
     for k in range(2):
         session.release_sampled(f"step {k}", total_of(data), share)

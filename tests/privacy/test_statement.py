@@ -70,11 +70,11 @@ def test_relations_are_known_by_their_key_whatever_the_words():
 
 
 @pytest.mark.parametrize(
-    ("written", "advice"), [(FORMAT + 1, "newer apportion"), (1, "make it again"), (None, "again")]
+    ("written", "advice"), [(FORMAT + 1, "newer apportion"), (1, "create it again"), (None, "again")]
 )
 def test_another_format_is_refused_in_one_sentence(written, advice):
     stored = {**json.loads(a_session().statement().to_json()), "format": written, "surplus": 1}
-    with pytest.raises(InputError, match=rf"has format {written!r}, and this version .* reads format {FORMAT}") as no:
+    with pytest.raises(InputError, match=rf"has format {written!r}, but this version .* reads format {FORMAT}") as no:
         Statement.from_json(json.dumps(stored))
     assert advice in str(no.value)
     assert "\n" not in str(no.value)

@@ -44,7 +44,7 @@ def test_the_statement_lists_every_release_and_what_was_public(make):
     assert statement.releasable
     assert statement.window == "May 2025"
     assert any("declared as 12" in line for line in statement.public)
-    assert any("9 tasks, as given" in line for line in statement.public)
+    assert any("9 items, as given" in line for line in statement.public)
     assert "by hand" in make(dimension=2).fit(random_interactions(2)).statement_.tuning
 
 

@@ -58,12 +58,16 @@ def test_every_policy_can_be_named_and_fitted(policy, kind):
 @pytest.mark.parametrize(
     ("spec", "kind", "message"),
     [
-        ({}, "ratings", "a method among ours.* got None"),
-        ({"method": "magic"}, "ratings", "a method among ours.* got 'magic'"),
+        ({}, "ratings", "one of the methods ours.* got None"),
+        ({"method": "magic"}, "ratings", "one of the methods ours.* got 'magic'"),
         ({"method": "ours"}, "songs", "'ratings' or 'clicks', got 'songs'"),
         ({"method": "ours", "speed": 3}, "clicks", "got 'speed'"),
         ({"method": "gradient", "update": {"momentum": 1}}, "clicks", "got 'momentum'"),
-        ({"method": "gradient", "allocation": {"policy": "luck"}}, "clicks", "policy among .* got 'luck'"),
+        (
+            {"method": "gradient", "allocation": {"policy": "luck"}},
+            "clicks",
+            "one of the allocation policies .* got 'luck'",
+        ),
         ({"method": "gradient", "allocation": "adaptive"}, "clicks", "Expected a table for the allocation"),
         ({"method": "statistics", "allocation": {"policy": "adaptive", "releases": 2}}, "clicks", "got 'releases'"),
         ({"method": "statistics", "allocation": {"policy": "exact"}}, "clicks", "got 'exact'"),  # needs a public graph

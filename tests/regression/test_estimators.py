@@ -108,7 +108,7 @@ def test_the_whole_budget_is_spent_and_the_statement_says_on_what(make, allocati
     assert ("popularity" in names) == (allocation.releases > 0)
     assert ("exposure" in names) == isinstance(allocation, EqualSplit | UniformSample | TailSample)
     assert any("6 tasks, as given" in line for line in statement.public)
-    assert any("features are clipped to" in line for line in statement.public)
+    assert any("to which features are clipped" in line for line in statement.public)
 
 
 def test_each_statistic_is_released_once_for_all_tasks_with_its_own_bound():
@@ -119,7 +119,7 @@ def test_each_statistic_is_released_once_for_all_tasks_with_its_own_bound():
         ("moments", (6, 3), 6.0),
     ]
     assert any("declared as 300" in line for line in statement.public)
-    assert any("bound 3 that labels" in line for line in statement.public)
+    assert any("bound 3 to which labels" in line for line in statement.public)
     assert "by hand" in statement.tuning
 
 
@@ -129,7 +129,7 @@ def test_every_step_is_released_with_the_gradient_bound_as_sensitivity():
     assert [r.name for r in steps] == [f"step {k}: gradient" for k in range(1, 6)]
     assert [r.sensitivity for r in steps] == pytest.approx([0.3] * 5)
     assert len({r.stddev for r in steps}) == 1
-    assert any("0.3 that each gradient" in line for line in estimator.statement_.public)
+    assert any("0.3 to which each gradient" in line for line in estimator.statement_.public)
 
 
 @BOTH
@@ -358,7 +358,7 @@ def test_bad_data_get_one_sentence(make, change, message):
         (MultiTaskERM, {"domain_radius": -1.0}, r"domain_radius > 0, got -1"),
         (MultiTaskERM, {"gradient_bound": 0.0}, r"gradient_bound > 0, got 0"),
         (MultiTaskERM, {"step_size": 0.0}, r"step_size > 0, got 0"),
-        (MultiTaskERM, {"rule": "newton"}, r"rule among 'convex', 'strongly convex', got 'newton'"),
+        (MultiTaskERM, {"rule": "newton"}, r"one of the rules 'convex', 'strongly convex', got 'newton'"),
         (MultiTaskERM, {"rule": "strongly convex"}, r"strong_convexity > 0 .* got 0"),
         (MultiTaskERM, {"steps": 0}, r"steps of at least 1, got 0"),
         (MultiTaskERM, {"max_steps": 0}, r"max_steps of at least 1, got 0"),

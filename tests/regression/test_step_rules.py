@@ -50,7 +50,7 @@ def test_with_the_printed_step_size_the_strongly_convex_rule_would_depend_on_the
 
 
 def test_bad_rules_get_one_sentence():
-    with pytest.raises(InputError, match="rule among 'convex', 'strongly convex', got 'steepest'"):
+    with pytest.raises(InputError, match="one of the rules 'convex', 'strongly convex', got 'steepest'"):
         check_rule("steepest", 1.0)
     with pytest.raises(InputError, match=r"strong_convexity > 0 .* got 0"):
         check_rule("strongly convex", 0.0)

@@ -240,7 +240,7 @@ def test_the_statement_says_replace_one_user_and_sizes_public():
     statement = model.statement_
     assert statement.neighbours is REPLACE_VALUES
     assert "how many rows each user has" in statement.public
-    assert any("1.41421 that the gradient of every row is clipped to" in line for line in statement.public)
+    assert any("1.41421 to which the gradient of every row is clipped" in line for line in statement.public)
     assert sum(release.share for release in statement.releases) == pytest.approx(1.0)
     assert statement.spent_epsilon <= 2.0
     assert statement.window == "May 2025"
@@ -288,7 +288,7 @@ def test_the_threshold_is_the_best_for_the_stated_trade_off(groups, sizes):
 
 def test_a_session_must_promise_the_same_neighbours_and_have_budget_left():
     rows = logistic_rows(n_users=100)
-    with pytest.raises(InputError, match="Expected a session whose neighbours differ thus: replace the contents"):
+    with pytest.raises(InputError, match=r"those of this estimator .replace the contents"):
         fitted(rows, session=Session(Budget(1.0, 1e-5), noise=SeededNoise(0)))
     session = Session(Budget(1.0, 1e-5), noise=SeededNoise(0), neighbours=REPLACE_VALUES)
     fitted(rows, session=session)
@@ -431,7 +431,7 @@ def test_intervals_cover_the_truth_where_the_budget_lets_descents_arrive():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"delta": 0.0}, "Expected a delta above 0, as noise on many gradients needs, got 0"),
+        ({"delta": 0.0}, "Expected a delta above 0, because noise on many gradients needs one, got 0"),
         ({"epsilon": -1.0}, "epsilon > 0, got -1"),
         ({"feature_norm": 0.0}, "finite feature_norm > 0, got 0"),
         ({"gradient_bound": np.inf}, "finite gradient_bound > 0, got inf"),
@@ -445,7 +445,7 @@ def test_intervals_cover_the_truth_where_the_budget_lets_descents_arrive():
         ({"interval_parts": 3, "sizes": "private"}, "public sizes for intervals"),
         ({"level": 1.0}, "level strictly between 0 and 1, got 1"),
         ({"sizes": "secret"}, "sizes to be 'public' or 'private', got 'secret'"),
-        ({"sizes": "private", "bounding": SampleLimit(2)}, "Smooth weights where sizes are private, got SampleLimit"),
+        ({"sizes": "private", "bounding": SampleLimit(2)}, "Smooth weights if sizes are private, got SampleLimit"),
         ({"sizes": "private", "sizes_share": 0.99}, "sizes_share below 0.98, got 0.99"),
         ({"loss": "hinge"}, "Expected a loss among"),
     ],

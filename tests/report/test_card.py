@@ -202,7 +202,7 @@ def test_a_stored_selection_is_kept_for_its_own_statement_alone(tmp_path):
     assert read_card(tmp_path / "statement.json") == stored
     other = replace(statement, window="autumn")
     (tmp_path / "statement.json").write_text(other.to_json(), encoding="utf-8")
-    with pytest.raises(InputError, match="not that of the statement"):
+    with pytest.raises(InputError, match="does not belong to the statement"):
         read_card(tmp_path)
 
 

@@ -107,7 +107,7 @@ def test_the_noise_level_is_drawn_into_the_popularity_curve(width):
     popularity = 1000.0 * np.arange(1, 5001) ** -1.0
     drawing = popularity_chart(popularity, 5.0, width)
     assert "noise: ± 5" in words(drawing)
-    assert "99 items stand clear of it" in words(drawing)
+    assert "99 items are clearly above it" in words(drawing)
     assert len(drawing.markup()) < 20_000
 
 

@@ -155,7 +155,7 @@ def test_the_page_refers_to_nothing_outside_itself(tuned):
 
 
 def test_every_drawing_says_what_it_shows(tuned):
-    labels = re.findall(r'aria-label="([^"]*)"', comparison_page(tuned))
+    labels = re.findall(r'<svg[^>]*aria-label="([^"]*)"', comparison_page(tuned))
     assert len(labels) == 2 * (2 + 2 + 2)  # wide and narrow; metrics, slices at each ε, the exponent at each ε
     assert any("RMSE over ε, lower is better: ours 0.8900 ± 0.0141 at 1, 0.8450" in label for label in labels)
 
@@ -250,3 +250,28 @@ def test_tick_labels_differ_wherever_ticks_do():
     assert tick_labels([1.0075, 1.01, 1.0125]) == ["1.0075", "1.0100", "1.0125"]
     assert tick_labels([10.0, 20.0]) == ["10", "20"]
     assert tick_labels([0.3]) == ["0.3"]
+
+
+def paths(drawing):
+    return [each for each in re.findall(r"<path[^>]*>", drawing.markup()) if "curve" in each]
+
+
+@pytest.mark.parametrize(("n_places", "lines"), [(1, 0), (2, 0), (3, 2)])
+def test_a_line_is_drawn_from_three_points_on_and_marks_of_fewer_stand_side_by_side(n_places, lines):
+    places = [float(2**k) for k in range(n_places)]
+    curves = [Curve(name, 1, "", tuple((x, Figure(0.5, 0.01, 3)) for x in places)) for name in ("one", "other")]
+    for width in WIDTHS:
+        drawing = curve_chart(curves, Axis("ε", places, logarithmic=True), "RMSE", True, width)
+        assert len(paths(drawing)) == lines
+        marks = set(re.findall(r'cx="([^"]*)"', drawing.markup()))
+        assert len(marks) == (n_places if lines else 2 * n_places)
+
+
+def test_charts_of_many_budgets_fold_away_but_for_the_first_and_the_last():
+    many = study(budgets={"epsilon": [1, 2, 4, 8, 16], "seeds": [0, 1]})
+    page = comparison_page(StudyResults(many, tuple(cells(many, level)), (), (), "rows at random"))
+    shown, folded = page.split("<details><summary>The same at ε = 2, ε = 4, ε = 8</summary>")
+    folded = folded.split("</details>")[0]
+    heading = "by popularity of the item, at ε = "
+    assert [each.split("<")[0] for each in shown.split(heading)[1:]] == ["1", "16"]
+    assert [each.split("<")[0] for each in folded.split(heading)[1:]] == ["2", "4", "8"]

@@ -157,8 +157,8 @@ def test_noise_from_a_seed_is_marked_and_promises_nothing():
 @pytest.mark.parametrize(
     ("neighbours", "secret"),
     [
-        (REPLACE_VALUES, "what any one person’s rows hold"),
-        (REPLACE_LABELS, "what any one person’s labels are"),
+        (REPLACE_VALUES, "the contents of any one person’s rows"),
+        (REPLACE_LABELS, "any one person’s labels"),
         (ADD_REMOVE, "whether any one person’s data was used"),
     ],
 )
@@ -170,7 +170,7 @@ def test_what_is_protected_follows_from_the_neighbours(neighbours, secret):
 
 def test_a_pure_guarantee_has_no_exception_and_an_approximate_one_has():
     pure = str(Text(estimates_page(means())))
-    assert "the bound holds without exception" in pure
+    assert "the bound always holds" in pure
     assert "by at most a factor of 2.8 ." in pure
     assert "except with probability" not in pure
     approximate = str(Text(estimates_page(means(delta=1e-6))))
@@ -204,7 +204,7 @@ def test_many_steps_are_one_line_of_the_table_and_a_few_releases_one_each():
 
 def test_columns_that_would_be_empty_are_left_out():
     assert list(columns_of(slopes("logistic", None))) == ["Coefficient of", "Estimate"]
-    assert list(columns_of(quantiles(ranks=False))) == ["Rank asked for", "Value"]
+    assert list(columns_of(quantiles(ranks=False))) == ["Requested rank", "Value"]
     assert list(columns_of(means())) == ["Mean of", "Estimate", "95 % interval", "Noise (standard deviation)"]
 
 

@@ -210,7 +210,7 @@ def test_what_features_added_is_told_by_popularity(kind):
     assert len(shares) == 4
     assert all(0 <= share < 1 for share in shares)
     assert max(shares) > 0
-    assert "that public features account for" in explorer_page(model)
+    assert "that public features explain" in explorer_page(model)
 
 
 def test_features_account_for_what_follows_from_them_and_for_nothing_else(build):
@@ -229,4 +229,4 @@ def test_features_account_for_what_follows_from_them_and_for_nothing_else(build)
 
 def test_without_features_the_page_says_so(model):
     assert share_by_band(model, 4) == []
-    assert "fitted without features of items" in explorer_page(model)
+    assert "fitted without item features" in explorer_page(model)

@@ -27,6 +27,12 @@ DRAWING_TIME = """() => {
   });
   return Math.min(...times);
 }"""
+PLAIN_WORK = """() => {
+  const start = performance.now();
+  const values = Array.from({ length: 400000 }, (_, k) => Math.sin(k));
+  values.sort((a, b) => a - b);
+  return performance.now() - start;
+}"""
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 LOOKS = {"light": {}, "dark": {"color_scheme": "dark"}, "phone": PHONE}
 
@@ -135,7 +141,7 @@ def test_the_curve_of_the_attacker_is_the_exact_one(opened, model, epsilon, delt
 
     page = opened(explorer_page(model))
     ask = "([form, epsilon, delta]) => { const g = explorer.guarantee(form, epsilon, delta); "
-    ask += "return [g.mu, g.bestGuess, g.logOdds, ...[0.001, 0.01, 0.3, 0.9].map((rate) => g.found(rate))]; }"
+    ask += "return [g.mu, g.bestGuess, g.logOdds, ...[0.001, 0.01, 0.3, 0.9].map((rate) => g.detected(rate))]; }"
     mu, guess, log_odds, *found = page.evaluate(ask, ["gaussian", epsilon, delta])
     exact = gaussian.mu_of(epsilon, delta)
     assert mu == pytest.approx(exact, rel=1e-8)
@@ -148,7 +154,7 @@ def test_the_curve_of_the_attacker_is_the_exact_one(opened, model, epsilon, delt
 
 def test_the_two_lines_of_a_pure_guarantee_are_drawn_where_they_are(opened, model):
     page = opened(explorer_page(model))
-    found = page.evaluate("[0, 0.1, 0.5].map((rate) => explorer.guarantee('pure', Math.log(3), 0).found(rate))")
+    found = page.evaluate("[0, 0.1, 0.5].map((rate) => explorer.guarantee('pure', Math.log(3), 0).detected(rate))")
     assert found == pytest.approx([0.0, 0.3, 1 - 0.5 / 3])
 
 
@@ -241,16 +247,9 @@ def test_the_internal_twin_shows_both_neighbourhoods_and_the_quality(opened, mod
     assert page.locator("#quality table").count() == len(compared["private"].metrics) + 1
 
 
-def fastest_start(page):
-    """Milliseconds until the page can be used, the least of a few loads: other work on the machine only adds to it."""
-    least = float("inf")
-    for _ in range(3):
-        least = min(least, int(page.evaluate("document.documentElement.dataset.ready")))
-        if least < 2000:
-            break
-        page.reload()
-        page.wait_for_selector("html[data-ready]")
-    return least
+def fastest(page, what, times=3):
+    """Milliseconds of some work in the page, the least of a few runs: other work on the machine only adds to it."""
+    return min(page.evaluate(what) for _ in range(times))
 
 
 def test_twenty_thousand_items_are_a_small_page_that_is_soon_ready_and_moves_smoothly(opened, build):
@@ -271,6 +270,8 @@ def test_twenty_thousand_items_are_a_small_page_that_is_soon_ready_and_moves_smo
     html = explorer_page(model, titles={k: f"The made-up title of item number {k}" for k in range(n_items)})
     assert len(html.encode()) < 5e6
     page = opened(html)
-    assert fastest_start(page) < 2000
-    assert page.evaluate(DRAWING_TIME) < 100  # on a busy machine without a graphics card
+    started = int(page.evaluate("document.documentElement.dataset.ready"))
+    plain = fastest(page, PLAIN_WORK)  # what this machine takes for a loop, however busy it is
+    assert started < 15 * plain  # about twice as long; the claim `explorer-browser` measures seconds
+    assert fastest(page, DRAWING_TIME) < 0.5 * plain  # about a fiftieth
     picks_and_rates(page)

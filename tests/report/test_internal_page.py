@@ -65,7 +65,7 @@ def test_the_page_refers_to_nothing_outside_itself(model):
 def test_what_is_kept_is_measured_between_the_weakest_baseline_and_the_twin():
     assert share_kept(compare(), ROLES, "rmse") == pytest.approx((1.11 - 0.96) / (1.11 - 0.85))
     assert "keeps 58 %" in internal_page(compare(), ROLES)
-    assert "as well as its twin" in internal_page(compare(private=0.8), ROLES)
+    assert "as well as without" in internal_page(compare(private=0.8), ROLES)
     assert "no better than the global mean" in internal_page(compare(private=1.2), ROLES)
 
 
@@ -96,7 +96,7 @@ def test_a_model_with_features_stands_beside_the_one_without():
     known = Comparison({"with": evaluation(0.9099, (1.01, 0.9)), **measured.evaluations})
     roles = Roles("with", ROLES.twin, ROLES.baselines, "private, ε = 1")
     assert roles.in_order[:3] == ("with", "private, ε = 1", "without privacy")
-    assert "is 0.9099 with features (0.9600 by id alone), against 0.8500" in summary(known, roles)
+    assert "is 0.9099 with features (0.9600 without features), against 0.8500" in summary(known, roles)
     page = internal_page(known, roles)
     for row in known.rows():
         assert (f"{row['value']:.4f}" if row["value"] is not None else "–") in page
@@ -110,7 +110,14 @@ def test_items_that_training_has_not_met_have_a_section_of_their_own():
 
     new = NewItems(Comparison({"from features": of(1.0124), "user's <own> mean": of(1.2345)}), "40 & more items")
     page = internal_page(compare(), ROLES, new_items=new)
-    for words in ("never met", "40 &amp; more items", "user&#39;s &lt;own&gt; mean", "1.0124", "1.2345", "0.5062"):
+    for words in (
+        "not in training",
+        "40 &amp; more items",
+        "user&#39;s &lt;own&gt; mean",
+        "1.0124",
+        "1.2345",
+        "0.5062",
+    ):
         assert words in page
-    assert new.summary == "RMSE on items that training has not met: 1.0124 (from features), 1.2345 (user's <own> mean)."
-    assert "never met" not in internal_page(compare(), ROLES)
+    assert new.summary == "RMSE on items that were not in training: 1.0124 (from features), 1.2345 (user's <own> mean)."
+    assert "not in training" not in internal_page(compare(), ROLES)

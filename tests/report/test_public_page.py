@@ -12,8 +12,10 @@ import pytest
 from apportion.data import Interactions, ItemFeatures
 from apportion.data.synthetic_features import ratings_with_features
 from apportion.errors import InputError
+from apportion.privacy import Purpose
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender, load, save
 from apportion.report import public_page
+from apportion.report.releases import COLOURS
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 
@@ -140,10 +142,10 @@ def test_popularity_without_noise_of_its_own_or_above_zero_still_makes_a_page(bu
     Outline(public_page(model))
     renamed = [r for r in model.statement.releases if r.name != "popularity"]
     object.__setattr__(model.statement, "releases", tuple(renamed))
-    assert "carries noise" not in Outline(public_page(model)).text
+    assert "has noise" not in Outline(public_page(model)).text
 
 
-@pytest.mark.parametrize(("kind", "prior"), [("ratings", "tell of it"), ("clicks", "all items have in common")])
+@pytest.mark.parametrize(("kind", "prior"), [("ratings", "say about it"), ("clicks", "all items have in common")])
 def test_public_features_are_named_with_what_they_hold(kind, prior):
     data, described, _ = ratings_with_features(60, 30, 900, rng=np.random.default_rng(0))
     frame = pa.table({"item": np.arange(30), "note": ["a b <c>"] * 30, "length": np.arange(30.0)})
@@ -164,3 +166,7 @@ def test_public_features_are_named_with_what_they_hold(kind, prior):
 
 def test_a_model_without_features_says_nothing_of_them(model):
     assert "features" not in public_page(model)
+
+
+def test_every_purpose_of_a_release_has_a_colour():
+    assert set(Purpose) == set(COLOURS)

@@ -213,7 +213,7 @@ def test_manners():
         ({"sizes": "secret"}, "'public' or 'private'"),
         ({"sizes": "private", "bounding": Unbounded()}, "Smooth"),
         ({"correlation": 2.0}, "correlation"),
-        ({"session": Session(Budget(1.0, 0.0))}, "a session whose neighbours"),
+        ({"session": Session(Budget(1.0, 0.0))}, "open a session for the same neighbours"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_sentence(arguments, sentence):

@@ -88,7 +88,7 @@ def test_where_factors_do_not_suffice_gradients_go_the_general_way_and_are_autog
         loss = squares(module(inputs[row : row + 1]), ONES[row : row + 1]).sum()
         for block, expected in zip(blocks, torch.autograd.grad(loss, list(module.parameters())), strict=True):
             assert torch.allclose(block.each()[row], expected, atol=1e-4)
-    with pytest.raises(InputError, match="as LayerFactors needs"):
+    with pytest.raises(InputError, match="which LayerFactors needs"):
         private(module, inputs, way=LayerFactors(module, squares))
 
 
@@ -212,7 +212,7 @@ def test_other_trained_parameters_than_at_the_start_are_refused():
     module = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
     gradients = private(module, ROWS)
     module[0].requires_grad_(False)
-    with pytest.raises(InputError, match="same parameters to be trained"):
+    with pytest.raises(InputError, match="same trained parameters"):
         gradients.fill()
 
 
@@ -230,12 +230,12 @@ def test_modules_that_neither_way_can_take_are_refused_before_the_first_step():
             super().__init__()
             self.inner = nn.GRU(8, 8, batch_first=True)
 
-    with pytest.raises(InputError, match=r"torch\.func can take row by row"):
+    with pytest.raises(InputError, match=r"torch\.func can apply row by row"):
         gradient_way(Recurrence(), squares, torch.zeros((0, 3, 8)), ONES)
 
 
 def test_what_no_made_up_row_passes_is_refused_and_labels_from_0_and_1_are_enough():
-    with pytest.raises(InputError, match="can take made-up rows"):
+    with pytest.raises(InputError, match="accept made-up rows"):
         gradient_way(nn.Linear(5, 1), squares, ROWS, ONES)
     classes = nn.CrossEntropyLoss(reduction="none")
     way = gradient_way(nn.Linear(4, 1), classes, ROWS, torch.zeros(9, dtype=torch.int64))  # one class: 1 is no label
@@ -266,5 +266,5 @@ def test_modules_with_backward_hooks_do_not_share_a_backward_pass():
     module = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 1))
     assert isinstance(gradient_way(module, squares, ROWS, ONES), LayerFactors)
     module[0].register_full_backward_hook(lambda part, inward, outward: None)
-    with pytest.raises(InputError, match=r"torch\.func can take row by row"):
+    with pytest.raises(InputError, match=r"torch\.func can apply row by row"):
         gradient_way(module, squares, ROWS, ONES)

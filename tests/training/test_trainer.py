@@ -35,7 +35,7 @@ def test_a_module_learns_under_a_budget_and_the_statement_says_how(sampling):
     stated = found.statement_
     assert not stated.releasable
     assert stated.spent_epsilon <= 8.0
-    assert "the module, its start and the loss" in stated.public
+    assert "the module, its initial parameters and the loss" in stated.public
     assert "given by hand" in stated.tuning
     assert found.epsilon_after(40) == pytest.approx(stated.spent_epsilon, rel=1e-3)
     assert found.epsilon_after(10) < 0.8 * found.epsilon_after(40)
@@ -81,7 +81,7 @@ def test_settings_of_the_trainer_are_those_of_the_releases_and_of_the_statement(
     stated = found.statement_
     assert {release.sensitivity for release in stated.releases} == {0.7}
     assert [release.stddev for release in stated.releases] == pytest.approx([0.7 * found.noise_multiplier_] * 3)
-    assert "the norm 0.7 that gradients are clipped to" in stated.public
+    assert "the norm 0.7 to which gradients are clipped" in stated.public
     assert "the number of users, declared as 150" in stated.public
     assert "the list of classes" in stated.public
     assert stated.window == "spring 2025"
@@ -113,7 +113,7 @@ def test_a_second_fit_is_refused_since_its_statement_would_say_too_little():
     inputs, targets = separable()
     rows = UserRows(inputs, targets, np.arange(200))
     found = trainer(nn.Linear(3, 3).double(), steps=2).fit(rows)
-    with pytest.raises(InputError, match="this trainer trained before"):
+    with pytest.raises(InputError, match="this trainer has already trained"):
         found.fit(rows)
-    with pytest.raises(InputError, match="this trainer trained before"):
+    with pytest.raises(InputError, match="this trainer has already trained"):
         found.fit(rows, session=Session(Budget(1.0, 1e-5), noise=SeededNoise(3)))

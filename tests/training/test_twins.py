@@ -208,11 +208,11 @@ def test_a_correction_that_does_not_know_the_noise_refuses_to_step():
     p = torch.nn.Parameter(torch.zeros(3))
     p.grad = torch.ones(3)
     optimizer = DPAdamBC([p])
-    with pytest.raises(InputError, match="told the noise"):
+    with pytest.raises(InputError, match="know the noise"):
         optimizer.step()
     optimizer.gradients_carry(NO_NOISE)
     optimizer.step()
-    with pytest.raises(InputError, match="told the noise"):  # what was told was for one step
+    with pytest.raises(InputError, match="know the noise"):  # what was told was for one step
         optimizer.step()
 
 

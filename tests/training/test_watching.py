@@ -222,8 +222,8 @@ def test_groups_by_frequency_have_the_frequent_classes_first():
 def test_a_watch_of_other_units_than_are_clipped_is_refused_before_anything_is_charged():
     inputs, targets = images(12)
     cases = [
-        (UserRows(inputs, targets, OWNERS), None, "users of the watched rows, since users are what is clipped"),
-        (ExampleRows(inputs, targets), OWNERS, "no users of the watched rows, since examples are what is clipped"),
+        (UserRows(inputs, targets, OWNERS), None, "users of the watched rows, because training clips users"),
+        (ExampleRows(inputs, targets), OWNERS, "no users of the watched rows, because training clips examples"),
     ]
     for units, owners, message in cases:
         module = Chain().double()

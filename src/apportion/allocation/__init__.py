@@ -1,4 +1,8 @@
-"""How one user's unit of sensitivity is divided: over tasks here; over users and rounds beside it."""
+"""How one user's unit of sensitivity is divided over tasks, rows of a user are weighed, and a budget over rounds.
+
+Allocations (`Adaptive`, ...) are the argument `allocation=` of recommenders and multi-task estimators, contribution
+policies (`Smooth`, ...) the argument `bounding=` of statistics, and round schedules (`Power`, ...) `schedule=`.
+"""
 
 from apportion.allocation.policies import (
     Adaptive,
@@ -11,6 +15,8 @@ from apportion.allocation.policies import (
     TailSample,
     UniformSample,
 )
+from apportion.allocation.rounds import Geometric, Power, RoundSchedule, Uniform
+from apportion.allocation.users import ContributionPolicy, SampleLimit, Smooth, Unbounded
 from apportion.allocation.weightings import (
     SplitEqually,
     TaskFactors,
@@ -24,13 +30,21 @@ __all__ = [
     "Adaptive",
     "Allocation",
     "ClosedForm",
+    "ContributionPolicy",
     "EqualSplit",
     "Expected",
+    "Geometric",
     "KnownCounts",
+    "Power",
     "ReleasedCounts",
+    "RoundSchedule",
+    "SampleLimit",
+    "Smooth",
     "SplitEqually",
     "TailSample",
     "TaskFactors",
+    "Unbounded",
+    "Uniform",
     "UniformSample",
     "adaptive",
     "closed_form",

@@ -1,8 +1,8 @@
-"""Allocations as parts that estimators take: each says what must be released first, and then gives the weights.
+"""Allocation policies for estimators: each says what must be released first, and then gives the weights.
 
-An estimator hands a policy a way to release weighted counts; the policy asks as often as it declares in `releases` and
-returns a `Weighting`, which makes the weights of whatever users are at hand. What it asked for was released, so the
-weights of a user depend on that user's own tasks and on released values.
+An estimator gives a policy a way to release weighted counts. The policy asks as often as it declares in `releases` and
+returns a `Weighting`, which makes the weights of any users. All it asked for was released, so the weights of a user
+depend only on that user's own tasks and on released values.
 
 Equation numbers are those of Krichene et al., "Multi-Task Differential Privacy Under Distribution Skew" (2023).
 """
@@ -26,7 +26,7 @@ from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
 @dataclass(frozen=True)
 class ReleasedCounts:
-    """What a release says of Σ_j w_ij for every task i.
+    """Released estimates of Σ_j w_ij for every task i.
 
     Attributes:
         total: estimates of the sums, none negative.
@@ -40,26 +40,26 @@ class ReleasedCounts:
 
     @property
     def users_per_task(self) -> NDArray[np.float64]:
-        """Estimates of n_i, where the sums are of the equal split w_ij = 1/√n^j.
+        """Estimate n_i, if the sums are of the equal split w_ij = 1/√n^j.
 
         Σ_i Σ_j 1/√n^j = Σ_j √n^j, so the typical √n^j is the sum of all totals divided by the number of users, and
-        n_i is about total_i times that. Exact if all users have equally many tasks; otherwise tasks that heavy users
-        prefer come out too small.
+        n_i is about total_i times that. It is exact if all users have equally many tasks; otherwise it is too small for
+        tasks that heavy users prefer.
         """
         return self.total * self.typical_root
 
     @property
     def users_stddev(self) -> float:
-        """Standard deviation of the noise in `users_per_task`."""
+        """The standard deviation of the noise in `users_per_task`."""
         return self.stddev * self.typical_root
 
     @property
     def typical_root(self) -> float:
-        """The mean of √n^j over users, where the sums are of the equal split."""
+        """The mean of √n^j over users, if the sums are of the equal split."""
         return max(float(self.total.sum()) / self.n_users, 1.0)
 
     def floored(self, fraction: float) -> NDArray[np.float64]:
-        """The totals, none below this fraction of their mean (or below a tiny constant)."""
+        """Return the totals, none below this fraction of their mean (or below a tiny constant)."""
         return np.maximum(self.total, max(fraction * float(self.total.mean()), 1e-9))
 
 
@@ -69,11 +69,11 @@ TASKS_PER_USER = 50.0  # a public guess, for policies that release nothing
 
 @dataclass(frozen=True)
 class Expected:
-    """What released values say of the weights that a policy gave.
+    """Estimated sums of the weights that a policy gave, from released values.
 
     Attributes:
-        total: about Σ_j w_ij for every task i.
-        typical: about the weight of one observation of task i: what the task's loss is multiplied by.
+        total: approximate Σ_j w_ij for every task i.
+        typical: approximate weight of one observation of task i, the factor of the task's loss.
     """
 
     total: NDArray[np.float64]
@@ -82,11 +82,11 @@ class Expected:
 
 @dataclass(frozen=True)
 class Allocated:
-    """What a policy gives.
+    """The result of a policy.
 
     Attributes:
         weights: how every user weighs its tasks.
-        expected: what is known of them; released, or public.
+        expected: estimated sums of the weights; released or public.
         counts: what was released for them, in order.
     """
 
@@ -104,12 +104,12 @@ class Allocation(Protocol):
 
     @property
     def neighbours(self) -> Neighbours:
-        """The relation that sums formed with its weights are bounded for; add or remove a user if it says nothing."""
+        """The neighbour relation of sums formed with its weights; add or remove a user by default."""
 
     def allocate(self, users: Users, count: Count, n_users: float) -> Allocated:
-        """The weights; `count` releases Σ_j w_ij for weights of its choice, and `n_users` is released or public.
+        """Return the weights. `count` releases Σ_j w_ij for weights of its choice; `n_users` is released or public.
 
-        Of the users only the length of the task list is looked at, unless the policy assumes more of them public.
+        Only the length of the users' task list is used, unless the policy assumes that more is public.
         """
 
 
@@ -120,14 +120,14 @@ class CountedPolicy(ABC):
 
     @abstractmethod
     def weights(self, n_tasks: int, count: Count) -> Weighting:
-        """How every user weighs its tasks."""
+        """Return how every user weighs its tasks."""
 
     @abstractmethod
     def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
-        """What `released`, all that was asked for, says of those weights."""
+        """Return estimated sums of those weights from `released`, all that was asked for."""
 
     def allocate(self, users: Users, count: Count, n_users: float) -> Allocated:
-        """Both, with what was released."""
+        """Return both, with what was released."""
         made: list[ReleasedCounts] = []
 
         def counted(weights: Weighting) -> ReleasedCounts:
@@ -140,7 +140,7 @@ class CountedPolicy(ABC):
 
 @dataclass(frozen=True)
 class EqualSplit(CountedPolicy):
-    """Every task of a user alike: 1/√n^j. The paper's unweighted objective, normalised per user."""
+    """Equal weights 1/√n^j for all tasks of a user: the paper's unweighted objective, normalised per user."""
 
     releases: int = 0
 
@@ -172,7 +172,7 @@ class Adaptive(CountedPolicy):
         return weightings.adaptive(released.floored(self.floor), self.exponent)
 
     def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
-        """See `expected_of_normalised`."""
+        """Return estimates; see `expected_of_normalised`."""
         counts = released[0]
         return expected_of_normalised(counts.floored(self.floor) ** -self.exponent, counts)
 
@@ -198,7 +198,7 @@ class ClosedForm(CountedPolicy):
         return weightings.closed_form(self._counts(released), self.exponent, released.n_users)
 
     def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
-        """The weights before they are clipped."""
+        """Return the weights before they are clipped."""
         omega = weightings.closed_form_of_tasks(self._counts(released[0]), self.exponent, released[0].n_users)
         return Expected(omega * released[0].users_per_task, omega)
 
@@ -243,10 +243,10 @@ class TailSample(CountedPolicy):
 
 @dataclass(frozen=True)
 class KnownCounts(CountedPolicy):
-    """Any policy, with counts that are public: nothing is released.
+    """Any policy with public counts: nothing is released.
 
     Attributes:
-        policy: what to do with the counts; it must want those of the equal split, once.
+        policy: the policy that uses the counts; it must ask once, for those of the equal split.
         total: public Σ_j w_ij, or anything proportional to popularity.
         n_users: public number of users.
     """
@@ -265,17 +265,19 @@ class KnownCounts(CountedPolicy):
         """Give the policy the public counts."""
         total = np.asarray(self.total, np.float64)
         if total.shape != (n_tasks,):
-            raise InputError(f"Expected one public count for each of {n_tasks} tasks, got {total.shape}.")
+            raise InputError(
+                f"Expected one public count for each of {n_tasks} tasks, got {total.shape}.", argument="total"
+            )
         return self.policy.weights(n_tasks, lambda _weights: ReleasedCounts(total, 0.0, self.n_users))
 
     def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
-        """What the policy says, given the public counts."""
+        """Return the policy's estimates, given the public counts."""
         counts = ReleasedCounts(np.asarray(self.total, np.float64), 0.0, self.n_users)
         return self.policy.expected([counts], self.n_users, n_tasks)
 
 
 def expected_of_normalised(omega: NDArray[np.float64], counts: ReleasedCounts) -> Expected:
-    """What is expected of ω_i / √(Σ_{i' of j} ω_i'²), given counts of the equal split.
+    """Return estimates for ω_i / √(Σ_{i' of j} ω_i'²), given counts of the equal split.
 
     With r² the mean of ω² over observations, a user of n^j tasks has about w_ij = ω_i / (r √n^j).
     """

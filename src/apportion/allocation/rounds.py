@@ -20,68 +20,70 @@ from apportion.errors import InputError
 
 __all__ = ["Geometric", "Power", "RoundSchedule", "Uniform", "recommended"]
 
-_LARGEST_LOG = 600.0  # of the ratio of two shares, so that none of them vanishes
+_LARGEST_LOG = 600.0  # limit of the ratio of two shares, so that none vanishes
 
 
 class RoundSchedule(Protocol):
     """Divides a budget over rounds."""
 
     def shares(self, rounds: int) -> list[float]:
-        """Fractions of μ², one for each round, that sum to 1."""
+        """Return fractions of μ², one for each round, that sum to 1."""
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """The same for every round."""
+    """The same share for every round."""
 
     def shares(self, rounds: int) -> list[float]:
-        """1 / T each."""
+        """Return 1 / T for each."""
         return _normalised([0.0] * _checked(rounds))
 
 
 @dataclass(frozen=True)
 class Power:
-    """μ_t ∝ t^α: later rounds get more where α is positive."""
+    """μ_t ∝ t^α: later rounds get more if α is positive."""
 
     alpha: float
 
     def shares(self, rounds: int) -> list[float]:
-        """Proportional to t^(2α)."""
+        """Return shares proportional to t^(2α)."""
         return _normalised([2 * self.alpha * math.log(t) for t in range(1, _checked(rounds) + 1)])
 
 
 @dataclass(frozen=True)
 class Geometric:
-    """μ_t ∝ Q^(-t): later rounds get more where Q is below 1."""
+    """μ_t ∝ Q^(-t): later rounds get more if Q is below 1."""
 
     ratio: float
 
     @classmethod
     def growing(cls, factor: float) -> Geometric:
-        """Each round gets `factor` times the share of the one before.
+        """Return the schedule in which each round gets `factor` times the share of the one before.
 
         >>> Geometric.growing(2.0).shares(2)  # doctest: +ELLIPSIS
         [0.333..., 0.666...]
         """
         if not (math.isfinite(factor) and factor > 0):
-            raise InputError(f"Expected each round's share as a factor > 0 of the one before, got {factor}.")
+            raise InputError(
+                f"Expected each round's share as a factor > 0 of the one before, got {factor}.", argument="factor"
+            )
         return cls(factor**-0.5)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.ratio) and self.ratio > 0):
-            raise InputError(f"Expected a ratio above 0, got {self.ratio}.")
+            raise InputError(f"Expected a ratio above 0, got {self.ratio}.", argument="ratio")
 
     def shares(self, rounds: int) -> list[float]:
-        """Proportional to Q^(-2t)."""
+        """Return shares proportional to Q^(-2t)."""
         return _normalised([-2 * t * math.log(self.ratio) for t in range(_checked(rounds))])
 
 
 def recommended(*, accelerated: bool, condition: float | None = None) -> RoundSchedule:
-    """The schedule of Theorem 6.
+    """Return the schedule of Theorem 6.
 
     Args:
-        accelerated: whether steps are.
-        condition: κ, largest over least curvature, where the loss is known to be strongly convex; None where it is not.
+        accelerated: whether steps have momentum.
+        condition: κ, largest over least curvature, if the loss is known to be strongly convex; otherwise None.
 
     >>> recommended(accelerated=True)
     Power(alpha=0.4)
@@ -89,21 +91,23 @@ def recommended(*, accelerated: bool, condition: float | None = None) -> RoundSc
     if condition is None:
         return Power(0.4) if accelerated else Uniform()
     if not condition > 1:
-        raise InputError(f"Expected a condition number above 1, got {condition}.")
+        raise InputError(f"Expected a condition number above 1, got {condition}.", argument="condition")
     return Geometric((1 - condition**-0.5) ** 0.2 if accelerated else (1 - 1 / condition) ** 0.4)
 
 
 def _checked(rounds: int) -> int:
     if rounds < 1:
-        raise InputError(f"Expected at least 1 round, got {rounds}.")
+        raise InputError(f"Expected at least 1 round, got {rounds}.", argument="rounds")
     return rounds
 
 
 def _normalised(logs: list[float]) -> list[float]:
-    """exp(logs) over their sum; the largest takes what rounding leaves, so that they sum to 1."""
+    """Return exp(logs) over their sum; the largest absorbs the rounding, so that they sum to 1."""
     largest = max(logs)
     if largest - min(logs) > _LARGEST_LOG:
-        raise InputError(f"Expected a schedule whose rounds get shares above 0, got {largest - min(logs):.3g} in log.")
+        raise InputError(
+            f"Expected a schedule whose rounds get shares above 0, got {largest - min(logs):.3g} in log.", argument=None
+        )
     weights = [math.exp(log - largest) for log in logs]
     total = math.fsum(weights)
     shares = [weight / total for weight in weights]

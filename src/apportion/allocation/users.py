@@ -37,20 +37,20 @@ Offsets = NDArray[np.int64]
 
 
 def effective_sizes(sizes: ArrayLike, correlation: float = 0.0) -> Floats:
-    """How many independent rows each user's rows are worth: s / (1 + (s − 1) ρ), for the variance of their mean.
+    """Return how many independent rows each user's rows are worth: s / (1 + (s − 1) ρ), for the variance of their mean.
 
     Args:
-        sizes: how many rows each user has.
-        correlation: ρ between two rows of one user, public, from 0 (independent) to 1 (all the same).
+        sizes: number of rows of each user.
+        correlation: ρ between two rows of one user, public, from 0 (independent) to 1 (identical).
     """
     if not 0 <= correlation <= 1:
-        raise InputError(f"Expected a correlation from 0 to 1, got {correlation}.")
+        raise InputError(f"Expected a correlation from 0 to 1, got {correlation}.", argument="correlation")
     rows = np.asarray(sizes, np.float64)
     return np.where(rows > 0, rows / (1 + np.maximum(rows - 1, 0) * correlation), 0.0)
 
 
 def optimal_threshold(sizes: ArrayLike, trade_off: float, counts: ArrayLike | None = None) -> float:
-    """The h that minimises v(h), by one sort (or one count of small whole numbers) and sums from the largest down.
+    """Return the h that minimises v(h), by one sort (or one count of small numbers) and sums from the largest down.
 
     Args:
         sizes: effective sizes of the users; those of 0 have no weight and do not count.
@@ -72,8 +72,8 @@ def optimal_threshold(sizes: ArrayLike, trade_off: float, counts: ArrayLike | No
 
 
 def weight_objective(sizes: ArrayLike, threshold: float, trade_off: float, counts: ArrayLike | None = None) -> float:
-    """(max_l t_l)² + A Σ_l t_l²/k_l of the weights with this threshold; arguments as in `optimal_threshold`."""
-    _inverse(trade_off)  # refuses what is no trade-off
+    """Return (max_l t_l)² + A Σ_l t_l²/k_l of the weights with this threshold; arguments as in `optimal_threshold`."""
+    _inverse(trade_off)  # refuses an invalid trade-off
     values, users = _grouped(sizes, counts)
     kept = np.minimum(_positive("threshold", threshold), values)
     share = kept / (users * kept).sum()
@@ -81,7 +81,7 @@ def weight_objective(sizes: ArrayLike, threshold: float, trade_off: float, count
 
 
 def best_sample_limit(sizes: ArrayLike, trade_off: float, counts: ArrayLike | None = None) -> int:
-    """The whole number h that minimises A/n_h + (h/n_h)², n_h = Σ_l min(h, s_l), the sample-limiting objective.
+    """Return the whole number h that minimises A/n_h + (h/n_h)², n_h = Σ_l min(h, s_l), the sample-limiting objective.
 
     Between two neighbouring sizes n_h = S + q h, with S and q as above, and the derivative has the sign of
     h (2 S − A q²) − A q S. Its constant term is not positive, so it is either never positive there or turns from
@@ -96,7 +96,7 @@ def best_sample_limit(sizes: ArrayLike, trade_off: float, counts: ArrayLike | No
     """
     values, users = _grouped(sizes, counts)
     if (values != np.floor(values)).any():
-        raise InputError(f"Expected whole sizes, got {values[values != np.floor(values)][0]}.")
+        raise InputError(f"Expected whole sizes, got {values[values != np.floor(values)][0]}.", argument="sizes")
     inverse = _inverse(trade_off)
     if inverse == 0:
         return int(values[-1])
@@ -112,7 +112,7 @@ def best_sample_limit(sizes: ArrayLike, trade_off: float, counts: ArrayLike | No
 
 
 def sample_limit_objective(sizes: ArrayLike, limit: int, trade_off: float, counts: ArrayLike | None = None) -> float:
-    """(max_l t_l)² + A Σ c² of equal weights on at most `limit` rows of each user."""
+    """Return (max_l t_l)² + A Σ c² of equal weights on at most `limit` rows of each user."""
     _inverse(trade_off)
     values, users = _grouped(sizes, counts)
     held = np.minimum(_positive("limit", limit), values)
@@ -142,7 +142,9 @@ class UserWeights:
 
     def __post_init__(self) -> None:
         if self.rows.shape != (self.indptr[-1],) or not self.rows.min() >= 0 or abs(self.rows.sum() - 1) > 1e-9:
-            raise InputError(f"Expected {self.indptr[-1]} weights of at least 0 that sum to 1, got {self.rows}.")
+            raise InputError(
+                f"Expected {self.indptr[-1]} weights of at least 0 that sum to 1, got {self.rows}.", argument="rows"
+            )
         starts = self.indptr[:-1][np.diff(self.indptr) > 0]
         object.__setattr__(self, "largest", float(np.add.reduceat(self.rows, starts).max()))
         object.__setattr__(self, "sum_of_squares", float(np.square(self.rows).sum()))
@@ -152,12 +154,12 @@ class UserWeights:
 class ContributionPolicy(Protocol):
     """How much each user's rows may count.
 
-    A policy is trusted: its weights must follow from the offsets and public numbers alone. What one user's add up to is
-    taken from the weights themselves.
+    A policy is trusted: its weights must depend only on the offsets and public numbers. The total of one user is taken
+    from the weights themselves.
     """
 
     def row_weights(self, indptr: ArrayLike, trade_off: float, correlation: float = 0.0) -> UserWeights:
-        """Weights of rows in user-major order.
+        """Return weights of rows in user-major order.
 
         Args:
             indptr: offsets of users.
@@ -177,7 +179,7 @@ class Smooth:
     threshold: float | None = None
 
     def row_weights(self, indptr: ArrayLike, trade_off: float, correlation: float = 0.0) -> UserWeights:
-        """Weights min(h, k_l) / (s_l N), k_l the effective size."""
+        """Return weights min(h, k_l) / (s_l N), with k_l the effective size."""
         offsets = _checked_offsets(indptr)
         sizes = np.diff(offsets)
         worth = effective_sizes(sizes, correlation)
@@ -191,9 +193,9 @@ class Smooth:
 
 @dataclass(frozen=True)
 class SampleLimit:
-    """At most h rows of each user, chosen by a public generator from their positions, all with the same weight.
+    """At most h rows of each user, chosen by a public generator, all with the same weight.
 
-    Which rows are kept depends on everybody's sizes, and the best h takes rows as independent.
+    Which rows are kept depends on all users' sizes, and the best h assumes independent rows.
 
     Attributes:
         threshold: h; None takes the best for the trade-off.
@@ -204,11 +206,11 @@ class SampleLimit:
     seed: int = 0
 
     def row_weights(self, indptr: ArrayLike, trade_off: float, correlation: float = 0.0) -> UserWeights:
-        """Weights 1/n_h on the rows that are kept, 0 on the others."""
+        """Return weights 1/n_h on the rows that are kept, 0 on the others."""
         offsets = _checked_offsets(indptr)
         limit = best_sample_limit(np.diff(offsets), trade_off) if self.threshold is None else self.threshold
         if limit < 1 or limit != int(limit):
-            raise InputError(f"Expected a whole number of at least 1 row a user, got {limit}.")
+            raise InputError(f"Expected a whole number of at least 1 row per user, got {limit}.", argument="threshold")
         kept = _sampled(offsets, int(limit), self.seed)
         text = f"at most {limit} rows of each user, chosen with public seed {self.seed}, with equal weights"
         return UserWeights(kept / kept.sum(), offsets, float(limit), text)
@@ -219,7 +221,7 @@ class Unbounded:
     """Every row counts the same, however many a user has."""
 
     def row_weights(self, indptr: ArrayLike, trade_off: float, correlation: float = 0.0) -> UserWeights:
-        """Weights 1/n."""
+        """Return weights 1/n."""
         offsets = _checked_offsets(indptr)
         rows = np.full(int(offsets[-1]), 1 / int(offsets[-1]))
         text = "every row with the same weight, however many a user has"
@@ -227,9 +229,9 @@ class Unbounded:
 
 
 def unnormalised_row_weights(indptr: ArrayLike, threshold: float, correlation: float = 0.0) -> Floats:
-    """min(h, k_l)/s_l for every row, so that a user's total is at most h whoever else is there: for private sizes.
+    """Return min(h, k_l)/s_l for every row, so that a user's total is at most h whoever else is there.
 
-    A run of users may be of nobody, or of users without rows.
+    It is for private sizes. A run may have no users, or users without rows.
     """
     sizes = np.diff(_checked_offsets(indptr, least_rows=0))
     kept = np.minimum(_positive("threshold", threshold), effective_sizes(sizes, correlation))
@@ -237,35 +239,38 @@ def unnormalised_row_weights(indptr: ArrayLike, threshold: float, correlation: f
 
 
 def size_buckets(max_size: int) -> Offsets:
-    """Where buckets of sizes begin, each at twice the one before: 1, 2, 4, ... up to a public largest size.
+    """Return the starts of size buckets, each twice the one before: 1, 2, 4, ... up to a public largest size.
 
-    The last bucket has all larger sizes too.
+    The last bucket also holds all larger sizes.
     """
     if max_size < 1:
-        raise InputError(f"Expected a largest size of at least 1, got {max_size}.")
+        raise InputError(f"Expected a largest size of at least 1, got {max_size}.", argument="max_size")
     return np.asarray(2 ** np.arange(int(max_size).bit_length()), np.int64)
 
 
 def sizes_from_histogram(noisy_counts: ArrayLike, edges: ArrayLike) -> tuple[Floats, Floats]:
-    """A size that stands for each bucket, and how many users have it, from a released histogram.
+    """Return a typical size for each bucket, and how many users have it, from a released histogram.
 
-    The counts are the closest ones to the released that are not negative and have the same sum (at least 1). Setting
-    the negative ones to 0 would leave too many users in empty buckets, and h depends most on those of large sizes.
-    A bucket's size is the geometric mean of its first and its last whole number.
+    The counts are the closest nonnegative ones to the released with the same sum (at least 1). Setting negative ones to
+    0 would leave too many users in empty buckets, and h depends most on users with large sizes. A bucket's size is the
+    geometric mean of its first and its last whole number.
 
     Args:
         noisy_counts: released numbers of users, one per bucket.
-        edges: where each bucket begins, as `size_buckets` gives them.
+        edges: the start of each bucket, from `size_buckets`.
     """
     starts, noisy = np.asarray(edges, np.float64), np.asarray(noisy_counts, np.float64)
     if starts.ndim != 1 or noisy.shape != starts.shape or not np.isfinite(noisy).all():
-        raise InputError(f"Expected one finite count for each of {starts.size} buckets, got shape {noisy.shape}.")
+        raise InputError(
+            f"Expected one finite count for each of {starts.size} buckets, got shape {noisy.shape}.",
+            argument="noisy_counts",
+        )
     ends = np.append(starts[1:], 2 * starts[-1]) - 1
     return np.sqrt(starts * ends), _projected(noisy, max(float(noisy.sum()), 1.0))
 
 
 def _projected(values: Floats, total: float) -> Floats:
-    """The closest point with no negative entry and this sum: the same is taken from all, and nothing below 0 kept."""
+    """Return the closest point with no negative entry and this sum: the same amount is subtracted from all."""
     falling = np.sort(values)[::-1]
     shifts = (np.cumsum(falling) - total) / np.arange(1, values.size + 1)
     shift = float(shifts[np.flatnonzero(falling > shifts)[-1]])
@@ -273,14 +278,18 @@ def _projected(values: Floats, total: float) -> Floats:
 
 
 def _grouped(sizes: ArrayLike, counts: ArrayLike | None) -> tuple[Floats, Floats]:
-    """Sizes above 0 in ascending order, and how many users have each."""
+    """Return sizes above 0 in ascending order, and how many users have each."""
     values = np.asarray(sizes)
     if values.ndim != 1 or not np.issubdtype(values.dtype, np.number):
-        raise InputError(f"Expected one size for each user, got shape {values.shape} of {values.dtype}.")
+        raise InputError(
+            f"Expected one size for each user, got shape {values.shape} of {values.dtype}.", argument="sizes"
+        )
     if counts is not None:
         users = np.asarray(counts, np.float64)
         if users.shape != values.shape:
-            raise InputError(f"Expected one count for each of {values.size} sizes, got shape {users.shape}.")
+            raise InputError(
+                f"Expected one count for each of {values.size} sizes, got shape {users.shape}.", argument="counts"
+            )
         order = np.argsort(values)
         values, users = values[order], users[order]
     elif np.issubdtype(values.dtype, np.integer) and values.size and 0 <= values.min() <= values.max() <= values.size:
@@ -292,51 +301,55 @@ def _grouped(sizes: ArrayLike, counts: ArrayLike | None) -> tuple[Floats, Floats
     _refuse_negative(sizes=values, counts=users)
     present = (values > 0) & (users > 0)
     if not present.any():
-        raise InputError("Expected at least one user with rows, got none.")
+        raise InputError("Expected at least one user with rows, got none.", argument="sizes")
     return values[present].astype(np.float64), users[present]
 
 
 def _refuse_negative(**arrays: NDArray[Any]) -> None:
     for name, array in arrays.items():
         if array.size and not (array.min() >= 0 and array.max() < math.inf):  # also refuses NaN
-            raise InputError(f"Expected finite {name} of at least 0, got {array.min()} to {array.max()}.")
+            raise InputError(
+                f"Expected finite {name} of at least 0, got {array.min()} to {array.max()}.", argument=name
+            )
 
 
 def _above(values: Floats) -> Floats:
-    """For each place, the sum of all that come after it."""
+    """Return, for each position, the sum of all that come after it."""
     return np.append(np.cumsum(values[::-1])[::-1][1:], 0.0)
 
 
 def _inverse(trade_off: float) -> float:
     if not trade_off >= 0:
-        raise InputError(f"Expected a trade-off of at least 0, got {trade_off}.")
+        raise InputError(f"Expected a trade-off of at least 0, got {trade_off}.", argument="trade_off")
     return 1 / trade_off if trade_off else math.inf
 
 
 def _positive(name: str, value: float) -> float:
     if not value > 0:
-        raise InputError(f"Expected a {name} above 0, got {value}.")
+        raise InputError(f"Expected a {name} above 0, got {value}.", argument=name)
     return value
 
 
 def _checked_offsets(indptr: ArrayLike, least_rows: int = 1) -> Offsets:
     offsets = np.asarray(indptr)
     if offsets.ndim != 1 or offsets.size < 1 or not np.issubdtype(offsets.dtype, np.integer):
-        raise InputError(f"Expected whole offsets of users, got shape {offsets.shape} of {offsets.dtype}.")
+        raise InputError(
+            f"Expected whole offsets of users, got shape {offsets.shape} of {offsets.dtype}.", argument="indptr"
+        )
     if offsets[0] != 0 or offsets[-1] < least_rows or (np.diff(offsets) < 0).any():
         ends = f"{offsets[0]} to {offsets[-1]}"
-        raise InputError(f"Expected offsets that rise from 0 to at least {least_rows}, got {ends}.")
+        raise InputError(f"Expected offsets that rise from 0 to at least {least_rows}, got {ends}.", argument="indptr")
     return offsets.astype(np.int64)
 
 
 def _sampled(offsets: Offsets, limit: int, seed: int) -> NDArray[np.bool_]:
-    """Which rows are kept: all of a user who has at most `limit`, else those with the smallest of random keys."""
+    """Return which rows are kept: all if a user has at most `limit`, otherwise those with the smallest random keys."""
     sizes = np.diff(offsets)
     kept = np.ones(int(offsets[-1]), bool)
     over = np.flatnonzero(sizes > limit)
     owners = np.repeat(over, sizes[over])
     starts = np.cumsum(sizes[over]) - sizes[over]
-    ranks = np.arange(owners.size) - np.repeat(starts, sizes[over])  # of a row among its user's
+    ranks = np.arange(owners.size) - np.repeat(starts, sizes[over])  # position of a row among its user's
     keys = np.random.default_rng(seed).random(owners.size)
     order = np.lexsort((keys, owners))
     dropped = order[ranks >= limit]

@@ -1,7 +1,7 @@
-"""Weights over a user's tasks, as values that make them of the users at hand: Σ w² ≤ 1 for each user.
+"""Weights over a user's tasks, as values that make the weights of any users: Σ w² ≤ 1 for each user.
 
-A user who touches many tasks has the same unit of sensitivity as one who touches few; these say where it goes. They
-look at one user's own task list and at public or released numbers, never at other users.
+A user with many tasks has the same unit of sensitivity as one with few; the weights say where it goes. They depend only
+on one user's own task list and on public or released numbers, never on other users.
 
 Equation numbers are those of Krichene et al., "Multi-Task Differential Privacy Under Distribution Skew" (2023).
 """
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from apportion.data.user_keys import pair_keys
 from apportion.data.users import Users
 from apportion.errors import InputError
+from apportion.linalg import TaskWeights
 from apportion.privacy.bounds import MARGIN, FloatArray, Weights
 from apportion.privacy.contributions import Weighting
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
@@ -28,14 +29,14 @@ Floats = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, eq=False)
 class TaskFactors(Weighting):
-    """w_ij in proportion to a public or released number ω_i of the task.
+    """w_ij proportional to a public or released number ω_i of the task.
 
     Attributes:
         factors: ω.
         description: how they were made, for the statement.
-        normalised: whether each user's weights are scaled up or down until their squares sum to 1; else only down,
-            where they sum to more (eq. 12).
-        neighbours: the relation that sums formed with the weights are bounded for.
+        normalised: whether each user's weights are scaled up or down until their squares sum to 1; otherwise only down,
+            if they sum to more (eq. 12).
+        neighbours: the neighbour relation of sums formed with the weights.
     """
 
     factors: FloatArray
@@ -44,25 +45,35 @@ class TaskFactors(Weighting):
     neighbours: Neighbours = ADD_REMOVE
 
     def form(self, users: Users) -> Weights:
-        """The weights of these users."""
+        """Return the weights of these users."""
         raw = np.asarray(self.factors, np.float32)[users.column("tasks")]
         make = Weights.normalised if self.normalised else Weights.clipped
         return make(raw, users.indptr, self.description, self.neighbours)
+
+    def of_tasks(self, n_tasks: int) -> TaskWeights | None:
+        """The factors; None where some are negative or not finite, which users of these tasks alone are to meet."""
+        factors = np.asarray(self.factors, np.float32).astype(np.float64)
+        plain = factors.shape == (n_tasks,) and bool(np.isfinite(factors).all() and (factors >= 0).all())
+        return TaskWeights(factors, only_down=not self.normalised) if plain else None
 
 
 @dataclass(frozen=True, eq=False)
 class SplitEqually(Weighting):
     """Every task of user j gets 1/√n^j: nothing is sampled, nothing dropped, sensitivity exactly 1.
 
-    Summed over users this measures weighted popularity Σ_j 1/√n^j, not the number of users n_i.
+    Summed over users, this measures weighted popularity Σ_j 1/√n^j, not the number of users n_i.
     """
 
     neighbours: Neighbours = ADD_REMOVE
     description: str = "equal split 1/sqrt(n^j)"
 
     def form(self, users: Users) -> Weights:
-        """The weights of these users."""
+        """Return the weights of these users."""
         return Weights.normalised(np.ones(users.n_rows, np.float32), users.indptr, self.description, self.neighbours)
+
+    def of_tasks(self, n_tasks: int) -> TaskWeights:
+        """The same number for every task."""
+        return TaskWeights(np.ones(n_tasks))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +81,10 @@ class KeptTasks(Weighting):
     """At most `limit` tasks of a user, with weight 1/√limit each.
 
     Attributes:
-        limit: how many.
-        description: which, for the statement.
-        popularity: released; the rarest tasks are kept. None to choose by a hash of user, task and `seed`.
-        seed: public.
+        limit: the largest number of tasks.
+        description: which tasks are kept, for the statement.
+        popularity: released popularity; the rarest tasks are kept. None to choose by a hash of user, task and `seed`.
+        seed: a public seed.
     """
 
     limit: int
@@ -82,7 +93,7 @@ class KeptTasks(Weighting):
     seed: int = 0
 
     def form(self, users: Users) -> Weights:
-        """The weights of these users."""
+        """Return the weights of these users."""
         tasks = users.column("tasks")
         order: NDArray[Any]
         if self.popularity is None:
@@ -97,13 +108,13 @@ class KeptTasks(Weighting):
 
 @dataclass(frozen=True, eq=False)
 class OnTasks(Weighting):
-    """Weights of 0 outside some tasks, and larger ones within: a user's squares add up to what they did before.
+    """Move each user's weight onto some tasks: 0 elsewhere, and the user's sum of squares unchanged.
 
-    A user's new weights depend on its own tasks, its own weights and on which tasks are chosen, which must be public or
-    released. Who has none of the tasks has no weight.
+    A user's new weights depend on its own tasks, its own weights and the chosen tasks, which must be public or
+    released. A user with none of the tasks has no weight.
 
     Attributes:
-        before: the weights as they were.
+        before: the original weights.
         tasks: for every task, whether it is chosen.
         where: the tasks in words, for the statement.
     """
@@ -128,7 +139,7 @@ class OnTasks(Weighting):
         return self.before.signed
 
     def form(self, users: Users) -> Weights:
-        """The weights of these users."""
+        """Return the weights of these users."""
         return self.before.of(users).on_rows(self.tasks[users.column("tasks")], self.description)
 
 
@@ -156,20 +167,20 @@ class OnSample(Weighting):
         return self.before.signed
 
     def form(self, users: Users) -> Weights:
-        """The weights of these users."""
+        """Return the weights of these users."""
         return self.before.of(users).of_users(self.sample.members(users.keys))
 
 
 @dataclass(frozen=True, eq=False)
 class TimesFactors(Weighting):
-    """Each weight times a number of its own row, over `clip`, each user's clipped to a norm of 1.
+    """Each weight times a number of its own row, over `clip`, with each user's clipped to norm 1.
 
-    Multiply a release made with the result by `clip` to have it in the units of the numbers.
+    Multiply a release made with the result by `clip` to get the units of the numbers.
 
     Attributes:
         before: the weights.
-        numbers: of the rows of a run of users, each from its own user's rows and released values.
-        clip: to which a user's weighted numbers are clipped.
+        numbers: makes the numbers of the rows of a run of users, each from its own user's rows and released values.
+        clip: the norm to which a user's weighted numbers are clipped.
     """
 
     before: Weighting
@@ -189,12 +200,12 @@ class TimesFactors(Weighting):
         return self.before.neighbours
 
     def form(self, users: Users) -> Weights:
-        """The weights of these users."""
+        """Return the weights of these users."""
         return self.before.of(users).times(self.numbers(users), self.clip)
 
 
 def adaptive(popularity: FloatArray, exponent: float) -> TaskFactors:
-    """w_ij ∝ popularity_i^(−exponent), scaled up or down until each user's squares sum to 1.
+    """Return w_ij ∝ popularity_i^(−exponent), scaled up or down until each user's squares sum to 1.
 
     An exponent of 0 is the equal split, 1/4 and 1/2 are the optima of eq. 11 for convex and strongly convex
     losses. Unlike eq. 12, light users are scaled up as well.
@@ -204,7 +215,7 @@ def adaptive(popularity: FloatArray, exponent: float) -> TaskFactors:
 
 
 def closed_form(counts: FloatArray, exponent: float, n_users: float) -> TaskFactors:
-    """Eq. 16 with a user budget of 1, clipped per user by eq. 12; eq. 11 at exponent (1 + γ)/4.
+    """Return eq. 16 with a user budget of 1, clipped per user by eq. 12; eq. 11 at exponent (1 + γ)/4.
 
     ω_i = n̂_i^(−μ) / √(Σ_i' n̂_i'^(1 − 2μ) / n), where μ is the exponent and c(n) = 1: eq. 12 enforces the
     bound, whatever the log factor would have been.
@@ -220,15 +231,15 @@ def closed_form(counts: FloatArray, exponent: float, n_users: float) -> TaskFact
 
 
 def closed_form_of_tasks(counts: FloatArray, exponent: float, n_users: float) -> NDArray[np.float64]:
-    """ω of eq. 16 for every task, before any user's weights are clipped."""
+    """Return ω of eq. 16 for every task, before any user's weights are clipped."""
     if not n_users > 0:
-        raise InputError(f"Expected a positive number of users, got {n_users}.")
+        raise InputError(f"Expected a positive number of users, got {n_users}.", argument="n_users")
     return np.asarray(_powers(counts, exponent) / np.sqrt(_powers(counts, 2 * exponent - 1).sum() / n_users))
 
 
 def uniform_sample(limit: int, seed: int) -> KeptTasks:
     """Keep at most `limit` tasks of each user, chosen uniformly, with weight 1/√limit each."""
-    return KeptTasks(_checked(limit), f"uniform sample of {limit} tasks a user", seed=seed)
+    return KeptTasks(_checked(limit), f"uniform sample of {limit} tasks per user", seed=seed)
 
 
 def tail_sample(popularity: FloatArray, limit: int) -> KeptTasks:
@@ -238,16 +249,20 @@ def tail_sample(popularity: FloatArray, limit: int) -> KeptTasks:
 
 def _checked(limit: int) -> int:
     if limit < 1:
-        raise InputError(f"Expected a limit of at least 1 task a user, got {limit}.")
+        raise InputError(f"Expected a limit of at least 1 task per user, got {limit}.", argument="limit")
     return limit
 
 
 def _powers(popularity: FloatArray, exponent: float) -> NDArray[np.float64]:
     values = np.asarray(popularity, dtype=np.float64)
     if not (np.isfinite(values).all() and (values > 0).all()):
-        raise InputError("Expected positive popularity for every task; floor released counts first.")
+        raise InputError(
+            "Expected positive popularity for every task; floor released counts first.", argument="popularity"
+        )
     with np.errstate(over="ignore"):
         powers = values**-exponent
     if not np.isfinite(powers).all():  # for every task, whoever has it
-        raise InputError(f"Popularity to the power {-exponent:g} is not finite; use a smaller exponent.")
+        raise InputError(
+            f"Popularity to the power {-exponent:g} is not finite; use a smaller exponent.", argument="exponent"
+        )
     return powers

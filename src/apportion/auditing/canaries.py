@@ -1,14 +1,14 @@
-"""Canary users: put into the data of a whole fit, then looked for in the model that it releases.
+"""Canary users: added to the data of a whole fit, then searched for in the model that it releases.
 
-A canary has one task, which nobody else has, with an extreme value: all of the sensitivity that a user may have lies on
-the sums of that task. The task is in the public list whether the canary is in or out. How well the model tells canaries
-that were in from those that were out bounds the ε of the whole fit from below:
+A canary has one task that nobody else has, with an extreme value: all of a user's possible sensitivity lies on the sums
+of that task. The task is in the public list whether the canary is in or out. How well the model separates canaries that
+were in from those that were out bounds the ε of the whole fit from below:
 
-- many runs: one canary, in for half of the fits and out for the other; true and false alarms are bounded exactly;
-- one run: many canaries, each in or out by a fair coin; how many coins are guessed right bounds ε (Steinke, Nasr and
+- many runs: one canary, in for half of the fits and out for the others; true and false alarms are bounded exactly;
+- one run: many canaries, each in or out by a fair coin; the number of coins guessed right bounds ε (Steinke, Nasr and
   Jagielski, "Privacy Auditing with One (1) Training Run", 2023, Theorem 5.2; docs/proofs/auditing.md).
 
-What to look at is learned: from the first half of the fits, or from half of the canaries, whose coins are then shown.
+What to look at is learned from the first half of the fits, or from half of the canaries, whose coins are then shown.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from apportion.recommend.model import ItemModel
 Floats = NDArray[np.float64]
 Fit = Callable[[Interactions, NoiseSource], ItemModel]
 """Fits a recommender on the data with noise from the source, and returns the model."""
-_GRID, _LARGEST = 0.02, 60.0  # of ε, where the bound from one run is looked for
-_LEAST_RUNS, _LEAST_CANARIES = 80, 160  # half of them teach what to look at
+_GRID, _LARGEST = 0.02, 60.0  # grid of ε for the bound from one run
+_LEAST_RUNS, _LEAST_CANARIES = 80, 160  # half of them show what to look at
 
 
 @dataclass(frozen=True)
 class CanaryFinding:
-    """What canaries showed.
+    """The result of an audit with canaries.
 
     Attributes:
         claimed: the ε of the statement.
         delta: its δ.
-        lower_bound: an ε at that δ that the fit is not below, at `confidence`.
-        confidence: of the bound.
-        runs: fits that were made.
-        canaries: users that were put in or left out.
+        lower_bound: a lower bound on the fit's ε at that δ, at `confidence`.
+        confidence: the confidence of the bound.
+        runs: number of fits.
+        canaries: number of users added or left out.
         tried: what was done, in words.
     """
 
@@ -68,7 +68,7 @@ class Canaries:
     """A data set with canary users in it.
 
     Attributes:
-        data: everybody, canaries among them.
+        data: all users, including the canaries.
         users: codes of the canaries.
         tasks: code of the task of each.
     """
@@ -81,7 +81,7 @@ class Canaries:
         return len(self.users)
 
     def kept(self, inside: NDArray[np.bool_]) -> Interactions:
-        """The data with some of the canaries, as they would have been read had the others never been there."""
+        """Return the data with some of the canaries, as if the others had never been there."""
         gone = self.users[~inside]
         rows = ~np.isin(self.data.users, gone)
         return Interactions.from_arrays(
@@ -96,12 +96,12 @@ def with_canaries(data: Interactions, number: int, value: float) -> Canaries:
     """Add users with one task each that nobody else has.
 
     Args:
-        data: the users that are really there.
-        number: how many canaries to add.
-        value: of their only row; one far from the mean, at an end of the public scale, moves the most.
+        data: the real users.
+        number: number of canaries to add.
+        value: the value of their only row; one at an end of the public scale, far from the mean, has the most effect.
     """
     if number < 1:
-        raise InputError(f"Expected at least 1 canary, got {number}.")
+        raise InputError(f"Expected at least 1 canary, got {number}.", argument="number")
     user_ids, task_ids = _extended(data.user_ids, number, "user"), _extended(data.task_ids, number, "task")
     users = np.arange(data.n_users, data.n_users + number)
     tasks = np.arange(data.n_tasks, data.n_tasks + number)
@@ -126,8 +126,8 @@ def audit_many_runs(
 ) -> CanaryFinding:
     """Fit many times with one canary and without it, and bound ε from below.
 
-    Where all releases are Gaussian, the bound is on the Gaussian-DP parameter first, which the statement claims too;
-    else it is on ε at δ itself.
+    If all releases are Gaussian, the Gaussian-DP parameter is bounded, which the statement claims too; otherwise ε at δ
+    itself.
 
     Args:
         fit: the recommender.
@@ -138,7 +138,7 @@ def audit_many_runs(
         noise: a source for every run, by its number.
     """
     if runs < _LEAST_RUNS:
-        raise InputError(f"Expected at least {_LEAST_RUNS} runs with the canary, got {runs}.")
+        raise InputError(f"Expected at least {_LEAST_RUNS} runs with the canary, got {runs}.", argument="runs")
     canaries = with_canaries(data, 1, value)
     both = [canaries.kept(np.array([inside])) for inside in (True, False)]
     rows = []
@@ -175,7 +175,9 @@ def audit_one_run(
         rng: tosses the coins.
     """
     if canaries < _LEAST_CANARIES:
-        raise InputError(f"Expected at least {_LEAST_CANARIES} canaries for one run, got {canaries}.")
+        raise InputError(
+            f"Expected at least {_LEAST_CANARIES} canaries for one run, got {canaries}.", argument="canaries"
+        )
     added = with_canaries(data, canaries, value)
     inside = rng.random(canaries) < 0.5
     model = fit(added.kept(inside), noise or SeededNoise(0))
@@ -192,10 +194,10 @@ def audit_one_run(
 
 
 def probability_of_guesses(right: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
-    """A bound on the probability of so many right guesses, or more, under (ε, δ)-DP.
+    """Bound the probability of at least this many right guesses under (ε, δ)-DP.
 
-    Without δ the number of right guesses is no larger than a binomial one of success probability 1/(1 + e^-ε). With
-    it, β + 2 m δ max_i P(v - i ≤ B < v)/i, where v is what was seen and m the number of coins.
+    Without δ, the number of right guesses is at most binomial with success probability 1/(1 + e^-ε). With δ, the bound
+    is β + 2 m δ max_i P(v - i ≤ B < v)/i, where v is the number observed and m the number of coins.
     """
     from scipy.stats import binom
 
@@ -209,17 +211,19 @@ def probability_of_guesses(right: int, guesses: int, canaries: int, epsilon: flo
 
 
 def epsilon_from_guesses(right: int, guesses: int, canaries: int, delta: float, alpha: float) -> float:
-    """A lower bound on ε at δ from right guesses of fair coins; it fails with probability at most alpha.
+    """Return a lower bound on ε at δ from right guesses of fair coins; it fails with probability at most alpha.
 
     Args:
-        right: guesses that were right.
-        guesses: coins that were guessed; the others were passed over.
-        canaries: coins in all.
+        right: number of right guesses.
+        guesses: number of guesses; the other coins were skipped.
+        canaries: number of coins.
         delta: the δ.
         alpha: the risk.
     """
     if not 0 <= right <= guesses <= canaries:
-        raise InputError(f"Expected right <= guesses <= canaries, got {right}, {guesses} and {canaries}.")
+        raise InputError(
+            f"Expected right <= guesses <= canaries, got {right}, {guesses} and {canaries}.", argument=None
+        )
 
     def refuted(epsilon: float) -> bool:
         return probability_of_guesses(right, guesses, canaries, epsilon, delta) <= alpha
@@ -227,7 +231,7 @@ def epsilon_from_guesses(right: int, guesses: int, canaries: int, delta: float, 
     low = 0.0
     if not refuted(low):
         return 0.0
-    while low < _LARGEST and refuted(low + _GRID):  # from below: the first ε that is not refuted ends it
+    while low < _LARGEST and refuted(low + _GRID):  # from below: stop at the first ε that is not refuted
         low += _GRID
     high = low + _GRID
     while high - low > 1e-6:
@@ -237,7 +241,7 @@ def epsilon_from_guesses(right: int, guesses: int, canaries: int, delta: float, 
 
 
 def _extended(vocabulary: Vocabulary, number: int, kind: str) -> Vocabulary:
-    """The same ids, and new ones after them."""
+    """Return the same ids, followed by new ones."""
     if vocabulary.holds_text:
         ids: Any = [*map(str, vocabulary.ids), *(f"canary {kind} {k}" for k in range(number))]
     else:
@@ -247,7 +251,7 @@ def _extended(vocabulary: Vocabulary, number: int, kind: str) -> Vocabulary:
 
 
 def _seen(model: ItemModel, tasks: NDArray[np.int64]) -> Floats:
-    """Everything that the model says of some tasks, one row each."""
+    """Return everything that the model says about some tasks, one row each."""
     vectors = np.asarray(model.vectors[tasks], np.float64)
     columns = [
         np.asarray(model.fold_in.features[tasks], np.float64),
@@ -261,7 +265,7 @@ def _seen(model: ItemModel, tasks: NDArray[np.int64]) -> Floats:
 
 def _statement_of(model: ItemModel) -> Statement:
     if model.statement is None:
-        raise InputError("Expected a model with a privacy statement, got one without.")
+        raise InputError("Expected a model with a privacy statement, got one without.", argument="fit")
     return model.statement
 
 
@@ -274,13 +278,13 @@ def _bound(inside: Floats, outside: Floats, statement: Statement, alpha: float) 
 
 
 def _right_guesses(scores: Floats, inside: NDArray[np.bool_], guesses: int) -> int:
-    """How often the canaries of the highest scores were in, and those of the lowest out."""
+    """Count how often canaries with the highest scores were in, and those with the lowest out."""
     order = np.argsort(scores)
     return int(inside[order[len(order) - guesses :]].sum() + (~inside[order[:guesses]]).sum())
 
 
 def _most_telling(scores: Floats, inside: NDArray[np.bool_], delta: float, alpha: float) -> int:
-    """How many to guess at each end, by what the shown canaries would have shown."""
+    """Return how many to guess at each end, judged by the shown canaries."""
     choices = np.unique(np.linspace(len(scores) / 20, len(scores) // 2, 10).astype(int).clip(1))
 
     def bound(guesses: int) -> float:

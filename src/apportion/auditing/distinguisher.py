@@ -1,10 +1,10 @@
-"""A trained distinguisher: one number for each output of a mechanism, larger where one data set is more likely.
+"""A trained distinguisher: one number for each output of a mechanism, larger if one data set is more likely.
 
-It learns from draws on two neighbouring data sets what tells them apart, when nobody has said what to look at. Whatever
-it learns, a bound from draws that it has not seen is valid; a poor one only makes the bound small.
+It learns from draws on two neighbouring data sets how to separate them, if nobody has said what to look at. Whatever it
+learns, a bound from draws that it has not seen is valid; a poor distinguisher only makes the bound small.
 
-Three small models are tried, and the best on a part of the training draws is kept: logistic regression on the numbers
-themselves, on them with their squares, products and extremes, and a histogram of the first one's score. Features are
+Three small models are tried, and the best on part of the training draws is kept: logistic regression on the numbers,
+logistic regression with their squares, products and extremes, and a histogram of the first model's score. Features are
 whitened by their covariance within each data set, so that a direction without noise is found however small it is.
 """
 
@@ -22,13 +22,13 @@ from apportion.errors import InputError
 Floats = NDArray[np.float64]
 Score = Callable[[Floats], Floats]
 
-_FEW = 12  # columns up to which all products of two are features
+_FEW = 12  # up to this many columns, all pairwise products are features
 _BINS = 40
 _LARGEST_LOGIT = 30.0
 
 
 def as_matrix(outputs: Sequence[Any] | NDArray[Any], width: int | None = None) -> Floats:
-    """One row of numbers for each output, whatever it is made of, and how many it had; shorter ones are filled up.
+    """Return one row of numbers for each output, and the longest length; shorter rows are padded.
 
     Args:
         outputs: numbers, arrays, or mappings and sequences of these.
@@ -59,7 +59,9 @@ def train(here: Floats, there: Floats, delta: float = 0.0) -> Score:
         delta: of the guarantee under test.
     """
     if min(len(here), len(there)) < 20:
-        raise InputError(f"Expected at least 20 draws on each data set, got {len(here)} and {len(there)}.")
+        raise InputError(
+            f"Expected at least 20 draws on each data set, got {len(here)} and {len(there)}.", argument=None
+        )
     tried, kept = (here[::3], there[::3]), (np.delete(here, np.s_[::3], 0), np.delete(there, np.s_[::3], 0))
 
     def gain(score: Score) -> float:
@@ -77,7 +79,7 @@ def _plain(rows: Floats) -> Floats:
 
 
 def _enriched(rows: Floats) -> Floats:
-    """The numbers, softened, their squares or products, and the extremes of each row."""
+    """Return the numbers, compressed, their squares or products, and the extremes of each row."""
     soft = np.arcsinh(rows)
     if rows.shape[1] <= _FEW:
         one, two = np.triu_indices(rows.shape[1])
@@ -105,7 +107,7 @@ def _logistic(here: Floats, there: Floats, features: Callable[[Floats], Floats])
 
 
 def _whitening(one: Floats, two: Floats) -> Floats:
-    """A matrix that makes the covariance within the two sets the identity; directions of no noise are blown up."""
+    """Return a matrix that whitens the covariance within the two sets; directions without noise become large."""
     within = [np.atleast_2d(np.cov(rows, rowvar=False)) for rows in (one, two)]
     values, vectors = np.linalg.eigh((within[0] + within[1]) / 2)
     floor = 1e-12 * max(float(values.max(initial=0.0)), 1e-300)
@@ -113,24 +115,24 @@ def _whitening(one: Floats, two: Floats) -> Floats:
 
 
 def _newton(one: Floats, two: Floats, ridge: float = 1e-2, steps: int = 25) -> Floats:
-    """Coefficients and no intercept: thresholds come later."""
+    """Return coefficients without an intercept, because thresholds come later."""
     rows = np.concatenate([one, two])
     signs = np.concatenate([np.ones(len(one)), -np.ones(len(two))])
-    found = np.zeros(rows.shape[1])
+    result = np.zeros(rows.shape[1])
     for _ in range(steps):
-        margins = np.clip(signs * (rows @ found), -_LARGEST_LOGIT, _LARGEST_LOGIT)
+        margins = np.clip(signs * (rows @ result), -_LARGEST_LOGIT, _LARGEST_LOGIT)
         wrong = 1 / (1 + np.exp(margins))
-        slope = rows.T @ (signs * wrong) / len(rows) - ridge * found
-        curvature = (rows * (wrong * (1 - wrong))[:, None]).T @ rows / len(rows) + ridge * np.eye(len(found))
+        slope = rows.T @ (signs * wrong) / len(rows) - ridge * result
+        curvature = (rows * (wrong * (1 - wrong))[:, None]).T @ rows / len(rows) + ridge * np.eye(len(result))
         step = np.linalg.solve(curvature, slope)
-        found += step * min(1.0, 5.0 / max(float(np.abs(rows @ step).max(initial=0.0)), 1e-12))
+        result += step * min(1.0, 5.0 / max(float(np.abs(rows @ step).max(initial=0.0)), 1e-12))
         if float(np.abs(step).max(initial=0.0)) < 1e-6:
             break
-    return found
+    return result
 
 
 def _histogram(here: Floats, there: Floats, score: Score) -> Score:
-    """The logarithm of the ratio of two histograms of a score, with bins that are equally full."""
+    """Return the log ratio of two histograms of a score, with bins of equal counts."""
     one, two = score(here), score(there)
     edges = np.unique(np.quantile(np.concatenate([one, two]), np.linspace(0, 1, _BINS + 1)[1:-1]))
     counts = [np.bincount(np.searchsorted(edges, values), minlength=len(edges) + 1) for values in (one, two)]
@@ -139,7 +141,7 @@ def _histogram(here: Floats, there: Floats, score: Score) -> Score:
 
 
 def _numbers(output: Any) -> Iterable[float]:
-    """All numbers of a nested output, in order."""
+    """Yield all numbers of a nested output, in order."""
     if isinstance(output, Mapping):
         for key in sorted(output, key=str):
             yield from _numbers(output[key])
@@ -152,5 +154,6 @@ def _numbers(output: Any) -> Iterable[float]:
         yield float(output)
     else:
         raise InputError(
-            f"Expected outputs made of numbers, arrays, mappings and sequences, got {type(output).__name__}."
+            f"Expected outputs made of numbers, arrays, mappings and sequences, got {type(output).__name__}.",
+            argument="outputs",
         )

@@ -1,7 +1,7 @@
 """The audit of a whole recommender on data that it was, or might be, fitted to: replay, and canary users.
 
-The recommender is fitted again, with seeded noise and the settings in question. What is found speaks of the code and
-the settings on these data, not of the noise that an earlier fit drew.
+The recommender is fitted again, with seeded noise and the settings in question. The result tests the code and the
+settings on these data, not the noise that an earlier fit drew.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from apportion.recommend.ratings import RatingSettings
 
 Make = Callable[[], Any]
 """Makes a private recommender with the settings in question."""
-_TOLERANCE, _GAP = 1e-6, 1e-6  # of replay, in float64
+_TOLERANCE, _GAP = 1e-6, 1e-6  # tolerance of replay, in float64
 _LEAST_CANARIES, _MOST_CANARIES = 200, 4000
 
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What was claimed, what was tried, what was found.
+    """What was claimed, what was tested, what was found.
 
     Attributes:
-        name: of what was audited.
+        name: the name of what was audited.
         claimed: its ε.
         delta: its δ.
-        checks: every check that was made, in order.
-        lower_bound: an ε that it is not below by canaries; None where none were put in.
-        confidence: of that bound.
+        checks: every check, in order.
+        lower_bound: a lower bound on ε from canaries; None if there were none.
+        confidence: the confidence of that bound.
         tried: what was done, in words.
     """
 
@@ -55,14 +55,14 @@ class AuditReport:
 
     @property
     def violated(self) -> bool:
-        """Whether anything is not as it must be."""
+        """Whether any check failed."""
         return not all(check.passed for check in self.checks)
 
 
 def audit_statement(name: str, statement: Statement) -> AuditReport:
-    """Audit what a statement says of itself."""
+    """Audit what a statement claims."""
     checks = tuple(check_statement(statement))
-    tried = ("the statement, computed again",)
+    tried = ("the statement, recomputed",)
     return AuditReport(name, statement.epsilon, statement.delta, checks, None, 0.0, tried)
 
 
@@ -77,44 +77,47 @@ def audit_recommender(
     confidence: float = 0.999,
     seed: int = 0,
 ) -> AuditReport:
-    """Replay without each of a few users, then look for canaries.
+    """Replay without each of a few users, then search for canaries.
 
     Args:
-        name: of what is audited.
+        name: the name of what is audited.
         make: makes the recommender.
-        data: the users that are really there.
-        budget: what is claimed.
-        users: how many random users to take out, one at a time.
-        canaries: how many to put in; None for half as many as there are users, 200 to 4000; 0 for none.
-        confidence: of the bound from canaries.
-        seed: of everything random.
+        data: the real users.
+        budget: the claimed budget.
+        users: number of random users to leave out, one at a time.
+        canaries: number of canaries to add; None for half the number of users, from 200 to 4000; 0 for none.
+        confidence: the confidence of the bound from canaries.
+        seed: the seed of everything random.
     """
     rng = np.random.default_rng(seed)
     present = np.flatnonzero(np.diff(data.by_user.indptr))
     chosen = rng.choice(present, size=min(users, len(present)), replace=False)
     checks = [_replayed(make, data, chosen, budget, seed)] if len(chosen) else []
-    tried = [f"{len(chosen)} random users taken out, one at a time, with every release replayed"] if len(chosen) else []
-    found = _canaries(make, data, budget, canaries, confidence, rng)
-    if found is not None:
-        shown = f"epsilon is at least {found.lower_bound:.4g} at confidence {confidence:g}"
-        checks.append(Check("canary users", not found.violated, shown))
-        tried.append(found.tried)
-    bound = None if found is None else found.lower_bound
+    left_out = "a random user" if len(chosen) == 1 else f"{len(chosen)} random users, one at a time,"
+    tried = [f"{left_out} left out, with every release replayed"] if len(chosen) else []
+    result = _canaries(make, data, budget, canaries, confidence, rng)
+    if result is not None:
+        shown = f"epsilon is at least {result.lower_bound:.4g} at confidence {confidence:g}"
+        checks.append(Check("canary users", not result.violated, shown))
+        tried.append(result.tried)
+    bound = None if result is None else result.lower_bound
     return AuditReport(name, budget.epsilon, budget.delta, tuple(checks), bound, confidence, tuple(tried))
 
 
 def recommender_of(model: ItemModel) -> Make:
-    """Makes the recommender that a saved model came from, with its settings, in float64.
+    """Return a maker of the recommender that a saved model came from, with its settings, in float64.
 
     Raises:
         InputError: if the model has no statement or came from another estimator.
     """
     if model.statement is None:
-        raise InputError("Expected a model with a privacy statement, got one without.")
+        raise InputError("Expected a model with a privacy statement, got one without.", argument="model")
     ratings = model.kind == "ratings"
     kind: Any = RatingSettings if ratings else ClickSettings
     if set(model.settings) != set(kind.__dataclass_fields__):
-        raise InputError("Expected a model of `apportion fit`; this one's settings are of another method.")
+        raise InputError(
+            "Expected a model of `apportion fit`; the settings of this one belong to another method.", argument="model"
+        )
     arguments: dict[str, Any] = {
         "epsilon": model.statement.epsilon,
         "delta": model.statement.delta,
@@ -128,7 +131,7 @@ def recommender_of(model: ItemModel) -> Make:
 
 
 def published(model: ItemModel) -> dict[str, Any]:
-    """Everything of a model that leaves with it, by name."""
+    """Return everything that is published with a model, by name."""
     parts = {name: getattr(model.fold_in, name) for name in model.fold_in.__dataclass_fields__}
     parts |= {name: getattr(model, name) for name in ("vectors", "popularity", "reliability", "offset", "value_range")}
     return {**parts, "settings": model.settings, "tasks": list(model.task_ids), "statement": model.statement}
@@ -144,12 +147,12 @@ def _replayed(make: Make, data: Interactions, users: NDArray[Any], budget: Budge
             findings = audit(fit, data, user, {"budget": budget, "noise": SeededNoise(seed)})
         except AuditError as error:
             return Check("replay without a user", False, str(error))
-        for found in findings:
-            if found.gap > _GAP:
-                return Check("replay without a user", False, f"{found.name!r} is not a sum over users")
-            if found.ratio > worst:
-                worst, where = found.ratio, found.name
-    words = f"no release moved by more than its sensitivity; the most was {worst:.4g} of it, in {where!r}"
+        for result in findings:
+            if result.gap > _GAP:
+                return Check("replay without a user", False, f"{result.name!r} is not a sum over users")
+            if result.ratio > worst:
+                worst, where = result.ratio, result.name
+    words = f"no release moved by more than its sensitivity; the largest move was {worst:.4g} of it, in {where!r}"
     if worst > 1 + _TOLERANCE:
         words = f"{where!r} moved by {worst:.4g} times its sensitivity"
     return Check("replay without a user", worst <= 1 + _TOLERANCE, words)
@@ -180,7 +183,7 @@ def _canaries(
 
 
 def _far_value(estimator: Any, data: Interactions) -> float:
-    """The end of the scale that is further from the mean; 1 for clicks."""
+    """Return the end of the scale that is further from the mean; 1 for clicks."""
     low, high = getattr(estimator, "value_range", (1.0, 1.0))
     mean = float(data.values.mean(dtype=np.float64))
     return float(low if mean - low > high - mean else high)

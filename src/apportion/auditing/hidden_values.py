@@ -1,4 +1,4 @@
-"""The one way to hidden values, for audits. No module outside `auditing` imports it; a test holds that."""
+"""The only access to hidden values, for audits. No module outside `auditing` imports it; a test checks that."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ def raw_value(statistic: BoundedSum) -> NDArray[Any]:
 
 
 def raw_steps(statistic: BoundedSum) -> NDArray[Any]:
-    """Return a copy of a hidden sum as it is held: in whole numbers of its step, where it has one."""
+    """Return a copy of a hidden sum as it is stored: in whole steps, if it has a step."""
     return np.array(statistic._reveal_steps(_KEY))
 
 
 def raw_copy(statistic: Statistic) -> Raw:
-    """Return a copy of what is hidden: a sum, or the step functions of scores."""
+    """Return a copy of the hidden value: a sum, or the step functions of scores."""
     if isinstance(statistic, RankScores):
         return tuple(Cell(cell.edges.copy(), cell.deviations.copy()) for cell in statistic._reveal(_KEY))
     return raw_value(statistic).copy()
 
 
 def scales_of(statistic: Statistic) -> NDArray[Any] | None:
-    """Relative noise of the coordinates of a sum; None if all are alike."""
+    """Return the relative noise of the coordinates of a sum; None if all are equal."""
     return statistic.scales if isinstance(statistic, BoundedSum) else None
 
 
 def distance(statistic: Statistic, other: Raw, mechanism: Mechanism[Any]) -> float:
-    """Return how far apart two hidden values are, in the norm in which the mechanism needs its sensitivity."""
+    """Return the distance of two hidden values, in the norm of the mechanism's sensitivity."""
     return mechanism.distance(raw_copy(statistic), other, scales_of(statistic))

@@ -1,12 +1,12 @@
-"""Likelihood-ratio audits: how well the best attacker tells two neighbouring data sets apart by what a fit releases.
+"""Likelihood-ratio audits: how well the best attacker separates two neighbouring data sets by what a fit releases.
 
-The attacker knows both data sets. Of every run it computes the likelihood ratio of what was released: the run on one
-data set is recorded, then replayed on the other, fed the same released values, so that the hidden values of both are
-known at every release, also where later ones depend on earlier ones. Thresholds on the ratio are the best tests there
-are. How often they are right gives, by exact binomial bounds, an ε (or μ) that the mechanism cannot be below. Any
-statistic would give a valid bound, whatever the code really draws; this one gives the largest.
+The attacker knows both data sets. For every run it computes the likelihood ratio of the releases: the run on one data
+set is recorded, then replayed on the other with the same released values, so that the hidden values of both are known
+at every release, even if later releases depend on earlier ones. Thresholds on the ratio are the best possible tests.
+How often they are right gives, by exact binomial bounds, a lower bound on the mechanism's ε (or μ). Any statistic would
+give a valid bound, whatever the code really draws; this one gives the largest.
 
-A threshold is chosen on one half of the runs and judged on the other, so that choosing it costs nothing.
+A threshold is chosen on one half of the runs and judged on the other, so choosing it costs nothing.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LikelihoodFinding:
-    """What an audit found.
+    """The result of a likelihood-ratio audit.
 
     Attributes:
         claimed: the ε of the budget.
-        lower_bound: an ε at the budget's δ that the mechanism is not below, at `confidence`. Where all releases are
-            Gaussian it is that of a Gaussian mechanism no better told apart; else it holds for any mechanism.
-        confidence: of the bound.
-        draws: runs on each of the two data sets.
+        lower_bound: a lower bound on the mechanism's ε at the budget's δ, at `confidence`. If all releases are
+            Gaussian, it is that of a Gaussian mechanism that is as hard to distinguish; otherwise it holds for any
+            mechanism.
+        confidence: the confidence of the bound.
+        draws: number of runs on each of the two data sets.
     """
 
     claimed: float
@@ -68,8 +69,8 @@ def audit_likelihood(
     budget = session_arguments["budget"]
 
     def runs(one: Any, other: Any, first: int) -> tuple[Floats, bool]:
-        found = [_log_ratio(fit, one, other, session_arguments, noise(first + run)) for run in range(draws)]
-        return np.array([ratio for ratio, _ in found]), all(gaussian_only for _, gaussian_only in found)
+        result = [_log_ratio(fit, one, other, session_arguments, noise(first + run)) for run in range(draws)]
+        return np.array([ratio for ratio, _ in result]), all(gaussian_only for _, gaussian_only in result)
 
     (here, all_gaussian), (elsewhere, also) = runs(data, neighbour, 0), runs(neighbour, data, draws)
     there, alpha = -elsewhere, 1 - confidence
@@ -82,7 +83,7 @@ def audit_likelihood(
 
 
 def epsilon_from_statistics(larger: Floats, smaller: Floats, alpha: float, delta: float = 0.0) -> float:
-    """A lower bound on ε at δ from one statistic's values on two data sets, of which the first tends to larger ones.
+    """Return a lower bound on ε at δ from one statistic's values on two data sets; it tends to be larger on the first.
 
     The bound fails with probability at most alpha.
     """
@@ -95,7 +96,7 @@ def epsilon_from_statistics(larger: Floats, smaller: Floats, alpha: float, delta
 
 
 def mu_from_statistics(larger: Floats, smaller: Floats, alpha: float) -> float:
-    """A lower bound on the Gaussian-DP parameter, likewise: Φ⁻¹ of true alarms minus Φ⁻¹ of false ones."""
+    """Return a lower bound on the Gaussian-DP parameter in the same way: Φ⁻¹ of true minus Φ⁻¹ of false alarms."""
 
     def bound(hits: int, false_hits: int, n: int, m: int, risk: float) -> float:
         likely, unlikely = lower_proportion(hits, n, risk / 2), upper_proportion(false_hits, m, risk / 2)
@@ -107,14 +108,14 @@ def mu_from_statistics(larger: Floats, smaller: Floats, alpha: float) -> float:
 
 
 def lower_proportion(hits: int, n: int, alpha: float) -> float:
-    """Clopper and Pearson's lower bound on a probability; it fails with probability at most alpha."""
+    """Return the Clopper-Pearson lower bound on a probability; it fails with probability at most alpha."""
     from scipy.stats import beta
 
     return float(beta.ppf(alpha, hits, n - hits + 1)) if hits else 0.0
 
 
 def upper_proportion(hits: int, n: int, alpha: float) -> float:
-    """Clopper and Pearson's upper bound on a probability; it fails with probability at most alpha."""
+    """Return the Clopper-Pearson upper bound on a probability; it fails with probability at most alpha."""
     from scipy.stats import beta
 
     return float(beta.ppf(1 - alpha, hits + 1, n - hits)) if hits < n else 1.0
@@ -123,7 +124,7 @@ def upper_proportion(hits: int, n: int, alpha: float) -> float:
 def _best_on_half(
     larger: Floats, smaller: Floats, alpha: float, bound: Callable[[int, int, int, int, float], float]
 ) -> float:
-    """Choose a threshold on even runs by the bound it would give, and return the bound on odd ones."""
+    """Choose a threshold on even runs by the bound it would give, and return the bound on odd runs."""
 
     def at(threshold: float, start: int) -> float:
         one, two = larger[start::2], smaller[start::2]
@@ -135,7 +136,7 @@ def _best_on_half(
 
 
 def _log_ratio(fit: Fit, one: Any, other: Any, arguments: Mapping[str, Any], noise: NoiseSource) -> tuple[float, bool]:
-    """The logarithm of p(released | one) over p(released | other) of a run on the first; whether all was Gaussian."""
+    """Return log p(released | one) − log p(released | other) of a run on the first, and whether all was Gaussian."""
     first = RecordingSession(**arguments, noise=noise)
     fit(one, first)
     second = ReplayingSession(first, **arguments, noise=noise)
@@ -143,5 +144,5 @@ def _log_ratio(fit: Fit, one: Any, other: Any, arguments: Mapping[str, Any], noi
     pairs = zip(first.records, second.hidden, strict=True)
     ratio = math.fsum(record.log_density(record.hidden) - record.log_density(hidden) for record, hidden in pairs)
     if math.isnan(ratio):
-        raise AuditError("The likelihood ratio of a run is not a number, so nothing can be said about it.")
+        raise AuditError("The likelihood ratio of a run is not a number, so the audit has no result.")
     return ratio, all(isinstance(record.mechanism, Gaussian) for record in first.records)

@@ -1,18 +1,18 @@
 """Record and replay: does a neighbouring run differ by more than it declares?
 
-The first run, on D, is recorded: names, hidden sums, released values. Then the run is repeated on other data sets, fed
-the released values of the first, so that all see the same world up to each release:
+The first run, on D, is recorded: names, hidden sums, released values. Then the run is repeated on other data sets with
+the released values of the first, so that all see the same history at each release:
 
-- on D without user j, once with j's rows taken out and once rebuilt from scratch, so that codes, vocabularies and chunk
-  boundaries move as they would for a data set in which j never was;
+- on D without user j, once with j's rows removed and once rebuilt from scratch, so that codes, vocabularies and chunk
+  boundaries move as they would for a data set without j;
 - on user j alone, and on nobody at all.
 
 If the guarantee holds, then (1) every run asks for the same releases in the same order with the same shapes,
 sensitivities and noise; (2) each hidden sum moves by at most its declared sensitivity; (3) it is a sum over users, so
-the sum without j and the sum of j alone add up to the whole; and (4) what the run returns is a function of what was
-released, so all runs return the same; (5) a release on a sample of the users does not move at all when somebody leaves
-who was not in it. (1), (2) and (5) are the premise of adaptive composition. (3) and (4) catch what a
-bound alone would miss: counts, maxima, seeds or settings that reach a formula or the model without a release.
+the sum without j and the sum of j alone add up to the whole; (4) the result of the run is a function of what was
+released, so all runs return the same; and (5) a release on a sample of the users does not move at all when somebody
+leaves who was not in it. (1), (2) and (5) are the premise of adaptive composition. (3) and (4) catch what a bound alone
+would miss: counts, maxima, seeds or settings that reach a formula or the model without a release.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Record:
 
     @property
     def name(self) -> str:
-        """Of the release."""
+        """The name of the release."""
         return self.release.name
 
     def log_density(self, hidden: Raw) -> float:
-        """Of what was released, given what was hidden, up to a constant that is the same for all hidden values."""
+        """Return the log-density of the release given a hidden value, up to a constant common to all hidden values."""
         return self.mechanism.log_density(self.released, hidden, self.scales, self.scale)
 
 
@@ -63,9 +63,9 @@ class Finding:
     """One release under audit.
 
     Attributes:
-        name: of the release.
+        name: the name of the release.
         ratio: how far the hidden sum moved when the user left, in declared sensitivities.
-        gap: by how much the sum without the user and the sum of the user alone miss the whole, relative to it.
+        gap: relative difference between the whole and the sum without the user plus the sum of the user alone.
     """
 
     name: str
@@ -78,7 +78,7 @@ class AuditError(AssertionError):
 
 
 class RecordingSession(Session):
-    """A session that remembers hidden and released values, in the auditor's memory only."""
+    """A session that remembers hidden and released values, only in the auditor's memory."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -103,7 +103,7 @@ class RecordingSession(Session):
 
 
 class ReplayingSession(Session):
-    """A session that releases what another run released, and compares the hidden sums."""
+    """A session that repeats another run's releases, and compares the hidden sums."""
 
     def __init__(self, first: RecordingSession, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -130,13 +130,13 @@ class ReplayingSession(Session):
 
 
 def audit(fit: Fit, data: Interactions, user: int, session_arguments: Mapping[str, Any]) -> list[Finding]:
-    """Run on the data, on the data without one user and on that user alone; raise or return what was found.
+    """Run on the data, on the data without one user and on that user alone; raise or return the findings.
 
     Args:
         fit: runs the estimator and returns what it would publish.
-        data: the data set; its task list is taken as public.
-        user: code of the user to take out.
-        session_arguments: what the sessions are built with, a seeded noise source among them.
+        data: the data set; its task list is assumed public.
+        user: code of the user to leave out.
+        session_arguments: arguments of the sessions, including a seeded noise source.
 
     Raises:
         AuditError: if the runs ask for different releases or return different results.
@@ -164,9 +164,9 @@ def audit_neighbour(fit: Fit, data: Any, neighbour: Any, session_arguments: Mapp
 
     Args:
         fit: runs the estimator and returns what it would publish.
-        data: what `fit` takes, whatever that is.
-        neighbour: the same, differing in one user as the session's neighbours do.
-        session_arguments: what the sessions are built with: the budget, the relation, a seeded noise source.
+        data: the data for `fit`.
+        neighbour: neighbouring data, under the session's relation.
+        session_arguments: arguments of the sessions: the budget, the relation, a seeded noise source.
 
     Returns:
         For each release the distance of the two hidden values, in declared sensitivities.
@@ -187,7 +187,7 @@ def _replayed(
     published: Mapping[str, Any],
     session_arguments: Mapping[str, Any],
 ) -> ReplayingSession:
-    """Another run, fed what the first released; it must ask for the same and return the same."""
+    """Repeat the run with the first run's releases; it must ask for the same and return the same."""
     session = ReplayingSession(first, **session_arguments)
     _require_same(published, fit(data, session))
     if len(session.hidden) != len(first.records):
@@ -197,7 +197,7 @@ def _replayed(
 
 
 def _require_samples(first: RecordingSession, removed: ReplayingSession, data: Interactions, user: int) -> None:
-    """A release on a sample must not move at all when a user leaves who was not in it."""
+    """Check that a release on a sample does not move when a user leaves who was not in it."""
     keys = sampling_keys(data.user_ids)[user : user + 1]
     for record, ratio in zip(first.records, removed.ratios, strict=True):
         outside = record.name in first.samples and not first.samples[record.name].members(keys)[0]
@@ -206,7 +206,7 @@ def _require_samples(first: RecordingSession, removed: ReplayingSession, data: I
 
 
 def _rebuilt(data: Interactions, user: int) -> Interactions:
-    """The data as they would have been read had the user never been there."""
+    """Return the data as if the user had never been there."""
     kept = data.users != user
     return Interactions.from_arrays(
         data.user_ids.ids_of(data.users[kept]),
@@ -220,7 +220,7 @@ def _rebuilt(data: Interactions, user: int) -> Interactions:
 def _gap(record: Record, without: Raw, alone: Raw) -> float:
     whole = record.hidden
     if not (isinstance(whole, np.ndarray) and isinstance(without, np.ndarray) and isinstance(alone, np.ndarray)):
-        raise AuditError(f"{record.name!r} is a choice by rank, not a sum over users; audit it by `audit_neighbour`.")
+        raise AuditError(f"{record.name!r} is a choice by rank, not a sum over users; use `audit_neighbour` for it.")
     missed = np.abs(whole - without - alone).max(initial=0.0)
     return float(missed / max(1.0, np.abs(whole).max(initial=0.0)))
 
@@ -230,7 +230,7 @@ def _require_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
         raise AuditError(f"The neighbouring run published {sorted(second)}, the first {sorted(first)}.")
     for name, value in first.items():
         if not _same(value, second[name]):
-            raise AuditError(f"{name!r} differs between neighbouring runs that were fed the same releases.")
+            raise AuditError(f"{name!r} differs between neighbouring runs with the same releases.")
 
 
 def _same(one: Any, other: Any) -> bool:

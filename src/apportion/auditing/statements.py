@@ -1,6 +1,6 @@
-"""A statement, computed again: do its releases fit the budget, and does the noise of each buy what is charged?
+"""A statement, recomputed: do its releases fit the budget, and does each have the noise that its charge requires?
 
-Nothing but the statement is looked at. It cannot show that a sensitivity is right; replay can.
+Only the statement is used. It cannot show that a sensitivity is right; replay can.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class Check:
     """One thing that was checked.
 
     Attributes:
-        name: what.
-        passed: whether it is as it must be.
-        words: what was found.
+        name: what was checked.
+        passed: whether the check passed.
+        words: the result in words.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Check:
 
 
 def check_statement(statement: Statement) -> list[Check]:
-    """Check everything that can be computed again from a statement alone."""
+    """Check everything that can be recomputed from a statement alone."""
     return [_shares(statement), _noise(statement), _spent(statement), _slack(statement)]
 
 
@@ -41,34 +41,34 @@ def _shares(statement: Statement) -> Check:
 
 
 def _noise(statement: Statement) -> Check:
-    """Noise over sensitivity must be what the μ or ε of each release asks for."""
+    """Check that noise over sensitivity is what the μ or ε of each release requires."""
     wrong = [release.name for release in statement.releases if _noise_ratio(release) < 1 - _ROUNDING]
     words = f"too little in {', '.join(map(repr, wrong))}" if wrong else "at least what each release is charged for"
     return Check("noise of each release", not wrong, words)
 
 
 def _noise_ratio(release: Release) -> float:
-    """The noise that there is, over what the charge asks for; 1 where a statement cannot tell."""
+    """Return the actual noise over what the charge requires; 1 if a statement cannot tell."""
     least = mechanism_class(release.mechanism).least_stddev(release)
     return 1.0 if least is None else release.stddev / least
 
 
 def _spent(statement: Statement) -> Check:
-    """The ε of all releases, composed again where that is in closed form."""
+    """Check the ε of all releases, recomposed if there is a closed form."""
     planned = [each for each in statement.releases if issubclass(mechanism_class(each.mechanism), PlannedMechanism)]
     if planned:
-        found = statement.spent_epsilon
-        how = f"as stated; releases by {planned[0].mechanism_words} are not composed again here"
+        result = statement.spent_epsilon
+        how = f"as stated; releases by {planned[0].mechanism_words} are not recomposed here"
     elif statement.delta == 0:
-        found, how = math.fsum(release.epsilon or math.inf for release in statement.releases), "composed again"
+        result, how = math.fsum(release.epsilon or math.inf for release in statement.releases), "recomposed"
     else:
         mu = math.sqrt(math.fsum((release.mu or math.inf) ** 2 for release in statement.releases))
-        found, how = gaussian.epsilon_of(mu, statement.delta), "composed again"
-    passed = found <= min(statement.epsilon, statement.spent_epsilon) * (1 + 1e-6)
-    words = f"epsilon {found:.6g} ({how}), where {statement.spent_epsilon:.6g} of {statement.epsilon:g} is stated"
+        result, how = gaussian.epsilon_of(mu, statement.delta), "recomposed"
+    passed = result <= min(statement.epsilon, statement.spent_epsilon) * (1 + 1e-6)
+    words = f"epsilon {result:.6g} ({how}); the statement says {statement.spent_epsilon:.6g} of {statement.epsilon:g}"
     return Check("epsilon of all releases", passed, words)
 
 
 def _slack(statement: Statement) -> Check:
-    words = f"delta is {statement.delta:g}, to be well below one over the number of users"
+    words = f"delta is {statement.delta:g}; it should be well below 1 / number of users"
     return Check("delta", 0 <= statement.delta < 1e-2, words)

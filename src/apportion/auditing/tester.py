@@ -1,10 +1,10 @@
 """A stochastic tester for any mechanism: run it often on two neighbouring data sets and bound its ε from below.
 
-Nothing of the mechanism is looked at but what it returns. For every set S of outputs an (ε, δ)-DP mechanism has
-P(S) ≤ e^ε Q(S) + δ, in both directions, so that ε ≥ log((P(S) − δ) / Q(S)). The sets are those where a statistic is
-beyond a threshold; the probabilities are bounded exactly, by Clopper and Pearson. The statistic is the caller's, or
-one that is trained on a half of the draws and judged on the other. A bound above the claim is a proof of a violation,
-up to the stated confidence; one below it proves nothing.
+Only the outputs of the mechanism are used. For every set S of outputs, an (ε, δ)-DP mechanism has P(S) ≤ e^ε Q(S) + δ,
+in both directions, so ε ≥ log((P(S) − δ) / Q(S)). The sets are those where a statistic exceeds a threshold; the
+probabilities are bounded exactly, by Clopper and Pearson. The statistic is the caller's, or one that is trained on half
+of the draws and judged on the other half. A bound above the claim proves a violation, up to the stated confidence; a
+bound below it proves nothing.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ Outputs = Sequence[Any] | NDArray[Any]
 
 @dataclass(frozen=True)
 class TesterFinding:
-    """What a test of a mechanism found.
+    """The result of testing a mechanism.
 
     Attributes:
         claimed: the ε under test.
         delta: the δ under test.
-        lower_bound: an ε at that δ that the mechanism is not below, at `confidence`.
-        confidence: of the bound.
-        draws: runs on each of the two data sets.
-        statistic: what outputs were judged by.
+        lower_bound: a lower bound on the mechanism's ε at that δ, at `confidence`.
+        confidence: the confidence of the bound.
+        draws: number of runs on each of the two data sets.
+        statistic: the statistic of the outputs.
     """
 
     claimed: float
@@ -77,8 +77,8 @@ def audit_mechanism(
         confidence: of the bound.
         seed: of all runs.
 
-    >>> found = audit_mechanism(lambda x, rng: x + rng.laplace(scale=0.5), 0.0, 1.0, epsilon=1.0, draws=4000)
-    >>> found.violated  # its epsilon is 2
+    >>> result = audit_mechanism(lambda x, rng: x + rng.laplace(scale=0.5), 0.0, 1.0, epsilon=1.0, draws=4000)
+    >>> result.violated  # its epsilon is 2
     True
     """
     streams = np.random.SeedSequence(seed).spawn(2)
@@ -98,7 +98,7 @@ def audit_outputs(
     statistic: Statistic | None = None,
     confidence: float = 0.999,
 ) -> TesterFinding:
-    """The same for outputs that were drawn already: independent runs on each of two neighbouring data sets.
+    """Test outputs that were already drawn: independent runs on each of two neighbouring data sets.
 
     Args:
         here: outputs on one data set; in an array, along its first axis.
@@ -118,7 +118,7 @@ def audit_outputs(
 
 
 def _trained(here: Outputs, there: Outputs, delta: float) -> tuple[Floats, Floats]:
-    """Scores of the second half of the draws by what was learned from the first."""
+    """Score the second half of the draws by what was learned from the first."""
     half = min(len(here), len(there)) // 2
     one, two = distinguisher.as_matrix(here[:half]), distinguisher.as_matrix(there[:half])
     width = max(one.shape[1], two.shape[1])
@@ -129,13 +129,13 @@ def _trained(here: Outputs, there: Outputs, delta: float) -> tuple[Floats, Float
 
 
 def _computed(here: Outputs, there: Outputs, statistic: Statistic) -> tuple[Floats, Floats]:
-    """The caller's statistic, turned so that it tends to be larger on the first data set.
+    """Return the caller's statistic, with the sign that makes it tend to be larger on the first data set.
 
-    The sign is chosen on the even runs, as thresholds are.
+    The sign is chosen on the even runs, like thresholds.
     """
     one, two = (np.array([float(statistic(output)) for output in part]) for part in (here, there))
     if np.isnan(one).any() or np.isnan(two).any():
-        raise InputError("Expected a statistic that is a number for every output, got NaN.")
+        raise InputError("Expected a statistic that is a number for every output, got NaN.", argument="statistic")
     ranks = np.concatenate([one[::2], two[::2]]).argsort().argsort()
     split = len(one[::2])
     turned = ranks[:split].mean() < ranks[split:].mean()
@@ -144,8 +144,10 @@ def _computed(here: Outputs, there: Outputs, statistic: Statistic) -> tuple[Floa
 
 def _check(here: Outputs, there: Outputs, epsilon: float, delta: float, confidence: float) -> None:
     if not epsilon >= 0 or not 0 <= delta < 1:
-        raise InputError(f"Expected epsilon >= 0 and 0 <= delta < 1, got {epsilon} and {delta}.")
+        raise InputError(f"Expected epsilon >= 0 and 0 <= delta < 1, got {epsilon} and {delta}.", argument=None)
     if not 0 < confidence < 1:
-        raise InputError(f"Expected a confidence between 0 and 1, got {confidence}.")
+        raise InputError(f"Expected a confidence between 0 and 1, got {confidence}.", argument="confidence")
     if min(len(here), len(there)) < 100:
-        raise InputError(f"Expected at least 100 draws on each data set, got {len(here)} and {len(there)}.")
+        raise InputError(
+            f"Expected at least 100 draws on each data set, got {len(here)} and {len(there)}.", argument="draws"
+        )

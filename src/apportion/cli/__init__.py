@@ -1,1 +1,3 @@
-"""The command line: one file per command. Heavy modules are imported when a command runs, not before."""
+"""The command line: one file per command. Heavy modules are imported only when a command runs."""
+
+__all__: list[str] = []

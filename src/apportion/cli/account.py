@@ -1,4 +1,4 @@
-"""`apportion account`: what a plan costs, and how much noise a budget allows."""
+"""`apportion account`: the cost of a plan, or the noise that a budget requires."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Parts(click.ParamType[tuple[Any, ...]]):
-    """Numbers joined by colons, such as `4.2:10`; the last one, a count, may be left out."""
+    """Numbers joined by colons, such as `4.2:10`. The last one, a count, may be omitted."""
 
     name = "parts"
 
@@ -38,7 +38,7 @@ class Parts(click.ParamType[tuple[Any, ...]]):
             self.fail(f"expected {':'.join(self._names)} as numbers, got {value!r}", param, ctx)
 
 
-@click.command(short_help="What a plan costs, or how much noise a budget allows.")
+@click.command(short_help="Show what a plan costs, or how much noise a budget requires.")
 @click.option(
     "--gaussian",
     type=Parts("Z", "COUNT"),
@@ -58,29 +58,29 @@ class Parts(click.ParamType[tuple[Any, ...]]):
     type=Parts("EPS", "COUNT"),
     multiple=True,
     metavar="EPS[:COUNT]",
-    help="A release known to be EPS-DP.",
+    help="A release known only to be EPS-DP.",
 )
 @click.option(
     "--sampled-gaussian",
     type=Parts("Z", "Q", "COUNT"),
     multiple=True,
     metavar="Z:Q:COUNT",
-    help="Gaussian noise on a Poisson sample of the users, each kept with probability Q.",
+    help="Gaussian noise on a Poisson sample of the users, each included with probability Q.",
 )
 @click.option(
     "--delta",
     type=PositiveNumber(),
     default=1e-6,
     show_default=True,
-    help="Slack of the guarantee; well below one over the number of users.",
+    help="Slack of the guarantee; choose it well below 1 / number of users.",
 )
-@click.option("--epsilon", type=PositiveNumber(), help="Turn it round: the noise that this budget allows.")
+@click.option("--epsilon", type=PositiveNumber(), help="Show the noise that this budget requires, instead of a cost.")
 @click.option("--rounds", type=click.IntRange(min=1), help="With --epsilon: the number of Gaussian releases.")
 @click.option(
     "--sampling-probability",
     type=PositiveNumber(),
     metavar="Q",
-    help="With --epsilon: each release sees a Poisson sample of the users.",
+    help="With --epsilon: each release uses a Poisson sample of the users.",
 )
 @json_option
 def account(
@@ -94,20 +94,20 @@ def account(
     sampling_probability: float | None,
     as_json: bool,
 ) -> None:
-    """Say what a plan costs, or how much noise a budget allows. No data is read.
+    """Show what a plan costs, or how much noise a budget requires. No data is read.
 
     \b
     apportion account --gaussian 10:3 --laplace 20 --delta 1e-6
     apportion account --epsilon 1 --delta 1e-6 --rounds 3
 
-    Neighbours differ in one user, added or removed. A release is made COUNT times, once if that is left out.
+    Neighbouring data sets differ in one user, added or removed. Each release is made COUNT times (default: once).
     """  # noqa: D301
     plan = (*gaussian, *laplace, *pure, *sampled_gaussian)
     if epsilon is None:
         if not plan:
             raise click.UsageError("Name at least one release, such as --gaussian 10:3, or a budget with --epsilon.")
         if rounds is not None or sampling_probability is not None:
-            raise click.UsageError("--rounds and --sampling-probability go with --epsilon.")
+            raise click.UsageError("--rounds and --sampling-probability need --epsilon.")
         _print_cost(_mechanisms(gaussian, laplace, pure, sampled_gaussian), delta, as_json)
     else:
         if plan:
@@ -174,9 +174,8 @@ def _print_noise(epsilon: float, delta: float, rounds: int, probability: float |
         return
     sampled = "" if probability is None else f", each on a Poisson sample of the users at {probability:g}"
     click.echo(
-        f"({epsilon:g}, {delta:g})-differential privacy allows "
-        f"{rounds} Gaussian release{'s' * (rounds > 1)}{sampled}, "
-        f"with noise of {noise:g} times the sensitivity; {_NEIGHBOURS}."
+        f"({epsilon:g}, {delta:g})-differential privacy requires noise of {noise:g} times the "
+        f"sensitivity for {rounds} Gaussian release{'s' * (rounds > 1)}{sampled}; {_NEIGHBOURS}."
     )
 
 
@@ -188,7 +187,7 @@ def _in_words(part: Part) -> str:
 
 
 def _up(epsilon: float) -> str:
-    """Four digits, rounded up, so that what is printed is still a bound."""
+    """Return four digits, rounded up, so that the printed number is still a bound."""
     if epsilon == 0 or math.isinf(epsilon):
         return f"{epsilon:g}"
     unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)

@@ -1,4 +1,4 @@
-"""`apportion audit`: a saved model, or the methods of a study, put to the test by the people who may see raw data."""
+"""`apportion audit`: test a saved model, or the methods of a study. For people who may see raw data."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.options import FILE, DataOptions, collect, data_options, json_option
-from apportion.cli.outputs import print_json, refuse_folder, table, write_text
+from apportion.cli.options import FILE, DataOptions, collect, data_options, json_option, open_option
+from apportion.cli.outputs import print_json, refuse_folder, say_page, table, write_text
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 
@@ -17,19 +17,28 @@ if TYPE_CHECKING:
     from apportion.auditing.fits import AuditReport
 
 VIOLATED: Final = 1
-_STATEMENT_ONLY: Final = (
-    "No data were given (--data FILE): the statement was computed again and nothing else was tried."
-)
+_STATEMENT_ONLY: Final = "No data were given (--data FILE): only the statement was recomputed."
 
 
-@click.command(short_help="Put a saved model, or the methods of a study, to the test.")
+@click.command(short_help="Test whether a saved model, or the methods of a study, keep their guarantee.")
 @click.argument("model_or_study", type=click.Path(exists=True, path_type=Path))
-@click.option("--data", "data_file", type=FILE, help="For a model: the rows that it was fitted to.")
-@click.option("--users", type=click.IntRange(min=0), default=3, show_default=True, help="Users to replay without.")
-@click.option("--canaries", type=click.IntRange(min=0), help="Canary users to put in; default: by the data; 0: none.")
+@click.option("--data", "data_file", type=FILE, help="For a model: the data that it was fitted to.")
+@click.option(
+    "--users",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    help="Number of users to leave out, one at a time.",
+)
+@click.option(
+    "--canaries",
+    type=click.IntRange(min=0),
+    help="Number of canary users to add; default: depends on the data; 0: none.",
+)
 @click.option("--audit-seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the audit.")
 @click.option("--out", type=click.Path(path_type=Path), help="Page to write; default: the name with -audit.html.")
 @data_options
+@open_option
 @json_option
 def audit(
     model_or_study: Path,
@@ -47,13 +56,13 @@ def audit(
     apportion audit model --data ratings.csv
     apportion audit study.toml
 
-    The statement of a model is computed again. With the data, the model's method is fitted again with its settings:
-    without some users, to see whether any release moves by more than its sensitivity; and with canary users, to see
-    how much the result tells of them. Of a study every private method is tried so, with the first settings of its
-    grid and the first epsilon.
+    For a model, the statement is recomputed. With --data, the model's method is fitted again with its settings:
+    without some users, to see whether any release moves by more than its sensitivity, and with canary users, to see
+    how much the result reveals about them. For a study, every private method is tested in this way, with the first
+    settings of its grid and the first epsilon.
 
-    Writes an internal page: it is computed from raw data and must not be shared. The exit code is 1 if a violation is
-    found. That none is found proves nothing.
+    The audit writes an internal page, which is computed from raw data and must not be shared. The exit code is 1 if a
+    violation is found. Finding none proves nothing.
     """  # noqa: D301
     target = out or Path(f"{model_or_study.stem}-audit.html")
     refuse_folder(target)
@@ -62,11 +71,12 @@ def audit(
         if model_or_study.is_dir():
             reports, remarks = _audit_model(model_or_study, data_file, collect(DataOptions, options), effort, reporter)
         elif data_file is not None:
-            raise click.UsageError("A study names its data itself; --data goes with a model.")
+            raise click.UsageError("A study names its own data; --data is for a model.")
         else:
             reports, remarks = _audit_study(model_or_study, effort, reporter)
     _write_page(reports, remarks, model_or_study, audit_seed, target)
     _print_result(reports, remarks, target, as_json)
+    say_page(target, what="Internal page, computed from raw data and not covered by epsilon", quiet=as_json)
     if any(report.violated for report in reports):
         click.get_current_context().exit(VIOLATED)
 
@@ -74,7 +84,7 @@ def audit(
 def _audit_model(
     folder: Path, data_file: Path | None, data_as: DataOptions, effort: dict[str, Any], reporter: Reporter
 ) -> tuple[list[AuditReport], list[str]]:
-    """The statement, and with the data the method and settings that the model came from."""
+    """Audit the statement and, with data, the method and settings that made the model."""
     from apportion.auditing.fits import audit_recommender, audit_statement, recommender_of
     from apportion.cli.history import read_history
     from apportion.privacy import Budget
@@ -82,7 +92,9 @@ def _audit_model(
 
     model = load(folder)
     if model.statement is None:
-        raise InputError(f"The model in {str(folder)!r} has no privacy statement: there is nothing to audit.")
+        raise InputError(
+            f"The model in {str(folder)!r} has no privacy statement: there is nothing to audit.", argument=None
+        )
     reports = [audit_statement("statement", model.statement)]
     if data_file is None:
         return reports, [_STATEMENT_ONLY]
@@ -95,7 +107,7 @@ def _audit_model(
 
 
 def _audit_study(path: Path, effort: dict[str, Any], reporter: Reporter) -> tuple[list[AuditReport], list[str]]:
-    """Every private method of a study, with the first of its settings, at the first ε."""
+    """Audit every private method of a study, with its first settings and the first ε."""
     from apportion.auditing.fits import audit_recommender
     from apportion.cli.compare import _load
     from apportion.evaluation.study import read_study
@@ -124,7 +136,7 @@ def _audit_study(path: Path, effort: dict[str, Any], reporter: Reporter) -> tupl
         reporter.say(f"auditing {method.name}")
         reports.append(audit_recommender(method.name, make, loaded.data, budget, **effort))
     if not reports:
-        raise InputError(f"{path.name}: Expected a private method to audit, got none.")
+        raise InputError(f"{path.name}: Expected at least one private method to audit, got none.", argument=None)
     return reports, list(loaded.remarks)
 
 
@@ -138,9 +150,9 @@ def _write_page(reports: list[AuditReport], remarks: list[str], audited: Path, s
 
 def _print_result(reports: list[AuditReport], remarks: list[str], target: Path, as_json: bool) -> None:
     if as_json:
-        found = [{**asdict(report), "violated": report.violated} for report in reports]
+        result = [{**asdict(report), "violated": report.violated} for report in reports]
         print_json(
-            {"violated": any(r.violated for r in reports), "audits": found, "remarks": remarks, "page": str(target)}
+            {"violated": any(r.violated for r in reports), "audits": result, "remarks": remarks, "page": str(target)}
         )
         return
     for remark in remarks:
@@ -151,4 +163,4 @@ def _print_result(reports: list[AuditReport], remarks: list[str], target: Path, 
         rows = [[check.name, "passed" if check.passed else "FAILED", check.words] for check in report.checks]
         click.echo(table(["check", "result", "found"], rows))
     verdict = "A violation was found." if any(report.violated for report in reports) else "No violation was found."
-    click.echo(f"\n{verdict}\nPage: {target} (internal: computed from raw data, not covered by epsilon)")
+    click.echo(f"\n{verdict}")

@@ -1,4 +1,4 @@
-"""`apportion compare`: a grid of methods and budgets from one TOML file, for the people who may see raw data."""
+"""`apportion compare`: a grid of methods and budgets from one TOML file. For people who may see raw data."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.options import FILE, DataOptions, FeatureOptions, collect, feature_options, json_option
-from apportion.cli.outputs import print_json, table, write_text
+from apportion.cli.options import FILE, DataOptions, FeatureOptions, collect, feature_options, json_option, open_option
+from apportion.cli.outputs import print_json, say_page, table, write_text
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 
@@ -29,23 +29,25 @@ _OTHER_FILES: Final = ("items", "titles", "features", "feature_item", "feature_k
 @feature_options
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: STUDY's name with -study.")
 @click.option(
-    "--processes", type=click.IntRange(min=1), default=1, show_default=True, help="How many fits to run at once."
+    "--processes", type=click.IntRange(min=1), default=1, show_default=True, help="Number of fits to run at once."
 )
-@click.option("--fresh", is_flag=True, help="Fit again what is finished already.")
+@click.option("--fresh", is_flag=True, help="Run finished fits again.")
+@open_option
 @json_option
 def compare(study: Path, out: Path | None, processes: int, fresh: bool, as_json: bool, **options: Any) -> None:
     """Run the study in the TOML file STUDY: every method at every epsilon, with every noise seed.
 
-    Writes a table, curves over epsilon and over settings, and figures by item popularity, on an internal page. All
-    of it is computed from raw data with seeded noise: it must not be shared. A study that was interrupted goes on
-    where it stopped when it is run again. The exit code is 1 if some fits failed.
+    The command writes a table, curves over epsilon and over settings, and results by item popularity to an internal
+    page. All of it is computed from raw data with seeded noise and must not be shared. Run an interrupted study again
+    to continue where it stopped. The exit code is 1 if some fits failed.
 
-    With --features, or features in the study's [data], there are rows without and with public features of items.
+    With --features, or features in the study's [data], each method is run without and with public item features.
     """
     target = out or Path(f"{study.stem}-study")
     with Reporter() as reporter:
         results = run_comparison(study, target, processes, fresh, reporter, collect(FeatureOptions, options))
     _print_result(results, target, as_json)
+    say_page(target / PAGE, what="Internal page", quiet=as_json)
     if results.failures:
         click.get_current_context().exit(SOME_FAILED)
 
@@ -60,7 +62,7 @@ def run_comparison(
 ) -> StudyResults:
     """Read the study and its data, run what is missing, and write the table and the page.
 
-    Features that the command names take the place of those in the study.
+    Features given on the command line replace those in the study.
     """
     from apportion.cli.feature_files import match_features
     from apportion.cli.item_files import read_titles
@@ -78,7 +80,7 @@ def run_comparison(
         titles = read_titles(_file(study, "titles", path), loaded.data.task_ids)
     tasks = _tasks_to_inspect(study, loaded.data, titles, path)
     if processes > processors():
-        reporter.say(f"Running {processors()} processes, as there are no more processors, in place of {processes}.")
+        reporter.say(f"Running {processors()} processes instead of {processes}, because there are no more processors.")
     try:
         results = run_study(
             study,
@@ -91,7 +93,7 @@ def run_comparison(
             say=reporter.say,
         )
     except KeyboardInterrupt:
-        reporter.say(f"What is finished is kept in {target}; the same command goes on from there.")
+        reporter.say(f"Finished fits are kept in {target}; run the same command again to continue.")
         raise
     except InputError as error:
         raise error.inside(path.name) from None
@@ -101,11 +103,11 @@ def run_comparison(
 
 
 def _load(study: Study, path: Path) -> Loaded:
-    """Read the data as `[data]` says; what the reader would ask options for is asked in the study's words."""
+    """Read the data as `[data]` says. Error messages use the study's words instead of options."""
     from apportion.cli.loading import load_data
 
     if "path" not in study.reading:
-        raise InputError(f"{path.name}: Expected path in [data] (the data file), got none.")
+        raise InputError(f"{path.name}: Expected path in [data] (the data file), got none.", argument=None)
     said = {key: value for key, value in study.reading.items() if key not in ("path", *_OTHER_FILES)}
     items = _file(study, "items", path) if "items" in study.reading else None
     options = DataOptions(kind=study.kind, scale=study.value_range, items=items, **said)
@@ -116,7 +118,7 @@ def _load(study: Study, path: Path) -> Loaded:
 
 
 def _features(study: Study, path: Path, feature_settings: FeatureOptions, reporter: Reporter) -> ItemFeatures | None:
-    """The features that the command names, or those in `[data]`."""
+    """Return the features that the command line names, or those in `[data]`."""
     from apportion.cli.feature_files import read_features
 
     if feature_settings.features is not None or "features" not in study.reading:
@@ -135,21 +137,23 @@ def _features(study: Study, path: Path, feature_settings: FeatureOptions, report
 
 
 def in_study_words(error: InputError) -> InputError:
-    """The same in the words of a study: what to write in `[data]` in place of an argument.
+    """Rewrite an error in the words of a study: what to write in `[data]`.
 
     >>> str(in_study_words(InputError("No column looks like the task", argument="task", remedy="name it with")))
     'No column looks like the task; name it with item in [data].'
     """
     if error.argument is None:
         return error
-    return InputError(error.told(f"{_NAMES_IN_STUDY.get(error.argument, error.argument)} in [data]"))
+    return InputError(error.told(f"{_NAMES_IN_STUDY.get(error.argument, error.argument)} in [data]"), argument=None)
 
 
 def _file(study: Study, key: str, path: Path) -> Path:
-    """A file that the study names, relative to the study's own folder."""
+    """Return a file that the study names, relative to the study's own folder."""
     file = path.parent / Path(study.reading[key])
     if not file.is_file():
-        raise InputError(f"{path.name}: Expected {key} in [data] to be a file, got {study.reading[key]!r}.")
+        raise InputError(
+            f"{path.name}: Expected {key} in [data] to be a file, got {study.reading[key]!r}.", argument=None
+        )
     return file
 
 
@@ -222,4 +226,4 @@ def _print_result(results: StudyResults, target: Path, as_json: bool) -> None:
     click.echo(results.tuning_in_words)
     for words, reason in results.failures:
         click.echo(f"Failed: {words}: {reason}")
-    click.echo(f"\nPage:  {target / PAGE}\nTable: {target / TABLE}")
+    click.echo(f"\nTable: {target / TABLE}")

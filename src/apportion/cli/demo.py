@@ -1,4 +1,4 @@
-"""`apportion demo`: the whole way on generated data, in under a minute."""
+"""`apportion demo`: the whole workflow on generated data, in under a minute."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import DataOptions, FitOptions, Kind, PositiveNumber, json_option
-from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, write_bytes
+from apportion.cli.options import DataOptions, FitOptions, Kind, PositiveNumber, json_option, open_option
+from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_bytes
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
@@ -16,19 +16,22 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Generate long-tailed data, fit, evaluate, and write both pages.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("demo"), show_default=True, help="Folder to fill.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("demo"), show_default=True, help="Folder to write to."
+)
 @click.option("--users", type=click.IntRange(min=50), default=20_000, show_default=True, help="Number of users.")
 @click.option("--items", type=click.IntRange(min=20), default=3_000, show_default=True, help="Number of items.")
 @click.option("--rows", type=click.IntRange(min=500), default=600_000, show_default=True, help="Number of rows.")
-@click.option("--clicks", "kind", flag_value="clicks", help="Generate clicks; the default is ratings.")
-@click.option("--epsilon", type=PositiveNumber(), default=1.0, show_default=True, help="The privacy loss to allow.")
+@click.option("--clicks", "kind", flag_value="clicks", help="Generate clicks instead of ratings.")
+@click.option("--epsilon", type=PositiveNumber(), default=1.0, show_default=True, help="Privacy loss (epsilon).")
 @click.option(
     "--delta",
     type=PositiveNumber(),
     default=1e-6,
     show_default=True,
-    help="Slack of the guarantee; well below one over the number of users.",
+    help="Slack of the guarantee; choose it well below 1 / number of users.",
 )
+@open_option
 @json_option
 def demo(
     out: Path,
@@ -40,9 +43,9 @@ def demo(
     delta: float,
     as_json: bool,
 ) -> None:
-    """Show the whole way on generated data: a CSV file in, a private model and two pages out.
+    """Show the whole workflow on generated data: a CSV file in, a private model and two pages out.
 
-    The data have a long tail of rare items and a known truth; nobody's privacy is at stake.
+    The data have a long tail of rare items and a known truth. Nobody's privacy is at stake.
     """
     from apportion.cli.evaluate import run_evaluation, write_page
     from apportion.cli.fit import run_fit
@@ -57,9 +60,9 @@ def demo(
         reporter.say(f"Generating {rows:,} {kind} of {users:,} users and {items:,} items.")
         write_bytes(file, _as_csv(_generate(kind, users, items, rows), kind))
         fitted = run_fit(file, model, data_as, privacy, None, reporter)
-        reporter.say("Now again on a training part, to measure quality on the rest.")
-        found = run_evaluation(file, data_as, privacy, 0, reporter)
-        write_page(found, page)
+        reporter.say("Fitting again on a training part, to measure quality on the rest.")
+        result = run_evaluation(file, data_as, privacy, 0, reporter)
+        write_page(result, page)
     assert fitted.statement is not None
     if as_json:
         print_json(
@@ -69,14 +72,20 @@ def demo(
                 "report": model / REPORT,
                 "evaluation": page,
                 "epsilon": fitted.statement.spent_epsilon,
-                "models": found.comparison.to_dict(),
+                "models": result.comparison.to_dict(),
             }
         )
+        _say_pages(model / REPORT, page, quiet=True)
         return
     click.echo(fitted.statement.to_text())
-    click.echo(f"\n{found.comparison.to_text()}\n\n{summary(found.comparison, found.roles)}\n")
-    click.echo(f"Data:            {file}\nModel:           {model}")
-    click.echo(f"May be shared:   {model / REPORT}\nInternal:        {page}")
+    click.echo(f"\n{result.comparison.to_text()}\n\n{summary(result.comparison, result.roles)}\n")
+    click.echo(f"Data: {file}\nModel: {model}")
+    _say_pages(model / REPORT, page)
+
+
+def _say_pages(shared: Path, internal: Path, *, quiet: bool = False) -> None:
+    say_page(shared, what="Page that may be shared", quiet=quiet)
+    say_page(internal, what="Internal page", quiet=quiet)
 
 
 def _generate(kind: Kind, users: int, items: int, rows: int) -> Interactions:

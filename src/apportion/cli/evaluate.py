@@ -1,4 +1,4 @@
-"""`apportion evaluate`: quality on raw data, for the people who may see raw data."""
+"""`apportion evaluate`: quality on raw data. For people who may see raw data."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from apportion.cli.options import (
     feature_options,
     fit_options,
     json_option,
+    open_option,
 )
-from apportion.cli.outputs import print_json, refuse_folder, write_text
+from apportion.cli.outputs import print_json, refuse_folder, say_page, write_text
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 
@@ -38,7 +39,7 @@ _TWIN: Final = "without privacy"
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What the command found."""
+    """The results of the command."""
 
     comparison: Comparison
     roles: Roles
@@ -59,20 +60,23 @@ class Evaluated:
     "--hold-out-items",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="SHARE",
-    help="With --features: fit again without this share of the items, and rank these by features alone.",
+    help="With --features: also fit without this fraction of the items, and rank them by features alone.",
 )
 @click.option(
     "--model",
     "model_folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Evaluate this saved model in place of fitting one.",
+    help="Evaluate this saved model instead of fitting one.",
 )
-@click.option("--split-seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the split.")
+@click.option(
+    "--split-seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the train/test split."
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     help="Page to write; default: DATA's name with -evaluation.html.",
 )
+@open_option
 @json_option
 def evaluate(
     data: Path,
@@ -83,29 +87,31 @@ def evaluate(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Split DATA, fit the private model, its twin without privacy and the baselines, and compare them.
+    """Split DATA, fit the private model, its non-private twin and the baselines, and compare them.
 
-    With --features the private model is fitted with and without them. Writes an internal page with quality overall
-    and by item popularity. It is computed from raw data and is not covered by epsilon: it must not be shared.
+    With --features, the private model is fitted both with and without them. The command writes an internal page with
+    quality overall and by item popularity. The page is computed from raw data, is not covered by epsilon and must not
+    be shared.
     """
     if (options["epsilon"] is None) == (model_folder is None):
         raise click.UsageError("Give --epsilon to fit a model, or --model to evaluate a saved one.")
     feature_settings = collect(FeatureOptions, options)
     if hold_out_items is not None and feature_settings.features is None:
-        raise click.UsageError("--hold-out-items takes items that are known by --features; there are none.")
+        raise click.UsageError("--hold-out-items needs --features: held-out items are ranked by their features.")
     if feature_settings.features is not None and model_folder is not None:
-        raise click.UsageError("--features are for a fit with --epsilon; a saved model has those it was fitted with.")
+        raise click.UsageError("--features needs --epsilon; a saved model already has the features it was fitted with.")
     target = out or Path(f"{data.stem}-evaluation.html")
     refuse_folder(target)
     data_as = collect(DataOptions, options)
     with Reporter() as reporter:
         if model_folder is None:
             privacy = collect(FitOptions, options)
-            found = run_evaluation(data, data_as, privacy, split_seed, reporter, feature_settings, hold_out_items)
+            result = run_evaluation(data, data_as, privacy, split_seed, reporter, feature_settings, hold_out_items)
         else:
-            found = run_saved(data, data_as, model_folder, split_seed, reporter)
-    write_page(found, target)
-    _print_result(found, target, as_json)
+            result = run_saved(data, data_as, model_folder, split_seed, reporter)
+    write_page(result, target)
+    _print_result(result, target, as_json)
+    say_page(target, what="\nInternal page", quiet=as_json)
 
 
 def run_evaluation(
@@ -117,7 +123,7 @@ def run_evaluation(
     feature_settings: FeatureOptions | None = None,
     items_held_out: float | None = None,
 ) -> Evaluated:
-    """Split, fit everything on the training part, compare on the test part."""
+    """Split the data, fit everything on the training part, and compare on the test part."""
     from apportion.cli.feature_files import in_words, match_features, read_features
     from apportion.cli.loading import load_data
     from apportion.privacy import Budget
@@ -131,15 +137,15 @@ def run_evaluation(
     split = split_data(loaded.data, loaded.kind, seed)
     parts = None if features is None or items_held_out is None else new_items(loaded, features, items_held_out, seed)
     models = private_models(split, loaded.kind, privacy, data_as.scale, features, reporter)
-    found = _compare(models, split, loaded.data, data_as.scale, reporter)
+    result = _compare(models, split, loaded.data, data_as.scale, reporter)
     if features is None:
-        return found
-    found.facts["Public features"] = (
+        return result
+    result.facts["Public features"] = (
         f"of {len(features):,} items: {in_words(features.space)}; only the private model with features has them"
     )
     if parts is None:
-        return found
-    return replace(found, new_items=serve_new_items(loaded, parts, features, privacy, data_as.scale, seed, reporter))
+        return result
+    return replace(result, new_items=serve_new_items(loaded, parts, features, privacy, data_as.scale, seed, reporter))
 
 
 def run_saved(path: Path, data_as: DataOptions, folder: Path, seed: int, reporter: Reporter) -> Evaluated:
@@ -153,24 +159,25 @@ def run_saved(path: Path, data_as: DataOptions, folder: Path, seed: int, reporte
         reporter.say(remark)
     split = split_data(data, _kind(model), seed)
     epsilon = f"private, ε = {model.statement.epsilon:g}" if model.statement else "saved model"
-    found = _compare({epsilon: model}, split, data, model.value_range, reporter)
+    result = _compare({epsilon: model}, split, data, model.value_range, reporter)
     caution = (
-        f"The model in {folder} was fitted before. If these rows were in its training data, its figures flatter it."
+        f"The model in {folder} was fitted earlier. If these rows were in its training data, its "
+        "results here are too good."
     )
-    return replace(found, remarks=(caution, *remarks))
+    return replace(result, remarks=(caution, *remarks))
 
 
-def write_page(found: Evaluated, target: Path) -> None:
+def write_page(result: Evaluated, target: Path) -> None:
     """Write the internal page."""
     from apportion.report import internal_page
 
     page = internal_page(
-        found.comparison,
-        found.roles,
-        statement=found.model.statement,
-        facts=found.facts,
-        remarks=found.remarks,
-        new_items=found.new_items,
+        result.comparison,
+        result.roles,
+        statement=result.model.statement,
+        facts=result.facts,
+        remarks=result.remarks,
+        new_items=result.new_items,
     )
     write_text(target, page)
 
@@ -203,7 +210,9 @@ def _compare(
 
 def _kind(model: ItemModel) -> Kind:
     if model.kind == "convex":
-        raise InputError("Expected a model of ratings or clicks, got one that was fitted to another loss.")
+        raise InputError(
+            "Expected a model of ratings or clicks, got a model that was fitted with another loss.", argument=None
+        )
     return "ratings" if model.kind == "ratings" else "clicks"
 
 
@@ -216,7 +225,7 @@ def _facts(data: Interactions, kind: Kind, split: Split) -> dict[str, str]:
     }
 
 
-def _print_result(found: Evaluated, target: Path, as_json: bool) -> None:
+def _print_result(result: Evaluated, target: Path, as_json: bool) -> None:
     from apportion.report.internal import summary
 
     if as_json:
@@ -224,19 +233,18 @@ def _print_result(found: Evaluated, target: Path, as_json: bool) -> None:
             {
                 "marking": INTERNAL,
                 "page": target,
-                "private": found.roles.private,
-                "twin": found.roles.twin,
-                "baselines": list(found.roles.baselines),
-                "facts": found.facts,
-                "remarks": list(found.remarks),
-                "models": found.comparison.to_dict(),
-                "new_items": found.new_items and found.new_items.comparison.to_dict(),
+                "private": result.roles.private,
+                "twin": result.roles.twin,
+                "baselines": list(result.roles.baselines),
+                "facts": result.facts,
+                "remarks": list(result.remarks),
+                "models": result.comparison.to_dict(),
+                "new_items": result.new_items and result.new_items.comparison.to_dict(),
             }
         )
         return
     click.echo(f"INTERNAL: {INTERNAL}.\n")
-    click.echo(found.comparison.to_text())
-    click.echo(f"\n{summary(found.comparison, found.roles)}")
-    if found.new_items is not None:
-        click.echo(found.new_items.summary)
-    click.echo(f"\nPage: {target}")
+    click.echo(result.comparison.to_text())
+    click.echo(f"\n{summary(result.comparison, result.roles)}")
+    if result.new_items is not None:
+        click.echo(result.new_items.summary)

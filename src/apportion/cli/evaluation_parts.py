@@ -1,4 +1,4 @@
-"""What an evaluation fits and measures on: a split, the private model with and without features, held-out items."""
+"""The parts of an evaluation: a split, the private model with and without features, and held-out items."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from apportion.recommend.model import ItemModel
     from apportion.report import NewItems
 
-HELD_OUT: Final = 0.1  # of the rows (ratings) or of the users (clicks), once for validation and once for test
+HELD_OUT: Final = 0.1  # fraction of the rows (ratings) or users (clicks), once for validation and once for test
 _MOST_HELD_OUT: Final = 10_000
 _WITH_FEATURES: Final = ", with features"
-_BY_ID: Final = ", by id alone"
+_BY_ID: Final = ", without features"
 
 
 @dataclass(frozen=True)
 class Split:
-    """What is trained on, what is shown at test time, and what has to be predicted."""
+    """The training data, the rows shown at test time, and the rows to predict."""
 
     train: Interactions
     history: Interactions
@@ -33,20 +33,21 @@ class Split:
 
 
 def split_data(data: Interactions, kind: Kind, seed: int) -> Split:
-    """Rows at random for ratings, whole users for clicks."""
+    """Split random rows for ratings, whole users for clicks."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
     if kind == "ratings":
         train, _, test = data.split_by_value(rng, (1 - 2 * HELD_OUT, HELD_OUT, HELD_OUT))
-        words = f"rows at random: 80 % for training, 10 % left for validation, 10 % for test; split seed {seed}"
+        words = f"random rows: 80 % for training, 10 % for validation, 10 % for test; split seed {seed}"
         return Split(train, train, test, words, 1.0)
     n_eligible = int((data.by_user.counts >= 5).sum())
     n_held = min(_MOST_HELD_OUT, max(1, round(HELD_OUT * n_eligible)))
     parts = data.split_by_users(rng, n_held, n_held)
     words = (
-        f"whole users at random: {n_held:,} left for validation, {n_held:,} for test, the others for training; "
-        f"of a test user 80 % of the rows are shown and 20 % are to be found; split seed {seed}"
+        f"random whole users: {n_held:,} for validation, {n_held:,} for test, the others for "
+        "training; 80 % of a test user's rows are shown and 20 % are to be predicted; split seed "
+        f"{seed}"
     )
     kept = 1 - 2 * n_held / max(1, int((data.by_user.counts > 0).sum()))
     return Split(parts.train, parts.test.history, parts.test.target, words, kept)
@@ -60,7 +61,7 @@ def private_models(
     features: ItemFeatures | None,
     reporter: Reporter,
 ) -> dict[str, ItemModel]:
-    """The private model that is evaluated; where it has features, the one without them after it."""
+    """Return the private model to evaluate and, if it has features, also the one without them."""
     from apportion.cli.training import fit_private
 
     if privacy.n_users is not None:
@@ -74,7 +75,7 @@ def private_models(
 
 
 def new_items(loaded: Loaded, features: ItemFeatures, share: float, seed: int) -> HeldOutItems:
-    """The data without some items, and those."""
+    """Return the data without some items, and the rows of those items."""
     import numpy as np
 
     from apportion.evaluation import hold_out_items
@@ -91,19 +92,20 @@ def serve_new_items(
     seed: int,
     reporter: Reporter,
 ) -> NewItems:
-    """Fit without some items, and see how these are served from their features."""
+    """Fit without some items, and measure how well they are ranked from their features."""
     from apportion.cli.training import fit_private
     from apportion.evaluation import compare_on_new_items
     from apportion.report import NewItems
 
-    reporter.say(f"Now without {parts.held_out.n_tasks} items, to serve these from their features.")
+    reporter.say(f"Fitting without {parts.held_out.n_tasks} items, to rank them from their features.")
     model = fit_private(parts.train, loaded.kind, privacy, scale, reporter, features=features)
     limit = (
-        "" if loaded.kind == "ratings" else "; true popularity is that of the rows left out, which nobody could know"
+        "" if loaded.kind == "ratings" else "; true popularity is that of the held-out rows, which nobody could know"
     )
     words = (
-        f"{parts.held_out.n_tasks:,} of the {loaded.data.n_tasks:,} items were left out of another fit at the same ε, "
-        f"with all {parts.held_out.n_observations:,} rows of them, and met again by the same users, each known by the "
-        f"other rows. Figures are among the items left out{limit}."
+        f"{parts.held_out.n_tasks:,} of the {loaded.data.n_tasks:,} items, with all their "
+        f"{parts.held_out.n_observations:,} rows, were left out of another fit at the same ε. The "
+        "same users are then tested on them, each known by the user's other rows. Results are "
+        f"among the held-out items{limit}."
     )
     return NewItems(compare_on_new_items(model, parts, random_state=seed), words)

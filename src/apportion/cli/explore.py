@@ -1,4 +1,4 @@
-"""`apportion explore`: a page to look into a model and to try it, which runs in the reader's browser."""
+"""`apportion explore`: a page for looking into a model and trying it. It runs in the reader's browser."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.options import FILE, DataOptions, collect, data_options, json_option
+from apportion.cli.options import FILE, DataOptions, collect, data_options, json_option, open_option
 from apportion.cli.outputs import print_json, refuse_folder, say_page, write_text
 from apportion.cli.progress import Reporter
 
@@ -18,26 +18,30 @@ _SHARED: Final = Path("explorer.html")
 _INTERNAL: Final = Path("explorer-internal.html")
 
 
-@click.command(short_help="Write a page to look into a model and to try it.")
+@click.command(short_help="Write a page for looking into a model and trying it.")
 @click.argument("model", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--titles", type=FILE, help="Titles of items (id, title).")
+@click.option("--titles", type=FILE, help="File with titles of items (id, title).")
 @click.option(
     "--evaluation",
     "evaluated_on",
     type=FILE,
     metavar="DATA",
-    help="Add quality on these raw data and the model without privacy: the page is then INTERNAL.",
+    help="Add quality on these raw data and the non-private model; the page is then INTERNAL.",
 )
 @data_options
 @click.option(
-    "--split-seed", type=click.IntRange(min=0), default=0, show_default=True, help="With --evaluation: of the split."
+    "--split-seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="With --evaluation: seed of the split.",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     help=f"Page to write; default: {_SHARED}, or {_INTERNAL} with --evaluation.",
 )
-@click.option("--open", "open_it", is_flag=True, help="Open the page in the browser.")
+@open_option
 @json_option
 def explore(
     model: Path,
@@ -45,15 +49,14 @@ def explore(
     evaluated_on: Path | None,
     split_seed: int,
     out: Path | None,
-    open_it: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Write the explorer of a saved MODEL: one HTML file that needs no server and no network.
 
-    It has a map of the items, recommendations that are solved in the page from what the reader picks there, and the
-    budget. It holds released values and the statement alone and may be shared, unless --evaluation adds figures from
-    raw data.
+    The page has a map of the items, recommendations computed in the page from what the reader picks, and the budget.
+    It holds only released values and the statement, so it may be shared, unless --evaluation adds figures from raw
+    data.
     """
     from apportion.cli.item_files import read_titles
     from apportion.recommend import load
@@ -71,15 +74,15 @@ def explore(
     may_be_shared = inside is None and fitted.statement.releasable
     if as_json:
         print_json({"page": target, "may_be_shared": may_be_shared, "bytes": target.stat().st_size})
-    say_page(target, open_it=open_it, quiet=as_json)
+    say_page(target, quiet=as_json)
 
 
 def _inside(data: Path, data_as: DataOptions, model: Path, seed: int) -> Inside:
-    """Quality on a split of the data, and the neighbours of the model without privacy."""
+    """Return quality on a split of the data, and the neighbours in the non-private model."""
     from apportion.cli.evaluate import run_saved
     from apportion.report.explorer_internal import inside_of
 
     with Reporter() as reporter:
-        found = run_saved(data, data_as, model, seed, reporter)
-        reporter.say("comparing neighbours with those of the model without privacy")
-        return inside_of(found.model, found.twin, found.comparison, found.roles, found.slices, found.remarks)
+        result = run_saved(data, data_as, model, seed, reporter)
+        reporter.say("comparing neighbours with those of the non-private model")
+        return inside_of(result.model, result.twin, result.comparison, result.roles, result.slices, result.remarks)

@@ -1,4 +1,4 @@
-"""`apportion export`: a saved model in a format that production loads."""
+"""`apportion export`: write a saved model in a format for production."""
 
 from __future__ import annotations
 
@@ -26,25 +26,27 @@ _FORMS: Final = {
 }
 
 
-@click.command(short_help="Write a model in a format that production loads.")
+@click.command(short_help="Write a model in a format for production.")
 @click.argument("model", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--to", "form", type=click.Choice(list(_FORMS)), required=True, help="The format.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="File or folder to write; default: MODEL's name and an ending."
+    "--out",
+    type=click.Path(path_type=Path),
+    help="File or folder to write; default: MODEL's name with the format's ending.",
 )
 @json_option
 def export(model: Path, form: str, out: Path | None, as_json: bool) -> None:
-    """Write a saved MODEL for other libraries; it is then loaded without apportion.
+    """Write a saved MODEL for other libraries, which can load it without apportion.
 
-    parquet: item vectors (id, vector, bias). onnx: the whole fold-in, from a history to the best items. faiss: an index
-    of inner products, and the items. huggingface: a folder with a model card whose metadata carry the privacy card.
-    mlflow: a pyfunc. Each holds released values and the statement, as the model does.
+    parquet: item vectors (id, vector, bias). onnx: the whole fold-in, from a history to the best items. faiss: an
+    inner-product index and the items. huggingface: a folder with a model card whose metadata include the privacy card.
+    mlflow: a pyfunc. Like the model, each holds only released values and the statement.
     """
     from apportion.recommend import load
 
     target = out or Path(f"{model.resolve().name}{_FORMS[form]}")
     if target.exists():
-        raise InputError(f"Refusing to replace {str(target)!r}: it exists.")
+        raise InputError(f"Refusing to replace {str(target)!r}: it already exists.", argument="out")
     fitted = load(model)
     _write_whole(fitted, form, target)
     assert fitted.statement is not None
@@ -57,7 +59,7 @@ def export(model: Path, form: str, out: Path | None, as_json: bool) -> None:
 
 
 def _write_whole(model: ItemModel, form: str, target: Path) -> None:
-    """Write beside the place, then move there, so that nothing half-written is left."""
+    """Write to a temporary place, then move it, so that nothing half-written is left."""
     from apportion import exports
 
     target.parent.mkdir(parents=True, exist_ok=True)

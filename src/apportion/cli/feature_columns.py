@@ -1,4 +1,4 @@
-"""Columns of a file as features: numbers as they are, texts as indicators of all categories but the first."""
+"""Columns of a file as features: numbers unchanged, texts as indicators of all categories but the first."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Features:
     Attributes:
         names: one for each column of the matrix.
         matrix: one row for each row of the file.
-        public: sentences on the categories, for the statement.
-        compared: sentences on what indicators are compared with.
+        public: sentences about the categories, for the statement.
+        compared: sentences about the category that indicators are compared with.
     """
 
     names: tuple[str, ...]
@@ -46,7 +46,7 @@ class CategoryList(click.ParamType[tuple[str, tuple[str, ...]]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, tuple[str, ...]]:
-        """Split the text; fewer than two different categories are refused."""
+        """Split the text; refuse fewer than two different categories."""
         if isinstance(value, tuple):
             return value
         column, _, listed = str(value).partition("=")
@@ -57,23 +57,25 @@ class CategoryList(click.ParamType[tuple[str, tuple[str, ...]]]):
 
 
 features_option = click.option(
-    "--features", required=True, metavar="A,B,...", help="The columns to predict from, joined by commas."
+    "--features", required=True, metavar="A,B,...", help="The columns to predict from, separated by commas."
 )
 categories_option = click.option(
     "--categories",
     type=CategoryList(),
     multiple=True,
     metavar="COLUMN=A,B,...",
-    help="Take this column as text with these categories; the others are compared with the first.",
+    help="Treat this column as text with these categories; the first is the reference.",
 )
 
 
 def columns_to_read(features: str, given: Sequence[tuple[str, Sequence[str]]]) -> dict[str, ColumnKind]:
-    """What each feature column is read as; categories of a column that is no feature are refused."""
+    """Return how each feature column is read. Refuse categories of a column that is not a feature."""
     names = split_names(features)
     for column, _ in given:
         if column not in names:
-            raise InputError(f"Expected --categories of one of the features, {', '.join(names)}; got {column!r}.")
+            raise InputError(
+                f"Expected --categories for one of the features {', '.join(names)}; got {column!r}.", argument=None
+            )
     listed = {column for column, _ in given}
     return {name: "text" if name in listed else "number or text" for name in names}
 
@@ -103,35 +105,36 @@ def assemble(table: Table, names: Sequence[str], given: Categories, *, features_
         blocks.append(encoded.codes[:, None] == np.arange(1, len(categories)))
         labels += [f"{name}={category}" for category in categories[1:]]
         compared.append(f"Categories of {name} are compared with {categories[0]!r}.")
-        source = "as declared" if name in given else "taken from the data itself, so that which occur is revealed"
+        source = "as declared" if name in given else "taken from the data itself, which reveals which ones occur"
         public.append(f"the categories of {name!r}, {source}: {_some(categories)}")
     return Features(tuple(labels), np.column_stack(blocks).astype(np.float64), tuple(public), tuple(compared))
 
 
-def _with_categories(found: EncodedIds, given: Sequence[str] | None, features_are_public: bool) -> EncodedIds:
-    """Codes by the given categories, or by those found where that is allowed."""
+def _with_categories(result: EncodedIds, given: Sequence[str] | None, features_are_public: bool) -> EncodedIds:
+    """Return codes by the given categories, or by those in the data if that is allowed."""
     from apportion.data.encoding import EncodedIds, match_public_list
     from apportion.data.vocabulary import Vocabulary
 
     if given is not None and features_are_public:
-        return match_public_list(found, list(given))
-    if given is not None:  # a refusal, or a further category, would tell what somebody has
-        listed = Vocabulary(list(given), name=found.vocabulary.name, declared=True)
-        return EncodedIds(found.column, listed.find(found.vocabulary.ids)[found.codes].clip(0), listed)
-    first = found.vocabulary.id_of(int(found.codes[0]))
+        return match_public_list(result, list(given))
+    if given is not None:  # a refusal, or another category, would reveal what somebody has
+        listed = Vocabulary(list(given), name=result.vocabulary.name, declared=True)
+        return EncodedIds(result.column, listed.find(result.vocabulary.ids)[result.codes].clip(0), listed)
+    first = result.vocabulary.id_of(int(result.codes[0]))
     if not features_are_public:
         raise InputError(
-            f"Column {found.column!r} holds text, such as {first!r} in row 1, and which texts it may hold cannot be "
-            "taken from private data",
+            f"Column {result.column!r} holds text, such as {first!r} in row 1, and its categories "
+            "cannot be taken from private data",
             argument="categories",
             remedy="list them with",
         )
-    if not 2 <= len(found.vocabulary) <= _MOST_CATEGORIES:
+    if not 2 <= len(result.vocabulary) <= _MOST_CATEGORIES:
         raise InputError(
-            f"Column {found.column!r} holds text with {len(found.vocabulary)} different values, such as {first!r}; "
-            f"expected 2 to {_MOST_CATEGORIES} categories."
+            f"Column {result.column!r} holds text with {len(result.vocabulary)} different values, such "
+            f"as {first!r}; expected 2 to {_MOST_CATEGORIES} categories.",
+            argument="categories",
         )
-    return found
+    return result
 
 
 def _some(categories: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Files about items' features, which are public."""
+"""Files with public features of items."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IGNORED = "ignore"
 
 
 def read_features(options: FeatureOptions, reporter: Reporter) -> ItemFeatures | None:
-    """Features of items by column, None where none were asked for; what looks too fine is remarked on."""
+    """Read item features by column; None if none were asked for. Remark on features that look too detailed."""
     from apportion.data.features import FineFeaturesWarning, ItemFeatures
 
     if options.features is None:
@@ -36,23 +36,26 @@ def read_features(options: FeatureOptions, reporter: Reporter) -> ItemFeatures |
     for each in caught:
         if issubclass(each.category, FineFeaturesWarning):
             reporter.say(str(each.message))
-    reporter.say(f"Features of {len(features)} items, taken as public: {in_words(features.space)}.")
+    reporter.say(f"Features of {len(features)} items, assumed public: {in_words(features.space)}.")
     return features
 
 
 def match_features(features: ItemFeatures | None, task_ids: Vocabulary, reporter: Reporter) -> None:
-    """Refuse features that tell of no item or are no numbers, and say how many items have none; all of it is public."""
+    """Refuse features that match no item or are not finite, and say how many items have none. All of this is public."""
     if features is None:
         return
     rows = features.for_tasks(task_ids)
     wrong = rows.group_of_entry()[~np.isfinite(rows.values)]
     if len(wrong):
-        raise InputError(f"Feature {rows.groups[wrong[0]].name!r} holds numbers that are too large to compute with.")
+        raise InputError(
+            f"Feature {rows.groups[wrong[0]].name!r} holds numbers that are too large to compute with.",
+            argument="features",
+        )
     lacking = int((rows.counts == 0).sum())
     if lacking == len(rows):
-        raise InputError(f"Expected features of the {len(rows)} items, got empty ones for all of them.")
+        raise InputError(f"Expected features for the {len(rows)} items, got none for any of them.", argument="features")
     if lacking:
-        reporter.say(f"Without features: {lacking} of the {len(rows)} items, which are known by their ids alone.")
+        reporter.say(f"{lacking} of the {len(rows)} items have no features; they are known only by their ids.")
 
 
 def in_words(space: FeatureSpace) -> str:
@@ -61,7 +64,7 @@ def in_words(space: FeatureSpace) -> str:
 
 
 def read_new_items(path: Path, space: FeatureSpace) -> ItemFeatures:
-    """Features of items that a model does not know, read as those it was fitted with."""
+    """Read features of items that a model does not know, in the form it was fitted with."""
     from apportion.data.features import ItemFeatures
 
     try:
@@ -71,9 +74,9 @@ def read_new_items(path: Path, space: FeatureSpace) -> ItemFeatures:
 
 
 def _as_option(error: InputError) -> InputError:
-    """The same about the options that say how features are read."""
+    """Rewrite an error in terms of the options that say how features are read."""
     if error.argument == "columns":
-        return InputError(f"{error.problem}; give the columns names in a first line.")
+        return InputError(f"{error.problem}; add a header line with column names.", argument=None)
     argument = "feature_item" if error.argument == "item" else error.argument
     return InputError(error.problem, argument=argument, remedy=error.remedy)
 
@@ -85,9 +88,9 @@ def _kinds(given: Sequence[str]) -> dict[str, Any]:
     for each in given:
         column, mark, kind = each.rpartition("=")
         if not (column and mark and kind):
-            raise InputError(f"Expected --feature-kind COLUMN=KIND, got {each!r}.")
+            raise InputError(f"Expected --feature-kind COLUMN=KIND, got {each!r}.", argument=None)
         if column in kinds:
-            raise InputError(f"Expected --feature-kind once for each column, got {column!r} twice.")
+            raise InputError(f"Expected --feature-kind once for each column, got {column!r} twice.", argument=None)
         kinds[column] = IGNORE if kind == _IGNORED else kind
     return kinds
 
@@ -96,5 +99,7 @@ def _crosses(given: Sequence[str]) -> list[tuple[str, ...]]:
     crosses = [tuple(name.strip() for name in each.split(",")) for each in given]
     for each, names in zip(given, crosses, strict=True):
         if len(names) < 2 or not all(names) or len(set(names)) < len(names):
-            raise InputError(f"Expected --feature-cross A,B with at least two different columns, got {each!r}.")
+            raise InputError(
+                f"Expected --feature-cross A,B with at least two different columns, got {each!r}.", argument=None
+            )
     return crosses

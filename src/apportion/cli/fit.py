@@ -1,4 +1,4 @@
-"""`apportion fit`: from a file to a private model and the page that may be shared."""
+"""`apportion fit`: from a data file to a private model and a page that may be shared."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ from apportion.cli.options import (
     fit_options,
     json_option,
     ledger_options,
+    open_option,
 )
-from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, write_model
+from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_model
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
     from apportion.recommend.model import ItemModel
 
 
-@click.command(short_help="Fit a private model; write it with the page that may be shared.")
+@click.command(short_help="Fit a private model; write it with a page that may be shared.")
 @click.argument("data", type=FILE)
 @fit_options()
 @ledger_options
 @data_options
 @feature_options
-@click.option("--titles", type=FILE, help="Titles of items (id, title), for the page.")
+@click.option("--titles", type=FILE, help="File with titles of items (id, title), for the page.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DATA's name with -model.")
+@open_option
 @json_option
 def fit(
     data: Path,
@@ -45,9 +47,9 @@ def fit(
 ) -> None:
     """Fit a private recommender to DATA (CSV, TSV, MovieLens .dat or Parquet).
 
-    Writes the model, its privacy statement and report.html, a page that may be shared: it holds released
-    values and the statement, never raw data. Columns are found by their usual names. Features of items are
-    public; with them rare items are learned better, and new ones can be ranked.
+    The command writes the model, its privacy statement and report.html. This page may be shared: it holds released
+    values and the statement, never raw data. Columns are recognised by their usual names. Item features must be public;
+    with them, the model learns rare items better and can rank new ones.
     """
     target = out or Path(f"{data.stem}-model")
     data_as, privacy = collect(DataOptions, options), collect(FitOptions, options)
@@ -55,6 +57,7 @@ def fit(
     with Reporter() as reporter:
         model = run_fit(data, target, data_as, privacy, titles, reporter, feature_settings)
     _print_result(model, target, as_json)
+    say_page(target / REPORT, quiet=as_json)
 
 
 def run_fit(
@@ -66,7 +69,7 @@ def run_fit(
     reporter: Reporter,
     feature_settings: FeatureOptions | None = None,
 ) -> ItemModel:
-    """Load, fit, and put the model and its page in place; nothing is written before the fit is done."""
+    """Load, fit, and put the model and its page in place. Nothing is written before the fit is done."""
     from apportion.cli.feature_files import match_features, read_features
     from apportion.cli.item_files import read_titles
     from apportion.cli.loading import load_data
@@ -74,7 +77,7 @@ def run_fit(
     from apportion.privacy import Budget
 
     refuse_unless_writable_model(target)
-    Budget(privacy.epsilon, privacy.delta)  # a budget that makes no sense is refused before the data is read
+    Budget(privacy.epsilon, privacy.delta)  # refuses an invalid budget before the data is read
     session = privacy.session()
     features = read_features(feature_settings or FeatureOptions(), reporter)
     loaded = load_data(path, data_as)
@@ -84,7 +87,9 @@ def run_fit(
             reporter.say(remark)
     match_features(features, loaded.data.task_ids, reporter)
     if target.exists():
-        reporter.say(f"Replacing the model at {target}; a second fit to the same people spends their privacy again.")
+        reporter.say(
+            f"Replacing the model at {target}. Note that a second fit to the same people spends their privacy again."
+        )
     model = fit_private(loaded.data, loaded.kind, privacy, data_as.scale, reporter, session, features)
     write_model(model, target, names)
     return model
@@ -106,4 +111,4 @@ def _print_result(model: ItemModel, target: Path, as_json: bool) -> None:
         )
         return
     click.echo(statement.to_text())
-    click.echo(f"\nModel: {target}\nPage:  {target / REPORT}")
+    click.echo(f"\nModel: {target}")

@@ -1,4 +1,4 @@
-"""Histories for a model that exists: rows of items it does not know are left out, and one user is enough."""
+"""Histories for an existing model: rows of unknown items are left out, and one user is enough."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def read_history(path: Path, options: DataOptions, model: ItemModel) -> tuple[Interactions, tuple[str, ...]]:
-    """Read rows for a model and bring them to its item list; also returns remarks on what was left out."""
+    """Read rows and map them to the model's item list; also return remarks on what was left out."""
     needs_values = model.kind != "clicks" or options.min_value is not None
     value: ColumnChoice = options.value if needs_values else IGNORE
     if needs_values and not has_value_column(path, options):
-        problem = f"{path.name}: a value column is needed and none was found"
+        problem = f"{path.name}: a value column is needed, but none was found"
         raise InputError(problem, argument="value", remedy="name it with")
     data = Interactions.read(
         path,
@@ -39,14 +39,16 @@ def read_history(path: Path, options: DataOptions, model: ItemModel) -> tuple[In
 
 
 def onto(data: Interactions, task_ids: Vocabulary, path: Path) -> tuple[Interactions, tuple[str, ...]]:
-    """Translate to another item list; rows of unknown items are left out and counted in a remark."""
+    """Map to another item list; rows of unknown items are left out and counted in a remark."""
     codes = task_ids.find(data.task_ids.ids)[data.tasks]
     known = codes >= 0
     if not known.any():
-        raise InputError(f"{path.name}: none of its {data.n_tasks} items is known to the model.")
+        raise InputError(f"{path.name}: the model knows none of its {data.n_tasks} items.", argument=None)
     moved = Interactions.from_codes(
         data.users[known], codes[known], data.values[known], user_ids=data.user_ids, task_ids=task_ids
     )
     left_out = int((~known).sum())
-    remark = f"{path.name}: {left_out} of {len(known)} rows are of items that the model does not know; left out."
+    remark = (
+        f"{path.name}: {left_out} of {len(known)} rows are for items that the model does not know; they were left out."
+    )
     return moved, (remark,) if left_out else ()

@@ -1,4 +1,4 @@
-"""Files about items: the public list of ids, and titles. Both are public and small."""
+"""Small public files about items: the list of ids, and titles."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from apportion.data.sources import rows_as_text
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
+    from apportion.cli.progress import Reporter
     from apportion.data import Vocabulary
 
 _ID_NAMES: Final = ("id", "item", "movie", "track", "product", "song", "book", "asin", "sku")
@@ -16,28 +17,43 @@ _TITLE_NAMES: Final = ("title", "name", "label")
 
 
 def read_item_list(path: Path) -> list[int] | list[str]:
-    """Ids in the first column of a file: integers if all of them are, otherwise text."""
+    """Read the ids in the first column of a file: integers if all of them are, otherwise text."""
     rows = rows_as_text(path)
     ids = [row[0].strip() for row in rows if row and row[0].strip()]
     if ids and _is_header(ids[0], ids[1:]):
         ids = ids[1:]
     if not ids:
-        raise InputError(f"{path.name}: there are no item ids in the first column.")
+        raise InputError(f"{path.name}: the first column has no item ids.", argument=None)
     try:
         return [int(item) for item in ids]
     except ValueError:
         return ids
 
 
-def read_titles(path: Path, task_ids: Vocabulary) -> dict[int | str, str]:
-    """Titles by item id, for the ids that the vocabulary knows.
+def read_known_items(path: Path, task_ids: Vocabulary, reporter: Reporter) -> list[int | str]:
+    """Read the ids in the first column of a file that a model knows; say how many it does not know."""
+    cells = [row[0].strip() for row in rows_as_text(path) if row and row[0].strip()]
+    ids = [_as_id(cell, task_ids.holds_text) for cell in cells]
+    known = [each for each in ids if each is not None and each in task_ids]
+    if not known:
+        raise InputError(
+            f"{path.name}: the model knows none of its items (the model's first item is {task_ids.id_of(0)!r}).",
+            argument=None,
+        )
+    unknown = len(cells) - len(known) - int(_is_header(cells[0], cells[1:]))
+    if unknown > 0:
+        reporter.say(f"{path.name}: {unknown} of its items are unknown to the model; they were left out.")
+    return known
 
-    The id is in the first column, the title in the column that the header calls title or name, or in the
-    second.
+
+def read_titles(path: Path, task_ids: Vocabulary) -> dict[int | str, str]:
+    """Read titles by item id, for the ids in the vocabulary.
+
+    The id is in the first column. The title is in the column named title or name, or in the second column.
     """
     rows = [row for row in rows_as_text(path) if len(row) >= 2]
     if not rows:
-        raise InputError(f"{path.name}: expected lines with an id and a title, found none.")
+        raise InputError(f"{path.name}: expected lines with an id and a title, found none.", argument=None)
     header = [cell.strip().lower() for cell in rows[0]]
     column = next((k for k, cell in enumerate(header) if k and cell in _TITLE_NAMES), 1)
     titles = {
@@ -48,12 +64,14 @@ def read_titles(path: Path, task_ids: Vocabulary) -> dict[int | str, str]:
     known = {key: title for key, title in titles.items() if key in task_ids}
     if not known:
         first = next(iter(task_ids), None)
-        raise InputError(f"{path.name}: none of its ids is an item of this model (whose first is {first!r}).")
+        raise InputError(
+            f"{path.name}: none of its ids is an item of this model (its first item is {first!r}).", argument=None
+        )
     return known
 
 
 def _is_header(first: str, others: list[str]) -> bool:
-    """A first cell that is no number above numbers, or that is called like an id."""
+    """Whether the first cell is text above numbers, or is named like an id column."""
     if first.lstrip("-").isdigit():
         return False
     numbers_below = bool(others) and all(cell.lstrip("-").isdigit() for cell in others)

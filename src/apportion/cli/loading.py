@@ -1,4 +1,4 @@
-"""From a file to `Interactions`: which kind it holds, the public item list, and the public scale."""
+"""From a file to `Interactions`: ratings or clicks, the public item list, and the public scale."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from apportion.errors import InputError
 
 @dataclass(frozen=True)
 class Loaded:
-    """Data as a command works on them.
+    """Data as a command uses them.
 
     Attributes:
         data: the observations.
         kind: ratings or clicks.
-        remarks: what was decided on the way, for stderr.
+        remarks: decisions made while loading, for stderr.
     """
 
     data: Interactions
@@ -37,12 +37,12 @@ def load_data(path: Path, options: DataOptions, item_list: str = "--items FILE")
     Args:
         path: the file.
         options: how it is to be read.
-        item_list: what whoever gave the options calls the one for the public item list.
+        item_list: the caller's name for the option with the public item list.
     """
     has_value = has_value_column(path, options)
     kind: Kind = options.kind or _guess_kind(options, has_value)
     if kind == "ratings" and not has_value:
-        problem = f"{path.name}: ratings need a value column and none was found"
+        problem = f"{path.name}: ratings need a value column, but none was found"
         raise InputError(problem, argument="value", remedy="name it with")
     listed = None if options.items is None else read_item_list(options.items)
     data = Interactions.read(
@@ -70,7 +70,7 @@ def _value_choice(kind: Kind, options: DataOptions) -> ColumnChoice:
 
 
 def has_value_column(path: Path, options: DataOptions) -> bool:
-    """Whether a value column was named, or is there under a usual name."""
+    """Whether a value column was named, or exists under a usual name."""
     choices: dict[str, ColumnChoice] = {
         "user": options.user,
         "task": options.item,
@@ -84,19 +84,19 @@ def has_value_column(path: Path, options: DataOptions) -> bool:
 
 
 def column_names(path: Path, options: DataOptions) -> Sequence[str]:
-    """The names of a file's columns, from its schema, its first line or the options."""
+    """Return the names of a file's columns, from its schema, its first line or the options."""
     return open_table(path, columns=names_given(options)).names
 
 
 def names_given(options: DataOptions) -> list[str] | None:
-    """The names in `--columns`."""
+    """Return the names in `--columns`."""
     return None if options.columns is None else [name.strip() for name in options.columns.split(",")]
 
 
 def _at_least(data: Interactions, min_value: float, path: Path) -> Interactions:
     kept = data.where(data.values >= np.float32(min_value))
     if not kept.n_observations:
-        raise InputError(f"{path.name}: no row has a value of at least {min_value:g}.")
+        raise InputError(f"{path.name}: no row has a value of at least {min_value:g}.", argument="min_value")
     return kept.with_values(1.0)
 
 
@@ -108,8 +108,8 @@ def _check_scale(data: Interactions, scale: tuple[float, float], path: Path) -> 
         user = data.user_ids.id_of(int(data.users[first]))
         item = data.task_ids.id_of(int(data.tasks[first]))
         raise InputError(
-            f"{path.name}: the value {data.values[first]:g} of user {user!r} for item {item!r} lies outside "
-            f"the scale {low:g} to {high:g}",
+            f"{path.name}: the value {data.values[first]:g} of user {user!r} for item {item!r} is "
+            f"outside the scale {low:g} to {high:g}",
             argument="value_range",
             remedy="declare the scale with",
         )
@@ -119,6 +119,6 @@ def _remarks(kind: Kind, options: DataOptions, has_value: bool, data: Interactio
     if options.kind is None and options.min_value is None:
         reason = "a value column was found" if has_value else "there is no value column"
         other = "clicks" if kind == "ratings" else "ratings"
-        yield f"Taking the rows as {kind}: {reason} (--{other} says otherwise)."
+        yield f"Treating the rows as {kind}: {reason} (--{other} overrides this)."
     if options.items is None:
-        yield f"No item list was given ({item_list}): the {data.n_tasks} items found in the data are declared public."
+        yield f"No item list was given ({item_list}): the {data.n_tasks} items in the data are declared public."

@@ -1,4 +1,4 @@
-"""`apportion logistic`: how the odds of a yes go with features, which are private like the answers."""
+"""`apportion logistic`: how the odds of a yes depend on features. Both features and answers are private."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apportion.cli.feature_columns import Features, assemble, categories_option, columns_to_read, features_option
-from apportion.cli.options import FILE, PositiveNumber, collect, json_option
+from apportion.cli.options import FILE, PositiveNumber, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import StatisticsOptions, privacy_options, read_columns, sample_limit_option
 from apportion.cli.statistics_outputs import publish
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Private logistic regression; features and labels are both protected.")
 @click.argument("file", type=FILE)
 @click.option("--label", required=True, metavar="COLUMN", help="The column of answers: 0 and 1, or see --yes.")
-@click.option("--yes", metavar="VALUE", help="This value of the label means yes, and every other one no.")
+@click.option("--yes", metavar="VALUE", help="This value of the label means yes; every other value means no.")
 @features_option
 @categories_option
 @click.option(
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     type=PositiveNumber(),
     required=True,
     metavar="R",
-    help="A public length: rows of features that are longer are clipped to it.",
+    help="Public bound on the norm of a row of features; longer rows are clipped to it.",
 )
 @privacy_options(delta="required")
 @click.option(
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     help="Intervals from K parts of the users; costs accuracy, about as the root of K. Needs --sizes public. Refused, "
     "and said so, where noise stops the fit too early for them to hold.",
 )
-@click.option("--no-intercept", is_flag=True, help="Leave the constant out.")
+@click.option("--no-intercept", is_flag=True, help="Fit no intercept.")
 @click.option(
     "--domain-radius",
     type=PositiveNumber(),
     default=10.0,
     show_default=True,
     metavar="R",
-    help="A public bound on the length of all coefficients together.",
+    help="Public bound on the norm of all coefficients together.",
 )
 @click.option(
     "--sizes",
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 )
 @sample_limit_option
 @click.option("--no-floor", is_flag=True, help="Publish the model even where it is not seen to beat a constant.")
+@open_option
 @json_option
 def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bool, **options: Any) -> None:
     """Logistic regression of a yes-or-no column of FILE (CSV, TSV or Parquet) under user-level differential privacy.
@@ -82,22 +83,23 @@ def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bo
     columns = columns_to_read(features, options["categories"])
     for option, asked in (("--intervals", options["parts"]), ("--sample-limit", privacy.sample_limit)):
         if asked and privacy.sizes == "private":
-            raise InputError(f"{option} needs --sizes public, which tells everybody how many rows each user has.")
+            problem = f"{option} needs --sizes public, which tells everybody how many rows each user has."
+            raise InputError(problem, argument=None)
     privacy.check()
     with Reporter() as reporter:
         table = read_columns(file, privacy, columns | _label_kind(label, yes, columns), reporter)
         try:
-            found = assemble(table, list(columns), dict(options["categories"]), features_are_public=False)
+            result = assemble(table, list(columns), dict(options["categories"]), features_are_public=False)
             answers = _answers(table, label, yes)
         except InputError as error:
             raise error.inside(file.name) from None
         if privacy.sizes == "public":
             reporter.say("How many rows each user has is taken as public.")
-        reporter.say(f"Rows of features that are longer than {options['feature_norm']:g} are clipped to that length.")
-        fitted = _fit(privacy, found, answers, table.users.codes, options, reporter)
+        reporter.say(f"Rows of features with a norm above {options['feature_norm']:g} are clipped to that norm.")
+        fitted = _fit(privacy, result, answers, table.users.codes, options, reporter)
     said = f"{label} = {yes}" if yes is not None else label
     publish(
-        _found(fitted, found, said),
+        _estimates(fitted, result, said),
         privacy.page,
         as_json,
         threshold=fitted.threshold_,
@@ -109,12 +111,12 @@ def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bo
 
 def _label_kind(label: str, yes: str | None, columns: dict[str, ColumnKind]) -> dict[str, ColumnKind]:
     if label in columns:
-        raise InputError(f"Column {label!r} cannot be both label and feature.")
+        raise InputError(f"Column {label!r} cannot be both label and feature.", argument="label")
     return {label: "number or text" if yes is None else "text"}
 
 
 def _answers(table: Table, label: str, yes: str | None) -> Any:
-    """1 for yes and 0 for no, one for each row."""
+    """Return 1 for yes and 0 for no, one for each row."""
     import numpy as np
 
     from apportion.data.vocabulary import bad_cell
@@ -124,7 +126,7 @@ def _answers(table: Table, label: str, yes: str | None) -> Any:
         if yes is None:
             first = column.vocabulary.id_of(int(column.codes[0]))
             raise bad_cell(label, first, 1, "0 or 1", "yes", "say which value means yes with")
-        return (column.codes == column.vocabulary.find([yes])[0]).astype(np.float64)  # nobody may have said yes
+        return (column.codes == column.vocabulary.find([yes])[0]).astype(np.float64)  # possibly nobody said yes
     numbers = table.numbers[label]
     allowed = np.isin(numbers, (0.0, 1.0))
     if not allowed.all():
@@ -160,7 +162,7 @@ def _fit(
     return estimator.fit(features.matrix, answers, users=users, session=session, progress=reporter.of("descent"))
 
 
-def _found(fitted: UserERM, features: Features, label: str) -> Estimates:
+def _estimates(fitted: UserERM, features: Features, label: str) -> Estimates:
     from apportion.report.estimates import Estimates, coefficients
 
     n_parts = fitted.interval_parts
@@ -170,12 +172,12 @@ def _found(fitted: UserERM, features: Features, label: str) -> Estimates:
         f"Intervals are those of Student’s t over {n_parts} fits to {n_parts} parts of the users. That every fit "
         "stops early, at some distance from its goal, is not in them."
     )
-    scaled = f"Rows of features were clipped to a length of {fitted.feature_norm:g}."
+    scaled = f"Rows of features were clipped to a norm of {fitted.feature_norm:g}."
     rows = coefficients(
         features.names, fitted.coef_.tolist(), fitted.intercept_ if fitted.fit_intercept else None, intervals
     )
     facts = {
-        "Threshold": f"h = {fitted.threshold_:.6g}: above it, further rows of a user add no weight",
+        "Threshold": f"h = {fitted.threshold_:.6g}: further rows of a user add no weight",
         "Steps of the descent": str(fitted.n_steps_),
         "Model": _part_in_words(fitted.model_part_),
     }

@@ -1,8 +1,8 @@
-"""The program `apportion`: its commands, its exit codes, and how it says what went wrong.
+"""The program `apportion`: its commands, its exit codes, and its error messages.
 
-Exit codes: 0 fine, 1 some fits of a comparison failed, a ledger was altered or an audit found a violation, 2 bad input
-or usage, 3 the privacy budget refused, 130 interrupted. An error that the library raises on purpose is one sentence on
-stderr; anything else is a bug and keeps its traceback.
+Exit codes: 0 success; 1 some fits of a comparison failed, a ledger was altered or an audit found a violation; 2 bad
+input or usage; 3 the privacy budget does not allow it; 130 interrupted. An error that the library raises on purpose is
+one sentence on stderr. Anything else is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from apportion.cli.protect import protect
 from apportion.cli.quantile import quantile
 from apportion.cli.recommend import recommend
 from apportion.cli.regress import regress
+from apportion.cli.serve import serve
 from apportion.cli.similar import similar
 from apportion.cli.tune import tune
 from apportion.errors import ApportionError, BudgetError, InputError
@@ -37,15 +38,26 @@ BAD_INPUT: Final = 2
 BUDGET_REFUSED: Final = 3
 INTERRUPTED: Final = 130
 
-_OTHER_NAMES = {"task": "item", "user": "user_column", "value_range": "scale"}
-"""What commands call an argument of the library, where that is not its own name."""
+_OTHER_NAMES = {
+    "fingerprints": ("ledger_fingerprints",),
+    "head": ("ledger_head",),
+    "interval_parts": ("parts",),
+    "key": ("ledger_key",),
+    "name": ("account",),
+    "quantiles": ("at",),
+    "task": ("item",),
+    "user": ("user_column",),
+    "value_range": ("scale", "ranges", "ends"),
+    "y": ("label",),
+}
+"""Command-line names of library arguments, where they differ."""
 
 
 class Program(click.Group):
-    """A group of commands that turns the library's errors into a sentence and an exit code."""
+    """A group of commands that turns the library's errors into one sentence and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; errors raised on purpose end it quietly."""
+        """Run a command; errors raised on purpose end it with a message."""
         try:
             return super().invoke(ctx)
         except BudgetError as error:
@@ -72,18 +84,18 @@ class Program(click.Group):
 
 
 def in_options(error: InputError, command: click.Command | None) -> str:
-    """The message with the argument called by the name of the command's option, if it has one for it."""
+    """Return the message with the argument named as the command's option, if it has one for it."""
     if error.argument is None or command is None:
         return str(error)
     options = {option.name: option for option in command.params if isinstance(option, click.Option)}
-    for name in (_OTHER_NAMES.get(error.argument), error.argument):
+    for name in (*_OTHER_NAMES.get(error.argument, ()), error.argument):
         if name in options:
             return error.told(_called(options[name]))
     return str(error)
 
 
 def _called(option: click.Option) -> str:
-    """`--scale LO HI` for an option of two values, `--item` for one of one."""
+    """Return `--scale LO HI` for an option with two values, `--item` for an option with one."""
     return f"{option.opts[-1]} {option.metavar}" if option.nargs > 1 and option.metavar else option.opts[-1]
 
 
@@ -95,7 +107,7 @@ def _file_error(error: OSError) -> str:
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="apportion")
 def program() -> None:
-    """Ratings or clicks in, a private recommender and an honest privacy statement out; or rows in, statistics out.
+    """Train private recommenders and compute private statistics, each with an honest privacy statement.
 
     Start with `apportion demo`, or with your own file: `apportion fit ratings.csv --epsilon 1`, or
     `apportion mean visits.csv --user patient --value cost --range 0 500 --epsilon 1`.
@@ -112,6 +124,7 @@ for command in (
     similar,
     explore,
     export,
+    serve,
     mean,
     quantile,
     regress,

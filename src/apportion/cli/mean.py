@@ -1,4 +1,4 @@
-"""`apportion mean`: means of columns, each user's weight bounded."""
+"""`apportion mean`: means of columns, with a bound on each user's weight."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import FILE, collect, json_option
+from apportion.cli.options import FILE, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     StatisticsOptions,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Ranges = tuple[tuple[float, float], ...]
 
 
-@click.command(short_help="Private means of columns, with intervals.")
+@click.command(short_help="Private means of columns, with confidence intervals.")
 @click.argument("file", type=FILE)
 @click.option(
     "--value", "values", multiple=True, required=True, metavar="COLUMN", help="A column; may be given several times."
@@ -40,7 +40,7 @@ Ranges = tuple[tuple[float, float], ...]
     multiple=True,
     required=True,
     metavar="LO HI",
-    help="The public range of values, never taken from the data: once for all columns, or once for each.",
+    help="Public range of values, never taken from the data: once for all columns, or once for each.",
 )
 @privacy_options(delta="optional")
 @click.option(
@@ -48,7 +48,7 @@ Ranges = tuple[tuple[float, float], ...]
     type=click.FloatRange(min=0),
     multiple=True,
     metavar="V",
-    help="Variance of one value, if it is public: once, or once for each column; else estimated privately.",
+    help="Variance of one value, if it is public: once, or once for each column; otherwise estimated privately.",
 )
 @click.option(
     "--correlation",
@@ -56,17 +56,18 @@ Ranges = tuple[tuple[float, float], ...]
     default=0.0,
     show_default=True,
     metavar="RHO",
-    help="Assumed, public, between two values of one user: for the weights and the intervals.",
+    help="Public assumption on the correlation of two values of one user; used for weights and intervals.",
 )
 @bounding_options
+@open_option
 @json_option
 def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **options: Any) -> None:
-    """Means of columns of FILE (CSV, TSV or Parquet) under user-level differential privacy, with intervals.
+    """Compute means of columns of FILE (CSV, TSV or Parquet) under user-level differential privacy, with intervals.
 
     \b
     apportion mean visits.csv --user patient --value cost --range 0 500 --epsilon 1
 
-    Values beyond the range count as its ends. A user with many rows weighs no more than the noise allows.
+    Values outside the range are clipped to it. The weight of a user with many rows is limited, to keep the noise low.
     """  # noqa: D301
     privacy = collect(StatisticsOptions, options)
     low, high = _per_column(values, ranges, "--range")
@@ -74,10 +75,12 @@ def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **o
     privacy.check()
     with Reporter() as reporter:
         table = read_columns(file, privacy, dict.fromkeys(values, "number"), reporter)
-        reporter.say("Values beyond the range are clipped to it.")
+        reporter.say("Values outside the range are clipped to it.")
         fitted = _fit(privacy, table.matrix(values), table.users.codes, (low, high), variance, options["correlation"])
-    found = _found(fitted, values, ranges)
-    publish(found, privacy.page, as_json, threshold=fitted.threshold_, variance=fitted.variance_.tolist(), range=ranges)
+    result = _estimates(fitted, values, ranges)
+    publish(
+        result, privacy.page, as_json, threshold=fitted.threshold_, variance=fitted.variance_.tolist(), range=ranges
+    )
 
 
 def _fit(
@@ -98,7 +101,7 @@ def _fit(
 
 
 def _per_column(values: tuple[str, ...], ranges: Ranges, option: str) -> tuple[Any, Any]:
-    """Both ends: two numbers if one range is for all, or two lists."""
+    """Return both ends: two numbers if one range is for all columns, otherwise two lists."""
     refuse_repeated(list(values))
     for ends in ranges:
         check_range(option, ends)
@@ -109,15 +112,16 @@ def _per_column(values: tuple[str, ...], ranges: Ranges, option: str) -> tuple[A
 
 
 def _one_or_all(values: tuple[str, ...], given: tuple[Any, ...], option: str) -> Any:
-    """What was given once, or a list with one for each column."""
+    """Return the single value, or a list with one value for each column."""
     if len(given) not in (0, 1, len(values)):
         raise InputError(
-            f"Expected {option} once, or once for each of {len(values)} columns, got it {len(given)} times."
+            f"Expected {option} once, or once for each of {len(values)} columns, got it {len(given)} times.",
+            argument=None,
         )
     return None if not given else given[0] if len(given) == 1 else list(given)
 
 
-def _found(fitted: UserMean, values: tuple[str, ...], ranges: Ranges) -> Estimates:
+def _estimates(fitted: UserMean, values: tuple[str, ...], ranges: Ranges) -> Estimates:
     from apportion.report.estimates import Estimate, Estimates
 
     bounds = ranges * len(values) if len(ranges) == 1 else ranges
@@ -127,13 +131,14 @@ def _found(fitted: UserMean, values: tuple[str, ...], ranges: Ranges) -> Estimat
         for name, value, ends, noise, bound in columns
     )
     related = (
-        f"correlated by {fitted.correlation:g}, as was declared"
+        f"correlated by {fitted.correlation:g}, as declared"
         if fitted.correlation
-        else "independent of one another; where they resemble one another, the interval is too narrow"
+        else "independent; if they are similar, the interval is too narrow"
     )
     caveats = (
-        "The mean is that of the population that users’ values were drawn from, clipped to the public range. An "
-        f"interval accounts for the noise that privacy added and for the drawing, values of one user being {related}.",
+        "The estimate is the mean of the population from which users’ values were drawn, clipped "
+        "to the public range. The interval accounts for the privacy noise and for the sampling, "
+        f"assuming that values of one user are {related}.",
     )
-    facts = {"Threshold": f"h = {fitted.threshold_:.6g}: above it, further rows of a user add no weight"}
+    facts = {"Threshold": f"h = {fitted.threshold_:.6g}: further rows of a user add no weight"}
     return Estimates("mean", rows, fitted.level, fitted.statement_, caveats, facts)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the records they are collected in."""
+"""Options that several commands share, and the records that collect them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 class PositiveNumber(click.ParamType[float]):
-    """A finite number above zero; anything else is a usage error that quotes it."""
+    """A finite number above zero; anything else is a usage error that quotes the value."""
 
     name = "number"
 
@@ -39,7 +39,7 @@ class PositiveNumber(click.ParamType[float]):
 
 @dataclass(frozen=True)
 class DataOptions:
-    """How the data file is to be read."""
+    """How the data file is read."""
 
     kind: Kind | None = None
     min_value: float | None = None
@@ -53,15 +53,15 @@ class DataOptions:
 
     def __post_init__(self) -> None:
         if self.kind == "ratings" and self.min_value is not None:
-            raise click.UsageError("--min-value keeps rows as clicks; it cannot go with --ratings.")
+            raise click.UsageError("--min-value turns rows into clicks, so it cannot be combined with --ratings.")
         low, high = self.scale
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise InputError(f"Expected --scale LO HI with LO below HI, got {low:g} {high:g}.")
+            raise InputError(f"Expected --scale LO HI with LO below HI, got {low:g} {high:g}.", argument=None)
 
 
 @dataclass(frozen=True)
 class FeatureOptions:
-    """Which file has public features of the items, and how it is read."""
+    """The file with public item features, and how it is read."""
 
     features: Path | None = None
     feature_item: str | None = None
@@ -73,12 +73,12 @@ class FeatureOptions:
             return
         given = {"item": self.feature_item, "kind": self.feature_kinds, "cross": self.feature_crosses}
         for name in (name for name, value in given.items() if value):
-            raise click.UsageError(f"--feature-{name} says how --features is read; there are none.")
+            raise click.UsageError(f"--feature-{name} needs --features.")
 
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What is promised, and the settings of the estimator."""
+    """The guarantee, and the settings of the estimator."""
 
     epsilon: float
     delta: float = 1e-6
@@ -94,16 +94,16 @@ class FitOptions:
     account: str | None = None
 
     def session(self) -> Session | None:
-        """The session that charges the account, if one was named."""
+        """Return the session that charges the account, if one was named."""
         return charged_session(self.ledger, self.account, self.epsilon, self.delta, self.window, self.noise())
 
     def noise(self) -> NoiseSource:
-        """Where noise comes from."""
+        """The noise source."""
         return noise_of(self.seed, self.exact)
 
 
 def noise_of(seed: int | None, exact: bool) -> NoiseSource:
-    """The operating system's noise, or that of a seed; with or without exact arithmetic."""
+    """Return the operating system's noise or seeded noise, with or without exact arithmetic."""
     from apportion.privacy import SeededNoise, SystemNoise
 
     return SystemNoise(exact=exact) if seed is None else SeededNoise(seed, exact=exact)
@@ -112,36 +112,36 @@ def noise_of(seed: int | None, exact: bool) -> NoiseSource:
 def charged_session(
     ledger: str | None, account: str | None, epsilon: float, delta: float, window: str, noise: NoiseSource
 ) -> Session | None:
-    """A session of this budget that charges an account of a ledger; None where neither was named."""
+    """Return a session of this budget that charges a ledger's account; None if no ledger was named."""
     from apportion.privacy import Budget
 
-    found = account_of(ledger, account)
+    result = account_of(ledger, account)
     declared = None if window == _NO_WINDOW else window
-    return None if found is None else found.session(Budget(epsilon, delta), noise=noise, window=declared)
+    return None if result is None else result.session(Budget(epsilon, delta), noise=noise, window=declared)
 
 
 def account_of(ledger: str | None, account: str | None) -> Account | None:
-    """An account of a ledger; None where neither was named."""
+    """Return an account of a ledger; None if no ledger was named."""
     if ledger is None and account is None:
         return None
     if ledger is None or account is None:
-        raise click.UsageError("--ledger and --account go together.")
+        raise click.UsageError("--ledger and --account must be given together.")
     from apportion.privacy import Ledger
 
     asked = click.get_current_context().meta
     where = {name: asked.get(_GUARDED_BY + name) for name in ("key", "head", "fingerprints")}
-    found = Ledger.open(ledger, create=False, **where).account(account)
+    result = Ledger.open(ledger, create=False, **where).account(account)
     data = next((value for name, value in click.get_current_context().params.items() if name in _DATA_ARGUMENTS), None)
-    return found if data is None else found.about(data, lambda said: click.echo(f"Warning: {said}", err=True))
+    return result if data is None else result.for_data(data, lambda said: click.echo(f"Warning: {said}", err=True))
 
 
 def _remember(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Keep where a guard of the ledger is for `account_of`, so that no command has to pass it on."""
+    """Remember where a guard of the ledger is for `account_of`, so that no command has to pass it on."""
     context.meta[_GUARDED_BY + str(option.name).removeprefix("ledger_")] = value
 
 
 def collect(record: type[Any], values: Mapping[str, Any]) -> Any:
-    """Pick a record's fields out of a command's options."""
+    """Pick a record's fields from a command's options."""
     return record(**{field.name: values[field.name] for field in fields(record) if field.name in values})
 
 
@@ -155,7 +155,7 @@ def data_options(command: Command) -> Command:
 def fit_options(*, epsilon_required: bool = True) -> Callable[[Command], Command]:
     """Add the options of the guarantee and of the estimator."""
     epsilon = click.option(
-        "--epsilon", type=PositiveNumber(), required=epsilon_required, help="The privacy loss to allow."
+        "--epsilon", type=PositiveNumber(), required=epsilon_required, help="Privacy loss (epsilon)."
     )
 
     def add(command: Command) -> Command:
@@ -182,13 +182,27 @@ def ledger_options(command: Command) -> Command:
 
 def json_option(command: Command) -> Command:
     """Add `--json`."""
-    add = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there.")
+    add = click.option("--json", "as_json", is_flag=True, help="Print only JSON on stdout.")
     return add(command)
 
 
+def open_option(command: Command) -> Command:
+    """Add `--open`, for a command that writes a page; `say_page` obeys it."""
+    add = click.option(
+        "--open", is_flag=True, expose_value=False, callback=_note_open, help="Open the page in the browser."
+    )
+    return add(command)
+
+
+def _note_open(context: click.Context, option: click.Parameter, value: bool) -> None:
+    context.meta[OPEN] = value
+
+
+OPEN: Final = "apportion.open"
+"""Where the context of a command keeps whether pages are to be opened."""
 _NO_WINDOW: Final = "not declared"
 EXACT: Final = click.option(
-    "--exact", is_flag=True, help="Sums and noise in exact arithmetic, so that no bit of a number tells more."
+    "--exact", is_flag=True, help="Compute sums and noise in exact arithmetic, so that rounding reveals nothing."
 )
 _GUARDED_BY: Final = "apportion.ledger."
 _DATA_ARGUMENTS: Final = ("data", "file", "folder")
@@ -196,52 +210,52 @@ _LEDGER: Final = (
     click.option(
         "--ledger", metavar="URL", help="Charge a ledger first: a SQLite file or postgresql://...; see `ledger`."
     ),
-    click.option("--account", metavar="NAME", help="With --ledger: the account of these data."),
+    click.option("--account", metavar="NAME", help="With --ledger: the account for these data."),
     click.option(
         "--ledger-key",
         metavar="FILE",
         expose_value=False,
         callback=_remember,
-        help="With --ledger: its key; default: $APPORTION_LEDGER_KEY.",
+        help="With --ledger: its key file; default: $APPORTION_LEDGER_KEY.",
     ),
     click.option(
         "--ledger-head",
         metavar="FILE|URL",
         expose_value=False,
         callback=_remember,
-        help="With --ledger: where its heads are kept; default: $APPORTION_LEDGER_HEAD.",
+        help="With --ledger: where its heads are stored; default: $APPORTION_LEDGER_HEAD.",
     ),
     click.option(
         "--ledger-fingerprints",
         metavar="FILE",
         expose_value=False,
         callback=_remember,
-        help="With --ledger-key: warn when other data were charged before; default: $APPORTION_LEDGER_FINGERPRINTS.",
+        help="With --ledger-key: warn if other data were charged before; default: $APPORTION_LEDGER_FINGERPRINTS.",
     ),
 )
 _FEATURES: Final = (
-    click.option("--features", type=FILE, help="Public features of items: a file with their ids in one column."),
-    click.option("--feature-item", metavar="COLUMN", help="With --features: the id column, if its name is unusual."),
+    click.option("--features", type=FILE, help="File with public item features; one column holds the item ids."),
+    click.option("--feature-item", metavar="COLUMN", help="With --features: the id column, if it has an unusual name."),
     click.option(
         "--feature-kind",
         "feature_kinds",
         multiple=True,
         metavar="COLUMN=KIND",
-        help="With --features: categorical, multivalent, number, binned, text or ignore; else guessed.",
+        help="With --features: categorical, multivalent, number, binned, text or ignore; guessed by default.",
     ),
     click.option(
         "--feature-cross",
         "feature_crosses",
         multiple=True,
         metavar="A,B",
-        help="With --features: take combinations of these columns within a row as a feature, too.",
+        help="With --features: also use combinations of these columns within a row as a feature.",
     ),
 )
 _DATA: Final = (
-    click.option("--ratings", "kind", flag_value="ratings", help="Values are ratings to be predicted."),
+    click.option("--ratings", "kind", flag_value="ratings", help="Values are ratings to predict."),
     click.option("--clicks", "kind", flag_value="clicks", help="Every row is a click, whatever its value."),
     click.option("--min-value", type=float, metavar="X", help="Keep rows with a value of at least X, as clicks."),
-    click.option("--user", metavar="COLUMN", help="The user column, if its name is unusual."),
+    click.option("--user", metavar="COLUMN", help="The user column, if it has an unusual name."),
     click.option("--item", metavar="COLUMN", help="The item column."),
     click.option("--value", metavar="COLUMN", help="The value column."),
     click.option("--timestamp", metavar="COLUMN", help="The time column."),
@@ -263,13 +277,19 @@ _FIT: Final = (
         type=PositiveNumber(),
         default=1e-6,
         show_default=True,
-        help="Slack of the guarantee; well below one over the number of users.",
+        help="Slack of the guarantee; choose it well below 1 / number of users.",
     ),
-    click.option("--n-users", type=click.IntRange(min=1), help="Number of users, declared public; else released."),
+    click.option(
+        "--n-users",
+        type=click.IntRange(min=1),
+        help="Number of users, declared public; otherwise it is released with noise.",
+    ),
     click.option("--window", default="not declared", metavar="TEXT", help="Time span of the data, for the statement."),
-    click.option("--seed", type=click.IntRange(min=0), help="Reproducible noise: marks everything NOT FOR RELEASE."),
+    click.option(
+        "--seed", type=click.IntRange(min=0), help="Reproducible noise for tests: marks everything NOT FOR RELEASE."
+    ),
     EXACT,
-    click.option("--dimension", type=click.IntRange(min=1), help="Length of item vectors, in place of the default."),
-    click.option("--rounds", type=click.IntRange(min=1), help="Number of rounds, in place of the default."),
+    click.option("--dimension", type=click.IntRange(min=1), help="Length of item vectors; replaces the default."),
+    click.option("--rounds", type=click.IntRange(min=1), help="Number of rounds; replaces the default."),
     click.option("--tuning", metavar="TEXT", help="How --dimension or --rounds were chosen, for the statement."),
 )

@@ -1,4 +1,4 @@
-"""What commands leave behind: files that appear whole or not at all, tables for people, JSON for machines."""
+"""What commands write: files that appear whole or not at all, tables for people, JSON for machines."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import os
 import shutil
 import tempfile
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from apportion.cli.options import OPEN
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,22 +25,29 @@ _DESCRIPTION: Final = "model.json"
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file beside its place, then move it there."""
+    """Write a file to a temporary place, then move it."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file beside its place, then move it there."""
+    """Write a file to a temporary place, then move it."""
+    with staged(path) as place:
+        place.write_bytes(content)
+
+
+@contextmanager
+def staged(path: Path) -> Iterator[Path]:
+    """Yield a temporary file to write to; move it into place if all went well, otherwise remove it."""
     refuse_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, staged = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    os.close(handle)
     try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        os.chmod(staged, 0o644)
-        os.replace(staged, path)
+        yield Path(name)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
     except BaseException:
-        Path(staged).unlink(missing_ok=True)
+        Path(name).unlink(missing_ok=True)
         raise
 
 
@@ -48,16 +57,16 @@ def write_model(
     titles: Mapping[int | str, str] | None,
     selection: Mapping[str, Any] | None = None,
 ) -> None:
-    """Put a model, its privacy card and its page in place together; an older model at that place is replaced.
+    """Put a model, its privacy card and its page in place together, replacing an older model.
 
-    The page is made from the files that were written, so it can hold nothing that they do not. That of a model whose
-    settings were chosen by private selection is the page of its card.
+    The page is made from the files that were written, so it can hold nothing else. If private selection chose the
+    settings, the page is that of the card.
 
     Args:
         model: a private model.
         target: the folder.
         titles: names of items, for the page.
-        selection: what private selection cost, if settings were chosen by it.
+        selection: what private selection cost, if it chose the settings.
     """
     from apportion.recommend import load, save
     from apportion.recommend.storage import CARD
@@ -82,7 +91,7 @@ def write_model(
 
 
 def _swap(staging: Path, target: Path) -> None:
-    """Move the new folder into place; if that fails, the old one goes back."""
+    """Move the new folder into place; if that fails, restore the old one."""
     if target.exists():
         target.rename(staging / "old")
     try:
@@ -94,43 +103,50 @@ def _swap(staging: Path, target: Path) -> None:
 
 
 def refuse_unless_writable_model(target: Path) -> None:
-    """Refuse, before any work is done, a place that holds something else or that cannot be written."""
+    """Refuse, before any work is done, a target that holds something else or cannot be written."""
     from apportion.recommend.storage import refuse_unless_model
 
     refuse_unless_model(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent):
-        pass  # a folder could be made there, so the model can be put there later
+        pass  # a folder can be made there, so the model can be put there later
 
 
 def refuse_folder(path: Path) -> None:
-    """Refuse a file name that is taken by a folder."""
+    """Refuse a file name that belongs to a folder."""
     if path.is_dir():
-        raise InputError(f"Cannot write the file {str(path)!r}: a folder has that name.")
+        raise InputError(f"Cannot write the file {str(path)!r}: it is a folder.", argument=None)
 
 
-def say_page(page: Path, *, open_it: bool = False, quiet: bool = False) -> None:
-    """Say where a page is and how to open it; open it if asked for.
+def say_page(page: Path, *, what: str = "Page", quiet: bool = False, err: bool = False) -> None:
+    """Print where a page is and how to open it; with `--open`, open it.
 
     Args:
         page: the page.
-        open_it: whether to open it in the browser.
-        quiet: whether stdout is for something else.
+        what: what it is.
+        quiet: whether stdout is reserved for other output.
+        err: whether to print on stderr.
     """
     address = page.resolve().as_uri()
     if not quiet:
-        click.echo(f"Page: {page}\nOpen it in a browser: {address}")
-    if open_it and not webbrowser.open(address):
+        click.echo(f"{what}: {page}\nOpen it in a browser: {address}", err=err)
+    if click.get_current_context().meta.get(OPEN) and not webbrowser.open(address):
         click.echo(f"No browser could be opened; open {address} yourself.", err=True)
 
 
+def refuse_to_open_nothing(page: Path | None) -> None:
+    """Refuse `--open` where no page is asked for."""
+    if page is None and click.get_current_context().meta.get(OPEN):
+        raise click.UsageError("--open opens the page that --page FILE.html names; there is none.")
+
+
 def print_json(content: Any) -> None:
-    """One JSON document on stdout; numbers that JSON does not have become null."""
+    """Print one JSON document on stdout; numbers that JSON does not have become null."""
     click.echo(json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns of text, the first one to the left and the others to the right."""
+    """Format columns of text, the first aligned left and the others right."""
     widths = [max(len(row[k]) for row in (header, *rows)) for k in range(len(header))]
     lines = [header, ["-" * width for width in widths], *rows]
     return "\n".join(

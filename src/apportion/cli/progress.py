@@ -1,4 +1,4 @@
-"""How long work shows itself: a bar on a terminal, plain lines elsewhere. Always on stderr."""
+"""Progress of long work: a bar on a terminal, plain lines elsewhere. Always on stderr."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-_MOST_LINES: Final = 10  # of one job, where there is no terminal
+_MOST_LINES: Final = 10  # seconds between lines of one job, if there is no terminal
 
 
 class Reporter:
@@ -41,19 +41,19 @@ class Reporter:
             self._bars.stop()
 
     def say(self, words: str) -> None:
-        """A remark that stays on the screen."""
+        """Print a remark that stays on the screen."""
         if self._bars is not None:
             self._bars.console.print(words, markup=False, highlight=False)
         else:
             click.echo(words, err=True)
 
     def of(self, job: str) -> JobProgress:
-        """The callback for one job."""
+        """Return the callback for one job."""
         return JobProgress(self, job)
 
     def show(self, job: str, step: str, done: int, total: int) -> None:
         """Show that `done` of `total` steps of a job are finished."""
-        words = f"{job}: {step} {done} of {total} done" if done else f"{job}: {total} {step}s to go"
+        words = f"{job}: {step} {done} of {total} done" if done else f"{job}: {total} {step}{'s' * (total != 1)} left"
         if self._bars is None:
             if done == total or done % math.ceil(total / _MOST_LINES) == 0:
                 click.echo(words, err=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import collect, json_option, ledger_options, noise_of
-from apportion.cli.outputs import print_json
+from apportion.cli.options import collect, json_option, ledger_options, noise_of, open_option
+from apportion.cli.outputs import REPORT, print_json, say_page
 from apportion.cli.progress import Reporter
 from apportion.cli.protect_options import ProtectOptions, protect_options
 from apportion.cli.protect_outputs import (
@@ -29,19 +29,20 @@ if TYPE_CHECKING:
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-@click.command(short_help="Parties learn together; no task leaks to the others.")
+@click.command(short_help="Let parties learn together without leaking any task to the others.")
 @click.argument("folder", type=_FOLDER)
 @protect_options
 @ledger_options
+@open_option
 @json_option
 def protect(folder: Path, as_json: bool, **options: Any) -> None:
-    """Learn together across parties, one CSV, TSV or Parquet file per task in FOLDER, under joint differential privacy.
+    """Learn jointly across parties under joint differential privacy. FOLDER has one CSV, TSV or Parquet file per task.
 
     \b
     apportion protect schools/ --label score --epsilon 1 --out results/
 
-    results/shared holds what everybody may see; results/parties/TASK holds one party's model and what it gained, and
-    is for that party only. Features that a file lacks are declared, and public; rows without a label are left out.
+    results/shared holds what everybody may see. results/parties/TASK holds one party's model and its gain, for that
+    party only. It is public which features a file lacks. Rows without a label are left out.
     """  # noqa: D301
     asked: ProtectOptions = collect(ProtectOptions, options)
     refuse_unless_results(asked.out)
@@ -50,12 +51,13 @@ def protect(folder: Path, as_json: bool, **options: Any) -> None:
         shared, parties = learn(tasks, asked, session, reporter)
         write_results(shared, parties, asked.out)
     _tell(shared, asked.out, as_json)
+    say_page(asked.out / SHARED / REPORT, quiet=as_json)
 
 
 def learn(
     tasks: TaskFolder, asked: ProtectOptions, session: Session | None, reporter: Reporter
 ) -> tuple[SharedResult, list[PartyResult]]:
-    """Fit, and part what may be shared from what belongs to each party."""
+    """Fit, and separate what may be shared from what belongs to each party."""
     from apportion.data.standardisation import Standardisation
     from apportion.evaluation.own_gain import own_gains
     from apportion.report.parties import INTERCEPT, PartyResult, SharedResult
@@ -70,7 +72,7 @@ def learn(
     )
     gains = own_gains(
         model, tasks.matrices, tasks.labels, deviations=deviations, has=has,
-        progress=reporter.of("each party's own gain"),
+        progress=reporter.of("gain of each party"),
     )  # fmt: skip
     models = _own_models(model, units, tasks, asked)
     parties = [
@@ -84,7 +86,7 @@ def learn(
 
 
 def _read(folder: Path, asked: ProtectOptions, reporter: Reporter) -> tuple[TaskFolder, Session | None]:
-    """The tasks, and the session if an account is charged; says what was left out."""
+    """Read the tasks, and open a session if an account is charged. Say what was left out."""
     from apportion.data.task_files import read_task_folder, refuse_other_classes, task_files
 
     session = asked.session(len(task_files(folder)[0]))
@@ -103,7 +105,7 @@ def _read(folder: Path, asked: ProtectOptions, reporter: Reporter) -> tuple[Task
 
 
 def estimator_of(asked: ProtectOptions, tasks: TaskFolder, names: list[str]) -> ProtectedMultiTask:
-    """The estimator for these tasks, its features named."""
+    """Return the estimator for these tasks, with named features."""
     import numpy as np
 
     from apportion.parties import ProtectedMultiTask
@@ -114,7 +116,7 @@ def estimator_of(asked: ProtectOptions, tasks: TaskFolder, names: list[str]) -> 
         asked.delta,
         structure=asked.structure,
         loss=asked.loss,
-        fit_intercept=asked.loss == "squared",  # rows come without their means: it knows that these were taken
+        fit_intercept=asked.loss == "squared",  # rows come already centred, and the estimator must know that
         neighbours=asked.relation,
         n_tasks=asked.n_tasks,
         rounds=asked.rounds,
@@ -130,8 +132,8 @@ def estimator_of(asked: ProtectOptions, tasks: TaskFolder, names: list[str]) -> 
 
 
 def _public(asked: ProtectOptions) -> list[str]:
-    """What is assumed public beside what the estimator says."""
-    source = "as given" if asked.features else "taken from the files themselves, so that which occur is revealed"
+    """List what is assumed public beyond what the estimator says."""
+    source = "as given" if asked.features else "taken from the files themselves, which reveals which ones occur"
     names = [f"the names of the features and of the label, {source}"]
     if asked.neighbours == "replace":
         names.append("the names of the tasks")
@@ -141,12 +143,12 @@ def _public(asked: ProtectOptions) -> list[str]:
 def _own_models(
     model: ProtectedMultiTask, units: Standardisation, tasks: TaskFolder, asked: ProtectOptions
 ) -> list[dict[str, Any]]:
-    """Each party's model by the names of the features that it has, and what it would have learned alone."""
+    """Return each party's model by feature name, and what it would have learned alone."""
     together, alone = units.in_given_units(model.coef_), units.in_given_units(model.single_task_)
 
-    def named(found: tuple[Any, Any], at: int) -> dict[str, Any]:
-        has = zip(tasks.features, found[0][at].tolist(), tasks.has[at], strict=True)
-        return {"coefficients": {name: value for name, value, held in has if held}, "intercept": float(found[1][at])}
+    def named(result: tuple[Any, Any], at: int) -> dict[str, Any]:
+        has = zip(tasks.features, result[0][at].tolist(), tasks.has[at], strict=True)
+        return {"coefficients": {name: value for name, value, held in has if held}, "intercept": float(result[1][at])}
 
     return [
         {
@@ -168,6 +170,6 @@ def _tell(shared: SharedResult, out: Path, as_json: bool) -> None:
         print_json(as_document(shared) | {"out": out, "statement": statement})
         return
     kept = shared.last.kept
-    found = "nothing: every party learns alone" if not kept else f"{kept} of {len(shared.last.values)}"
-    click.echo(f"Stands out of the noise: {found}\n\n{shared.statement.to_text()}\n")
+    result = "nothing: every party learns alone" if not kept else f"{kept} of {len(shared.last.values)}"
+    click.echo(f"Exceeds the noise: {result}\n\n{shared.statement.to_text()}\n")
     click.echo(f"To share: {out / SHARED}\nFor each party only: {out / PARTIES}")

@@ -1,4 +1,4 @@
-"""Options of `protect`: what is promised, and how tasks learn together."""
+"""Options of `protect`: the guarantee, and how tasks learn together."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Schedule(click.ParamType[Any]):
 
 @dataclass(frozen=True)
 class ProtectOptions:
-    """What is promised, and how tasks learn together."""
+    """The guarantee, and how tasks learn together."""
 
     label: str
     epsilon: float
@@ -66,26 +66,26 @@ class ProtectOptions:
 
     def __post_init__(self) -> None:
         if self.delta is None and self.neighbours == "add-remove" and self.n_tasks is None:
-            raise click.UsageError("Give --delta, or --n-tasks for a delta of one over its square.")
+            raise click.UsageError("Give --delta, or give --n-tasks to get a delta of 1 / n_tasks^2.")
         if self.neighbours == "add-remove" and not self.features:
             raise click.UsageError(
-                "--neighbours add-remove needs --features: names found in files tell who takes part."
+                "--neighbours add-remove needs --features: names found in the files would reveal who takes part."
             )
 
     @property
     def relation(self) -> Neighbours:
-        """Which two sets of tasks are to be indistinguishable."""
+        """The neighbour relation to protect."""
         from apportion.privacy import ADD_REMOVE_TASK, REPLACE_TASK
 
         return REPLACE_TASK if self.neighbours == "replace" else ADD_REMOVE_TASK
 
     @property
     def feature_names(self) -> list[str] | None:
-        """The features, if they are named."""
+        """The features, if they were named."""
         return None if self.features is None else split_names(self.features)
 
     def session(self, n_files: int) -> Session | None:
-        """The session that charges the account, if one was named; refuses a budget that makes no sense."""
+        """Return the session that charges the account, if one was named. Refuse an invalid budget."""
         from apportion.parties.estimator import default_delta
         from apportion.privacy import Budget
 
@@ -96,8 +96,9 @@ class ProtectOptions:
         session = charged_session(self.ledger, self.account, self.epsilon, delta, self.window, noise)
         if session is not None and session.neighbours != self.relation:
             raise InputError(
-                f"Expected an account whose neighbours differ thus: {self.relation.relation}; got one for: "
-                f"{session.neighbours.relation}."
+                f"The neighbours of this command are {self.relation.relation!r}, those of the account "
+                f"{session.neighbours.relation!r}; open an account for the same neighbours.",
+                argument=None,
             )
         return session
 
@@ -110,20 +111,22 @@ def protect_options(command: Command) -> Command:
 
 
 _OPTIONS: Final = (
-    click.option("--label", required=True, metavar="COLUMN", help="The column to predict; every file has it."),
-    click.option("--epsilon", type=PositiveNumber(), required=True, help="The privacy loss to allow for a whole task."),
+    click.option("--label", required=True, metavar="COLUMN", help="The column to predict; every file must have it."),
+    click.option("--epsilon", type=PositiveNumber(), required=True, help="Privacy loss (epsilon) for a whole task."),
     click.option(
         "--out",
         type=click.Path(path_type=Path),
         required=True,
         metavar="FOLDER",
-        help="Where the folders of results go.",
+        help="Folder for the results.",
     ),
     click.option(
-        "--delta", type=PositiveNumber(), help="Slack of the guarantee; else one over the squared number of tasks."
+        "--delta",
+        type=PositiveNumber(),
+        help="Slack of the guarantee; default: 1 / squared number of tasks.",
     ),
     click.option(
-        "--features", metavar="A,B,...", help="The columns to predict from; else all others that hold numbers."
+        "--features", metavar="A,B,...", help="The columns to predict from; default: all other numeric columns."
     ),
     click.option(
         "--structure",
@@ -137,43 +140,47 @@ _OPTIONS: Final = (
         type=click.Choice(["squared", "logistic"]),
         default="squared",
         show_default=True,
-        help="Of the models; logistic for labels 1, and 0 or -1.",
+        help="Loss of the models; use logistic for labels 1 and 0, or 1 and -1.",
     ),
     click.option(
         "--neighbours",
         type=click.Choice(["replace", "add-remove"]),
         default="replace",
         show_default=True,
-        help="What is hidden: what a task's rows hold, or also whether the task is there at all.",
+        help="What is hidden: the contents of a task's rows, or also whether the task takes part.",
     ),
     click.option("--n-tasks", type=click.IntRange(min=1), metavar="N", help="Number of tasks, declared public."),
-    click.option("--rounds", type=click.IntRange(min=1), help="Number of releases; else 1 for em, 10 for the others."),
+    click.option(
+        "--rounds", type=click.IntRange(min=1), help="Number of releases; default: 1 for em, 10 for the others."
+    ),
     click.option(
         "--schedule",
         type=Schedule(),
         metavar="uniform|power:A|geometric:Q",
-        help="How the budget is divided over rounds; else as theory recommends.",
+        help="How the budget is divided over rounds; default: as theory recommends.",
     ),
     click.option(
         "--clip-norm",
         type=PositiveNumber(),
         metavar="K",
-        help="Clip models to this public norm when they are sent; else they are scaled to length 1.",
+        help="Clip models to this public norm before they are sent; default: scale them to norm 1.",
     ),
     click.option(
         "--instance-epsilon",
         type=PositiveNumber(),
         metavar="E",
-        help="By which every party also protects its single rows against the curator.",
+        help="Also protect each single row of a party against the curator, with this epsilon.",
     ),
     click.option(
         "--units",
         type=click.Choice(["own", "as-given"]),
         default="own",
         show_default=True,
-        help="Whether every party divides features by its own deviations, or takes them as they are.",
+        help="Whether each party divides features by its own standard deviations or leaves them unchanged.",
     ),
     click.option("--window", default="not declared", metavar="TEXT", help="Time span of the data, for the statement."),
-    click.option("--tuning", metavar="TEXT", help="How settings were chosen, for the statement, if any was given."),
-    click.option("--seed", type=click.IntRange(min=0), help="Reproducible noise: marks everything NOT FOR RELEASE."),
+    click.option("--tuning", metavar="TEXT", help="How settings were chosen, for the statement, if any were given."),
+    click.option(
+        "--seed", type=click.IntRange(min=0), help="Reproducible noise for tests: marks everything NOT FOR RELEASE."
+    ),
 )

@@ -1,4 +1,4 @@
-"""What `protect` leaves behind: a folder to share, and one for each party that is its own.
+"""What `protect` writes: a folder to share, and a private folder for each party.
 
     shared/report.html             the page that may be shared
     shared/released.json           what was released, in numbers; matrices are in released.safetensors
@@ -6,10 +6,10 @@
     shared/statement.json
     shared/privacy-card.json
     parties/TASK/model.json        one party's model, for that party only
-    parties/TASK/gain.json         its gain against learning alone, likewise
+    parties/TASK/gain.json         its gain over learning alone, likewise
     parties/TASK/gain.html
 
-What is in shared/ is made from a `SharedResult` alone. The whole folder appears at once or not at all.
+Everything in shared/ is made from a `SharedResult` alone. The whole folder appears at once or not at all.
 """
 
 from __future__ import annotations
@@ -38,18 +38,20 @@ _AT_A_TIME: Final = 200  # parties
 
 
 def refuse_unless_results(target: Path) -> None:
-    """Refuse, before any work is done, a place that holds something else or that cannot be written."""
+    """Refuse, before any work is done, a target that holds something else or cannot be written."""
     if target.exists() and not _is_ours(target):
-        raise InputError(f"Refusing to replace {str(target)!r}: it exists and is not a result of `protect`.")
+        raise InputError(
+            f"Refusing to replace {str(target)!r}: it already exists and is not a result of `protect`.", argument=None
+        )
     nearest = next(folder for folder in target.absolute().parents if folder.exists())
     if not nearest.is_dir():
-        raise InputError(f"Cannot make the folder {str(target)!r}: {str(nearest)!r} is a file.")
+        raise InputError(f"Cannot make the folder {str(target)!r}: {str(nearest)!r} is a file.", argument=None)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=nearest):
-        pass  # a folder could be made there
+        pass  # a folder can be made there
 
 
 def write_results(shared: SharedResult, parties: Iterable[PartyResult], target: Path) -> None:
-    """Put all folders in place together; an older result at that place is replaced."""
+    """Put all folders in place together, replacing an older result."""
     from apportion.report.parties import party_pages
 
     refuse_unless_results(target)
@@ -86,7 +88,7 @@ def write_shared(shared: SharedResult, folder: Path) -> None:
 
 
 def as_document(shared: SharedResult) -> dict[str, Any]:
-    """What may be shared, without the matrices and the statement, ready for JSON."""
+    """Return what may be shared, without the matrices and the statement, in JSON form."""
     return {
         "format": _FORMAT,
         "document": _DOCUMENT,
@@ -115,14 +117,14 @@ def _tensors(shared: SharedResult) -> dict[str, Any]:
 
 
 def _batches(parties: Iterable[PartyResult]) -> Iterator[list[PartyResult]]:
-    """So many at a time that their pages fit in memory."""
+    """Split into batches whose pages fit in memory."""
     left = iter(parties)
     while some := list(itertools.islice(left, _AT_A_TIME)):
         yield some
 
 
 def _write_party(party: PartyResult, page: str, folder: Path) -> None:
-    """Write what belongs to one party, readable by the owner of the files alone."""
+    """Write one party's files, readable only by their owner."""
     from apportion.report.parties import FOR_THIS_PARTY
 
     marked = {"for": FOR_THIS_PARTY, "releasable": False, "task": party.task}

@@ -1,4 +1,4 @@
-"""`apportion quantile`: points of a column's distribution, each user's weight bounded."""
+"""`apportion quantile`: quantiles of a column, with a bound on each user's weight."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import FILE, collect, json_option
+from apportion.cli.options import FILE, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     LEVEL,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from apportion.statistics import UserQuantile
 
 
-@click.command(short_help="Private quantiles of a column, with how far their ranks may be off.")
+@click.command(short_help="Private quantiles of a column, with intervals for their ranks.")
 @click.argument("file", type=FILE)
 @click.option("--value", required=True, metavar="COLUMN", help="The column.")
 @click.option(
@@ -44,32 +44,33 @@ if TYPE_CHECKING:
     type=float,
     required=True,
     metavar="LO HI",
-    help="The public range of values, never taken from the data.",
+    help="Public range of values, never taken from the data.",
 )
 @privacy_options(delta="pure")
 @bounding_options
+@open_option
 @json_option
 def quantile(
     file: Path, value: str, at: tuple[float, ...], ends: tuple[float, float], as_json: bool, **options: Any
 ) -> None:
-    """Quantiles of a column of FILE (CSV, TSV or Parquet) under user-level differential privacy.
+    """Compute quantiles of a column of FILE (CSV, TSV or Parquet) under user-level differential privacy.
 
     \b
     apportion quantile visits.csv --user patient --value cost --at 0.5 --at 0.9 --range 0 500 --epsilon 1
 
-    Purely epsilon-DP: there is no delta. Several quantiles cost about as much together as one. Values beyond the
-    range count as its ends.
+    The guarantee is pure: delta is 0. Several quantiles together cost about as much as one. Values outside the range
+    are clipped to it.
     """  # noqa: D301
     privacy = collect(StatisticsOptions, options)
     check_range("--range", ends)
     if len(set(at)) < len(at):
-        raise InputError(f"Expected different ranks, got {', '.join(f'{rank:g}' for rank in at)}.")
+        raise InputError(f"Expected different ranks, got {', '.join(f'{rank:g}' for rank in at)}.", argument="at")
     privacy.check()
     with Reporter() as reporter:
         table = read_columns(file, privacy, {value: "number"}, reporter)
-        reporter.say("Values beyond the range are clipped to it.")
+        reporter.say("Values outside the range are clipped to it.")
         fitted = _fit(privacy, table.numbers[value], table.users.codes, at, ends)
-    publish(_found(fitted, value, ends), privacy.page, as_json, threshold=fitted.threshold_, range=ends)
+    publish(_estimates(fitted, value, ends), privacy.page, as_json, threshold=fitted.threshold_, range=ends)
 
 
 def _fit(
@@ -83,17 +84,20 @@ def _fit(
     return estimator.fit(values, users=users, session=privacy.session())
 
 
-def _found(fitted: UserQuantile, column: str, ends: tuple[float, float]) -> Estimates:
+def _estimates(fitted: UserQuantile, column: str, ends: tuple[float, float]) -> Estimates:
     from apportion.report.estimates import Estimate, Estimates
 
     errors = fitted.rank_error_
     caveats = (
-        ("How far ranks are off is not said, since it would reveal how many rows users have, which is private here.",)
+        (
+            "The errors of the ranks are not reported, because they would reveal how many rows users "
+            "have, which is private here.",
+        )
         if errors is None
         else (
-            "Ranks are those in the population that rows were drawn from, independently. They account for the drawing "
-            f"and for privacy, if at least {100 * fitted.base_mass:g} % of the public range holds points of about the "
-            "right rank.",
+            "Ranks refer to the population from which rows were drawn independently. The intervals "
+            f"account for the sampling and for privacy, if at least {100 * fitted.base_mass:g} % of "
+            "the public range holds points of about the right rank.",
         )
     )
     rows = tuple(
@@ -105,7 +109,7 @@ def _found(fitted: UserQuantile, column: str, ends: tuple[float, float]) -> Esti
             strict=True,
         )
     )
-    facts = {"Threshold": f"h = {fitted.threshold_:.6g}: above it, further rows of a user add no weight"}
+    facts = {"Threshold": f"h = {fitted.threshold_:.6g}: further rows of a user add no weight"}
     return Estimates("quantile", rows, fitted.level, fitted.statement_, caveats, facts, label=column)
 
 

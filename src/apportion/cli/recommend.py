@@ -1,86 +1,153 @@
-"""`apportion recommend`: the best items for each user, from that user's own history."""
+"""`apportion recommend`: the best items for each user, from that user's own history, one user or very many."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from apportion.cli.options import FILE, DataOptions, json_option
-from apportion.cli.outputs import print_json, refuse_folder, table, write_bytes
+from apportion.cli.progress import Reporter
+from apportion.cli.recommend_outputs import as_list, check_out, print_some, write_rows
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
     from apportion.data import Interactions, Vocabulary
-    from apportion.recommend.model import Recommendations
-
-_USERS_SHOWN = 5
+    from apportion.recommend.model import ItemModel, Recommendations
 
 
-@click.command(short_help="Recommend items to the users of a history file.")
+@click.command(short_help="Recommend items to the users in a history file.")
 @click.argument("model", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("history", type=FILE)
-@click.option("-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="Items for each user.")
-@click.option("--user", "only", metavar="ID", help="Only this user.")
-@click.option("--user-column", metavar="COLUMN", help="The user column, if its name is unusual.")
+@click.option(
+    "-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="Number of items for each user."
+)
+@click.option("--user", "only_user", metavar="ID", help="Only this user.")
+@click.option("--only", type=FILE, help="Recommend only these items: a file with ids in the first column.")
+@click.option("--exclude", type=FILE, help="Recommend none of these items: a file with ids in the first column.")
+@click.option(
+    "--cap",
+    "caps",
+    multiple=True,
+    metavar="COLUMN=N",
+    help="At most N items in a user's list may share a category (a word in this column of the features).",
+)
+@click.option("--categories", type=FILE, help="File of item features to take categories from, if the model has none.")
+@click.option("--user-column", metavar="COLUMN", help="The user column, if it has an unusual name.")
 @click.option("--item", metavar="COLUMN", help="The item column.")
 @click.option("--value", metavar="COLUMN", help="The value column.")
 @click.option("--columns", metavar="A,B,...", help="Names of all columns, for a text file without a header.")
-@click.option("--new-items", type=FILE, help="Features of items that training has not met, to be ranked as well.")
-@click.option("--titles", type=FILE, help="Titles of items (id, title).")
+@click.option("--new-items", type=FILE, help="File with features of new items, to be ranked as well.")
+@click.option("--titles", type=FILE, help="File with titles of items (id, title).")
 @click.option("--out", type=click.Path(path_type=Path), help="Write to this .parquet or .csv file.")
 @json_option
 def recommend(
     model: Path,
     history: Path,
     k: int,
-    only: str | None,
+    only_user: str | None,
+    only: Path | None,
+    exclude: Path | None,
+    caps: tuple[str, ...],
+    categories: Path | None,
     new_items: Path | None,
     titles: Path | None,
     out: Path | None,
     as_json: bool,
     **columns: Any,
 ) -> None:
-    """Recommend items to the users of HISTORY with a saved MODEL.
+    """Recommend items to the users in HISTORY with a saved MODEL.
 
-    Each user is folded in from their own rows; they need not have been in the training data, and it costs no
-    privacy. Nobody is recommended what they already have. With a model that was fitted with features, items
-    that it has never met can be ranked among the others by theirs.
+    Each user's vector is computed from the user's own rows. Users need not be in the training data, and this costs no
+    privacy. Users are never recommended items they already have. A model that was fitted with features can also rank
+    new items by their features. With --out, rows are written as they are found, so any number of users fits in memory.
     """
-    from apportion.cli.feature_files import read_new_items
     from apportion.cli.history import read_history
-    from apportion.cli.item_files import read_titles
+    from apportion.cli.item_files import read_known_items, read_titles
     from apportion.recommend import load
 
-    _check_out(out)
+    check_out(out)
     fitted = load(model)
     options = DataOptions(
         user=columns["user_column"], item=columns["item"], value=columns["value"], columns=columns["columns"]
     )
-    rows, remarks = read_history(history, options, fitted)
-    for remark in remarks:
-        click.echo(remark, err=True)
-    if only is not None:
-        rows = rows.select_users([_code(only, rows.user_ids)])
-    if new_items is not None:
-        if fitted.feature_map is None:
-            raise InputError(fitted.no_map)
-        new = read_new_items(new_items, fitted.feature_map.space)
-        found = fitted.recommend(rows, min(k, fitted.n_tasks + len(new)), new_items=new)
+    with Reporter() as reporter:
+        rows, remarks = read_history(history, options, fitted)
+        for remark in remarks:
+            reporter.say(remark)
+        if only_user is not None:
+            rows = rows.select_users([_code(only_user, rows.user_ids)])
+        take_categories(fitted, categories)
+        ranked = _with_new_items(fitted, new_items)
+        names = {} if titles is None else read_titles(titles, ranked.task_ids)
+        listed = {
+            name: None if path is None else read_known_items(path, ranked.task_ids, reporter)
+            for name, path in (("only", only), ("exclude", exclude))
+        }
+        asked: dict[str, Any] = {"candidates": ranked.candidates(**listed), "caps": _caps(caps), "scored": ranked}
+        parts = _shown(fitted.recommend_in_parts(rows, min(k, ranked.n_tasks), **asked), rows, reporter)
+        if out is not None:
+            write_rows(parts, rows.user_ids, ranked.task_ids, names, out)
+        else:
+            result = list(parts)
+    n_users = int((rows.by_user.counts > 0).sum())
+    if as_json:
+        from apportion.cli.outputs import print_json
+
+        lists = None if out is not None else [each for part in result for each in as_list(rows.user_ids, part, names)]
+        print_json({"users": n_users, "out": out, "recommendations": lists})
+    elif out is not None:
+        click.echo(f"Recommendations for {n_users} users: {out}")
     else:
-        found = fitted.recommend(rows, min(k, fitted.n_tasks))
-    names = {} if titles is None else read_titles(titles, found.task_ids)
-    _print_or_write(rows, found, names, out, as_json)
+        print_some(rows.user_ids, result[0], names, n_users)
 
 
-def _check_out(out: Path | None) -> None:
-    if out is None:
+def take_categories(model: ItemModel, features: Path | None) -> None:
+    """Give a model the item categories in a file."""
+    if features is None:
         return
-    if out.suffix not in (".parquet", ".csv"):
-        raise InputError(f"Expected --out to end in .parquet or .csv, got {str(out)!r}.")
-    refuse_folder(out)
+    from apportion.data.features import ItemFeatures
+    from apportion.recommend.categories import Categories
+
+    result = Categories.of(ItemFeatures.read(features), model.task_ids)
+    if result is None:
+        raise InputError(f"{features.name}: no column holds words, so it has no categories.", argument="categories")
+    model.categories = result
+
+
+def _with_new_items(model: ItemModel, new_items: Path | None) -> ItemModel:
+    """Return the model to rank with: the given one, or the same with new items."""
+    from apportion.cli.feature_files import read_new_items
+
+    if new_items is None:
+        return model
+    if model.feature_map is None:
+        raise InputError(model.no_map, argument="new_items")
+    return model.with_new_items(read_new_items(new_items, model.feature_map.space))
+
+
+def _caps(given: tuple[str, ...]) -> dict[str, int]:
+    caps = {}
+    for each in given:
+        column, mark, most = each.rpartition("=")
+        if not (column and mark and most.isdecimal() and int(most)):
+            raise InputError(f"Expected --cap COLUMN=N with N of at least 1, got {each!r}.", argument=None)
+        caps[column] = int(most)
+    return caps
+
+
+def _shown(parts: Iterator[Recommendations], history: Interactions, reporter: Reporter) -> Iterator[Recommendations]:
+    """Yield the same parts; if there are several, show how many are done."""
+    from apportion.recommend.model import USERS_IN_A_PART
+
+    total = math.ceil(int((history.by_user.counts > 0).sum()) / USERS_IN_A_PART)
+    for number, part in enumerate(parts, 1):
+        yield part
+        if total > 1:
+            reporter.show("recommendations", "part", number, total)
 
 
 def _code(only: str, user_ids: Vocabulary) -> int:
@@ -89,91 +156,5 @@ def _code(only: str, user_ids: Vocabulary) -> int:
     try:
         number = int(only)
     except ValueError:
-        raise InputError(f"Users of this history are numbers, got {only!r}.") from None
+        raise InputError(f"User ids in this history are numbers, got {only!r}.", argument="only_user") from None
     return user_ids.code_of(number)
-
-
-def _print_or_write(
-    history: Interactions,
-    found: Recommendations,
-    titles: Mapping[int | str, str],
-    out: Path | None,
-    as_json: bool,
-) -> None:
-    if out is not None:
-        write_bytes(out, _as_file(history, found, titles, out.suffix))
-    if as_json:
-        print_json(
-            {
-                "users": len(found.users),
-                "out": out,
-                "recommendations": _as_list(history, found, titles, len(found.users)) if out is None else None,
-            }
-        )
-    elif out is not None:
-        click.echo(f"Recommendations for {len(found.users)} users: {out}")
-    else:
-        _print_some(history, found, titles)
-
-
-def _print_some(history: Interactions, found: Recommendations, titles: Mapping[int | str, str]) -> None:
-    for user in _as_list(history, found, titles, _USERS_SHOWN):
-        rows = [[str(each.get("title", each["item"])), f"{each['score']:.4f}"] for each in user["items"]]
-        click.echo(f"user {user['user']}\n{table(['item', 'score'], rows)}\n")
-    left = len(found.users) - _USERS_SHOWN
-    if left > 0:
-        click.echo(f"... and {left} more users; --out FILE.parquet takes them all.", err=True)
-
-
-def _as_list(
-    history: Interactions,
-    found: Recommendations,
-    titles: Mapping[int | str, str],
-    most: int,
-) -> list[dict[str, Any]]:
-    return [
-        {
-            "user": history.user_ids.id_of(int(user)),
-            "items": [
-                _entry(found.task_ids.id_of(int(task)), float(score), titles)
-                for task, score in zip(tasks, scores, strict=True)
-                if task >= 0
-            ],
-        }
-        for user, tasks, scores in zip(found.users[:most], found.tasks, found.scores, strict=False)
-    ]
-
-
-def _entry(item: int | str, score: float, titles: Mapping[int | str, str]) -> dict[str, Any]:
-    return {"item": item, "score": score} | ({"title": titles[item]} if item in titles else {})
-
-
-def _as_file(
-    history: Interactions,
-    found: Recommendations,
-    titles: Mapping[int | str, str],
-    suffix: str,
-) -> bytes:
-    """One row per user and rank, as Parquet or CSV."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.csv as csv
-    import pyarrow.parquet as parquet
-
-    row, rank = np.nonzero(found.tasks >= 0)
-    items = found.task_ids.ids_of(found.tasks[row, rank]).tolist()
-    columns = {
-        "user": history.user_ids.ids_of(found.users[row]).tolist(),
-        "item": items,
-        "rank": (rank + 1).astype(np.int32),
-        "score": found.scores[row, rank],
-    }
-    if titles:
-        columns["title"] = [titles.get(item) for item in items]
-    sink = pa.BufferOutputStream()
-    if suffix == ".parquet":
-        parquet.write_table(pa.table(columns), sink)
-    else:
-        csv.write_csv(pa.table(columns), sink)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content

@@ -1,4 +1,4 @@
-"""`apportion regress`: how a number goes with features that are public."""
+"""`apportion regress`: how a private number depends on public features."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apportion.cli.feature_columns import Features, assemble, categories_option, columns_to_read, features_option
-from apportion.cli.options import FILE, collect, json_option
+from apportion.cli.options import FILE, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     StatisticsOptions,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Private linear regression; labels are protected, features are public.")
 @click.argument("file", type=FILE)
-@click.option("--label", required=True, metavar="COLUMN", help="The column of numbers to predict: what is protected.")
+@click.option("--label", required=True, metavar="COLUMN", help="The column to predict. It is protected.")
 @features_option
 @categories_option
 @click.option(
@@ -37,61 +37,64 @@ if TYPE_CHECKING:
     type=float,
     required=True,
     metavar="LO HI",
-    help="The public range of labels, never taken from the data.",
+    help="Public range of labels, never taken from the data.",
 )
 @privacy_options(delta="optional")
 @click.option(
     "--noise-variance",
     type=click.FloatRange(min=0),
     metavar="V",
-    help="Variance of a label around its mean, if it is public; else estimated privately.",
+    help="Variance of a label around its mean, if it is public; otherwise estimated privately.",
 )
-@click.option("--no-intercept", is_flag=True, help="Leave the constant out.")
+@click.option("--no-intercept", is_flag=True, help="Fit no intercept.")
 @click.option(
     "--target",
     type=click.Choice(["coefficients", "predictions"]),
     default="predictions",
     show_default=True,
-    help="What is to be most precise: predictions, whatever the units of features, or all coefficients alike.",
+    help="What should be most precise: the predictions, whatever the units of the features, or all "
+    "coefficients equally.",
 )
 @sample_limit_option
+@open_option
 @json_option
 def regress(
     file: Path, label: str, features: str, label_range: tuple[float, float], as_json: bool, **options: Any
 ) -> None:
-    """Linear regression on FILE (CSV, TSV or Parquet) under user-level differential privacy of the labels.
+    """Fit a linear regression to FILE (CSV, TSV or Parquet) under user-level differential privacy of the labels.
 
     \b
     apportion regress visits.csv --user patient --label cost --features age,ward --label-range 0 500 --epsilon 1
 
-    FEATURES ARE PUBLIC, and so is which rows belong to one user, and how many: they are not protected. A text column
-    among them is turned into indicators of its categories, compared with the first. Labels beyond the range count as
-    its ends. The target is the least squares line over all rows; intervals hold where the truth is curved, too.
+    FEATURES ARE PUBLIC. Neither the features nor which rows belong to one user, and how many, are protected. A text
+    column among the features becomes indicators of its categories, with the first as reference. Labels outside the
+    range are clipped to it. The target is the least squares line over all rows. Intervals hold where the truth is
+    curved, too.
     """  # noqa: D301
     privacy = collect(StatisticsOptions, options)
     check_range("--label-range", label_range)
     columns = columns_to_read(features, options["categories"])
     if label in columns:
-        raise InputError(f"Column {label!r} cannot be both label and feature.")
+        raise InputError(f"Column {label!r} cannot be both label and feature.", argument="label")
     privacy.check()
     with Reporter() as reporter:
         table = read_columns(file, privacy, {**columns, label: "number"}, reporter)
         try:
-            found = assemble(table, list(columns), dict(options["categories"]), features_are_public=True)
+            result = assemble(table, list(columns), dict(options["categories"]), features_are_public=True)
         except InputError as error:
             raise error.inside(file.name) from None
-        reporter.say("Features are taken as public, and so is how many rows each user has.")
-        reporter.say("Labels beyond the range are clipped to it.")
-        estimator = _estimator(privacy, found, label_range, options)
+        reporter.say("Features are assumed public, and so is how many rows each user has.")
+        reporter.say("Labels outside the range are clipped to it.")
+        estimator = _estimator(privacy, result, label_range, options)
         fitted = estimator.fit(
-            found.matrix,
+            result.matrix,
             table.numbers[label],
             users=table.users.codes,
             session=privacy.session(),
             progress=_in_turns(reporter),
         )
     publish(
-        _found(fitted, found, label),
+        _estimates(fitted, result, label),
         privacy.page,
         as_json,
         threshold=fitted.threshold_,
@@ -118,7 +121,7 @@ def _estimator(
 
 
 def _in_turns(reporter: Reporter) -> Callable[[str, int, int], None]:
-    """Shows what is solved, once for a first rough estimate and once more; a turn only ever advances."""
+    """Show the solver's progress, once for a first rough estimate and once for the final one."""
     turn, best = 1, -1
 
     def show(job: str, done: int, total: int) -> None:
@@ -132,7 +135,7 @@ def _in_turns(reporter: Reporter) -> Callable[[str, int, int], None]:
     return show
 
 
-def _found(fitted: LabelPrivateRegression, features: Features, label: str) -> Estimates:
+def _estimates(fitted: LabelPrivateRegression, features: Features, label: str) -> Estimates:
     from apportion.report.estimates import Estimates, coefficients
 
     intervals = [*fitted.coef_intervals_.tolist(), fitted.intercept_interval_.tolist()]

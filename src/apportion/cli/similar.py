@@ -1,4 +1,4 @@
-"""`apportion similar`: the items whose released vectors point the same way."""
+"""`apportion similar`: the items whose released vectors point in a similar direction."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ if TYPE_CHECKING:
     from apportion.data import Vocabulary
 
 
-@click.command(short_help="Items that resemble an item.")
+@click.command(short_help="Show items similar to an item.")
 @click.argument("model", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("item")
-@click.option("-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="How many items.")
+@click.option("-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="Number of items.")
 @click.option(
     "--beside",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     multiple=True,
-    help="Another saved model to show beside MODEL; may be given several times.",
+    help="Another saved model to compare with MODEL; may be given several times.",
 )
-@click.option("--titles", type=FILE, help="Titles of items (id, title); ITEM may then be part of a title.")
+@click.option("--titles", type=FILE, help="File with titles of items (id, title); ITEM may then be part of a title.")
 @json_option
 def similar(model: Path, item: str, k: int, beside: tuple[Path, ...], titles: Path | None, as_json: bool) -> None:
-    """Show the items that resemble ITEM in a saved MODEL, or in several models side by side.
+    """Show the items most similar to ITEM in a saved MODEL, or in several models side by side.
 
-    Similarity is the cosine of released vectors. Reliability says how much of an item's vector comes from
-    data.
+    Similarity is the cosine of released vectors. Reliability says how much of an item's vector comes from data.
     """
     from apportion.cli.item_files import read_titles
     from apportion.recommend import load
@@ -44,7 +43,7 @@ def similar(model: Path, item: str, k: int, beside: tuple[Path, ...], titles: Pa
     if beside:
         _show_beside((model, *beside), task, k, names, as_json)
         return
-    found = [
+    result = [
         {
             "item": each.task,
             **({"title": names[each.task]} if each.task in names else {}),
@@ -55,11 +54,11 @@ def similar(model: Path, item: str, k: int, beside: tuple[Path, ...], titles: Pa
     ]
     own = float(fitted.reliability[fitted.task_ids.code_of(task)])
     if as_json:
-        print_json({"item": task, "title": names.get(task), "reliability": own, "similar": found})
+        print_json({"item": task, "title": names.get(task), "reliability": own, "similar": result})
         return
     click.echo(f"{names.get(task, f'item {task}')} (reliability {own:.0%})\n")
     rows = [
-        [str(row.get("title", row["item"])), f"{row['similarity']:.3f}", f"{row['reliability']:.0%}"] for row in found
+        [str(row.get("title", row["item"])), f"{row['similarity']:.3f}", f"{row['reliability']:.0%}"] for row in result
     ]
     click.echo(table(["similar item", "similarity", "reliability"], rows))
 
@@ -67,29 +66,31 @@ def similar(model: Path, item: str, k: int, beside: tuple[Path, ...], titles: Pa
 def _show_beside(
     folders: tuple[Path, ...], task: int | str, k: int, titles: Mapping[int | str, str], as_json: bool
 ) -> None:
-    """A column of neighbours for each model."""
+    """Print a column of neighbours for each model."""
     from apportion.evaluation import neighbours
     from apportion.recommend import load
 
     models = {str(folder): load(folder) for folder in folders}
     for folder, model in models.items():
         if task not in model.task_ids:
-            raise InputError(f"There is no item {task!r} among the {model.n_tasks} of the model {folder!r}.")
-    found = neighbours(models, task, min(k, *(max(1, model.n_tasks - 1) for model in models.values())))
+            raise InputError(
+                f"The model {folder!r} has no item {task!r} among its {model.n_tasks} items.", argument="beside"
+            )
+    result = neighbours(models, task, min(k, *(max(1, model.n_tasks - 1) for model in models.values())))
     if as_json:
         listed = {
-            name: [{"item": each.task, "similarity": each.similarity} for each in near] for name, near in found.items()
+            name: [{"item": each.task, "similarity": each.similarity} for each in near] for name, near in result.items()
         }
         print_json({"item": task, "title": titles.get(task), "models": listed})
         return
     click.echo(f"{titles.get(task, f'item {task}')}\n")
-    columns = [[titles.get(each.task, str(each.task)) for each in near] for near in found.values()]
+    columns = [[titles.get(each.task, str(each.task)) for each in near] for near in result.values()]
     rows = [[str(rank), *row] for rank, row in enumerate(zip(*columns, strict=True), 1)]
-    click.echo(table(["rank", *found], rows))
+    click.echo(table(["rank", *result], rows))
 
 
 def find_item(words: str, task_ids: Vocabulary, titles: Mapping[int | str, str]) -> int | str:
-    """The item that has this id, or the only one whose title contains the words."""
+    """Return the item with this id, or the only one whose title contains the words."""
     as_id: int | str = words
     if not task_ids.holds_text:
         with contextlib.suppress(ValueError):
@@ -97,12 +98,15 @@ def find_item(words: str, task_ids: Vocabulary, titles: Mapping[int | str, str])
     if as_id in task_ids:
         return as_id
     if not titles:
-        raise InputError(f"There is no item {words!r} among the {len(task_ids)} of this model.")
+        raise InputError(f"This model has no item {words!r} among its {len(task_ids)} items.", argument="item")
     matching = [task for task, title in titles.items() if words.lower() in title.lower()]
     exact = [task for task in matching if titles[task].lower() == words.lower()]
     if len(exact or matching) == 1:
         return (exact or matching)[0]
     if not matching:
-        raise InputError(f"There is no item {words!r} among the ids and titles of this model.")
+        raise InputError(f"No id or title of this model matches {words!r}.", argument="item")
     some = "; ".join(f"{titles[task]} ({task})" for task in matching[:5])
-    raise InputError(f"{words!r} fits {len(matching)} titles: {some}{' ...' if len(matching) > 5 else ''}.")
+    raise InputError(
+        f"{words!r} matches {len(matching)} titles: {some}{' ...' if len(matching) > 5 else ''}. Be more specific.",
+        argument="item",
+    )

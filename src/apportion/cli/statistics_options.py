@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from apportion.cli.options import EXACT, Command, PositiveNumber, charged_session, ledger_options, noise_of
-from apportion.cli.outputs import refuse_folder
+from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 
@@ -25,7 +25,7 @@ LEVEL: Final = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 @dataclass(frozen=True)
 class StatisticsOptions:
-    """What is promised, how the file is read, and how one user's weight is bounded."""
+    """The guarantee, how the file is read, and how one user's weight is bounded."""
 
     user: str
     epsilon: float
@@ -48,29 +48,32 @@ class StatisticsOptions:
             raise click.UsageError("Give either --threshold or --sample-limit, not both.")
 
     def check(self) -> None:
-        """Refuse, before the data is read, a budget that makes no sense or is spent, or a page that cannot be made."""
+        """Refuse, before the data is read, an invalid or exhausted budget, or a page that cannot be written."""
         from apportion.privacy import Budget
 
         Budget(self.epsilon, self.delta)
+        refuse_to_open_nothing(self.page)
         self.session()
         if self.page is not None:
             refuse_folder(self.page)
             nearest = next(folder for folder in self.page.absolute().parents if folder.exists())
             if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
-                raise InputError(f"Cannot write the file {str(self.page)!r}: {str(nearest)!r} cannot be written to.")
+                raise InputError(
+                    f"Cannot write the file {str(self.page)!r}: {str(nearest)!r} is not writable.", argument="page"
+                )
 
     def settings(self) -> dict[str, Any]:
-        """What every estimator takes."""
+        """Return the settings that every estimator takes."""
         given = {name: getattr(self, name) for name in ("epsilon", "level", "window", "tuning")}
         return given | {"noise": noise_of(self.seed, self.exact)}
 
     def session(self) -> Session | None:
-        """The session that charges the account, if one was named."""
+        """Return the session that charges the account, if one was named."""
         noise = noise_of(self.seed, self.exact)
         return charged_session(self.ledger, self.account, self.epsilon, self.delta, self.window, noise)
 
     def bounding(self) -> Any:
-        """How one user's weight is bounded."""
+        """Return how one user's weight is bounded."""
         from apportion.allocation.users import SampleLimit, Smooth
 
         if self.sample_limit is not None:
@@ -81,7 +84,7 @@ class StatisticsOptions:
 def read_columns(
     file: Path, options: StatisticsOptions, columns: Mapping[str, ColumnKind], reporter: Reporter
 ) -> Table:
-    """Read the user column and the given ones; says where δ is too large for the number of users, if that is public."""
+    """Read the user column and the given ones. Warn if δ is too large for the number of users, if that is public."""
     from apportion.data.tables import read_table
 
     names = None if options.columns is None else split_names(options.columns)
@@ -97,17 +100,17 @@ def read_columns(
     n_users = len(table.users.vocabulary)
     if options.sizes == "public" and options.delta * n_users >= 1:
         reporter.say(
-            f"A delta of {options.delta:g} is not below one in {n_users}, the number of users: it would allow "
-            "publishing somebody's data outright. Choose a smaller --delta."
+            f"A delta of {options.delta:g} is not below 1 / {n_users} users: it would allow publishing "
+            "one person's data outright. Choose a smaller --delta."
         )
     return table
 
 
 def split_names(listed: str) -> list[str]:
-    """Names joined by commas; empty ones and repeated ones are refused."""
+    """Split names separated by commas; refuse empty and repeated ones."""
     names = [name.strip() for name in listed.split(",")]
     if not all(names):
-        raise InputError(f"Expected names joined by commas, got {listed!r}.")
+        raise InputError(f"Expected names separated by commas, got {listed!r}.", argument=None)
     refuse_repeated(names)
     return names
 
@@ -116,18 +119,20 @@ def refuse_repeated(names: list[str]) -> None:
     """Refuse a column that is named twice."""
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"Column {name!r} is named {names.count(name)} times; expected each column once.")
+            raise InputError(
+                f"Column {name!r} is named {names.count(name)} times; expected each column once.", argument=None
+            )
 
 
 def check_range(option: str, ends: tuple[float, float]) -> None:
-    """Refuse a range that is empty or not finite."""
+    """Refuse an empty or infinite range."""
     low, high = ends
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InputError(f"Expected {option} LO HI with LO below HI, got {low:g} {high:g}.")
+        raise InputError(f"Expected {option} LO HI with LO below HI, got {low:g} {high:g}.", argument=None)
 
 
 def privacy_options(*, delta: Literal["pure", "optional", "required"]) -> Callable[[Command], Command]:
-    """Add the options of the guarantee; with δ not at all, 0 unless given, or necessarily above 0."""
+    """Add the options of the guarantee: no delta, a delta that defaults to 0, or a required delta above 0."""
     options = [_EPSILON]
     if delta == "optional":
         options.append(_DELTA)
@@ -138,7 +143,7 @@ def privacy_options(*, delta: Literal["pure", "optional", "required"]) -> Callab
 
 
 def bounding_options(command: Command) -> Command:
-    """Add the options of how one user's weight is bounded."""
+    """Add the options that bound one user's weight."""
     return _adding(_BOUNDING)(command)
 
 
@@ -151,34 +156,38 @@ def _adding(options: tuple[Any, ...]) -> Callable[[Command], Command]:
     return add
 
 
-_USER: Final = click.option("--user", required=True, metavar="COLUMN", help="The column that says whose row it is.")
-_EPSILON: Final = click.option("--epsilon", type=PositiveNumber(), required=True, help="The privacy loss to allow.")
+_USER: Final = click.option(
+    "--user", required=True, metavar="COLUMN", help="The column that identifies the user of each row."
+)
+_EPSILON: Final = click.option("--epsilon", type=PositiveNumber(), required=True, help="Privacy loss (epsilon).")
 _DELTA: Final = click.option(
     "--delta",
     type=click.FloatRange(0, 1, max_open=True),
     default=0.0,
     show_default=True,
-    help="Slack δ of the guarantee. 0 means Laplace noise and no slack; above 0 means "
-    "Gaussian noise, and should be well below one over the number of users.",
+    help="Slack δ of the guarantee. 0 means Laplace noise and a pure guarantee; "
+    "above 0 means Gaussian noise, and should be well below 1 / number of users.",
 )
 _POSITIVE_DELTA: Final = click.option(
     "--delta",
     type=PositiveNumber(),
     required=True,
-    help="Slack of the guarantee; well below one over the number of users.",
+    help="Slack of the guarantee; choose it well below 1 / number of users.",
 )
 _PROMISE: Final = (
-    click.option("--level", type=LEVEL, default=0.95, show_default=True, help="Probability of the intervals."),
+    click.option("--level", type=LEVEL, default=0.95, show_default=True, help="Confidence level of the intervals."),
     click.option("--window", default="not declared", metavar="TEXT", help="Time span of the data, for the statement."),
-    click.option("--tuning", metavar="TEXT", help="How settings were chosen, for the statement, if any was given."),
-    click.option("--seed", type=click.IntRange(min=0), help="Reproducible noise: marks everything NOT FOR RELEASE."),
+    click.option("--tuning", metavar="TEXT", help="How settings were chosen, for the statement, if any were given."),
+    click.option(
+        "--seed", type=click.IntRange(min=0), help="Reproducible noise for tests: marks everything NOT FOR RELEASE."
+    ),
     EXACT,
     click.option("--columns", metavar="A,B,...", help="Names of all columns, for a text file without a header."),
     click.option(
         "--page",
         type=click.Path(path_type=Path),
         metavar="FILE.html",
-        help="Write a page that may be shared: the numbers, a picture, and the statement.",
+        help="Write a page that may be shared: the numbers, a chart and the statement.",
     ),
 )
 sample_limit_option = click.option(
@@ -193,13 +202,13 @@ _BOUNDING: Final = (
         type=click.Choice(["public", "private"]),
         default="public",
         show_default=True,
-        help="Whether everybody may know how many rows each user has.",
+        help="Whether the number of rows of each user is public or private.",
     ),
     click.option(
         "--threshold",
         type=PositiveNumber(),
         metavar="H",
-        help="Rows beyond H add nothing to a user's weight; else the best H by formula.",
+        help="Rows beyond H add nothing to a user's weight; default: the best H by formula.",
     ),
     sample_limit_option,
 )

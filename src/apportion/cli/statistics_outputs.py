@@ -8,44 +8,43 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.outputs import print_json, table, write_text
+from apportion.cli.outputs import print_json, say_page, table, write_text
 
 if TYPE_CHECKING:
     from apportion.report.estimates import Estimates
 
 
-def publish(found: Estimates, page: Path | None, as_json: bool, **further: Any) -> None:
-    """Print the estimates with the statement, then write the page: what was paid for is never lost to a full disk.
+def publish(result: Estimates, page: Path | None, as_json: bool, **further: Any) -> None:
+    """Print the estimates with the statement, then write the page. A full disk cannot lose what was paid for.
 
     Args:
-        found: what is released.
-        page: where the page goes, if it was asked for.
+        result: what is released.
+        page: where the page goes, if it was requested.
         as_json: whether to print JSON.
-        further: released or public values for the JSON document alone.
+        further: released or public values that only the JSON document contains.
     """
     from apportion.report.estimates import estimates_page
 
     if as_json:
-        print_json(_as_document(found, page, further))
+        print_json(_as_document(result, page, further))
     else:
-        click.echo(f"{_as_table(found)}\n\n{found.statement.to_text(fold_steps=True)}")
+        click.echo(f"{_as_table(result)}\n\n{result.statement.to_text(fold_steps=True)}")
     if page is not None:
-        write_text(page, estimates_page(found))
-        if not as_json:
-            click.echo(f"\nPage: {page}")
+        write_text(page, estimates_page(result))
+        say_page(page, what="\nPage", quiet=as_json)
 
 
-def _as_table(found: Estimates) -> str:
+def _as_table(result: Estimates) -> str:
     from apportion.report.estimates import columns_of
 
-    columns = columns_of(found)
+    columns = columns_of(result)
     return table([name.lower() for name in columns], list(zip(*columns.values(), strict=True)))
 
 
-def _as_document(found: Estimates, page: Path | None, further: dict[str, Any]) -> dict[str, Any]:
-    quantiles = found.kind == "quantile"
+def _as_document(result: Estimates, page: Path | None, further: dict[str, Any]) -> dict[str, Any]:
+    quantiles = result.kind == "quantile"
     return {
-        "kind": found.kind,
+        "kind": result.kind,
         "estimates": [
             {
                 "name": row.name,
@@ -53,11 +52,11 @@ def _as_document(found: Estimates, page: Path | None, further: dict[str, Any]) -
                 **({"rank": row.rank, "rank_interval": row.ranks} if quantiles else {"interval": row.interval}),
                 **({} if quantiles else {"noise_stddev": row.noise}),
             }
-            for row in found.rows
+            for row in result.rows
         ],
-        "level": found.level,
+        "level": result.level,
         **further,
         "page": page,
-        "releasable": found.statement.releasable,
-        "statement": json.loads(found.statement.to_json()),
+        "releasable": result.statement.releasable,
+        "statement": json.loads(result.statement.to_json()),
     }

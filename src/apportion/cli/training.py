@@ -1,4 +1,4 @@
-"""From options to fitted models: the private one, its twin without privacy, and the baselines."""
+"""From options to fitted models: the private one, its non-private twin, and the baselines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fit_private(
     session: Session | None = None,
     features: ItemFeatures | None = None,
 ) -> ItemModel:
-    """Fit the private model; a session that charges a ledger brings its own budget, noise and window."""
+    """Fit the private model. A session that charges a ledger brings its own budget, noise and window."""
     from apportion import recommend
 
     settings = {**_settings(options), "features": features}
@@ -41,12 +41,12 @@ def fit_twin(data: Interactions, kind: Kind, scale: tuple[float, float], reporte
     from apportion.recommend import ClickRecommender, RatingRecommender
 
     estimator: Any = RatingRecommender(value_range=scale) if kind == "ratings" else ClickRecommender()
-    model: ItemModel = estimator.fit(data, progress=reporter.of("model without privacy")).model_
+    model: ItemModel = estimator.fit(data, progress=reporter.of("non-private model")).model_
     return model
 
 
 def fit_baselines(data: Interactions, kind: Kind) -> dict[str, Any]:
-    """What can be said without learning anybody's taste, weakest first."""
+    """Fit baselines that learn nobody's taste, weakest first."""
     from apportion.evaluation import BiasModel, GlobalMean, Popularity
 
     if kind == "ratings":
@@ -55,12 +55,12 @@ def fit_baselines(data: Interactions, kind: Kind) -> dict[str, Any]:
 
 
 def caution(options: FitOptions) -> str | None:
-    """A remark on a δ that is too large for the number of users declared."""
+    """Return a warning if δ is too large for the declared number of users."""
     if options.n_users is None or options.delta * options.n_users < 1:
         return None
     return (
-        f"A delta of {options.delta:g} is not below one in {options.n_users}, the number of users: "
-        "it would allow publishing somebody's data outright. Choose a smaller --delta."
+        f"A delta of {options.delta:g} is not below 1 / {options.n_users} users: it would allow "
+        "publishing one person's data outright. Choose a smaller --delta."
     )
 
 

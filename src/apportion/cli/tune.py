@@ -1,4 +1,4 @@
-"""`apportion tune`: a search for settings that pays for itself, and the model that it found."""
+"""`apportion tune`: a search for settings whose privacy cost is paid for, and the model it finds."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from apportion.cli.options import (
     feature_options,
     json_option,
     ledger_options,
+    open_option,
 )
-from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, write_model
+from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_model
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Values(click.ParamType[tuple[str, tuple[float | int, ...]]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, tuple[float | int, ...]]:
-        """Split the text and turn every value into a number, a whole one where it is written so."""
+        """Split the text and turn every value into a number, an integer where written as one."""
         if isinstance(value, tuple):
             return value
         name, mark, listed = str(value).partition("=")
@@ -56,9 +57,14 @@ class Values(click.ParamType[tuple[str, tuple[float | int, ...]]]):
         return name.strip(), numbers
 
 
-@click.command(short_help="Search for settings under one budget; write the best model.")
+@click.command(short_help="Search for settings within one budget; write the best model.")
 @click.argument("data", type=FILE)
-@click.option("--epsilon", type=PositiveNumber(), required=True, help="For everything: all tries and the choice.")
+@click.option(
+    "--epsilon",
+    type=PositiveNumber(),
+    required=True,
+    help="Privacy loss (epsilon) of everything: all tries and the choice.",
+)
 @click.option("--delta", type=PositiveNumber(), default=1e-6, show_default=True, help="Slack of the guarantee.")
 @click.option(
     "--try",
@@ -69,22 +75,31 @@ class Values(click.ParamType[tuple[str, tuple[float | int, ...]]]):
     metavar="NAME=A,B,...",
     help="A setting and its values; give it once for each setting.",
 )
-@click.option("--tries", type=float, help="How many tries on average; default: as many as there are combinations.")
+@click.option("--tries", type=float, help="Average number of tries; default: the number of combinations.")
 @click.option(
     "--law",
     type=click.Choice(["geometric", "logarithmic"]),
     default="geometric",
     show_default=True,
-    help="How the number of tries is drawn; logarithmic costs less, and often makes a single try.",
+    help="Distribution of the number of tries; logarithmic costs less and often makes a single try.",
 )
-@click.option("--validation", type=float, default=0.2, show_default=True, help="Part of the users that scores.")
-@click.option("--n-users", type=click.IntRange(min=1), help="Number of users, declared public; else released.")
+@click.option(
+    "--validation", type=float, default=0.2, show_default=True, help="Fraction of the users who score each try."
+)
+@click.option(
+    "--n-users",
+    type=click.IntRange(min=1),
+    help="Number of users, declared public; otherwise it is released with noise.",
+)
 @click.option("--window", default="not declared", metavar="TEXT", help="Time span of the data, for the statement.")
-@click.option("--seed", type=click.IntRange(min=0), help="Reproducible noise: marks everything NOT FOR RELEASE.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), help="Reproducible noise for tests: marks everything NOT FOR RELEASE."
+)
 @ledger_options
 @data_options
 @feature_options
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DATA's name with -model.")
+@open_option
 @json_option
 def tune(
     data: Path,
@@ -105,10 +120,10 @@ def tune(
 ) -> None:
     """Search for the settings of a private recommender, and pay for the search.
 
-    A random number of tries is made, each with settings drawn from those of --try: a fit on most users, and a noisy
-    score from the others. The model with the best noisy score is written, like that of `fit`, with a privacy card that
-    says what one try costs and what all of it costs. How many tries there were, and the others, are not published.
-    Features of items are public: they help, and cost nothing.
+    The command makes a random number of tries. Each draws settings from --try, fits on most users, and gets a noisy
+    score from the others. The model with the best noisy score is written as by `fit`, with a privacy card that states
+    the cost of one try and of the whole search. The number of tries and the other models are not published. Item
+    features are public: they help, and cost no privacy.
     """
     from apportion.cli.feature_files import match_features, read_features
     from apportion.cli.loading import load_data
@@ -122,7 +137,7 @@ def tune(
     places = _grid(grid, feature_settings)
     budget = Budget(epsilon, delta)
     law_of_tries = Tries(max(2, math.prod(map(len, places.values()))) if tries is None else tries, law)
-    calibrate(budget, law_of_tries)  # a budget that cannot pay is refused before the data is read
+    calibrate(budget, law_of_tries)  # refuses an insufficient budget before the data is read
     charged = account_of(ledger, account)
     data_as = collect(DataOptions, options)
     with Reporter() as reporter:
@@ -132,7 +147,7 @@ def tune(
             reporter.say(remark)
         match_features(features, loaded.data.task_ids, reporter)
         make = _maker(loaded.kind, places, data_as, n_users, validation, features)
-        found = search(
+        result = search(
             loaded.data,
             make,
             places,
@@ -144,8 +159,9 @@ def tune(
             ledger=charged,
             progress=reporter.of("private selection"),
         )
-    write_model(found.model, target, None, found.selection)
-    _print_result(found, target, as_json)
+    write_model(result.model, target, None, result.selection)
+    _print_result(result, target, as_json)
+    say_page(target / REPORT, quiet=as_json)
 
 
 def _maker(
@@ -156,7 +172,7 @@ def _maker(
     validation: float,
     features: ItemFeatures | None,
 ) -> Make:
-    """What makes the recommender of a try; settings that it does not have are refused at once."""
+    """Return a function that makes the recommender of a try. Unknown settings are refused at once."""
     from apportion.privacy import Budget
     from apportion.recommend.clicks import ClickSettings
     from apportion.recommend.methods import build
@@ -166,7 +182,7 @@ def _maker(
     known = list(dict.fromkeys([*_OF_THE_FIT, *(field.name for field in fields(record))]))
     for name in grid:
         if name not in known:
-            raise click.UsageError(f"--try {name}: expected a setting among {', '.join(known)}.")
+            raise click.UsageError(f"--try {name}: expected one of the settings {', '.join(known)}.")
     fixed: dict[str, Any] = {"method": "ours", "features": features}
     if n_users is not None:
         fixed["n_users"] = max(1, round(n_users * (1 - validation)))
@@ -181,7 +197,7 @@ def _maker(
 
     for name, values in grid.items():
         for value in values:
-            make({name: value}, Budget(1.0, 1e-6))  # a value of a wrong type is refused before anything is spent
+            make({name: value}, Budget(1.0, 1e-6))  # refuses a value of the wrong type before anything is spent
     return make
 
 
@@ -191,7 +207,7 @@ def _grid(
     names = [name for name, _ in given]
     for name in names:
         if name in _OF_FEATURES and feature_settings.features is None:
-            raise click.UsageError(f"--try {name}: it does nothing without --features.")
+            raise click.UsageError(f"--try {name}: it has no effect without --features.")
     if len(set(names)) < len(names):
         raise click.UsageError(f"Give each setting once with --try; got {', '.join(names)}.")
     return dict(given)
@@ -204,33 +220,33 @@ def _number(cell: str) -> float | int:
         return float(cell)
 
 
-def _print_result(found: Tuned, target: Path, as_json: bool) -> None:
+def _print_result(result: Tuned, target: Path, as_json: bool) -> None:
     from apportion.privacy.statement import NOT_FOR_RELEASE, rounded_up
 
-    statement, cost = found.model.statement, found.cost
+    statement, cost = result.model.statement, result.cost
     assert statement is not None
     if as_json:
         print_json(
             {
                 "model": target,
                 "report": target / REPORT,
-                "kind": found.model.kind,
+                "kind": result.model.kind,
                 "releasable": statement.releasable,
-                "selection": found.selection,
+                "selection": result.selection,
                 "statement": json.loads(statement.to_json()),
             }
         )
         return
-    chosen = ", ".join(f"{name} = {value}" for name, value in found.chosen.items())
+    chosen = ", ".join(f"{name} = {value}" for name, value in result.chosen.items())
     if not statement.releasable:
         click.echo(NOT_FOR_RELEASE)
     click.echo(
         f"Chosen: {chosen}.\n"
-        f"Score: {found.score:.4g} with noise of about {found.score_noise:.2g} ({found.score_name}).\n"
+        f"Score: {result.score:.4g} with noise of about {result.score_noise:.2g} ({result.score_name}).\n"
         f"Guarantee: ({statement.epsilon!r}, {statement.delta!r})-differential privacy for all tries and the choice; "
         f"spent: epsilon = {rounded_up(cost.epsilon):g}.\n"
         f"Without tuning, one try: epsilon = {rounded_up(cost.one_try.epsilon):g} at the same delta.\n"
         f"Unit: {statement.unit}. Neighbours: {statement.neighbours.relation}.\n"
         f"Tuning: {statement.tuning}.\n"
-        f"\nModel: {target}\nCard:  {target / 'privacy-card.json'}\nPage:  {target / REPORT}"
+        f"\nModel: {target}\nCard: {target / 'privacy-card.json'}"
     )

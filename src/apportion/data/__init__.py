@@ -1,6 +1,6 @@
 """Data: `Interactions` and the ways into it, splits, and synthetic long-tailed data with a known truth.
 
-Everything here is the analyst's own view of private data: nothing is released, nothing is charged.
+Everything here is the analyst's own view of private data. Nothing is released or charged.
 """
 
 from __future__ import annotations

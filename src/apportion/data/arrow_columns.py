@@ -26,6 +26,8 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_TEXTS_AT_ONCE = 1 << 21  # whose distinct ones are found together, without a Python object for any other
+
 
 class IdColumn:
     """Gathers one column of ids.
@@ -33,8 +35,8 @@ class IdColumn:
     Args:
         column: its name.
         name: what an id is called (user, task).
-        untyped: whether the cells come from a text file, where a whole number is that number however it is written.
-            Otherwise who is who would depend on whether some other cell happens not to be a number.
+        untyped: whether the cells come from a text file, where a whole number is the same id however it is written.
+            Otherwise a user's id would depend on whether some other cell is not a number.
     """
 
     def __init__(self, column: str, *, name: str, untyped: bool = False) -> None:
@@ -42,42 +44,58 @@ class IdColumn:
         self._untyped = untyped
         self._integers: list[NDArray[Any]] = []
         self._codes: list[NDArray[np.int32]] = []
+        self._cells: list[pa.Array] = []
         self._texts = TextCodes()
 
     def append(self, cells: pa.Array, first_row: int) -> None:
-        """Take in one batch, whose first row has the given number."""
-        cells = refuse_nulls(_decoded(cells), self.column, first_row, "an id")
-        if is_text(cells.type):
-            self._append_text(cells)
+        """Add one batch, whose first row has the given number."""
+        if not _is_dictionary_of_texts(cells):
+            cells = _decoded(cells)
+        cells = refuse_nulls(cells, self.column, first_row, "an id")
+        if is_text(cells.type) or _is_dictionary_of_texts(cells):
+            self._cells.append(_with_dictionary(cells))
+            if sum(map(len, self._cells)) >= _TEXTS_AT_ONCE:
+                self._encode_texts()
         else:
             self._append_integers(_as_integers(cells, self.column, first_row))
 
     def finish(self) -> EncodedIds:
         """The codes of all rows and the vocabulary, sorted by id; the batches are let go."""
+        if self._cells:
+            self._encode_texts()
         return self._finish_text() if self._codes else self._finish_integers()
 
     def _append_integers(self, ids: NDArray[np.int64]) -> None:
         narrow = np.int32 if len(ids) and ids.min() >= -(2**31) and ids.max() < 2**31 else np.int64
         self._integers.append(ids.astype(narrow))
 
-    def _append_text(self, cells: pa.Array) -> None:
+    def _encode_texts(self) -> None:
+        """Codes of the batches at hand: Arrow finds their distinct texts, and those alone become Python's."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
-        batch = pc.dictionary_encode(cells.cast(pa.large_string()))
-        names = _numbers_as_such(batch.dictionary) if self._untyped else batch.dictionary
+        batches = pa.chunked_array(self._cells).unify_dictionaries()
+        self._cells = []
+        entries = batches.chunk(0).dictionary
+        indices = [batch.indices.to_numpy() for batch in batches.chunks]
+        used = np.zeros(len(entries), bool)  # a dictionary may hold texts that no row has
+        for some in indices:
+            used[some] = True
+        names = entries.filter(pa.array(used))
+        code_of_entry = np.full(len(entries), -1, np.int32)
         try:
-            code_of_entry = self._texts.codes_of(names.to_pylist())
+            code_of_entry[used] = self._texts.codes_of(
+                (_numbers_as_such(names) if self._untyped else names).to_pylist()
+            )
         except UnicodeDecodeError:  # Arrow does not look at what a file calls text
-            raise InputError(f"Column {self.column!r} holds text that is not in UTF-8.") from None
-        self._codes.append(code_of_entry[batch.indices.to_numpy()])
+            raise InputError(f"Column {self.column!r} holds text that is not in UTF-8.", argument=None) from None
+        self._codes.extend(code_of_entry[some] for some in indices)
 
     def _finish_integers(self) -> EncodedIds:
         distinct = distinct_integers(np.concatenate([distinct_integers(ids) for ids in self._integers if len(ids)]))
         vocabulary = Vocabulary(distinct, name=self.name)
         codes = np.empty(sum(map(len, self._integers)), np.int32)
         end = len(codes)
-        while self._integers:  # from the back, so that each batch can be let go
+        while self._integers:  # from the back, so that each batch can be freed
             ids = self._integers.pop()
             codes[end - len(ids) : end] = vocabulary.find(ids)
             end -= len(ids)
@@ -88,7 +106,7 @@ class IdColumn:
 
 
 class ValueColumn:
-    """Gathers a column of values as float32, or as float64 where every digit counts."""
+    """Gathers a column of values as float32, or as float64 if every digit counts."""
 
     def __init__(self, column: str, dtype: type[np.floating[Any]] = np.float32) -> None:
         self.column = column
@@ -96,7 +114,7 @@ class ValueColumn:
         self._chunks: list[NDArray[Any]] = []
 
     def append(self, cells: pa.Array, first_row: int) -> None:
-        """Take in one batch, whose first row has the given number."""
+        """Add one batch, whose first row has the given number."""
         cells = refuse_nulls(_decoded(cells), self.column, first_row, "a number")
         numbers = _as_floats(cells, self.column, first_row)
         if self._dtype == np.float32:
@@ -106,7 +124,7 @@ class ValueColumn:
         self._chunks.append(numbers.astype(self._dtype, copy=False))
 
     def finish(self) -> NDArray[Any]:
-        """The values of all rows."""
+        """Return the values of all rows."""
         return joined(self._chunks, self._dtype)
 
 
@@ -118,7 +136,7 @@ class TimeColumn:
         self._chunks: list[NDArray[np.int64]] = []
 
     def append(self, cells: pa.Array, first_row: int) -> None:
-        """Take in one batch, whose first row has the given number."""
+        """Add one batch, whose first row has the given number."""
         import pyarrow as pa
 
         cells = refuse_nulls(_decoded(cells), self.column, first_row, "a time")
@@ -134,12 +152,12 @@ class TimeColumn:
         self._chunks.append(whole_seconds(numbers, self.column, first_row=first_row))
 
     def finish(self) -> NDArray[np.int64]:
-        """The timestamps of all rows."""
+        """Return the timestamps of all rows."""
         return joined(self._chunks, np.int64)
 
 
 def joined(chunks: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    """One array from many, the chunks being let go on the way."""
+    """Join many arrays into one; the chunks are freed on the way."""
     whole = np.empty(sum(map(len, chunks)), dtype)
     end = len(whole)
     while chunks:
@@ -150,7 +168,7 @@ def joined(chunks: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
 
 
 def refuse_nulls(cells: pa.Array, column: str, first_row: int, expected: str) -> pa.Array:
-    """Name the first missing cell, if there is one."""
+    """Refuse a missing cell, and name the first one."""
     if cells.null_count:
         position = int(np.argmax(cells.is_null().to_numpy(zero_copy_only=False)))
         raise bad_cell(column, None, first_row + position, expected)
@@ -166,7 +184,7 @@ def is_text(arrow_type: pa.DataType) -> bool:
 
 
 def first_failing(cells: Any, converts: Callable[[Any], bool]) -> int | None:
-    """Position of the first cell that keeps a column from converting, by halving; `None` if all convert."""
+    """Return the position of the first cell that does not convert, by bisection; `None` if all do."""
     if converts(cells):
         return None
     good, bad = 0, len(cells)  # the first `good` cells convert, the first `bad` do not
@@ -180,7 +198,7 @@ def first_failing(cells: Any, converts: Callable[[Any], bool]) -> int | None:
 
 
 def casts_to(arrow_type: pa.DataType) -> Callable[[Any], bool]:
-    """A test whether Arrow cells can be cast to a type without loss."""
+    """Return a test whether Arrow cells can be cast to a type without loss."""
     import pyarrow as pa
 
     def casts(cells: Any) -> bool:
@@ -194,7 +212,7 @@ def casts_to(arrow_type: pa.DataType) -> Callable[[Any], bool]:
 
 
 def _numbers_as_such(texts: pa.Array) -> pa.Array:
-    """Texts in which all that Arrow reads as 64-bit integers are written plainly: 007 as 7, 0x1F as 31."""
+    """Return texts in which all 64-bit integers are written plainly: 007 as 7, 0x1F as 31."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -209,7 +227,7 @@ def _numbers_as_such(texts: pa.Array) -> pa.Array:
 
 
 def _as_number(text: str) -> str | None:
-    """The integer that a text stands for, written plainly; None if it does not fit in 64 bits."""
+    """Return the integer in a text, written plainly; None if it does not fit in 64 bits."""
     number = int(text, 16) if text[:2].lower() == "0x" else int(text)
     if text[:2].lower() == "0x" and number >= 2**63:
         number -= 2**64
@@ -223,6 +241,24 @@ def _decoded(cells: pa.Array) -> pa.Array:
         return cells
     entries = cells.dictionary.cast(pa.large_string()) if is_text(cells.type.value_type) else cells.dictionary
     return entries.take(cells.indices)
+
+
+def _is_dictionary_of_texts(cells: pa.Array) -> bool:
+    """Whether rows are positions in a list of texts, none of which is missing."""
+    import pyarrow as pa
+
+    kind = cells.type
+    return bool(pa.types.is_dictionary(kind) and is_text(kind.value_type) and not cells.dictionary.null_count)
+
+
+def _with_dictionary(texts: pa.Array) -> pa.Array:
+    """Texts as positions in a list of them, of one type whatever they come as."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(texts.type):
+        return pc.dictionary_encode(texts.cast(pa.large_string()))
+    return pa.DictionaryArray.from_arrays(texts.indices.cast(pa.int32()), texts.dictionary.cast(pa.large_string()))
 
 
 def _as_integers(cells: pa.Array, column: str, first_row: int) -> NDArray[np.int64]:

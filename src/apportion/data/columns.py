@@ -1,7 +1,7 @@
 """Which column is which: names that were given, or guessed from the usual ones.
 
-A guess ignores case and punctuation (`userId`, `user_id` and `User ID` are one name) and is made only where
-exactly one column fits; otherwise the error lists the columns that were found.
+A guess ignores case and punctuation (`userId`, `user_id` and `User ID` are one name). It is made only if exactly one
+column fits; otherwise the error lists the columns in the file.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def choose_columns(found: Sequence[str], choices: Mapping[str, ColumnChoice]) ->
     """Decide which of the columns found play the roles user, task, value and timestamp.
 
     Args:
-        found: the columns' names, in the order in which they come.
+        found: the names of the columns, in order.
         choices: for each role a name, `IGNORE`, or `None` to guess.
     """
     given = {role: choice for role, choice in choices.items() if isinstance(choice, str)}
@@ -82,9 +82,13 @@ def choose_columns(found: Sequence[str], choices: Mapping[str, ColumnChoice]) ->
 
 def _check_given(role: str, name: str, found: Sequence[str]) -> None:
     if name not in found:
-        raise InputError(f"There is no column {name!r} to use as {role}; found {_listed(found)}.", argument=role)
+        raise InputError(
+            f"There is no column {name!r} to use as {role}; the columns are {_listed(found)}.", argument=role
+        )
     if found.count(name) > 1:
-        raise InputError(f"Column {name!r} occurs {found.count(name)} times; found {_listed(found)}.")
+        raise InputError(
+            f"Column {name!r} occurs {found.count(name)} times; the columns are {_listed(found)}.", argument=role
+        )
 
 
 def _check_distinct(given: Mapping[str, str]) -> None:
@@ -92,7 +96,7 @@ def _check_distinct(given: Mapping[str, str]) -> None:
     for position, role in enumerate(roles):
         for other in roles[:position]:
             if given[role] == given[other]:
-                raise InputError(f"Column {given[role]!r} cannot be both {other} and {role}.")
+                raise InputError(f"Column {given[role]!r} cannot be both {other} and {role}.", argument=role)
 
 
 def _guess(role: str, candidates: Sequence[str], found: Sequence[str]) -> str | None:

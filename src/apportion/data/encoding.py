@@ -1,7 +1,7 @@
-"""From raw columns to codes and numbers: the checks that every way into `Interactions` shares.
+"""From raw columns to codes and numbers: the checks that all ways into `Interactions` share.
 
-Ids become int32 codes and a `Vocabulary`, values become finite float32, timestamps int64. What cannot be used
-is refused in one sentence with the column, the value and the row (data rows are counted from 1).
+Ids become int32 codes and a `Vocabulary`, values become finite float32, timestamps int64. Anything else is refused in
+one sentence with the column, the value and the row (data rows are counted from 1).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def encode_ids(ids: ArrayLike, column: str, *, name: str) -> EncodedIds:
     """Give every distinct id of a column a code, in sorted order."""
     array = checked_ids(ids, column)
     if not len(array):
-        raise InputError(f"Column {column!r} is empty; expected at least two rows.")
+        raise InputError(f"Column {column!r} is empty; expected at least two rows.", argument=None)
     if array.dtype == np.int64:
         vocabulary = Vocabulary(distinct_integers(array), name=name)
         return EncodedIds(column, vocabulary.find(array), vocabulary)
@@ -54,9 +54,9 @@ def encode_ids(ids: ArrayLike, column: str, *, name: str) -> EncodedIds:
 
 
 class TextCodes:
-    """Gives each distinct text a code when it first comes. Two texts are one id if and only if Python calls them equal.
+    """Gives each distinct text a code on first sight. Two texts are one id if and only if Python calls them equal.
 
-    The loop over texts is in C: that of `map` over a dictionary's lookup.
+    The loop over texts runs in C, by `map` over a dictionary's lookup.
     """
 
     def __init__(self) -> None:
@@ -64,16 +64,17 @@ class TextCodes:
         self._code_of.default_factory = self._code_of.__len__
 
     def codes_of(self, texts: list[str]) -> NDArray[np.int32]:
-        """A code for each text, of Python's own type `str`; new texts get the next ones."""
+        """Return a code for each text, of Python's own type `str`; new texts get the next codes."""
         return np.fromiter(map(self._code_of.__getitem__, texts), np.int32, len(texts))
 
     def encoded(self, codes: NDArray[np.int32], column: str, *, name: str) -> EncodedIds:
-        """The column with codes in sorted order, in the place of those that were given out."""
+        """Return the column with codes in sorted order instead of order of appearance."""
         texts = sorted(self._code_of)
         rank = np.empty(len(texts), np.int32)
         rank[self.codes_of(texts)] = np.arange(len(texts), dtype=np.int32)
         codes = rank[codes]
-        unfit = [code for code, text in enumerate(texts) if not (text.isascii() or encodable(text))]
+        plain = all(map(str.isascii, texts))
+        unfit = [] if plain else [code for code, text in enumerate(texts) if not encodable(text)]
         if unfit:
             row = int(np.argmax(np.isin(codes, unfit)))
             raise bad_cell(column, texts[codes[row]], row + 1, ENCODABLE)
@@ -81,7 +82,7 @@ class TextCodes:
 
 
 def distinct_integers(ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The distinct integers of a column, sorted; by a presence table where they lie close together."""
+    """Return the distinct integers of a column, sorted; by a presence table if they lie close together."""
     lowest, highest = int(ids.min()), int(ids.max())
     span = highest - lowest + 1
     if span > max(_COMPACT_SPAN_PER_ROW * len(ids), _COMPACT_SPAN_ALWAYS):
@@ -95,7 +96,7 @@ def distinct_integers(ids: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def match_public_list(encoded: EncodedIds, public: ArrayLike | Vocabulary | None) -> EncodedIds:
-    """Recode a column by a public list of ids; an id of the data that the list lacks is refused."""
+    """Recode a column by a public list of ids. Refuse an id that the list lacks."""
     if public is None:
         return encoded
     name = encoded.vocabulary.name
@@ -113,17 +114,18 @@ def match_public_list(encoded: EncodedIds, public: ArrayLike | Vocabulary | None
 
 
 def refuse_single_user(users: EncodedIds) -> None:
-    """A user column that never varies is almost always the wrong column, and one user cannot be hidden."""
+    """Refuse a single user: it is almost always the wrong column, and one user cannot be hidden."""
     if len(users.vocabulary) == 1:
         only, n_rows = users.vocabulary.id_of(0), len(users.codes)
         raise InputError(
             f"Column {users.column!r} holds the same user {only!r} in every row (rows 1 to {n_rows}); "
-            "expected at least two users."
+            "expected at least two users.",
+            argument=None,
         )
 
 
 def as_values(values: ArrayLike, column: str, *, n_rows: int) -> NDArray[np.float32]:
-    """Values as finite float32, a copy; the first cell that is not a finite number is named."""
+    """Return values as finite float32, a copy; the first cell that is not a finite number is named."""
     array = _one_column(values, column, n_rows=n_rows)
     if array.dtype.kind not in "biuf":
         array = _numbers_from_objects(array, column)
@@ -131,7 +133,7 @@ def as_values(values: ArrayLike, column: str, *, n_rows: int) -> NDArray[np.floa
 
 
 def finite_float32(array: NDArray[Any], column: str, *, first_row: int) -> NDArray[np.float32]:
-    """A numeric array as float32; NaN, infinities and what overflows float32 are refused."""
+    """Return a numeric array as float32. Refuse NaN, infinities and what overflows float32."""
     with np.errstate(over="ignore"):
         converted = array.astype(np.float32)
     finite = np.isfinite(converted)
@@ -142,7 +144,7 @@ def finite_float32(array: NDArray[Any], column: str, *, first_row: int) -> NDArr
 
 
 def as_timestamps(timestamps: ArrayLike, column: str, *, n_rows: int) -> NDArray[np.int64]:
-    """Timestamps as int64 seconds since 1970; `datetime64` is converted, fractions are dropped."""
+    """Return timestamps as int64 seconds since 1970; `datetime64` is converted, fractions are dropped."""
     array = _one_column(timestamps, column, n_rows=n_rows)
     if array.dtype.kind == "M":
         refuse_where(np.isnat(array), array, column, first_row=1, expected="a time")
@@ -153,7 +155,7 @@ def as_timestamps(timestamps: ArrayLike, column: str, *, n_rows: int) -> NDArray
 
 
 def whole_seconds(array: NDArray[Any], column: str, *, first_row: int) -> NDArray[np.int64]:
-    """A numeric array as int64, fractions dropped; what int64 cannot hold is refused."""
+    """Return a numeric array as int64, fractions dropped. Refuse what int64 cannot hold."""
     if array.dtype.kind == "f" or array.dtype == np.uint64:
         fits = (array > -(2.0**63)) & (array < 2.0**63)
         refuse_where(~fits, array, column, first_row=first_row, expected="a time in seconds")
@@ -161,7 +163,7 @@ def whole_seconds(array: NDArray[Any], column: str, *, first_row: int) -> NDArra
 
 
 def refuse_where(bad: NDArray[np.bool_], array: NDArray[Any], column: str, *, first_row: int, expected: str) -> None:
-    """Name the first cell at which `bad` is true, if there is one."""
+    """Refuse cells where `bad` is true, and name the first one."""
     if bad.any():
         position = int(np.argmax(bad))
         raise bad_cell(column, array[position].item(), first_row + position, expected)
@@ -170,14 +172,14 @@ def refuse_where(bad: NDArray[np.bool_], array: NDArray[Any], column: str, *, fi
 def _one_column(cells: ArrayLike, column: str, *, n_rows: int) -> NDArray[Any]:
     array = np.asarray(cells)
     if array.ndim != 1:
-        raise InputError(f"Expected {column} as a one-dimensional array, got shape {array.shape}.")
+        raise InputError(f"Expected {column} as a one-dimensional array, got shape {array.shape}.", argument=column)
     if len(array) != n_rows:
-        raise InputError(f"Expected {column} to have {n_rows} rows, one per user, got {len(array)}.")
+        raise InputError(f"Expected {column} to have {n_rows} rows, one per user, got {len(array)}.", argument=column)
     return array
 
 
 def _numbers_from_objects(array: NDArray[Any], column: str) -> NDArray[np.float64]:
-    """Numbers that came as Python objects; text, `None` and anything else is refused."""
+    """Return numbers that came as Python objects. Refuse text, `None` and anything else."""
     is_number = np.frompyfunc(_is_number, 1, 1)(array).astype(bool)
     if not is_number.all():
         position = int(np.argmax(~is_number))

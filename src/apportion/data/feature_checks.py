@@ -1,8 +1,8 @@
-"""Checks for features that are too specific: they tell items apart without saying what items share.
+"""Checks for features that are too specific: they distinguish items without saying what items share.
 
-An item of private learning is whatever has statistics of its own, and each costs noise. A feature such as the font
-size of an advertisement makes many items of one; a feature whose values occur with one item only is an id under another
-name. Both are seen from the public features alone.
+In private learning, every item has its own statistics, and each costs noise. A feature such as the font size of an
+advertisement turns one item into many; a feature whose values each occur with one item is an id under another name.
+Both show in the public features alone.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from apportion.data.sparse_rows import SparseRows
 
 _ALONE = 0.8  # share of a group's entries whose value no other item has
-_MULTIPLIED = 3.0  # items to each that would be left without the group
+_MULTIPLIED = 3.0  # items per item that would be left without the group
 _FEWEST_ITEMS = 20
 _GROUPS_TO_JUDGE_BY = 3
 _GROUPS_OF_A_GRID = 2
 _FILLED = 0.5  # share of all combinations of two groups that occur
-_SHORTEST_SIDE = 3  # values of the coarser of them
-_TOLD_APART = 0.8  # different combinations to each item
+_SHORTEST_SIDE = 3  # values of the coarser of the two
+_TOLD_APART = 0.8  # different combinations per item
 
 
 def too_specific(rows: SparseRows) -> list[str]:
-    """One sentence for every feature group that looks too specific."""
+    """Return one sentence for every feature group that looks too specific."""
     if len(rows) < _FEWEST_ITEMS:
         return []
     return [*_ids_under_another_name(rows), *_multipliers(rows)]
@@ -40,8 +40,8 @@ def _ids_under_another_name(rows: SparseRows) -> list[str]:
         alone = float(np.mean(uses[entries] == 1))
         if alone > _ALONE:
             found.append(
-                f"Feature {group.name!r} is very fine: {alone:.0%} of its entries belong to one item only, "
-                "so that items share little through it."
+                f"Feature {group.name!r} is very specific: {alone:.0%} of its entries belong to a single "
+                "item, so items share little through it."
             )
     return found
 
@@ -61,10 +61,10 @@ def _multipliers(rows: SparseRows) -> list[str]:
 
 
 def _of_a_grid(rows: SparseRows, marks: NDArray[np.uint64], with_it: int) -> list[str]:
-    """The finer one of two groups that nearly all combinations of which occur, each with one item.
+    """Return the finer of two groups if nearly all their combinations occur, each with one item.
 
-    Two groups say too little of items to judge by one of them what they would be without the other: a genre and a year
-    are both needed, and many films share them. That every brand has every font is another thing.
+    With only two groups, one alone says too little about items to judge what they would be without the other: a genre
+    and a year are both needed, and many films share them. It is different if every brand has every font.
     """
     if len(rows.groups) != _GROUPS_OF_A_GRID:
         return []
@@ -80,13 +80,13 @@ def _of_a_grid(rows: SparseRows, marks: NDArray[np.uint64], with_it: int) -> lis
 
 def _multiplies(name: str, with_it: int, without: int) -> str:
     return (
-        f"Feature {name!r} may be too fine: without it the {with_it} different items would be {without}; "
-        "if items are told apart by it alone, leave it out and give them one id."
+        f"Feature {name!r} may be too specific: without it, the {with_it} different items would be "
+        f"{without}; if only this feature distinguishes them, leave it out and give them one id."
     )
 
 
 def _marks(rows: SparseRows) -> NDArray[np.uint64]:
-    """A random number per row and group that depends on the row's entries in that group alone."""
+    """Return a random number per row and group that depends only on the row's entries in that group."""
     rng = np.random.default_rng(0)
     codes = rng.integers(1, 2**63, rows.n_columns, dtype=np.uint64)
     bits = rows.values.view(np.uint32).astype(np.uint64) | np.uint64(1 << 33)

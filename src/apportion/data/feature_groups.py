@@ -1,7 +1,7 @@
-"""Feature groups: how one column of a frame about items becomes sparse numbers, for these items and for later ones.
+"""Feature groups: how one column of item features becomes sparse numbers, for these items and for later ones.
 
 A group is learned once, from the items at hand: the words that occur, a mean and a spread, or knots. After that it
-encodes any frame with the same columns; words that it has not met say nothing.
+encodes any frame with the same columns; words that it does not know are ignored.
 """
 
 from __future__ import annotations
@@ -41,13 +41,12 @@ class FeatureGroup:
     """One group of features.
 
     Attributes:
-        name: of the column, or of the columns that are crossed.
+        name: the name of the column, or of the crossed columns.
         kind: one of `KINDS`, or "cross".
         columns: the columns it reads.
         separator: what separates words in a cell of text.
         words: the words it knows, in the order of their columns; none for numbers and hashed text.
-        numbers: mean, spread, least and largest of a number, or the knots of a binned one; what lies beyond counts as
-            the end.
+        numbers: mean, spread, minimum and maximum of a number, or the knots of a binned one; values beyond are clipped.
         buckets: the number of columns of hashed text.
     """
 
@@ -61,16 +60,16 @@ class FeatureGroup:
 
     @property
     def size(self) -> int:
-        """How many columns of numbers it makes."""
+        """The number of columns it makes."""
         by_kind = {"number": 1, "binned": len(self.numbers), "text": self.buckets}
         return by_kind.get(self.kind, len(self.words))
 
     def encode(self, table: pa.Table) -> Entries:
-        """Entries for the rows of a table; rows are numbered from 0."""
+        """Return entries for the rows of a table; rows are numbered from 0."""
         for column in self.columns:
             if column not in table.column_names:
                 found = ", ".join(repr(name) for name in table.column_names)
-                raise InputError(f"There is no column {column!r} of features; found {found}.")
+                raise InputError(f"There is no column {column!r} of features; the columns are {found}.", argument=None)
         if self.kind == "number":
             rows, numbers = _numbers(table, self.columns[0])
             mean, spread, low, high = self.numbers
@@ -90,15 +89,17 @@ class FeatureGroup:
 def learn_group(
     table: pa.Table, column: str, kind: FeatureKind | None, *, separator: str, bins: int, buckets: int
 ) -> FeatureGroup:
-    """The group of a column of the kind given, or of the kind that its cells suggest."""
+    """Return the group of a column of the given kind, or of the kind that its cells suggest."""
     chosen = kind or _suggested(table, column, separator)
     if chosen not in KINDS:
-        raise InputError(f"Expected a kind of feature among {', '.join(KINDS)}, got {chosen!r} for {column!r}.")
+        raise InputError(
+            f"Expected one of the feature kinds {', '.join(KINDS)}, got {chosen!r} for {column!r}.", argument="kinds"
+        )
     empty = FeatureGroup(column, chosen, (column,), separator)
     if chosen in ("number", "binned"):
         _, numbers = _numbers(table, column)
         if not len(numbers):
-            raise InputError(f"Column {column!r} of features holds no number.")
+            raise InputError(f"Column {column!r} of features has no number.", argument=None)
         learned = _knots(numbers, bins) if chosen == "binned" else _spread(numbers)
         return FeatureGroup(column, chosen, (column,), separator, numbers=tuple(float(x) for x in learned))
     if chosen == "text":
@@ -107,12 +108,12 @@ def learn_group(
 
 
 def learn_cross(table: pa.Table, columns: tuple[str, ...], *, separator: str) -> FeatureGroup:
-    """The group of all pairs (or triples) of words that occur together in a row."""
+    """Return the group of all pairs (or triples) of words that occur together in a row."""
     if len(columns) < 2:
-        raise InputError(f"Expected at least two columns to cross, got {columns}.")
+        raise InputError(f"Expected at least two columns to cross, got {columns}.", argument="crosses")
     for column in columns:
         if column not in table.column_names:
-            raise InputError(f"There is no column {column!r} to cross.")
+            raise InputError(f"There is no column {column!r} to cross.", argument="crosses")
     _, words = _crossed(table, columns, separator)
     return FeatureGroup(" x ".join(columns), _CROSS, columns, separator, _distinct(words))
 
@@ -121,7 +122,7 @@ def learn_cross(table: pa.Table, columns: tuple[str, ...], *, separator: str) ->
 
 
 def _of_column(group: FeatureGroup, table: pa.Table) -> tuple[NDArray[np.int64], Any]:
-    """The words of a column and the row of each, in the order of rows."""
+    """Return the words of a column and the row of each, in the order of rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -145,7 +146,7 @@ def _of_column(group: FeatureGroup, table: pa.Table) -> tuple[NDArray[np.int64],
 
 
 def _crossed(table: pa.Table, columns: tuple[str, ...], separator: str) -> tuple[NDArray[np.int64], Any]:
-    """Every combination of the columns' words within a row."""
+    """Return every combination of the columns' words within a row."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -176,7 +177,7 @@ def _distinct(words: Any) -> tuple[str, ...]:
 
 
 def _positions(words: Any, known: tuple[str, ...]) -> NDArray[np.int64]:
-    """The position of each word among the known ones, -1 where it is unknown."""
+    """Return the position of each word among the known ones, -1 if it is unknown."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -186,7 +187,7 @@ def _positions(words: Any, known: tuple[str, ...]) -> NDArray[np.int64]:
 
 
 def _hashed(words: Any, buckets: int) -> NDArray[np.int64]:
-    """A bucket for each word, by a checksum that is the same everywhere."""
+    """Return a bucket for each word, by a checksum that is the same everywhere."""
     encoded = words.dictionary_encode()
     entries = [zlib.crc32(word.encode()) % buckets for word in encoded.dictionary.to_pylist()]
     codes: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
@@ -197,7 +198,7 @@ def _hashed(words: Any, buckets: int) -> NDArray[np.int64]:
 
 
 def _numbers(table: pa.Table, column: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The finite numbers of a column and their rows; empty cells have none."""
+    """Return the finite numbers of a column and their rows; empty cells have none."""
     import pyarrow as pa
 
     cells = _cells(table, column)
@@ -206,28 +207,32 @@ def _numbers(table: pa.Table, column: str) -> tuple[NDArray[np.int64], NDArray[n
     try:
         numbers = cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(np.float64)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise InputError(f"Column {column!r} of features holds {cells.type}; expected numbers.") from None
+        raise InputError(
+            f"Column {column!r} of features holds {cells.type}; expected numbers.", argument=None
+        ) from None
     if np.isinf(numbers).any():
-        raise InputError(f"Column {column!r} of features holds an infinite number; expected finite ones.")
+        raise InputError(
+            f"Column {column!r} of features holds an infinite number; expected finite ones.", argument=None
+        )
     rows = np.flatnonzero(~np.isnan(numbers))
     return rows, numbers[rows]
 
 
 def _spread(numbers: NDArray[np.float64]) -> tuple[float, ...]:
-    """Mean, standard deviation, least and largest."""
+    """Return mean, standard deviation, minimum and maximum."""
     return float(numbers.mean()), max(float(numbers.std()), 1e-9), float(numbers.min()), float(numbers.max())
 
 
 def _knots(numbers: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
-    """Distinct quantiles, at least two."""
+    """Return distinct quantiles, at least two."""
     if bins < 2:
-        raise InputError(f"Expected at least 2 bins, got {bins}.")
+        raise InputError(f"Expected at least 2 bins, got {bins}.", argument="bins")
     knots = np.unique(np.quantile(numbers, np.linspace(0, 1, bins)))
     return knots if len(knots) > 1 else np.array([knots[0], knots[0] + 1.0])
 
 
 def _between_knots(rows: NDArray[np.int64], numbers: NDArray[np.float64], knots: NDArray[np.float64]) -> Entries:
-    """Each number as shares of the two knots around it; beyond the ends it is the last knot."""
+    """Return each number as shares of the two knots around it; beyond the ends it is the last knot."""
     inside = np.clip(numbers, knots[0], knots[-1])
     left = np.clip(np.searchsorted(knots, inside, side="right") - 1, 0, len(knots) - 2)
     share = (inside - knots[left]) / (knots[left + 1] - knots[left])
@@ -240,13 +245,13 @@ def _between_knots(rows: NDArray[np.int64], numbers: NDArray[np.float64], knots:
 
 
 def _cells(table: pa.Table, column: str) -> Any:
-    """A column as one array, without dictionaries."""
+    """Return a column as one array, without dictionaries."""
     import pyarrow as pa
 
     cells = table.column(column)
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
-    if is_text(cells.type):  # some forms of text know few operations
+    if is_text(cells.type):  # some forms of text support few operations
         cells = cells.cast(pa.large_string())
     joined = cells.combine_chunks()
     return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
@@ -258,11 +263,13 @@ def _as_text(cells: Any, column: str) -> Any:
     try:
         return cells.cast(pa.large_string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise InputError(f"Column {column!r} of features holds {cells.type}; expected words or numbers.") from None
+        raise InputError(
+            f"Column {column!r} of features holds {cells.type}; expected words or numbers.", argument=None
+        ) from None
 
 
 def _suggested(table: pa.Table, column: str, separator: str) -> FeatureKind:
-    """The kind that a column's type and cells suggest."""
+    """Return the kind that a column's type and cells suggest."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,8 +1,7 @@
 """Public features of items: read from a frame, matched to tasks by id, stored sparse.
 
-Features are public: who touched which item is private, what the item is like is not. A frame has one row per item, or
-several, whose words are then counted and whose numbers are averaged: cast lists with a row per person and role are read
-as they are.
+Who has which item is private; what the item is like is public. A frame has one row per item, or several. Their words
+are then counted and their numbers averaged, so cast lists with a row per person and role can be read directly.
 """
 
 from __future__ import annotations
@@ -36,26 +35,26 @@ _FURTHER_ID_NAMES = ("id",)
 
 
 class FineFeaturesWarning(UserWarning):
-    """Features tell items apart without saying what they share."""
+    """A feature distinguishes items without saying what they share."""
 
 
 @dataclass(frozen=True)
 class FeatureSpace:
-    """How frames about items become numbers: the id column and the feature groups, in order."""
+    """How item frames become numbers: the id column and the feature groups, in order."""
 
     item: str
     groups: tuple[FeatureGroup, ...]
 
     @property
     def ranges(self) -> tuple[ColumnRange, ...]:
-        """Where each group's columns are."""
+        """The range of each group's columns."""
         ends = np.cumsum([group.size for group in self.groups]).tolist()
         return tuple(
             ColumnRange(group.name, end - group.size, end) for group, end in zip(self.groups, ends, strict=True)
         )
 
     def encode(self, table: pa.Table, owner: NDArray[np.int32], n_items: int) -> SparseRows:
-        """Rows of features for the items that own the table's rows."""
+        """Return rows of features for the items that own the table's rows."""
         parts = []
         for group, where in zip(self.groups, self.ranges, strict=True):
             found = group.encode(table)
@@ -67,12 +66,12 @@ class FeatureSpace:
         return SparseRows.from_entries(rows, columns, values, n_items, self.ranges)
 
     def to_json(self) -> str:
-        """All that is needed to encode later items."""
+        """Return everything needed to encode later items."""
         return json.dumps({"item": self.item, "groups": [asdict(group) for group in self.groups]})
 
     @classmethod
     def from_json(cls, text: str) -> FeatureSpace:
-        """What `to_json` wrote."""
+        """Read back what `to_json` wrote."""
         held = json.loads(text)
         for group in held["groups"]:
             group |= {name: tuple(group[name]) for name in ("columns", "words", "numbers")}
@@ -88,7 +87,7 @@ class ItemFeatures:
     Attributes:
         item_ids: the items that have features.
         rows: their features.
-        space: how they were read, so that later items are read alike.
+        space: how they were read, so that later items are read the same way.
 
     Example:
         >>> import pyarrow as pa
@@ -114,13 +113,13 @@ class ItemFeatures:
         buckets: int = 4096,
         space: FeatureSpace | None = None,
     ) -> ItemFeatures:
-        """Read any frame that speaks Arrow: polars, pandas, DuckDB, pyarrow.
+        """Read any frame that supports Arrow: polars, pandas, DuckDB, pyarrow.
 
         Args:
             frame: an object with the Arrow C stream protocol; all columns but the id are features.
-            item: name of the id column; guessed from the usual names if left out.
-            kinds: what columns hold, by name, or `IGNORE`; the others' kinds are seen from their cells.
-            crosses: columns whose combinations within a row are a feature group of their own.
+            item: name of the id column; guessed from the usual names by default.
+            kinds: what columns hold, by name, or `IGNORE`; other kinds are guessed from the cells.
+            crosses: columns whose combinations within a row form a separate feature group.
             separator: what separates words in a cell of several.
             bins: knots of a binned number.
             buckets: columns of hashed text.
@@ -140,7 +139,7 @@ class ItemFeatures:
         columns: Sequence[str] | None = None,
         **arguments: Any,
     ) -> ItemFeatures:
-        """Read a file of any format that is known: CSV, TSV, Parquet.
+        """Read a file of any known format: CSV, TSV, Parquet.
 
         Args:
             path: the file.
@@ -167,22 +166,24 @@ class ItemFeatures:
 
     @property
     def sentence(self) -> str:
-        """What a privacy statement says of them."""
+        """The sentence for a privacy statement."""
         return f"the features of items: {', '.join(group.name for group in self.rows.groups)}"
 
     def for_tasks(self, task_ids: Vocabulary) -> SparseRows:
-        """One row per task, in the order of the tasks' codes; a task without features has an empty row."""
+        """Return one row per task, in the order of the tasks' codes; a task without features has an empty row."""
         found = _find(self.item_ids, task_ids)
         if len(found) and not (found >= 0).any():
             ours, theirs = self.item_ids.id_of(0), task_ids.id_of(0)
-            raise InputError(f"None of the items with features is a task: the first are {ours!r} and {theirs!r}.")
+            raise InputError(
+                f"No item with features is a task: the first ids are {ours!r} and {theirs!r}.", argument="task_ids"
+            )
         return self.rows.take(found)
 
     def beside(self, other: ItemFeatures) -> ItemFeatures:
-        """The features of both, matched by id; an item that only one knows has the features of that one."""
+        """Return the features of both, matched by id; an item in only one of them has only its features."""
         both = {group.name for group in self.space.groups} & {group.name for group in other.space.groups}
         if both:
-            raise InputError(f"Expected features of different names, got {sorted(both)[0]!r} twice.")
+            raise InputError(f"Expected features of different names, got {sorted(both)[0]!r} twice.", argument="other")
         unknown = other.item_ids.ids[_find(self.item_ids, other.item_ids) < 0]
         ids = np.concatenate([_like(self.item_ids.ids, unknown), _like(unknown, self.item_ids.ids)])
         joined = Vocabulary(ids, name="item", declared=True)
@@ -203,7 +204,10 @@ def _learn(
 ) -> FeatureSpace:
     for name in kinds:
         if name not in table.column_names or name == item:
-            raise InputError(f"There is no column {name!r} of features; found {', '.join(table.column_names)}.")
+            raise InputError(
+                f"There is no column {name!r} of features; the columns are {', '.join(table.column_names)}.",
+                argument="kinds",
+            )
     chosen = [name for name in table.column_names if name != item and kinds.get(name) is not IGNORE]
     groups = [
         learn_group(table, name, kinds.get(name), separator=separator, bins=bins, buckets=buckets)  # type: ignore[arg-type]
@@ -211,7 +215,7 @@ def _learn(
     ]
     groups += [learn_cross(table, tuple(columns), separator=separator) for columns in crosses]
     if not groups:
-        raise InputError(f"Expected at least one column of features beside the id {item!r}.")
+        raise InputError(f"Expected at least one column of features besides the id {item!r}.", argument="frame")
     return FeatureSpace(item, tuple(groups))
 
 
@@ -221,7 +225,7 @@ def _finished(
     _refuse_same_names(table.column_names)
     column = _id_column(table.column_names, item or (space.item if space else None))
     if not table.num_rows:
-        raise InputError("There are no rows; expected at least one item.")
+        raise InputError("There are no rows; expected at least one item.", argument="frame")
     gathered = IdColumn(column, name="item", untyped=untyped)
     gathered.append(table.column(column).combine_chunks(), 1)
     encoded = gathered.finish()
@@ -236,7 +240,9 @@ def _finished(
 def _id_column(found: Sequence[str], item: str | None) -> str:
     if item is not None:
         if item not in found:
-            raise InputError(f"There is no column {item!r} to use as item; found {', '.join(found)}.", argument="item")
+            raise InputError(
+                f"There is no column {item!r} to use as item; the columns are {', '.join(found)}.", argument="item"
+            )
         return item
     usual = USUAL_NAMES["task"] | set(_FURTHER_ID_NAMES)
     fitting = [name for name in found if "".join(filter(str.isalnum, name)).lower() in usual]
@@ -252,11 +258,11 @@ def _id_column(found: Sequence[str], item: str | None) -> str:
 def _refuse_same_names(names: Sequence[str]) -> None:
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise InputError(f"Expected columns of different names, got {repeated[0]!r} twice.")
+        raise InputError(f"Expected columns of different names, got {repeated[0]!r} twice.", argument=None)
 
 
 def _rows_per_item(items: NDArray[np.int64], rows: NDArray[np.int64], n_items: int) -> NDArray[np.int64]:
-    """How many rows with a number each item has."""
+    """Return the number of rows with a number for each item."""
     _, first = np.unique(rows, return_index=True)
     return np.bincount(items[first], minlength=n_items)
 
@@ -266,23 +272,24 @@ def _as_table(frame: Any) -> pa.Table:
 
     if not hasattr(frame, "__arrow_c_stream__"):
         raise InputError(
-            "Expected a frame that speaks Arrow (polars, pandas, DuckDB, pyarrow), "
-            f"got {type(frame).__module__}.{type(frame).__name__}."
+            "Expected a frame that supports Arrow (polars, pandas, DuckDB, pyarrow), got "
+            f"{type(frame).__module__}.{type(frame).__name__}.",
+            argument="frame",
         )
     try:
         table = pa.table(frame)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InputError(f"The frame cannot be read as Arrow: {str(error).splitlines()[0]}") from None
+        raise InputError(f"The frame cannot be read as Arrow: {str(error).splitlines()[0]}", argument="frame") from None
     return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
 
 
 def _find(known: Vocabulary, wanted: Vocabulary) -> NDArray[np.int32]:
-    """Codes of the wanted ids among the known ones; a whole number is that number, also where others are text."""
+    """Return codes of the wanted ids among the known ones; a whole number matches even if other ids are text."""
     if known.holds_text == wanted.holds_text:
         return known.find(wanted.ids)
     return Vocabulary(known.ids.astype(TEXT)).find(wanted.ids.astype(TEXT))
 
 
 def _like(ids: Ids, others: Ids) -> Ids:
-    """Ids in a type that goes together with the others'."""
+    """Return ids in a type that is comparable with the others'."""
     return ids if ids.dtype == others.dtype else ids.astype(TEXT)

@@ -22,8 +22,8 @@ class Grouping:
 
     Attributes:
         indptr: the rows of user l lie between indptr[l] and indptr[l + 1], once they are in order.
-        order: positions of the rows as they were given, in user-major order; None if they were in it.
-        ids: of the users, in the order of the offsets.
+        order: original positions of the rows, in user-major order; None if they were already in it.
+        ids: the ids of the users, in the order of the offsets.
     """
 
     indptr: NDArray[np.int64]
@@ -32,16 +32,16 @@ class Grouping:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """How many rows each user has."""
+        """The number of rows of each user."""
         return np.diff(self.indptr)
 
     def users(self, user_columns: Mapping[str, NDArray[Any]] | None = None, **columns: NDArray[Any]) -> Users:
-        """Users with these columns of rows, which are given as the rows were."""
+        """Return users with these columns of rows, which come in the original order."""
         arranged = {name: self.arranged(np.asarray(column)) for name, column in columns.items()}
         return Users(self.indptr, arranged, user_columns=user_columns)
 
     def arranged(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Rows in user-major order; rows of one user keep theirs."""
+        """Return rows in user-major order; rows of one user keep their order."""
         return rows if self.order is None else rows[self.order]
 
 
@@ -53,8 +53,8 @@ def group_rows(
     Args:
         users: the ids.
         n_rows: how many there must be.
-        single_user: whether one user may have all rows; where who takes part is private, a refusal would tell.
-        column: what the argument is called, for messages.
+        single_user: whether one user may have all rows; if participation is private, a refusal would reveal it.
+        column: the name of the argument, for messages.
         name: what one id stands for.
     """
     owners = encode_column(users, n_rows, column, name=name)
@@ -68,16 +68,20 @@ def group_rows(
 
 
 def encode_column(ids: ArrayLike, n_rows: int, column: str, *, name: str) -> EncodedIds:
-    """Codes of a column of ids that must have so many rows."""
+    """Return codes of a column of ids that must have this many rows."""
     given = as_array(ids)
     if given.shape != (n_rows,):
-        raise InputError(f"Expected {column} to have {n_rows} rows, one per row of data, got {given.shape}.")
+        raise InputError(
+            f"Expected {column} to have {n_rows} rows, one per row of data, got {given.shape}.", argument=column
+        )
     return encode_ids(given, column, name=name)
 
 
 def one_of(users: ArrayLike | None, groups: ArrayLike | None, column: str = "users") -> ArrayLike:
-    """The column that says whose row it is: `users`, or `groups` where a tool of scikit-learn passes that word."""
+    """Return the column of ids: `users`, or `groups` if a scikit-learn tool uses that name."""
     if (users is None) == (groups is None):
         given = "neither" if users is None else "both"
-        raise InputError(f"Expected {column} (or groups, as scikit-learn calls it), one of the two; got {given}.")
+        raise InputError(
+            f"Expected either {column} or groups (scikit-learn's name for it), got {given}.", argument=column
+        )
     return users if groups is None else groups  # type: ignore[return-value]

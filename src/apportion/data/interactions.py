@@ -1,9 +1,9 @@
-"""Interactions: who did what, and with what value; the one form in which private data enter the library.
+"""Interactions: who did what, with what value. This is the one form in which private data enter the library.
 
-Observations are stored user-major, sorted by user and then by task, one per (user, task) pair, under int32
-codes; the vocabularies translate codes to the ids that came in. Nothing is ever changed in place: arrays are
-write-protected and every operation returns a new object that shares the vocabularies, so that codes mean the
-same in all parts of a split and in a data set with one user removed.
+Observations are stored user-major, sorted by user and then by task, one per (user, task) pair, under int32 codes. The
+vocabularies translate codes to the original ids. Nothing is ever changed in place: arrays are write-protected, and
+every operation returns a new object that shares the vocabularies. So codes mean the same in all parts of a split and in
+a data set with one user removed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Interactions:
         values: float32, finite; all ones for clicks.
         timestamps: int64 seconds, or `None`.
         user_ids: what user codes stand for.
-        task_ids: what task codes stand for; may hold tasks that nobody touched.
+        task_ids: what task codes stand for; may hold tasks that nobody has.
 
     Example:
         >>> data = Interactions.from_arrays(["ann", "ann", "bob"], [10, 20, 10], [4.0, 2.5, 5.0])
@@ -76,7 +76,7 @@ class Interactions:
 
     @cached_property
     def as_users(self) -> Users:
-        """The same rows as a run of users, which engines add up; arrays are shared."""
+        """The same rows as a run of users for engines; arrays are shared."""
         columns = {"tasks": self.tasks, "values": self.values}
         keys = partial(sampling_keys, self.user_ids)
         return Users(self.by_user.indptr, columns, n_tasks=self.n_tasks, keys=keys)
@@ -99,16 +99,18 @@ class Interactions:
         Args:
             users: id of the user of each observation.
             tasks: id of its task.
-            values: its value; all ones if left out.
+            values: its value; by default all ones.
             timestamps: seconds since 1970 or `datetime64`.
             task_ids: the public list of tasks; by default the tasks that occur.
-            single_user: whether one user is enough, as in a history to fold in; otherwise it is refused.
+            single_user: whether a single user is allowed, as in a history; otherwise it is refused.
         """
         encoded = encode_ids(users, "users", name="user")
         n_rows = len(encoded.codes)
         given = as_array(tasks)
         if given.shape != (n_rows,):
-            raise InputError(f"Expected tasks to have {n_rows} rows, one per user, got shape {given.shape}.")
+            raise InputError(
+                f"Expected tasks to have {n_rows} rows, one per user, got shape {given.shape}.", argument="tasks"
+            )
         return cls.from_encoded(
             encoded,
             encode_ids(given, "tasks", name="task"),
@@ -129,7 +131,7 @@ class Interactions:
         task_ids: ArrayLike | Vocabulary | None = None,
         single_user: bool = False,
     ) -> Interactions:
-        """Build from columns that are encoded already, in the order of their rows; the readers end here."""
+        """Build from encoded columns, in the order of their rows; the readers end here."""
         if not single_user:
             refuse_single_user(users)
         tasks = match_public_list(tasks, task_ids)
@@ -153,14 +155,16 @@ class Interactions:
         task_codes = _as_codes(tasks, task_ids)
         n_rows = len(user_codes)
         if len(task_codes) != n_rows:
-            raise InputError(f"Expected tasks to have {n_rows} rows, one per user, got {len(task_codes)}.")
+            raise InputError(
+                f"Expected tasks to have {n_rows} rows, one per user, got {len(task_codes)}.", argument="tasks"
+            )
         columns: list[NDArray[Any] | None] = [
             user_codes,
             task_codes,
             np.ones(n_rows, np.float32) if values is None else as_values(values, "values", n_rows=n_rows),
             None if timestamps is None else as_timestamps(timestamps, "timestamps", n_rows=n_rows),
         ]
-        del user_codes, task_codes, users, tasks, values, timestamps  # 25M rows: nothing is kept twice
+        del user_codes, task_codes, users, tasks, values, timestamps  # with 25M rows, nothing is kept twice
         _sort_user_major(columns, user_ids, task_ids)
         return cls(*columns, user_ids=user_ids, task_ids=task_ids)  # type: ignore[arg-type,misc]
 
@@ -176,11 +180,11 @@ class Interactions:
         task_ids: ArrayLike | Vocabulary | None = None,
         single_user: bool = False,
     ) -> Interactions:
-        """Build from any frame that speaks Arrow: polars, pandas, DuckDB, pyarrow.
+        """Build from any frame that supports Arrow: polars, pandas, DuckDB, pyarrow.
 
         Args:
             frame: an object with the Arrow C stream protocol.
-            user: name of the user column; guessed from the usual names if left out, like the others.
+            user: name of the user column; by default guessed from the usual names, like the others.
             task: name of the task (item) column.
             value: name of the value column, or `IGNORE`; without one every value is 1.
             timestamp: name of the timestamp column, or `IGNORE`.
@@ -216,7 +220,7 @@ class Interactions:
             timestamp: see `user`.
             task_ids: see `user`.
             columns: names of all columns, for a text file without a header line.
-            separator: what separates columns; seen from the first line if left out.
+            separator: the separator of columns; by default guessed from the first line.
             single_user: whether one user is enough; see `from_arrays`.
         """
         from apportion.data.readers import read_file
@@ -229,17 +233,17 @@ class Interactions:
 
     @property
     def n_users(self) -> int:
-        """Size of the user vocabulary, users without observations included."""
+        """Size of the user vocabulary, including users without observations."""
         return len(self.user_ids)
 
     @property
     def n_tasks(self) -> int:
-        """Size of the task vocabulary, tasks without observations included."""
+        """Size of the task vocabulary, including tasks without observations."""
         return len(self.task_ids)
 
     @property
     def n_observations(self) -> int:
-        """How many (user, task) pairs are observed."""
+        """The number of observed (user, task) pairs."""
         return len(self.users)
 
     @cached_property
@@ -249,41 +253,42 @@ class Interactions:
 
     @cached_property
     def by_task(self) -> Segments:
-        """One segment per task; indices are users, ascending, and `order` leads to the user-major arrays."""
+        """One segment per task; indices are users, ascending, and `order` points to the user-major arrays."""
         return segments_by_task(self.users, self.tasks, self.values, self.n_tasks)
 
     # -- other data sets made from it --
 
     def without(self, user: int) -> Interactions:
-        """The neighbour that lacks one user: same vocabularies, every other row unchanged."""
+        """Return the neighbouring data set without one user: same vocabularies, every other row unchanged."""
         if not 0 <= user < self.n_users:
-            raise InputError(f"Expected a user code from 0 to {self.n_users - 1}, got {user}.")
+            raise InputError(f"Expected a user code from 0 to {self.n_users - 1}, got {user}.", argument="user")
         return self.where(self.users != user)
 
     def select_users(self, users: ArrayLike) -> Interactions:
-        """Only the rows of some users, given as codes or as a mask over all users; vocabularies stay."""
+        """Return only the rows of some users, given as codes or as a mask over all users; vocabularies stay."""
         chosen = np.asarray(users)
         if chosen.dtype != bool:
             codes = _as_codes(chosen, self.user_ids)
             chosen = np.zeros(self.n_users, bool)
             chosen[codes] = True
         if chosen.shape != (self.n_users,):
-            raise InputError(f"Expected a mask over {self.n_users} users, got shape {chosen.shape}.")
+            raise InputError(f"Expected a mask over {self.n_users} users, got shape {chosen.shape}.", argument="users")
         return self.where(chosen[self.users])
 
     def where(self, mask: ArrayLike) -> Interactions:
-        """Only the observations at which a mask is true; vocabularies stay."""
+        """Return only the observations where a mask is true; vocabularies stay."""
         kept = np.asarray(mask)
         if kept.dtype != bool or kept.shape != (self.n_observations,):
             raise InputError(
                 f"Expected a boolean mask over {self.n_observations} observations, "
-                f"got {kept.dtype} of shape {kept.shape}."
+                f"got {kept.dtype} of shape {kept.shape}.",
+                argument="mask",
             )
         timestamps = None if self.timestamps is None else self.timestamps[kept]
         return self._like(self.users[kept], self.tasks[kept], self.values[kept], timestamps)
 
     def with_values(self, values: ArrayLike) -> Interactions:
-        """The same pairs with other values: one per observation, user-major, or one number for all."""
+        """Return the same pairs with other values: one per observation, user-major, or one number for all."""
         if np.ndim(values) == 0:
             values = np.full(self.n_observations, values)
         new_values = as_values(values, "values", n_rows=self.n_observations)
@@ -344,7 +349,8 @@ class Interactions:
             if array.dtype != dtype or array.shape != self.users.shape or array.ndim != 1:
                 raise InputError(
                     f"Expected {name} as {np.dtype(dtype)} of shape {self.users.shape}, "
-                    f"got {array.dtype} of shape {array.shape}."
+                    f"got {array.dtype} of shape {array.shape}.",
+                    argument=name,
                 )
         finite_float32(self.values, "values", first_row=1)
 
@@ -355,7 +361,9 @@ class Interactions:
         ascending = (self.users[1:] > self.users[:-1]) | (same_user & (self.tasks[1:] > self.tasks[:-1]))
         if not ascending.all():
             row = int(np.argmin(ascending)) + 2
-            raise InputError(f"Expected rows sorted by user and task, each pair once, got row {row} out of order.")
+            raise InputError(
+                f"Expected rows sorted by user and task, each pair once, got row {row} out of order.", argument=None
+            )
 
 
 def _as_codes(codes: ArrayLike, vocabulary: Vocabulary) -> NDArray[np.int32]:
@@ -363,11 +371,12 @@ def _as_codes(codes: ArrayLike, vocabulary: Vocabulary) -> NDArray[np.int32]:
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise InputError(
             f"Expected {vocabulary.name} codes as a one-dimensional integer array, "
-            f"got {array.dtype} of shape {array.shape}."
+            f"got {array.dtype} of shape {array.shape}.",
+            argument="codes",
         )
     if array.size:
         for code in (int(array.min()), int(array.max())):
-            vocabulary.id_of(code)  # refuses what is out of range
+            vocabulary.id_of(code)  # refuses codes out of range
     return array.astype(np.int32, copy=False)
 
 
@@ -376,9 +385,10 @@ def _sort_user_major(columns: list[NDArray[Any] | None], user_ids: Vocabulary, t
     users, tasks = columns[0], columns[1]
     assert users is not None
     assert tasks is not None
-    order = user_major_order(users, tasks, len(task_ids))
-    refuse_repeated_pairs(users, tasks, order, user_ids, task_ids)
+    order = user_major_order(users, tasks, len(user_ids), len(task_ids))
     del users, tasks
     for position, column in enumerate(columns):
         if column is not None:
             columns[position] = column.copy() if order is None else column[order]
+        if position == 1:
+            refuse_repeated_pairs(columns[0], columns[1], order, user_ids, task_ids)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Columns of finite numbers from whatever holds them; what is not one is named with its place."""
+"""Columns of finite numbers from any source; other content is named with its place."""
 
 from __future__ import annotations
 
@@ -11,41 +11,48 @@ from apportion.errors import InputError
 
 
 def finite_matrix(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """A matrix of finite float64 with at least one column; the first cell that is not one is named."""
+    """Return a matrix of finite float64 with at least one column; the first bad cell is named."""
     matrix = as_floats(values, name)
     if matrix.ndim != 2 or matrix.shape[1] < 1:
-        raise InputError(f"Expected {name} as a matrix with at least one column, got shape {matrix.shape}.")
+        raise InputError(
+            f"Expected {name} as a matrix with at least one column, got shape {matrix.shape}.", argument=name
+        )
     finite = np.isfinite(matrix)
     if not finite.all():
         row, column = np.argwhere(~finite)[0]
         raise InputError(
             f"Expected finite numbers in {name}, got {matrix[row, column]} in row {row + 1}, column {column + 1} "
-            "(counting from 1)."
+            "(counting from 1).",
+            argument=name,
         )
-    return np.ascontiguousarray(matrix)  # another layout, which may follow from who is there, rounds otherwise
+    return np.ascontiguousarray(matrix)  # another memory layout, which may depend on who is there, rounds differently
 
 
 def finite_rows(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """The same, where a single column may come as a vector."""
+    """Return the same; a single column may come as a vector."""
     array = as_floats(values, name)
     return finite_matrix(array[:, None] if array.ndim == 1 else array, name)
 
 
 def finite_column(values: ArrayLike, name: str, n_rows: int) -> NDArray[np.float64]:
-    """A vector of finite float64, one for each row of X."""
+    """Return a vector of finite float64, one for each row of X."""
     column = as_floats(values, name)
     if column.shape != (n_rows,):
-        raise InputError(f"Expected {name} to have {n_rows} rows, one per row of X, got shape {column.shape}.")
+        raise InputError(
+            f"Expected {name} to have {n_rows} rows, one per row of X, got shape {column.shape}.", argument=name
+        )
     finite = np.isfinite(column)
     if not finite.all():
         row = int(np.argmin(finite))
-        raise InputError(f"Expected finite numbers in {name}, got {column[row]} in row {row + 1} (counting from 1).")
+        raise InputError(
+            f"Expected finite numbers in {name}, got {column[row]} in row {row + 1} (counting from 1).", argument=name
+        )
     return column
 
 
 def as_floats(values: Any, name: str) -> NDArray[np.float64]:
-    """An array of float64, or a sentence on why there is none."""
+    """Return an array of float64, or refuse in one sentence."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as problem:
-        raise InputError(f"Expected numbers in {name}, got something else: {problem}.") from problem
+        raise InputError(f"Expected numbers in {name}, got something else: {problem}.", argument=name) from problem

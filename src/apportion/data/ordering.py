@@ -1,7 +1,7 @@
 """Sorting observations: user-major order, the order by task, and the search for repeated pairs.
 
-Codes are small integers, so the order by task is a radix sort in digits of 16 bits (NumPy's stable sort of
-uint16 is one), linear in the number of observations.
+Codes are small integers, so rows are put in order by radix sorts in digits of 16 bits (NumPy's stable sort of uint16 is
+one), linear in the number of observations.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from apportion.errors import InputError
 _DIGIT_BITS = 16
 
 
-def user_major_order(users: NDArray[np.int32], tasks: NDArray[np.int32], n_tasks: int) -> NDArray[np.int64] | None:
+def user_major_order(
+    users: NDArray[np.int32], tasks: NDArray[np.int32], n_users: int, n_tasks: int
+) -> NDArray[np.int64] | None:
     """The stable order by user and then task; `None` where the rows are in that order already."""
-    key = users.astype(np.int64)
-    key *= max(n_tasks, 1)
-    key += tasks
-    if bool((key[1:] >= key[:-1]).all()):
+    ordered = users[1:] > users[:-1]
+    ordered |= (users[1:] == users[:-1]) & (tasks[1:] >= tasks[:-1])
+    if bool(ordered.all()):
         return None
-    return np.argsort(key, kind="stable")
+    del ordered
+    by_task = stable_order(tasks, n_tasks)
+    return by_task[stable_order(users[by_task], n_users)]
 
 
 def stable_order(codes: NDArray[np.int32], n_codes: int) -> NDArray[np.int64]:
-    """The stable order by code, one radix pass per 16 bits of the largest code."""
+    """Return the stable order by code, with one radix pass per 16 bits of the largest code."""
     order = np.argsort(codes.astype(np.uint16), kind="stable")  # the cast keeps the low digit
     if n_codes > 1 << _DIGIT_BITS:
         high_digit = (codes[order] >> _DIGIT_BITS).astype(np.uint16)
@@ -41,18 +44,25 @@ def refuse_repeated_pairs(
     user_ids: Vocabulary,
     task_ids: Vocabulary,
 ) -> None:
-    """Name the first row that repeats the user and the task of an earlier one, if there is one."""
-    sorted_users = users if order is None else users[order]
-    sorted_tasks = tasks if order is None else tasks[order]
-    repeats = (sorted_users[1:] == sorted_users[:-1]) & (sorted_tasks[1:] == sorted_tasks[:-1])
+    """Refuse a row that repeats the user and the task of an earlier one, and name it.
+
+    Args:
+        users: codes, sorted.
+        tasks: codes, sorted within each user.
+        order: the rows that they were in, equal pairs in the order of their rows; None for the same.
+        user_ids: what codes of users stand for.
+        task_ids: what codes of tasks stand for.
+    """
+    repeats = (users[1:] == users[:-1]) & (tasks[1:] == tasks[:-1])
     if not repeats.any():
         return
     positions = np.flatnonzero(repeats) + 1
-    row = int((positions if order is None else order[positions]).min())
-    user, task = users[row], tasks[row]
-    earlier = int(np.argmax((users == user) & (tasks == task)))
-    user_id, task_id = user_ids.id_of(int(user)), task_ids.id_of(int(task))
+    rows = positions if order is None else order[positions]
+    row, place = int(rows.min()), int(positions[rows.argmin()])
+    earlier = place - 1 if order is None else int(order[place - 1])  # the first repetition comes second
+    user_id, task_id = user_ids.id_of(int(users[place])), task_ids.id_of(int(tasks[place]))
     raise InputError(
         f"User {user_id!r} has {task_ids.name} {task_id!r} in row {earlier + 1} "
-        f"and again in row {row + 1} (counting data rows from 1); expected each pair once."
+        f"and again in row {row + 1} (counting data rows from 1); expected each pair once.",
+        argument=None,
     )

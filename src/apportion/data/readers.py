@@ -1,8 +1,8 @@
-"""Readers: frames that speak Arrow, and files of any format, become `Interactions`, batch by batch.
+"""Readers: frames that support Arrow, and files of any format, become `Interactions`, batch by batch.
 
 Each reader finds the columns, streams their record batches into the gatherers of `arrow_columns`, and ends in
-`Interactions.from_encoded`. No reader holds the file as text or as Python objects, and errors raised while
-reading a file begin with its name.
+`Interactions.from_encoded`. No reader holds the file as text or as Python objects. Errors raised while reading a file
+begin with its name.
 """
 
 from __future__ import annotations
@@ -46,15 +46,16 @@ def read_file(
 
 
 def read_frame(frame: Any, choices: Choices, finish: Finish) -> Interactions:
-    """Read any frame that speaks Arrow; see `Interactions.from_frame`."""
+    """Read any frame that supports Arrow; see `Interactions.from_frame`."""
     import pyarrow as pa
 
     if not hasattr(frame, "__arrow_c_stream__"):
         raise InputError(
-            "Expected a frame that speaks Arrow (polars, pandas, DuckDB, pyarrow), "
-            f"got {type(frame).__module__}.{type(frame).__name__}."
+            "Expected a frame that supports Arrow (polars, pandas, DuckDB, pyarrow), got "
+            f"{type(frame).__module__}.{type(frame).__name__}.",
+            argument="frame",
         )
-    if hasattr(frame, "iloc"):  # pandas converts on export: only the columns that are wanted
+    if hasattr(frame, "iloc"):  # pandas converts on export: only the columns that are needed
         frame = frame[choose_columns([str(name) for name in frame.columns], choices).names]
     try:
         reader = pa.RecordBatchReader.from_stream(frame)
@@ -65,7 +66,7 @@ def read_frame(frame: Any, choices: Choices, finish: Finish) -> Interactions:
 
 
 def _kinds(columns: Columns) -> dict[str, CellKind]:
-    """What the columns of interactions hold."""
+    """Return what the columns of interactions hold."""
     kinds: dict[str, CellKind] = {columns.user: "id", columns.task: "id"}
     if columns.value is not None:
         kinds[columns.value] = "number"
@@ -89,7 +90,9 @@ def _gather(
             gatherer.append(batch.column(gatherer.column), n_rows + 1)
         n_rows += batch.num_rows
     if not n_rows:
-        raise InputError(f"There are no rows; expected at least two in columns {', '.join(columns.names)}.")
+        raise InputError(
+            f"There are no rows; expected at least two in columns {', '.join(columns.names)}.", argument=None
+        )
     return finish(
         user.finish(),
         task.finish(),
@@ -99,7 +102,7 @@ def _gather(
 
 
 def _mixed_column(frame: Any, error: Exception) -> InputError:
-    """The error for a frame whose export failed: name the first cell that does not fit its column."""
+    """Return the error for a frame whose export failed: name the first cell that does not fit its column."""
     import pyarrow as pa
 
     def converts(cells: Any) -> bool:
@@ -114,4 +117,4 @@ def _mixed_column(frame: Any, error: Exception) -> InputError:
         position = first_failing(cells, converts)
         if position is not None:
             return bad_cell(str(name), cells[position], position + 1, "a cell of the same type as those before it")
-    return InputError(f"The frame cannot be read as Arrow: {str(error).splitlines()[0]}")
+    return InputError(f"The frame cannot be read as Arrow: {str(error).splitlines()[0]}", argument="frame")

@@ -1,9 +1,9 @@
 """Drawing distinct tasks for many users at once, by successive sampling.
 
-User u draws one task after another with the probabilities p_u(i), those drawn before being left out, until
-degree_u tasks are drawn. Two equivalent ways are combined: draw with replacement and keep the first distinct
-tasks (cheap while a user takes few of the tasks), and take the largest of log p_u(i) + Gumbel noise (exact at
-any number, one draw per user and task; for the few users who take many).
+User u draws one task after another with the probabilities p_u(i), without repeats, until degree_u tasks are drawn. Two
+equivalent ways are combined: draw with replacement and keep the first distinct tasks (cheap while a user takes few of
+the tasks), and take the largest of log p_u(i) + Gumbel noise (exact at any number, one draw per user and task; for the
+few users who take many).
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ class TaskChoice(Protocol):
         ...
 
     def draw(self, users: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """One task for each entry of `users`, independently and with replacement."""
+        """Return one task for each entry of `users`, independently and with replacement."""
         ...
 
     def log_probabilities(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
-        """One row per user, one column per task."""
+        """Return one row per user, one column per task."""
         ...
 
 
 def draw_distinct(
     degrees: NDArray[np.int64], choice: TaskChoice, rng: np.random.Generator
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Users and tasks of all observations, sorted by user and task; user u has exactly degrees[u] of them."""
+    """Return users and tasks of all observations, sorted by user and task; user u has exactly degrees[u] of them."""
     indptr = np.concatenate([[0], np.cumsum(degrees)])
     tasks = np.empty(indptr[-1], np.int32)
     for users in _user_blocks(degrees):
@@ -48,7 +48,7 @@ def draw_distinct(
 
 
 def _user_blocks(degrees: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Consecutive users, about `_DRAWS_AT_ONCE` observations in a block."""
+    """Yield consecutive users, about `_DRAWS_AT_ONCE` observations in a block."""
     block = np.cumsum(degrees) // _DRAWS_AT_ONCE
     starts = np.flatnonzero(np.diff(block, prepend=-1))
     return np.split(np.arange(len(degrees)), starts[1:])
@@ -57,7 +57,7 @@ def _user_blocks(degrees: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 def _draw_block(
     users: NDArray[np.int64], degrees: NDArray[np.int64], choice: TaskChoice, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Tasks of a block of users, user-major."""
+    """Return tasks of a block of users, user-major."""
     n_tasks = choice.n_tasks
     light = degrees <= _HEAVY_FRACTION * n_tasks
     accepted = np.empty(0, np.int64)  # sorted keys: position in the block times n_tasks, plus task
@@ -80,7 +80,7 @@ def _one_round(
     choice: TaskChoice,
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Draw with replacement for users who are short of tasks and keep the first distinct new ones."""
+    """Draw with replacement for users who need more tasks, and keep the first distinct new ones."""
     position = np.repeat(short, missing + missing // 2 + 4)
     keys = position * choice.n_tasks + choice.draw(users[position], rng)
     _, first = np.unique(keys, return_index=True)
@@ -102,7 +102,7 @@ def _draw_exactly(
     choice: TaskChoice,
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """The tasks still missing, by the largest log p + Gumbel noise among the tasks not yet drawn."""
+    """Return the tasks still missing, by the largest log p + Gumbel noise among the tasks not yet drawn."""
     n_tasks = choice.n_tasks
     rows_at_once = max(1, _CELLS_AT_ONCE // n_tasks)
     taken_position, taken_task = np.divmod(accepted, n_tasks)
@@ -122,7 +122,7 @@ def _draw_exactly(
 
 
 def _is_in(keys: NDArray[np.int64], sorted_keys: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which keys occur among sorted ones (binary search; NumPy's hash table is slow on keys like these)."""
+    """Return which keys occur among sorted ones (binary search; NumPy's hash table is slow on such keys)."""
     if not len(sorted_keys):
         return np.zeros(len(keys), bool)
     position = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)

@@ -1,4 +1,4 @@
-"""Segments: observations grouped by user or by task, in the form the kernels of `apportion.linalg` take."""
+"""Segments: observations grouped by user or by task, in the form that the kernels of `apportion.linalg` take."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Segments:
         indptr: int64, one more than there are segments.
         indices: int32, the other side of each observation (tasks in `by_user`, users in `by_task`).
         values: the value of each observation, in the order of `indices`.
-        order: position of each observation in the user-major arrays; `None` where the order is the same.
+        order: position of each observation in the user-major arrays; `None` if the order is the same.
     """
 
     indptr: NDArray[np.int64]
@@ -29,19 +29,19 @@ class Segments:
 
     @property
     def n_segments(self) -> int:
-        """How many segments there are, empty ones included."""
+        """The number of segments, including empty ones."""
         return len(self.indptr) - 1
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """How many observations each segment holds."""
+        """The number of observations in each segment."""
         return np.diff(self.indptr)
 
 
 def segments_by_user(
     users: NDArray[np.int32], tasks: NDArray[np.int32], values: NDArray[np.float32], n_users: int
 ) -> Segments:
-    """Segments of user-major arrays, which are shared, not copied."""
+    """Return segments of user-major arrays, which are shared, not copied."""
     indptr = np.searchsorted(users, np.arange(n_users + 1, dtype=np.int32)).astype(np.int64)
     return Segments(protected(indptr), tasks, values)
 
@@ -49,7 +49,7 @@ def segments_by_user(
 def segments_by_task(
     users: NDArray[np.int32], tasks: NDArray[np.int32], values: NDArray[np.float32] | None, n_tasks: int
 ) -> Segments:
-    """The same observations by task, users ascending within each; without values where none are given."""
+    """Return the same observations by task, users ascending within each; without values if none are given."""
     order: NDArray[Any] = stable_order(tasks, n_tasks)
     if len(order) < 2**31:
         order = order.astype(np.int32)
@@ -61,7 +61,7 @@ def segments_by_task(
 
 
 def protected(array: NDArray[Any]) -> NDArray[Any]:
-    """A view that cannot be written to."""
+    """Return a view that cannot be written to."""
     view = array.view()
     view.flags.writeable = False
     return view

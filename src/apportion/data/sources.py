@@ -2,7 +2,7 @@
 
 A format is one module of `apportion.data.formats`, or of another package that registers it as an entry point of the
 group `apportion.table_formats`. Readers ask an open table for columns by name and for what their cells hold; they never
-look at the format.
+depend on the format.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["CellKind", "HeldKind", "OpenTable", "TableFormat", "held_kind", "open_table"]
 
 CellKind = Literal["id", "number", "time", "text"]
-"""What the cells of a column are to be read as; ids are integers if all of them are, else text."""
+"""How the cells of a column are read. Ids are integers if all of them are, otherwise text."""
 
 HeldKind = Literal["number", "text", "other"]
-"""What a column holds, as the head of the file shows it."""
+"""What a column holds, judged by the head of the file."""
 
 ENTRY_POINTS = "apportion.table_formats"
 
@@ -40,30 +40,30 @@ Result = TypeVar("Result")
 
 
 class OpenTable(Protocol):
-    """One file whose columns are known."""
+    """One file with known columns."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns' names, in the order in which they come."""
+        """The names of the columns, in order."""
 
     @property
     def untyped(self) -> bool:
-        """Whether the file holds text whose types are guessed: then ids such as 7 and "07" may stand side by side."""
+        """Whether the file holds text whose types are guessed, so that ids such as 7 and "07" may occur together."""
 
     def held_kinds(self, names: Sequence[str]) -> dict[str, HeldKind]:
-        """What some columns hold, from the head of the file alone."""
+        """Return what some columns hold, judged by the head of the file."""
 
     def scan(self, kinds: Mapping[str, CellKind], gather: Callable[[Iterable[pa.RecordBatch], int], Result]) -> Result:
         """Read some columns, batch by batch.
 
         Args:
-            kinds: the columns, and what their cells are to be read as.
-            gather: is given the batches and about how many there are (0 if that is not known). It is called again,
-                from the start, if a column turns out to hold something else than its first cells show.
+            kinds: the columns, and how their cells are read.
+            gather: receives the batches and their approximate number (0 if unknown). It is called again, from the
+                start, if a column turns out to hold something else than its first cells suggest.
         """
 
     def read_all(self, id_column: str) -> pa.Table:
-        """The whole table; the id column is read as text if it turns out not to hold what its first cells show."""
+        """Return the whole table; the id column is read as text if some id is not an integer."""
 
 
 class TableFormat(Protocol):
@@ -71,11 +71,11 @@ class TableFormat(Protocol):
 
     name: ClassVar[str]
     endings: ClassVar[tuple[str, ...]]
-    """Of files in this format, in lower case."""
+    """Endings of files in this format, in lower case."""
     may_be_compressed: ClassVar[bool]
-    """Whether a further .gz, .bz2 or .zst is understood."""
+    """Whether a further .gz, .bz2 or .zst is supported."""
     fallback: ClassVar[bool]
-    """Whether to try this format only if no other knows the file."""
+    """Whether to try this format only if no other recognises the file."""
 
     def recognises(self, file: Path, beginning: bytes) -> bool:
         """Whether a file is in this format, by its first bytes or its name."""
@@ -84,32 +84,32 @@ class TableFormat(Protocol):
         """Open a file.
 
         Args:
-            file: where it is.
-            columns: names of all columns, for a file that does not hold them.
-            separator: what separates columns, where the format has such a mark; None to see it from the file.
+            file: the file.
+            columns: names of all columns, for a file without them.
+            separator: the separator of columns, if the format has one; None to guess it from the file.
         """
 
     def rows_as_text(self, file: Path) -> list[list[str]]:
-        """All cells of a small file as text, row by row; the columns' names first, if the file holds them."""
+        """Return all cells of a small file as text, row by row; the column names first, if the file has them."""
 
 
 def open_table(path: Path, *, columns: Sequence[str] | None = None, separator: str | None = None) -> OpenTable:
-    """Open a file in whatever format it is; see `TableFormat.open`."""
+    """Open a file of any known format; see `TableFormat.open`."""
     return _format_of(path).open(path, columns, separator)
 
 
 def rows_as_text(path: Path) -> list[list[str]]:
-    """All cells of a small file as text, row by row; the columns' names first, if the file holds them."""
+    """Return all cells of a small file as text, row by row; the column names first, if the file has them."""
     return _format_of(path).rows_as_text(path)
 
 
 def table_endings() -> tuple[str, ...]:
-    """The endings of all known formats, in alphabetical order."""
+    """Return the endings of all known formats, in alphabetical order."""
     return tuple(sorted(ending for each in table_formats() for ending in each.endings))
 
 
 def name_without_ending(file_name: str) -> str | None:
-    """The name of a table's file without its ending; None for a file of no known format."""
+    """Return the name of a table's file without its ending; None for a file of no known format."""
     lower = file_name.lower()
     packed = next((ending for ending in _COMPRESSED if lower.endswith(ending)), "")
     plain = lower.removesuffix(packed)
@@ -121,7 +121,7 @@ def name_without_ending(file_name: str) -> str | None:
 
 
 def held_kind(arrow_type: pa.DataType) -> HeldKind:
-    """What a column of an Arrow type holds, for formats that have a schema."""
+    """Return what a column of an Arrow type holds, for formats that have a schema."""
     import pyarrow as pa
 
     held = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
@@ -133,9 +133,9 @@ def held_kind(arrow_type: pa.DataType) -> HeldKind:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Begin every error with the file's name; refuse a file that is not there."""
+    """Begin every error with the file's name. Refuse a missing file."""
     if not path.is_file():
-        raise InputError(f"There is no file {str(path)!r}.")
+        raise InputError(f"There is no file {str(path)!r}.", argument="path")
     try:
         yield
     except InputError as error:
@@ -144,7 +144,7 @@ def naming(path: Path) -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def table_formats() -> tuple[TableFormat, ...]:
-    """All formats by their names, those that take any file last."""
+    """Return all formats by name, with those that accept any file last."""
     modules = [import_module(f"{formats.__name__}.{found.name}") for found in pkgutil.iter_modules(formats.__path__)]
     known = [module.FORMAT for module in modules] + [each.load() for each in entry_points(group=ENTRY_POINTS)]
     return tuple(sorted(known, key=lambda each: (each.fallback, each.name)))

@@ -1,7 +1,7 @@
-"""Sparse rows: the features of many items, each with a few of very many columns, which lie side by side in groups.
+"""Sparse rows: features of many items, each with a few of very many columns, which lie side by side in groups.
 
-Row i has the columns indices[indptr[i]:indptr[i+1]] with the values beside them; nothing of the size of rows times
-columns is ever made.
+Row i has the columns indices[indptr[i]:indptr[i+1]] with the matching values; nothing of the size of rows times columns
+is ever made.
 """
 
 from __future__ import annotations
@@ -50,9 +50,11 @@ class SparseRows:
     def __post_init__(self) -> None:
         edges = [0, *(group.last for group in self.groups)]
         if [group.first for group in self.groups] != edges[:-1]:
-            raise InputError(f"Expected groups of columns side by side from 0, got {self.groups}.")
+            raise InputError(f"Expected groups of columns side by side from 0, got {self.groups}.", argument="groups")
         if len(self.indices) and not (self.indices.min() >= 0 and self.indices.max() < self.n_columns):
-            raise InputError(f"Expected columns from 0 to {self.n_columns - 1}, got {self.indices.max()}.")
+            raise InputError(
+                f"Expected columns from 0 to {self.n_columns - 1}, got {self.indices.max()}.", argument="indices"
+            )
         for name in ("indptr", "indices", "values"):
             object.__setattr__(self, name, protected(getattr(self, name)))
 
@@ -60,7 +62,7 @@ class SparseRows:
     def from_entries(
         cls, rows: ArrayLike, columns: ArrayLike, values: ArrayLike, n_rows: int, groups: Sequence[ColumnRange]
     ) -> SparseRows:
-        """Build from entries in any order; entries of one row and column are added up."""
+        """Build from entries in any order; entries of the same row and column are added."""
         row, column = np.asarray(rows, np.int64), np.asarray(columns, np.int64)
         width = groups[-1].last if groups else 0
         cells, place = np.unique(row * max(width, 1) + column, return_inverse=True)
@@ -78,24 +80,24 @@ class SparseRows:
 
     @property
     def n_columns(self) -> int:
-        """How many columns there are, used or not."""
+        """The number of columns, used or not."""
         return self.groups[-1].last if self.groups else 0
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """How many entries each row has."""
+        """The number of entries of each row."""
         return np.diff(self.indptr)
 
     def owner(self) -> NDArray[np.int64]:
-        """The row of each entry."""
+        """Return the row of each entry."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.counts)
 
     def group_of_entry(self) -> NDArray[np.int64]:
-        """The group of each entry, by its position."""
+        """Return the group of each entry, by position."""
         return np.searchsorted([group.last for group in self.groups], self.indices, side="right").astype(np.int64)
 
     def take(self, rows: ArrayLike) -> SparseRows:
-        """The given rows, in that order; a row of -1 is empty."""
+        """Return the given rows, in that order; a row of -1 is empty."""
         wanted = np.asarray(rows, np.int64)
         known = wanted >= 0
         counts = np.where(known, self.counts[wanted], 0) if len(self) else np.zeros(len(wanted), np.int64)
@@ -106,7 +108,7 @@ class SparseRows:
         return SparseRows(indptr, self.indices[places], self.values[places], self.groups)
 
     def averaged(self) -> SparseRows:
-        """The same rows with every group's values divided by their sum of sizes in that row: averages of bags."""
+        """Return the rows with every group's values divided by their sum of sizes in that row: averages of bags."""
         n_groups = max(len(self.groups), 1)
         bag = self.owner() * n_groups + self.group_of_entry()
         totals = np.bincount(bag, np.abs(self.values), minlength=len(self) * n_groups)
@@ -114,9 +116,9 @@ class SparseRows:
         return SparseRows(self.indptr, self.indices, values.astype(np.float32), self.groups)
 
     def beside(self, other: SparseRows) -> SparseRows:
-        """Rows of both, the other's columns after these."""
+        """Return rows of both, with the other's columns after these."""
         if len(other) != len(self):
-            raise InputError(f"Expected as many rows, {len(self)}, got {len(other)}.")
+            raise InputError(f"Expected {len(self)} rows, got {len(other)}.", argument="other")
         shift = self.n_columns
         moved = [ColumnRange(group.name, group.first + shift, group.last + shift) for group in other.groups]
         return SparseRows.from_entries(
@@ -128,7 +130,7 @@ class SparseRows:
         )
 
     def to_scipy(self, dtype: Any = np.float64) -> Any:
-        """The same as a `scipy.sparse.csr_array`."""
+        """Return the same as a `scipy.sparse.csr_array`."""
         from scipy.sparse import csr_array
 
         shape = (len(self), self.n_columns)

@@ -1,8 +1,8 @@
 """Splits: parts of a data set for training, validation and test, all under the same vocabularies.
 
-For rating prediction the observations are partitioned at random. For top-k recommendation whole users are
-held out: the model never sees them, is shown a part of their observations (the history) and must find the
-rest (the target). Splits are public choices: they draw from a NumPy generator, never from a noise source.
+For rating prediction, observations are partitioned at random. For top-k recommendation, whole users are held out: they
+are not in training, and the model sees part of their observations (the history) and must predict the rest (the target).
+Splits are public choices: they draw from a NumPy generator, never from a noise source.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from apportion.data.interactions import Interactions
 
 MIN_OBSERVATIONS_HELD_OUT: Final = 5
-"""A user with fewer observations is never held out: there would be too little to show and to find."""
+"""A user with fewer observations is never held out: there would be too little to show and to predict."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What is shown of held-out users, and what is to be found."""
+    """The shown and the hidden rows of held-out users."""
 
     history: Interactions
     target: Interactions
@@ -73,12 +73,12 @@ def split_by_users(
     Args:
         data: the observations.
         rng: source of the choice of users and of their histories.
-        n_validation: how many users are held out for validation.
-        n_test: how many users are held out for test.
+        n_validation: number of users held out for validation.
+        n_test: number of users held out for test.
         history: fraction of a held-out user's observations that is shown.
     """
     if not 0.0 < history < 1.0:
-        raise InputError(f"Expected 0 < history < 1, got {history}.")
+        raise InputError(f"Expected 0 < history < 1, got {history}.", argument="history")
     chosen = _choose_users(data, rng, n_validation, n_test)
     validation, test = (data.select_users(users) for users in (chosen[:n_validation], chosen[n_validation:]))
     training = np.ones(data.n_users, bool)
@@ -92,23 +92,31 @@ def split_by_users(
 
 def _edges(n_observations: int, fractions: tuple[float, ...]) -> NDArray[np.int64]:
     if len(fractions) > 127 or min(fractions, default=-1.0) < 0 or not math.isclose(sum(fractions), 1.0):
-        raise InputError(f"Expected fractions that are not negative and add up to 1, got {fractions}.")
+        raise InputError(
+            f"Expected fractions that are not negative and add up to 1, got {fractions}.", argument="fractions"
+        )
     edges: NDArray[np.int64] = np.rint(np.concatenate([[0.0], np.cumsum(fractions)]) * n_observations).astype(np.int64)
     for fraction, size in zip(fractions, np.diff(edges), strict=True):
         if fraction > 0 and size == 0:
-            raise InputError(f"A fraction {fraction} of {n_observations} observations is less than one of them.")
+            raise InputError(
+                f"A fraction {fraction} of {n_observations} observations is less than one of them.",
+                argument="fractions",
+            )
     return edges
 
 
 def _choose_users(data: Interactions, rng: np.random.Generator, n_validation: int, n_test: int) -> NDArray[np.int64]:
     if n_validation < 0 or n_test < 0:
-        raise InputError(f"Expected numbers of users that are not negative, got {min(n_validation, n_test)}.")
+        raise InputError(
+            f"Expected numbers of users that are not negative, got {min(n_validation, n_test)}.", argument=None
+        )
     eligible = np.flatnonzero(data.by_user.counts >= MIN_OBSERVATIONS_HELD_OUT)
     wanted = n_validation + n_test
     if wanted > len(eligible):
         raise InputError(
             f"Cannot hold out {n_validation} + {n_test} users: only {len(eligible)} of {data.n_users} users "
-            f"have {MIN_OBSERVATIONS_HELD_OUT} or more observations."
+            f"have {MIN_OBSERVATIONS_HELD_OUT} or more observations.",
+            argument=None,
         )
     return rng.choice(eligible, size=wanted, replace=False)
 

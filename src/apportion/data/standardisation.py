@@ -1,8 +1,8 @@
 """Standardisation of each task's features and labels by its own means and deviations; every party does it for itself.
 
-A task's means and deviations come from its own rows alone and stay with its party. A model of features in these units,
-w, is one of the features as they came with coefficients w_j / s_j and intercept c - Σ w_j mean_j / s_j, where c is the
-mean of the labels, or the coefficient of a constant where labels are classes.
+A task's means and deviations come from its own rows alone and stay with its party. A model w of standardised features
+is a model of the original features with coefficients w_j / s_j and intercept c - Σ w_j mean_j / s_j, where c is the
+mean of the labels or, if labels are classes, the coefficient of a constant.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-_LARGEST = 1e100  # of a number: its square is finite
-_LEAST = 1e-12  # of a deviation, relative to the largest value: below, the feature is constant
+_LARGEST = 1e100  # limit of a number, so that its square is finite
+_LEAST = 1e-12  # least deviation relative to the largest value: below, the feature is constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Standardisation:
         means: of features, [tasks, features].
         scales: of features, likewise.
         label_means: one for each task; 0 where labels are classes.
-        constant: whether a constant stands beside the features, as the last one.
+        constant: whether a constant is appended as the last feature.
     """
 
     means: Floats
@@ -38,7 +38,7 @@ class Standardisation:
 
     @classmethod
     def of(cls, matrices: Sequence[Floats], labels: Sequence[Floats], *, deviations: bool, classes: bool) -> Self:
-        """Take means, and deviations if these are wanted, of every task's rows.
+        """Take means and, if wanted, deviations of every task's rows.
 
         Args:
             matrices: features, one matrix for each task.
@@ -54,7 +54,7 @@ class Standardisation:
         return cls(means, scales, starts, classes)
 
     def standardised(self, matrices: Sequence[Floats], labels: Sequence[Floats]) -> tuple[list[Floats], list[Floats]]:
-        """Features and labels less their means, over their deviations."""
+        """Return features and labels minus their means, divided by their deviations."""
         rows = [
             (_clipped(matrix) - mean) / scale
             for matrix, mean, scale in zip(matrices, self.means, self.scales, strict=True)
@@ -64,7 +64,7 @@ class Standardisation:
         return rows, [_clipped(column) - start for column, start in zip(labels, self.label_means, strict=True)]
 
     def in_given_units(self, models: Floats) -> tuple[Floats, Floats]:
-        """Coefficients and intercepts, in the units of the data, of models of standardised features."""
+        """Return coefficients and intercepts of models, in the units of the data."""
         slopes = models[:, :-1] if self.constant else models
         coefficients = slopes / self.scales
         starts = models[:, -1] if self.constant else self.label_means

@@ -1,8 +1,8 @@
 """Synthetic long-tailed data with a known truth, of any size: ratings and clicks.
 
-Tasks have a popularity that falls as a power of their rank, users an activity that is log-normal. Task codes
-are in random order, so that a code says nothing about popularity. Every user has at least one observation,
-pairs are distinct, and the number of observations is exact. The same generator state gives the same data.
+The popularity of tasks falls as a power of their rank, and users have a log-normal activity. Task codes are in random
+order, so a code says nothing about popularity. Every user has at least one observation, pairs are distinct, and the
+number of observations is exact. The same generator state gives the same data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STAR_STEPS = {"whole": 1.0, "half": 0.5}
 
 @dataclass(frozen=True, eq=False)
 class RatingTruth:
-    """What generated the ratings: mean + user bias + task bias + user factors · task factors + noise."""
+    """The truth behind the ratings: mean + user bias + task bias + user factors · task factors + noise."""
 
     global_mean: float
     user_bias: NDArray[np.float32]
@@ -38,7 +38,7 @@ class RatingTruth:
     popularity: NDArray[np.float64]
 
     def expected(self, users: NDArray[np.integer], tasks: NDArray[np.integer]) -> NDArray[np.float32]:
-        """The rating without noise (and before it is rounded to stars) for parallel arrays of codes."""
+        """Return the rating without noise (and before rounding to stars) for parallel arrays of codes."""
         means = np.empty(len(users), np.float32)
         for start in range(0, len(users), _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
@@ -50,14 +50,14 @@ class RatingTruth:
 
 @dataclass(frozen=True, eq=False)
 class ClickTruth:
-    """What generated the clicks: p(task | user) = Σ_k mixture[user, k] profiles[k, task], of low rank."""
+    """The truth behind the clicks: p(task | user) = Σ_k mixture[user, k] profiles[k, task], of low rank."""
 
     mixture: NDArray[np.float32]
     profiles: NDArray[np.float32]
     popularity: NDArray[np.float64]
 
     def probabilities(self, users: NDArray[np.integer]) -> NDArray[np.float32]:
-        """Each task's probability of being a user's next click; one row per user."""
+        """Return each task's probability of being a user's next click; one row per user."""
         result: NDArray[np.float32] = self.mixture[users] @ self.profiles
         return result
 
@@ -78,7 +78,7 @@ def long_tailed_ratings(
     noise_stddev: float = 0.8,
     stars: Literal["whole", "half"] | None = None,
 ) -> tuple[Interactions, RatingTruth]:
-    """Ratings with biases, a low-rank part and noise; which tasks a user rates depends on popularity alone.
+    """Generate ratings with biases, a low-rank part and noise; which tasks a user rates depends on popularity alone.
 
     Args:
         n_users: how many users; their ids are 0 to n_users - 1.
@@ -96,9 +96,9 @@ def long_tailed_ratings(
         stars: round to whole or half stars and keep within 1 to 5; `None` leaves real numbers.
     """
     if stars is not None and stars not in _STAR_STEPS:
-        raise InputError(f"Expected stars to be 'whole', 'half' or None, got {stars!r}.")
+        raise InputError(f"Expected stars to be 'whole', 'half' or None, got {stars!r}.", argument="stars")
     if rank < 1:
-        raise InputError(f"Expected rank >= 1, got {rank}.")
+        raise InputError(f"Expected rank >= 1, got {rank}.", argument="rank")
     popularity = _power_law(n_tasks, skew, rng)
     degrees = _activity(n_users, n_tasks, n_observations, activity_spread, rng)
     users, tasks = draw_distinct(degrees, _ByPopularity(popularity), rng)
@@ -131,9 +131,9 @@ def long_tailed_clicks(
     taste_strength: float = 1.5,
     concentration: float = 0.3,
 ) -> tuple[Interactions, ClickTruth]:
-    """Clicks of users who mix `rank` tastes; each taste is a distribution over tasks, tilted from popularity.
+    """Generate clicks of users who mix `rank` tastes; each taste is a distribution over tasks, tilted from popularity.
 
-    A user's clicks are drawn one after another from p(task | user), tasks clicked before being left out.
+    A user's clicks are drawn one after another from p(task | user), without repeats.
 
     Args:
         n_users: how many users; their ids are 0 to n_users - 1.
@@ -147,7 +147,7 @@ def long_tailed_clicks(
         concentration: Dirichlet parameter of users' mixtures; small values give users with one taste.
     """
     if rank < 1:
-        raise InputError(f"Expected rank >= 1, got {rank}.")
+        raise InputError(f"Expected rank >= 1, got {rank}.", argument="rank")
     popularity = _power_law(n_tasks, skew, rng)
     degrees = _activity(n_users, n_tasks, n_observations, activity_spread, rng)
     tilted = popularity * np.exp(rng.normal(scale=taste_strength, size=(rank, n_tasks)))
@@ -181,7 +181,7 @@ class _ByPopularity:
 
 
 class _ByTaste:
-    """A user first draws one of their tastes, then a task from it."""
+    """A user first draws one of its tastes, then a task from it."""
 
     def __init__(self, truth: ClickTruth) -> None:
         self._truth = truth
@@ -222,9 +222,9 @@ class _InverseTable:
 
 
 def _power_law(n_tasks: int, skew: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Popularities that add up to 1, in random order."""
+    """Return popularities that add up to 1, in random order."""
     if n_tasks < 1 or skew < 0:
-        raise InputError(f"Expected n_tasks >= 1 and skew >= 0, got {n_tasks} and {skew}.")
+        raise InputError(f"Expected n_tasks >= 1 and skew >= 0, got {n_tasks} and {skew}.", argument=None)
     weights = rng.permutation(np.arange(1, n_tasks + 1) ** -float(skew))
     result: NDArray[np.float64] = weights / weights.sum()
     return result
@@ -233,11 +233,12 @@ def _power_law(n_tasks: int, skew: float, rng: np.random.Generator) -> NDArray[n
 def _activity(
     n_users: int, n_tasks: int, n_observations: int, spread: float, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """How many observations each user has: log-normal, between 1 and n_tasks, adding up to n_observations."""
+    """Return the number of observations of each user: log-normal, from 1 to n_tasks, adding up to n_observations."""
     if not 0 < n_users <= n_observations <= n_users * n_tasks:
         raise InputError(
             f"Expected from {n_users} (one per user) to {n_users * n_tasks} (all pairs) observations "
-            f"of at least one user, got {n_observations}."
+            f"of at least one user, got {n_observations}.",
+            argument="n_observations",
         )
     weights = np.exp(rng.normal(scale=spread, size=n_users))
     degrees = np.ones(n_users, np.int64)
@@ -245,7 +246,7 @@ def _activity(
         room = degrees < n_tasks
         share = np.where(room, weights, 0.0)
         extra = np.floor(left * share / share.sum()).astype(np.int64)
-        if not extra.any():  # less than one each: to those with the largest share
+        if not extra.any():  # the remainder, less than one each, goes to those with the largest share
             extra[np.argsort(-share, kind="stable")[: min(left, int(room.sum()))]] = 1
         degrees = np.minimum(degrees + extra, n_tasks)
     return degrees

@@ -1,4 +1,4 @@
-"""Synthetic ratings and clicks whose items are described by public features that matter, with a known truth.
+"""Synthetic ratings and clicks of items with informative public features, with a known truth.
 
 Every item has one to three words and a year. Its bias and its factors are a linear function of these plus a part of its
 own; users, popularity and noise are as in `synthetic`.
@@ -20,7 +20,7 @@ __all__ = ["DescribedItems", "clicks_with_features", "described_items", "ratings
 
 @dataclass(frozen=True, eq=False)
 class DescribedItems:
-    """Items with words and a year, and how far these explain what users make of them.
+    """Items with words and a year, and how far these explain what users think of them.
 
     Attributes:
         features: the public features.
@@ -32,7 +32,7 @@ class DescribedItems:
 
 
 def described_items(n_items: int, *, n_words: int = 12, rng: np.random.Generator) -> DescribedItems:
-    """Items 0 to n_items - 1, each with one to three words and a year."""
+    """Generate items 0 to n_items - 1, each with one to three words and a year."""
     import pyarrow as pa
 
     counts = rng.integers(1, 4, n_items)
@@ -58,7 +58,7 @@ def ratings_with_features(
     explained: float = 0.7,
     noise_stddev: float = 0.8,
 ) -> tuple[Interactions, ItemFeatures, RatingTruth]:
-    """Ratings; a share `explained` of the variance of items' biases and factors comes from their features."""
+    """Generate ratings; features explain the fraction `explained` of the variance of items' biases and factors."""
     data, truth = long_tailed_ratings(n_users, n_items, n_observations, rank=rank, rng=rng, noise_stddev=noise_stddev)
     items = described_items(n_items, rng=rng)
     changed = replace(
@@ -82,7 +82,7 @@ def clicks_with_features(
     words_per_taste: int = 2,
     stray: float = 0.2,
 ) -> tuple[Interactions, ItemFeatures, ClickTruth]:
-    """Clicks; an item has a word of the taste that likes it best, and with probability `stray` any other."""
+    """Generate clicks; an item has a word of the taste that likes it best, and with probability `stray` any other."""
     import pyarrow as pa
 
     data, truth = long_tailed_clicks(n_users, n_items, n_observations, rank=rank, rng=rng, skew=0.7, taste_strength=2.5)
@@ -99,7 +99,7 @@ def clicks_with_features(
 def _mixed(
     own: NDArray[np.float32], matrix: NDArray[np.float64], explained: float, rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Columns of the same spread, a share of whose variance is a random linear function of the features."""
+    """Return columns of the same spread; part of their variance is a random linear function of the features."""
     centred = matrix - matrix.mean(axis=0)
     shared = centred @ rng.standard_normal((matrix.shape[1], own.shape[1]))
     shared *= own.std(axis=0) / np.maximum(shared.std(axis=0), 1e-12)

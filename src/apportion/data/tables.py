@@ -1,8 +1,8 @@
 """Tables: named columns of a file, for statistics of rows that belong to users.
 
-The user column holds ids, integers or text, as in `Interactions`; the others hold numbers, read as float64, or text,
-read as codes of the distinct texts. Only the columns that are asked for are read, batch by batch, without a Python
-object per row, and errors begin with the file's name.
+The user column holds ids, integers or text, as in `Interactions`. The other columns hold numbers, read as float64, or
+text, read as codes of the distinct texts. Only the requested columns are read, batch by batch, without a Python object
+per row. Errors begin with the file's name.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ __all__ = ["Table", "read_table"]
 Floats = NDArray[np.float64]
 
 ColumnKind = Literal["number", "text", "number or text"]
-"""What a column is read as. "number or text" goes by what the head of the file shows."""
+"""How a column is read. "number or text" is decided by the head of the file."""
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is counted, how many are done and how many there are."""
+"""Called with what is counted, the number done and the total."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Table:
     """Columns of one file.
 
     Attributes:
-        users: whose row it is.
+        users: the user of each row.
         numbers: columns of finite float64, by name.
         texts: columns of text, by name: a code for each row, and the distinct texts in sorted order.
     """
@@ -52,11 +52,11 @@ class Table:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.users.codes)
 
     def matrix(self, names: Sequence[str]) -> Floats:
-        """Columns of numbers side by side."""
+        """Return columns of numbers side by side."""
         return np.column_stack([self.numbers[name] for name in names])
 
 
@@ -74,12 +74,12 @@ def read_table(
 
     Args:
         path: the file; text may be compressed (.gz, .bz2, .zst).
-        user: the column that says whose row it is.
+        user: the column that identifies the user of each row.
         columns: the other columns, and what each is read as.
         names: names of all columns, for a text file without a header line.
-        separator: what separates columns of text; seen from the first line if left out.
-        single_user: whether one user may have all rows; where who takes part is private, a refusal would tell.
-        progress: called as a long file is read.
+        separator: the separator of columns; by default guessed from the first line.
+        single_user: whether one user may have all rows; if participation is private, a refusal would reveal it.
+        progress: called while a long file is read.
     """
     file = Path(path)
     with naming(file):
@@ -92,7 +92,7 @@ def read_table(
 
 @dataclass(frozen=True)
 class _Request:
-    """What was asked for."""
+    """The requested columns."""
 
     user: str
     columns: Mapping[str, ColumnKind]
@@ -102,14 +102,17 @@ class _Request:
         return [self.user, *self.columns]
 
     def check(self, found: Sequence[str]) -> None:
-        """Refuse a column that is not there, there twice, or asked for twice."""
+        """Refuse a column that is missing, occurs twice, or is requested twice."""
         for name in self.wanted:
             if name not in found:
-                raise InputError(f"There is no column {name!r}; found {_listed(found)}.")
+                raise InputError(f"There is no column {name!r}; the columns are {_listed(found)}.", argument=None)
             if found.count(name) > 1:
-                raise InputError(f"Column {name!r} occurs {found.count(name)} times; found {_listed(found)}.")
+                raise InputError(
+                    f"Column {name!r} occurs {found.count(name)} times; the columns are {_listed(found)}.",
+                    argument=None,
+                )
         if self.user in self.columns:
-            raise InputError(f"Column {self.user!r} cannot be both user and something else.")
+            raise InputError(f"Column {self.user!r} cannot be both user and something else.", argument="user")
 
 
 def _read(source: OpenTable, request: _Request, progress: Progress | None) -> Table:
@@ -144,7 +147,9 @@ def _gather(
             gatherer.append(batch.column(gatherer.column), n_rows + 1)
         n_rows += batch.num_rows
     if not n_rows:
-        raise InputError(f"There are no rows; expected at least two in columns {', '.join([user, *kinds])}.")
+        raise InputError(
+            f"There are no rows; expected at least two in columns {', '.join([user, *kinds])}.", argument=None
+        )
     return Table(
         users.finish(),
         {name: column.finish() for name, column in numbers.items()},
@@ -170,7 +175,7 @@ class _TextColumn:
 
 
 def _counted(batches: Iterable[pa.RecordBatch], total: int, progress: Progress | None) -> Iterator[pa.RecordBatch]:
-    """Pass batches on, and say how many of about `total` are done; nothing is said of a single one."""
+    """Pass batches on, and report how many of about `total` are done; a single batch is not reported."""
     shown = progress if progress is not None and total > 1 else lambda *_: None
     shown("part", 0, total)
     for done, batch in enumerate(batches, 1):

@@ -1,7 +1,7 @@
-"""A folder with one file per task, in any format that is known, each with the rows of one party.
+"""A folder with one file per task, in any known format, each with the rows of one party.
 
-A file holds a column of labels and columns of numbers as features. Parties may lack features: the union of all files'
-columns is the list, and a task has zeros where it lacks one. Rows without a label are left out. Errors begin with the
+A file holds a column of labels and numeric columns as features. Parties may lack features: the list is the union of all
+files' columns, and a task has zeros in the ones it lacks. Rows without a label are left out. Errors begin with the
 file's name.
 """
 
@@ -30,14 +30,14 @@ class TaskFolder:
     """All tasks of a folder, in the order of their names.
 
     Attributes:
-        names: of the tasks: their files' names without the ending.
+        names: names of the tasks: their files' names without the ending.
         features: names of the columns that at least one task has.
         matrices: one for each task, [rows, features], with zeros in what it lacks.
         labels: one column for each task.
         has: which features each task has, [tasks, features].
-        unlabelled: how many rows of each task were left out because they have no label.
-        texts: columns that were left out because they hold text, or anything else that is no number.
-        ignored: names of files that are of no kind that is read.
+        unlabelled: number of rows of each task that were left out because they have no label.
+        texts: columns that were left out because they do not hold numbers.
+        ignored: names of files of an unknown format.
     """
 
     names: tuple[str, ...]
@@ -51,24 +51,29 @@ class TaskFolder:
 
 
 def task_files(folder: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Files by the name of their task, sorted, and the names of files that are no tables; hidden ones do not count."""
+    """Return files by task name, sorted, and the names of files of no known format; hidden files do not count."""
     found: dict[str, Path] = {}
     ignored: list[str] = []
     for file in sorted(folder.iterdir()):
         if file.name.startswith(".") or not file.is_file():
             continue
-        if not encodable(file.name):  # bytes that are no UTF-8; pages and statements could not hold it
-            raise InputError(f"The name of the file {file.name!r} is not in UTF-8; expected {ENCODABLE}.")
+        if not encodable(file.name):  # bytes that are not UTF-8; pages and statements could not hold it
+            raise InputError(
+                f"The name of the file {file.name!r} is not in UTF-8; expected {ENCODABLE}.", argument=None
+            )
         name = name_without_ending(file.name)
         if name is None:
             ignored.append(file.name)
         elif name in found:
-            raise InputError(f"Task {name!r} has two files, {found[name].name!r} and {file.name!r}; expected one.")
+            raise InputError(
+                f"Task {name!r} has two files, {found[name].name!r} and {file.name!r}; expected one.", argument=None
+            )
         else:
             found[name] = file
     if not found:
         raise InputError(
-            f"There is no {', '.join(table_endings())} file in the folder {str(folder)!r}; expected one per task."
+            f"There is no {', '.join(table_endings())} file in the folder {str(folder)!r}; expected one per task.",
+            argument="folder",
         )
     return dict(sorted(found.items())), tuple(ignored)
 
@@ -107,17 +112,19 @@ def read_task_folder(
 
 
 def refuse_other_classes(tasks: TaskFolder, label: str) -> None:
-    """Refuse labels that are not of two classes, 1 and 0 or -1."""
+    """Refuse labels other than two classes, 1 and 0 or -1."""
     for name, column in zip(tasks.names, tasks.labels, strict=True):
         known = np.isin(column, [-1.0, 0.0, 1.0])
         if not known.all():
             value = column[int(np.argmin(known))]
-            raise InputError(f"{name}: Column {label!r} holds {value:g}; expected labels 1, and 0 or -1.")
+            raise InputError(
+                f"{name}: Column {label!r} holds {value:g}; expected labels 1 and 0, or 1 and -1.", argument=None
+            )
 
 
 @dataclass(frozen=True, eq=False)
 class _Source:
-    """One file as its head shows it: its columns, and those that hold text."""
+    """One file judged by its head: its columns, and those that hold text."""
 
     file: Path
     columns: tuple[str, ...]
@@ -131,12 +138,16 @@ def _see(file: Path, label: str) -> _Source:
     except InputError as error:
         if error.argument != "columns":
             raise
-        raise InputError(f"{error.problem}; expected a header line.") from None
+        raise InputError(f"{error.problem}; expected a header line.", argument=None) from None
     for name in table.names:
         if table.names.count(name) > 1:
-            raise InputError(f"Column {name!r} occurs {table.names.count(name)} times; expected each column once.")
+            raise InputError(
+                f"Column {name!r} occurs {table.names.count(name)} times; expected each column once.", argument=None
+            )
     if label not in table.names:
-        raise InputError(f"There is no column {label!r}, the label; found {_listed(table.names)}.")
+        raise InputError(
+            f"There is no column {label!r}, the label; the columns are {_listed(table.names)}.", argument="label"
+        )
     others = frozenset(name for name, kind in table.held_kinds(table.names).items() if kind != "number")
     return _Source(file, table.names, others, table)
 
@@ -144,13 +155,15 @@ def _see(file: Path, label: str) -> _Source:
 def _features(
     sources: dict[str, _Source], label: str, given: Sequence[str] | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The features, and the columns of text that are none; a column that is text in some files only is refused."""
+    """Return the features, and the text columns left out. Refuse a column that is text only in some files."""
     every = dict.fromkeys(name for source in sources.values() for name in source.columns if name != label)
     wanted = every if given is None else dict.fromkeys(given)
     chosen, texts = [], []
     for name in wanted:
         if name not in every:
-            raise InputError(f"There is no column {name!r} in any file; found {_listed(list(every))}.")
+            raise InputError(
+                f"No file has a column {name!r}; the columns are {_listed(list(every))}.", argument="features"
+            )
         having = [source for source in sources.values() if name in source.columns]
         with_text = [source for source in having if name in source.texts]
         if not with_text:
@@ -159,9 +172,13 @@ def _features(
             texts.append(name)
         else:
             other = "" if len(with_text) == len(having) else ", as in other files"
-            raise InputError(f"{with_text[0].file.name}: Column {name!r} holds no numbers; expected numbers{other}.")
+            raise InputError(
+                f"{with_text[0].file.name}: Column {name!r} holds no numbers; expected numbers{other}.", argument=None
+            )
     if not chosen:
-        raise InputError(f"There is no column of numbers beside {label!r} in any file; expected at least one feature.")
+        raise InputError(
+            f"No file has a numeric column besides {label!r}; expected at least one feature.", argument="features"
+        )
     return tuple(chosen), tuple(texts)
 
 
@@ -169,12 +186,14 @@ def _refuse_without(sources: dict[str, _Source], has: NDArray[np.bool_], given: 
     """Refuse a task that has no feature at all."""
     for source, own in zip(sources.values(), has, strict=True):
         if not own.any():
-            among = "columns of numbers beside the label" if given is None else f"columns among {_listed(given)}"
-            raise InputError(f"{source.file.name}: There are no {among}; found {_listed(source.columns)}.")
+            among = "columns of numbers beside the label" if given is None else "columns of numbers besides the label"
+            raise InputError(
+                f"{source.file.name}: There are no {among}; the columns are {_listed(source.columns)}.", argument=None
+            )
 
 
 def _read(source: _Source, label: str, features: list[str]) -> tuple[Floats, Floats, int]:
-    """Features and labels of the rows that have a label, and how many have none."""
+    """Return features and labels of the rows that have a label, and the number of rows without one."""
     kinds: dict[str, CellKind] = dict.fromkeys([label, *features], "number")
     return source.table.scan(kinds, lambda batches, _: _gathered(batches, label, features))
 
@@ -199,7 +218,7 @@ def _gathered(batches: Iterable[Any], label: str, features: list[str]) -> tuple[
 
 
 def _numbers(cells: Any, column: str, first_row: int) -> Floats:
-    """Numbers, NaN where a cell is empty."""
+    """Return numbers, with NaN for empty cells."""
     import pyarrow as pa
 
     cells = cells.cast(pa.float64()) if pa.types.is_null(cells.type) else _decoded(cells)

@@ -1,8 +1,8 @@
 """Text files with separated columns: how one is laid out, how it is opened, where it is wrong.
 
-The first line shows the separator and the names. Ids are read as integers where every one of them is an
-integer, otherwise as text; values as float64. Arrow reads with single-byte separators; the `::` of the
-MovieLens files is replaced on the way in.
+The first line shows the separator and the names. Ids are read as integers if every one of them is an integer, otherwise
+as text; values as float64. Arrow reads single-byte separators; the `::` of the MovieLens files is replaced on the way
+in.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from apportion.errors import InputError
 
 _BLOCK_BYTES = 8 << 20
 _SEPARATORS = ("::", "\t", ",", ";", "|")
-_STAND_IN = "\x1f"  # ASCII "unit separator", which takes the place of a separator of several characters
+_STAND_IN = "\x1f"  # ASCII "unit separator", which replaces a separator of several characters
 _FIRST_LINE_BYTES = 1 << 16
 
 
@@ -30,9 +30,9 @@ class Layout:
     """What the first line of a text file says.
 
     Attributes:
-        separator: what separates columns.
-        names: of all columns.
-        lines_before: how many lines, with that of the names, come before the first row of data.
+        separator: the separator of columns.
+        names: names of all columns.
+        lines_before: number of lines before the first row of data, including the header.
     """
 
     separator: str
@@ -41,12 +41,12 @@ class Layout:
 
 
 def see_layout(path: Path, columns: list[str] | tuple[str, ...] | None, separator: str | None) -> Layout:
-    """Read the first line: its separator, and the columns' names unless they are given.
+    """Read the first line: its separator, and the column names unless they are given.
 
     Args:
         path: the file.
         columns: names of all columns, for a file without a header line.
-        separator: what separates columns; the mark that occurs most often if left out.
+        separator: the separator of columns; by default the most frequent candidate.
     """
     line, before = _first_line(path)
     if separator is None:
@@ -65,22 +65,30 @@ def see_layout(path: Path, columns: list[str] | tuple[str, ...] | None, separato
 
 @dataclass
 class TextColumns:
-    """Columns wanted from one text file, each with what its cells hold; can be opened any number of times."""
+    """Columns wanted from one text file, each with what its cells hold; can be opened any number of times.
+
+    Attributes:
+        path: the file.
+        layout: of its lines.
+        kinds: the columns, and what their cells hold.
+        in_threads: whether to read by several threads; then the numbers of malformed rows are lost at first.
+    """
 
     path: Path
     layout: Layout
     kinds: Mapping[str, CellKind]
+    in_threads: bool = False
     _malformed: Any = field(default=None, init=False)
 
     def open(self, types: Mapping[str, Any]) -> Any:
-        """A reader of record batches with the wanted columns, of the given Arrow types."""
+        """Return a reader of record batches with the wanted columns, of the given Arrow types."""
         import pyarrow.csv as csv
 
         separator = self.layout.separator
         return csv.open_csv(
             _open_bytes(self.path) if len(separator) == 1 else _replaced(self.path, separator),
             read_options=csv.ReadOptions(
-                use_threads=False,  # with threads the numbers of malformed rows are lost
+                use_threads=self.in_threads,
                 block_size=_BLOCK_BYTES,
                 column_names=list(self.layout.names),
                 skip_rows=self.layout.lines_before,
@@ -98,19 +106,19 @@ class TextColumns:
         )
 
     def n_blocks(self) -> int:
-        """About how many batches there are; 0 if that is not known, as for a compressed file."""
+        """Return the approximate number of batches; 0 if unknown, as for a compressed file."""
         import pyarrow as pa
 
         with _open_bytes(self.path) as stream:
             return math.ceil(self.path.stat().st_size / _BLOCK_BYTES) if isinstance(stream, pa.OSFile) else 0
 
     def first_types(self) -> dict[str, Any]:
-        """Arrow types as the beginning of the file suggests them."""
+        """Return Arrow types as the beginning of the file suggests them."""
         seen = self.open({}).schema
         return {name: _arrow_type(kind, seen.field(name).type) for name, kind in self.kinds.items()}
 
     def first_cells(self) -> dict[str, str | None]:
-        """The first row, as text; nothing where there is no row, or a first block that cannot be read."""
+        """Return the first row as text; nothing if there is no row or the first block cannot be read."""
         import pyarrow as pa
 
         try:
@@ -120,20 +128,26 @@ class TextColumns:
         return {} if batch is None else {name: batch.column(name)[0].as_py() for name in self.kinds}
 
     def corrected_types(self, types: dict[str, Any], error: Exception) -> dict[str, Any]:
-        """Types after Arrow gave up: ids become text; a bad number or a malformed row is named."""
+        """Types after Arrow gave up: ids become text; a bad number or a malformed row is named.
+
+        A malformed row that threads came upon has no number yet: then the file is to be read once more, in order.
+        """
         import pyarrow as pa
 
+        if self.in_threads and self._malformed is not None:
+            self.in_threads, self._malformed = False, None
+            return types
         self._name_malformed_row()
         row, name, cell = self._first_mismatch(types)
         if name is None:
-            raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.") from None
+            raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.", argument=None) from None
         if self.kinds[name] == "id":
             return types | {name: pa.string()}
         expected = "a number" if self.kinds[name] == "number" else f"a time ({types[name]})"
         raise bad_cell(name, cell, row, expected)
 
     def _first_mismatch(self, types: dict[str, Any]) -> tuple[int, str | None, str | None]:
-        """Row, column and cell of the first cell that is not of its column's type."""
+        """Return row, column and cell of the first cell that is not of its column's type."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -160,7 +174,8 @@ class TextColumns:
             where = "" if row.number is None else f" {row.number - self.layout.lines_before}"
             raise InputError(
                 f"Row{where} (counting data rows from 1) has {row.actual_columns} columns where "
-                f"{row.expected_columns} were expected: {row.text!r}."
+                f"{row.expected_columns} were expected: {row.text!r}.",
+                argument=None,
             )
 
 
@@ -175,7 +190,7 @@ def _arrow_type(kind: CellKind, suggested: Any) -> Any:
 
 
 def _decoded(cells: Any, column: str, first_row: int) -> Any:
-    """Bytes as text; the first cell that is not UTF-8 is named."""
+    """Return bytes as text; the first cell that is not UTF-8 is named."""
     import pyarrow as pa
 
     position = first_failing(cells, casts_to(pa.string()))
@@ -202,33 +217,33 @@ def is_number(cell: str) -> bool:
 
 
 def _open_bytes(path: Path) -> Any:
-    """The file's bytes, decompressed if its name ends in .gz, .bz2 or .zst."""
+    """Return the file's bytes, decompressed if its name ends in .gz, .bz2 or .zst."""
     import pyarrow as pa
 
     return pa.input_stream(str(path))
 
 
 def _first_line(path: Path) -> tuple[str, int]:
-    """The first line that holds anything, and how many come before it."""
+    """Return the first non-empty line, and the number of lines before it."""
     with _open_bytes(path) as stream:
         beginning: bytes = stream.read(_FIRST_LINE_BYTES)
     filled = beginning.lstrip(b"\r\n")
     line = filled.split(b"\n", 1)[0]
     text = line.decode("utf-8-sig", errors="replace").rstrip("\r")
     if not text.strip():
-        raise InputError("The file is empty.")
+        raise InputError("The file is empty.", argument=None)
     return text, beginning[: len(beginning) - len(filled)].count(b"\n")
 
 
 def _replaced(path: Path, separator: str) -> Any:
-    """The file's bytes with a single byte in place of a long separator."""
+    """Return the file's bytes with a single byte instead of a long separator."""
     import pyarrow as pa
 
     return pa.PythonFile(_Replacing(_open_bytes(path), separator.encode()), mode="r")
 
 
 class _Replacing(io.RawIOBase):
-    """A stream in which every `separator` is replaced, also where it falls on the edge of two reads."""
+    """A stream in which every `separator` is replaced, even across the edge of two reads."""
 
     def __init__(self, stream: Any, separator: bytes) -> None:
         self._stream, self._separator, self._held = stream, separator, b""
@@ -237,11 +252,13 @@ class _Replacing(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """At most `size` bytes; empty only at the end."""
+        """Return at most `size` bytes; empty only at the end."""
         while True:
             fresh: bytes = self._stream.read(max(1, size - len(self._held)) if size >= 0 else None)
             if _STAND_IN.encode() in fresh:
-                raise InputError(f"The file holds the character {_STAND_IN!r}, which stands for the separator.")
+                raise InputError(
+                    f"The file holds the character {_STAND_IN!r}, which stands for the separator.", argument=None
+                )
             *finished, rest = (self._held + fresh).split(self._separator)
             keep = _unfinished(rest, self._separator) if fresh else 0
             self._held = rest[len(rest) - keep :]
@@ -251,6 +268,6 @@ class _Replacing(io.RawIOBase):
 
 
 def _unfinished(raw: bytes, separator: bytes) -> int:
-    """How many bytes at the end of `raw` may be the beginning of a separator."""
+    """Return how many bytes at the end of `raw` may be the beginning of a separator."""
     lengths = range(len(separator) - 1, 0, -1)
     return next((length for length in lengths if raw.endswith(separator[:length])), 0)

@@ -1,4 +1,4 @@
-"""Numbers that belong to a user whoever else is there: from its id alone, or from its id, a task and a public seed."""
+"""Numbers that depend only on a user: on its id alone, or on its id, a task and a public seed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Keys = NDArray[np.uint64]
 
 
 def sampling_keys(user_ids: Vocabulary) -> Keys:
-    """Two numbers for each user from its id alone, [n_users, 2], for Poisson samples.
+    """Return two numbers for each user from its id alone, [n_users, 2], for Poisson samples.
 
-    Whole numbers are their own keys, also where they are kept as text since somebody else's id is text. Other text is
-    hashed to 127 bits, so that nobody can choose two ids that are always sampled together; the last bit keeps it apart
+    Whole numbers are their own keys, even if they are stored as text because somebody else's id is text. Other text is
+    hashed to 127 bits, so that nobody can choose two ids that are always sampled together; the last bit separates it
     from whole numbers.
     """
     if user_ids.holds_text:
@@ -29,15 +29,15 @@ def sampling_keys(user_ids: Vocabulary) -> Keys:
 
 
 def seeded_keys(keys: Keys, seed: int) -> Keys:
-    """One number for each user from its two keys and a public seed: codes would shift when another user leaves."""
+    """Return one number per user from its two keys and a public seed; codes would shift when another user leaves."""
     return keyed_words((seed % 2**256).to_bytes(32, "little"), keys)
 
 
 def pair_keys(keys: Keys, owner: NDArray[Any], tasks: NDArray[np.int32], seed: int) -> Keys:
     """Hash (user, task, seed) of each observation, so that a user's sample of tasks does not depend on other users.
 
-    The sample needs no secrecy: whichever tasks are kept, the user's weights are within the bound. So the user's number
-    comes from ChaCha20, once, and its tasks from a mixer (the finaliser of SplitMix64).
+    The sample need not be secret: whichever tasks are kept, the user's weights are within the bound. So ChaCha20 gives
+    the user's number once, and a mixer (the finaliser of SplitMix64) gives those of its tasks.
 
     Args:
         keys: two numbers for each user.
@@ -54,7 +54,7 @@ def pair_keys(keys: Keys, owner: NDArray[Any], tasks: NDArray[np.int32], seed: i
 
 
 def _key_of_text(name: str) -> bytes:
-    """16 bytes; those of a whole number if the text is one, written plainly."""
+    """Return 16 bytes; those of a whole number if the text is one, written plainly."""
     plain = name.isascii() and name.removeprefix("-").isdigit() and len(name) <= 20 and str(int(name)) == name
     if plain and -(2**63) <= int(name) < 2**63:
         return (int(name) % 2**64).to_bytes(8, "little") + bytes(8)

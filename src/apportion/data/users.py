@@ -1,4 +1,4 @@
-"""Users with all of their rows, in user-major order: what a contribution is evaluated on.
+"""Users with all of their rows, in user-major order: the input of a contribution.
 
 A run of users is the unit of work of every engine. It holds columns, one entry per row, and nothing that depends on
 users outside the run.
@@ -19,7 +19,7 @@ from apportion.errors import InputError
 
 Offsets = NDArray[np.int64]
 
-_MOST_KEPT = 4  # results that a run in memory remembers
+_MOST_KEPT = 4  # number of results that a run in memory remembers
 
 
 class Users:
@@ -30,7 +30,7 @@ class Users:
         columns: one entry per row: "tasks", "values", "features", ...
         user_columns: one entry per user.
         n_tasks: length of the public list of tasks that "tasks" are codes of; 0 without one.
-        keys: two numbers for each user from its id alone, or how to make them.
+        keys: two numbers for each user from its id alone, or a function that makes them.
 
     Example:
         >>> users = Users([0, 2, 3], {"values": np.array([4.0, 2.0, 5.0])})
@@ -59,17 +59,22 @@ class Users:
     def _check(self) -> None:
         offsets = self.indptr
         if not len(offsets) or offsets[0] != 0 or (np.diff(offsets) < 0).any():
-            raise InputError("Expected offsets that start with 0 and do not decrease.")
+            raise InputError("Expected offsets that start with 0 and do not decrease.", argument="indptr")
         for name, column in self._columns.items():
             if len(column) != offsets[-1]:
-                raise InputError(f"Expected {offsets[-1]} entries of {name!r}, one per row, got {len(column)}.")
+                raise InputError(
+                    f"Expected {offsets[-1]} entries of {name!r}, one per row, got {len(column)}.", argument="columns"
+                )
         for name, column in self._user_columns.items():
             if len(column) != self.n_users:
-                raise InputError(f"Expected {self.n_users} entries of {name!r}, one per user, got {len(column)}.")
+                raise InputError(
+                    f"Expected {self.n_users} entries of {name!r}, one per user, got {len(column)}.",
+                    argument="user_columns",
+                )
 
     @property
     def n_users(self) -> int:
-        """Number of users, those without rows included; private."""
+        """Number of users, including those without rows; private."""
         return len(self.indptr) - 1
 
     @property
@@ -79,7 +84,7 @@ class Users:
 
     @property
     def sizes(self) -> Offsets:
-        """How many rows each user has."""
+        """The number of rows of each user."""
         return np.diff(self.indptr)
 
     @property
@@ -104,27 +109,39 @@ class Users:
         if callable(self._keys):
             self._keys = self._keys()
         if self._keys is None:
-            raise InputError("Expected users that are known by ids, as samples of users or of their tasks need them.")
+            raise InputError(
+                "Expected users with ids, because samples of users or of their tasks need them.", argument="keys"
+            )
         return self._keys
 
     def column(self, name: str) -> NDArray[Any]:
-        """One entry per row."""
+        """Return a column with one entry per row."""
         return self._columns[name]
 
     def of_user(self, name: str) -> NDArray[Any]:
-        """One entry per user."""
+        """Return a column with one entry per user."""
         return self._user_columns[name]
 
     def with_columns(self, **columns: NDArray[Any]) -> Users:
-        """The same users with further columns."""
+        """Return the same users with further columns."""
         return self._like(self.indptr, {**self._columns, **columns}, self._user_columns, self._keys)
 
     def with_user_columns(self, **columns: NDArray[Any]) -> Users:
-        """The same users with further columns that have one entry per user."""
+        """Return the same users with further columns that have one entry per user."""
         return self._like(self.indptr, self._columns, {**self._user_columns, **columns}, self._keys)
 
+    def with_rows(self, chosen: NDArray[np.bool_]) -> Users:
+        """The same users, each with those of its rows that are chosen.
+
+        >>> Users([0, 2, 3], {"values": np.array([4.0, 2.0, 5.0])}).with_rows(np.array([False, True, False])).sizes
+        array([1, 0])
+        """
+        before = np.concatenate([[0], np.cumsum(chosen)])
+        columns = {name: column[chosen] for name, column in self._columns.items()}
+        return self._like(before[self.indptr], columns, self._user_columns, self._keys)
+
     def run(self, first: int, last: int) -> Users:
-        """Users first to last, as they are; nothing is copied."""
+        """Return users first to last; nothing is copied."""
         if first == 0 and last == self.n_users:
             return self
         rows = slice(int(self.indptr[first]), int(self.indptr[last]))
@@ -146,7 +163,7 @@ class Users:
         return Users(indptr, columns, user_columns=user_columns, n_tasks=self.n_tasks, keys=keys)
 
     def runs(self, rows: int, users: int | None = None, counted: NDArray[np.bool_] | None = None) -> Iterator[Users]:
-        """Cut into runs of about this many rows, and of at most this many users that count; a user is never cut."""
+        """Yield runs of about this many rows and at most this many counted users; a user is never split."""
         before = np.arange(self.n_users + 1) if counted is None else np.concatenate([[0], np.cumsum(counted)])
         first = 0
         while first < self.n_users:
@@ -158,12 +175,12 @@ class Users:
             first = last
 
     def cut(self, number: int) -> list[Users]:
-        """This many runs of about equally many users."""
+        """Return this many runs of about equally many users."""
         ends = np.linspace(0, self.n_users, number + 1).round().astype(int)
         return [self.run(first, last) for first, last in itertools.pairwise(ends)]
 
     def remembered(self, value: object, make: Callable[[Users], Any]) -> Any:
-        """What `make` makes of these users; the last few are kept while the run is in memory, by the object `value`."""
+        """Return what `make` makes of these users; the last few results are kept in memory, by `value`."""
         for k, (known, result) in enumerate(self._remembered):
             if known is value:
                 self._remembered.append(self._remembered.pop(k))  # what is asked for often stays
@@ -173,9 +190,9 @@ class Users:
         return result
 
     def remembered_rows(self, value: object, make: Callable[[Users], NDArray[Any]]) -> NDArray[Any]:
-        """The same for an array with a row per user; a run takes its part of what all users it is cut from have.
+        """Return the same for an array with a row per user; a run takes its part from the users it was cut from.
 
-        So nothing is made again for every pass, however users are cut.
+        So nothing is computed again in every pass, however users are cut.
         """
         if self._whole is None:
             held: NDArray[Any] = self.remembered(value, make)
@@ -184,7 +201,7 @@ class Users:
         return whole.remembered_rows(value, make)[part]
 
     def __getstate__(self) -> dict[str, Any]:
-        """The rows alone: nothing of users outside the run, and nothing that was remembered."""
+        """Return only the rows: nothing about users outside the run, and nothing that was remembered."""
         held = ("indptr", "_columns", "_user_columns", "n_tasks", "_keys")
         return {**{name: self.__dict__[name] for name in held}, "_remembered": [], "_whole": None}
 

@@ -1,8 +1,8 @@
-"""Ids and codes: the names under which users and tasks come, and the positions under which they are stored.
+"""Ids and codes: the ids of users and tasks, and the positions under which they are stored.
 
-A `Vocabulary` holds n distinct ids, all integers or all text; the code of an id is its position, 0 to n-1.
-Data that arrive without a list get sorted ids, so that codes do not depend on the order of the rows; a public
-list keeps its own order, so that features given in that order stay aligned.
+A `Vocabulary` holds n distinct ids, all integers or all text; the code of an id is its position, 0 to n-1. Data without
+a list get sorted ids, so that codes do not depend on the order of the rows. A public list keeps its own order, so that
+features given in that order stay aligned.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ first NUL (and long text wrongly), so ids are compared, sorted and looked up as 
 Ids = NDArray[Any]
 """One-dimensional ids: int64 or `TEXT`."""
 
-ENCODABLE: Final = "text that UTF-8 can hold, which half of a surrogate pair is not"
+ENCODABLE: Final = "text that UTF-8 can encode, without half of a surrogate pair"
 
 _NUMBERS = (int, float, np.number)
 _SPAN_PER_ID = 8  # a lookup table may be this many times longer than the vocabulary ...
@@ -57,7 +57,7 @@ class Vocabulary:
 
     @classmethod
     def of_range(cls, size: int, *, name: str = "id") -> Vocabulary:
-        """The integers 0 to size-1, each its own code."""
+        """Return the integers 0 to size-1, each its own code."""
         return cls(np.arange(size, dtype=np.int64), name=name, declared=True)
 
     @property
@@ -71,14 +71,14 @@ class Vocabulary:
         return self._ids.dtype != np.int64
 
     def id_of(self, code: int) -> int | str:
-        """The id of one code, as a Python value."""
+        """Return the id of one code, as a Python value."""
         if not 0 <= code < len(self):
-            raise InputError(f"Expected a {self.name} code from 0 to {len(self) - 1}, got {code}.")
+            raise InputError(f"Expected a {self.name} code from 0 to {len(self) - 1}, got {code}.", argument="code")
         id_: int | str = self._ids[code : code + 1].tolist()[0]
         return id_
 
     def ids_of(self, codes: ArrayLike) -> Ids:
-        """The ids of many codes."""
+        """Return the ids of many codes."""
         positions = np.asarray(codes)
         outside = (positions < 0) | (positions >= len(self))
         if outside.any():
@@ -87,27 +87,27 @@ class Vocabulary:
         return ids
 
     def codes_of(self, ids: ArrayLike) -> NDArray[np.int32]:
-        """The codes of many ids; an id that is not here is an `InputError` that names it."""
+        """Return the codes of many ids; an unknown id is an `InputError` that names it."""
         wanted = as_ids(ids, self.name)
         codes = self.find(wanted)
         if (codes < 0).any():
             position = int(np.argmax(codes < 0))
             unknown = wanted[position : position + 1].tolist()[0]
-            raise InputError(f"There is no {self.name} {unknown!r} among the {len(self)} known ones.")
+            raise InputError(f"There is no {self.name} {unknown!r} among the {len(self)} known ones.", argument="ids")
         return codes
 
     def code_of(self, id_: int | str) -> int:
-        """The code of one id."""
+        """Return the code of one id."""
         return int(self.codes_of([id_])[0])
 
     def find(self, ids: ArrayLike) -> NDArray[np.int32]:
-        """The codes of many ids, -1 where an id is not here."""
+        """Return the codes of many ids, -1 for unknown ids."""
         wanted = as_ids(ids, self.name)
         if not len(wanted) or not len(self):
             return np.full(len(wanted), -1, np.int32)
         if (wanted.dtype == np.int64) == self.holds_text:
             kind, got = ("text" if self.holds_text else "an integer"), wanted[:1].tolist()[0]
-            raise InputError(f"Expected {kind} for a {self.name}, got {got!r}.")
+            raise InputError(f"Expected {kind} for a {self.name}, got {got!r}.", argument="ids")
         if self._lookup is None:
             self._lookup = _Lookup(self._ids)
         return self._lookup(wanted)
@@ -147,13 +147,13 @@ class Vocabulary:
             ordered = np.sort(self._ids)
             repeated = ordered[1:][ordered[1:] == ordered[:-1]].tolist()
         if repeated:
-            raise InputError(f"Expected distinct {self.name}s, got {repeated[0]!r} more than once.")
+            raise InputError(f"Expected distinct {self.name}s, got {repeated[0]!r} more than once.", argument="ids")
 
 
 class _Lookup:
-    """From ids to codes: a table where integers lie close together, binary search for others, a dict for text.
+    """Maps ids to codes: a table if integers lie close together, binary search for other integers, a dict for text.
 
-    Vocabularies are small beside the data, so text goes through Python.
+    Vocabularies are small compared with the data, so text goes through Python.
     """
 
     def __init__(self, ids: Ids) -> None:
@@ -197,7 +197,7 @@ def _restored(ids: Ids, name: str, declared: bool) -> Vocabulary:
 
 
 def as_ids(ids: ArrayLike, name: str) -> Ids:
-    """Ids as int64 or `TEXT`; anything else is refused with the first id that does not fit.
+    """Return ids as int64 or `TEXT`. Refuse anything else, and name the first id that does not fit.
 
     Args:
         ids: a one-dimensional array or list.
@@ -210,10 +210,10 @@ def as_ids(ids: ArrayLike, name: str) -> Ids:
 
 
 def checked_ids(ids: ArrayLike, name: str) -> NDArray[Any]:
-    """Ids as int64, or as text in the form in which it came; anything else is refused."""
+    """Return ids as int64, or as text in the form in which it came. Refuse anything else."""
     array = as_array(ids)
     if array.ndim != 1:
-        raise InputError(f"Expected {name} as a one-dimensional array, got shape {array.shape}.")
+        raise InputError(f"Expected {name} as a one-dimensional array, got shape {array.shape}.", argument=name)
     if array.dtype == np.int64 or array.dtype.kind in "UT":
         return array
     if array.dtype.kind in "iu":
@@ -228,10 +228,10 @@ def checked_ids(ids: ArrayLike, name: str) -> NDArray[Any]:
 
 
 def as_array(ids: ArrayLike) -> NDArray[Any]:
-    """Ids as an array that holds exactly what was given.
+    """Return ids as an array that holds exactly what was given.
 
-    NumPy drops NULs at the end of text, rounds integers that stand beside floats and takes True for 1. So a list
-    becomes an array of numbers only if all its elements have one numeric type, and of Python objects otherwise.
+    NumPy drops NULs at the end of text, rounds integers among floats and treats True as 1. So a list becomes an array
+    of numbers only if all its elements have one numeric type, and of Python objects otherwise.
     """
     if not _is_list(ids):
         array = np.asarray(ids)
@@ -246,12 +246,12 @@ def as_array(ids: ArrayLike) -> NDArray[Any]:
 
 
 def plain_texts(array: NDArray[Any]) -> list[str]:
-    """Text of any array as Python's own strings; NumPy's would lose NULs at the end when they are stored again."""
+    """Return text of any array as Python strings; NumPy's would lose NULs at the end when stored again."""
     return list(map(str.__str__, array.tolist()))
 
 
 def as_text(texts: list[str], name: str) -> Ids:
-    """Python strings as `TEXT`, which keeps every character; one that UTF-8 has no form for is refused."""
+    """Return Python strings as `TEXT`, which keeps every character. Refuse text that UTF-8 cannot encode."""
     try:
         return np.array(texts, dtype=TEXT)
     except UnicodeEncodeError:
@@ -260,7 +260,7 @@ def as_text(texts: list[str], name: str) -> Ids:
 
 
 def encodable(text: str) -> bool:
-    """Whether UTF-8 can hold a text: it cannot hold half of a surrogate pair."""
+    """Whether UTF-8 can encode a text: it cannot encode half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -271,7 +271,7 @@ def encodable(text: str) -> bool:
 def bad_cell(
     column: str, value: object, row: int, expected: str, argument: str | None = None, remedy: str | None = None
 ) -> InputError:
-    """The one sentence about one cell, and what to do about it; rows of data are counted from 1."""
+    """Return the sentence about one cell, and what to do about it; rows of data are counted from 1."""
     holds = "is empty" if value is None else f"holds {value!r}"
     problem = f"Column {column!r} {holds} in row {row} (counting data rows from 1); expected {expected}"
     if remedy is None:
@@ -280,12 +280,12 @@ def bad_cell(
 
 
 def largest_exact(bits: int) -> int:
-    """Up to which size floats of so many bits hold every integer; beyond it, two ids may have become one."""
+    """Return the size up to which floats of so many bits hold every integer; beyond, two ids may become one."""
     return 1 << {16: 11, 32: 24}.get(bits, 53)
 
 
 def refuse_inexact(array: NDArray[np.floating[Any]], name: str, *, first_row: int = 1) -> None:
-    """Refuse floats that are no integers, or so large that they may have been rounded from several integers."""
+    """Refuse floats that are not integers, or so large that they may have been rounded from several integers."""
     limit = largest_exact(8 * array.dtype.itemsize)
     whole = array == np.trunc(array)  # NaN compares false
     exact = whole & (np.abs(array) < limit)
@@ -299,7 +299,7 @@ def refuse_inexact(array: NDArray[np.floating[Any]], name: str, *, first_row: in
 
 
 def _is_list(ids: Any) -> bool:
-    """Whether the elements are to be taken one by one: those of a list, and text of another library's column."""
+    """Whether to take the elements one by one: those of a list, and text of another library's column."""
     if isinstance(ids, np.ndarray | str | bytes | Mapping):
         return False
     if not (hasattr(ids, "__len__") and hasattr(ids, "__iter__")):
@@ -317,13 +317,13 @@ def _narrowed_integers(array: NDArray[Any], name: str) -> Ids:
 
 
 def _whole_numbers(array: NDArray[Any], name: str) -> Ids:
-    """Floats that stand for integers, as frames with a gap in them hold; no other float is an id."""
+    """Return floats that stand for integers, as in frames with a gap; no other float is an id."""
     refuse_inexact(array, name)
     return array.astype(np.int64)
 
 
 def _from_objects(array: NDArray[np.object_], name: str) -> NDArray[Any]:
-    """Python objects: all integers or all text."""
+    """Convert Python objects: all integers or all text."""
     kinds = set(map(type, array.tolist()))
     if kinds and all(issubclass(kind, str) for kind in kinds):
         return array

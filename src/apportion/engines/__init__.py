@@ -1,4 +1,4 @@
-"""Where sums over users are formed: on this machine's processors, or on its GPU."""
+"""Engines form sums over users: on this machine's processors, or on its GPU."""
 
 from apportion.engines.local import LocalEngine
 from apportion.engines.on_torch import TorchEngine

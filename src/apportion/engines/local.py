@@ -1,4 +1,4 @@
-"""The engine of one machine's memory and processors."""
+"""The engine for one machine's memory and processors."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from apportion.privacy.contributions import Contribution, Kernels, PartialSums
 class LocalEngine:
     """Adds up on this machine's processors.
 
-    Sums of clipped parts and of weights are on a lattice; Gram matrices and moments are on one where `exact` says so,
-    as releases with exact noise need them, and as more than one run of users does.
+    Sums of clipped parts and of weights are always on a lattice. Gram matrices and moments are on a lattice only if
+    `exact` is True. Releases with exact noise need that, and so do several runs of users.
 
     Args:
         dtype: precision of what users compute for themselves.
         threads: number of threads, or None for all that this process may use.
-        chunk: rows worked on at once where parts are formed in NumPy.
-        exact: whether every sum is to be on a lattice.
-        runs: into how many runs users are cut; their sums are the same for every number.
+        chunk: rows processed at a time in NumPy.
+        exact: whether every sum is on a lattice.
+        runs: number of runs into which users are divided; the sums do not depend on it.
 
     Example:
         >>> from apportion.allocation import SplitEqually
@@ -48,7 +48,9 @@ class LocalEngine:
         runs: int = 1,
     ) -> None:
         if runs < 1 or chunk < 1:
-            raise InputError(f"Expected at least 1 run of users and 1 row at once, got {runs} and {chunk}.")
+            raise InputError(
+                f"Expected at least 1 run of users and 1 row per chunk, got {runs} and {chunk}.", argument=None
+            )
         self.dtype = np.dtype(dtype)
         self.threads = threads
         self.chunk = chunk
@@ -60,7 +62,7 @@ class LocalEngine:
         return Processors(self.dtype, self.threads, self.chunk, exact=self.exact)
 
     def add_up(self, users: Users, contributions: Sequence[Contribution]) -> list[BoundedSum]:
-        """One pass over the users, a run at a time."""
+        """Make one pass over the users, one run at a time."""
         runs = [users] if self.runs == 1 else users.cut(self.runs)
         partial = (PartialSums.over(run, contributions, self.kernels) for run in runs)
         return reduce(add, partial).sealed(contributions)

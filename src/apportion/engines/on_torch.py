@@ -1,8 +1,9 @@
-"""The engine of a GPU: heavy sums and local regressions on a torch device, everything else as on the processor.
+"""The engine for a GPU: heavy sums and local regressions on a torch device, everything else on the processor.
 
 Sums come back to the processor sealed, since they are small beside the data; per-user rows stay on the device. On the
 device "cpu" users compute by the processor's own kernels, whose order of operations is fixed, so that sums are the
-same in every bit. A GPU rounds solutions differently: sums on a lattice then differ by a few steps for each user.
+same in every bit. Rounds on ratings are the processor's operations, one by one, on a GPU too. It rounds the solutions
+of other regressions differently: sums on a lattice then differ by a few steps for each user.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from apportion.engines.local import LocalEngine
 from apportion.engines.processors import Processors, Summed
 from apportion.privacy.contributions import Kernels
 from apportion.privacy.contributions.base import Floats, TaskOrder, UserRun
+from apportion.privacy.contributions.distinct_tasks import require_distinct_tasks
 
-_AT_A_TIME = 1 << 24  # numbers formed at once on the device
+_AT_A_TIME = 1 << 24  # numbers formed on the device at a time
 
 
 class TorchEngine(LocalEngine):
@@ -26,9 +28,9 @@ class TorchEngine(LocalEngine):
 
     Args:
         device: a torch device, by default the first GPU.
-        dtype: precision of what users compute for themselves; released sums are in float64 or whole numbers.
-        exact: whether every sum is to be on a lattice.
-        runs: into how many runs users are cut.
+        dtype: precision of what users compute for themselves; released sums are float64 or whole numbers.
+        exact: whether every sum is on a lattice.
+        runs: number of runs into which users are divided.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class Device(Processors):
         self._placed: list[tuple[Any, Any]] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without positions of rows, which are private: contributions hold kernels, and are sent to others."""
+        """Return the state without the private positions of rows: contributions hold kernels and are sent away."""
         return {**self.__dict__, "_placed": []}
 
     @property
@@ -60,7 +62,7 @@ class Device(Processors):
     def moments(
         self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, coefficients: Floats, bound: float
     ) -> Summed:
-        """Σ c x for every task."""
+        """Return Σ c x for every task."""
         placed = self._place(order.indptr), self._place(indices)
         if self.exact:
             step = linalg.step_below(bound)
@@ -71,7 +73,7 @@ class Device(Processors):
         return sums.cpu().numpy(), None
 
     def grams(self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, weights: Floats, norm: float) -> Summed:
-        """Σ w x xᵀ for every task, packed."""
+        """Return Σ w x xᵀ for every task, packed."""
         placed = self._place(order.indptr), self._place(indices)
         if self.exact:
             step = linalg.step_below(norm, linalg.FACTOR_BITS)
@@ -80,13 +82,13 @@ class Device(Processors):
         return sums.cpu().numpy(), None
 
     def total(self, rows: Any, norm: float) -> Summed:
-        """Σ x over rows."""
+        """Return Σ x over rows."""
         step = linalg.step_below(norm)
         whole = (self._double(rows) / step).trunc().long()
         return whole.sum(0).cpu().numpy(), step
 
     def gram(self, rows: Any, norm: float) -> Summed:
-        """Σ x xᵀ over rows, packed."""
+        """Return Σ x xᵀ over rows, packed."""
         held = self._double(rows)
         if not self.exact:
             return self._torch_kernels.pack(held.T @ held).cpu().numpy(), None
@@ -99,7 +101,7 @@ class Device(Processors):
         return self._lattice_grams(ends, everybody, held, ones, step)[0], step**2
 
     def total_of_users(self, users: UserRun, features: Any) -> Any:
-        """Add up the features of every user's own tasks."""
+        """Add up the features of each user's own tasks."""
         if self._on_processor:
             return super().total_of_users(users, features)
         ones = self._real(np.ones(users.n_rows, self.dtype))
@@ -115,7 +117,7 @@ class Device(Processors):
         base_rhs: Any | None = None,
         weights: Any | None = None,
     ) -> Any:
-        """Solve every user's own ridge regression; see `Kernels.solve_users`."""
+        """Solve each user's own ridge regression; see `Kernels.solve_users`."""
         if self._on_processor:
             return super().solve_users(users, features, labels, base, base_rhs, weights)
         return self._torch_kernels.segment_solve(
@@ -126,11 +128,32 @@ class Device(Processors):
             labels=self._real(labels),
             base=self._real(base),
             base_rhs=None if base_rhs is None else self._real(base_rhs),
-            unsolved="zero",  # a refusal would tell of one user's data
+            unsolved="zero",  # a refusal would reveal something about one user's data
         )
 
+    def rating_round(
+        self,
+        users: UserRun,
+        weights: Floats | linalg.TaskWeights,
+        about: linalg.RatingRound,
+        by_task: NDArray[np.int64],
+        total: NDArray[np.int64],
+    ) -> None:
+        """Add every user's part of a round on ratings; see `Kernels.rating_round`."""
+        if self._on_processor:
+            super().rating_round(users, weights, about, by_task, total)
+            return
+        from apportion.linalg import rating_on_torch  # needs torch, which is optional
+
+        require_distinct_tasks(users)
+        own = weights if isinstance(weights, linalg.TaskWeights) else self._place(weights)
+        placed = self._place(users.column("tasks")), self._place(users.column("values"))
+        rows, votes = rating_on_torch.rating_round(users.indptr, *placed, own, about, self.device)
+        by_task += rows.cpu().numpy()
+        total += votes.cpu().numpy()
+
     def _lattice_moments(self, indptr: Any, indices: Any, rows: Any, coefficients: Any, step: float) -> NDArray[Any]:
-        """Whole steps of c x, added up by task in 64 bits."""
+        """Add up whole steps of c x by task, in 64 bits."""
         import torch
 
         sums = torch.zeros((len(indptr) - 1, rows.shape[1]), dtype=torch.int64, device=self.device)
@@ -143,7 +166,7 @@ class Device(Processors):
         return np.asarray(sums.cpu().numpy())
 
     def _lattice_grams(self, indptr: Any, indices: Any, rows: Any, weights: Any, step: float) -> NDArray[Any]:
-        """Whole steps of √|w| x, multiplied and added up by task in 64 bits, with the sign of w."""
+        """Multiply whole steps of √|w| x and add them up by task in 64 bits, with the sign of w."""
         import torch
 
         width = rows.shape[1]
@@ -160,7 +183,7 @@ class Device(Processors):
 
     @property
     def _torch_kernels(self) -> Any:
-        from apportion.linalg import on_torch  # needs torch, which is optional
+        from apportion.linalg import on_torch  # imported here, because torch is optional
 
         return on_torch
 
@@ -181,7 +204,7 @@ class Device(Processors):
         return torch.tensor(np.asarray(values, dtype), device=self.device)
 
     def _place(self, indices: Any) -> Any:
-        """Offsets and positions on the device; the last few are kept, since every round needs them."""
+        """Return offsets and positions on the device. The last few are kept, because every round needs them."""
         import torch
 
         for known, placed in self._placed:

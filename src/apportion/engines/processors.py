@@ -17,15 +17,15 @@ Summed = tuple[NDArray[Any], float | None]
 class Processors:
     """Segment sums and local regressions on this machine's processors.
 
-    Whatever is released is summed in float64: in float32 the rounding of a sum over a million users moves it by a few
-    per cent of the sensitivity when one of them leaves.
+    Released sums are added in float64. In float32, rounding in a sum over a million users changes it by a few per cent
+    of the sensitivity when one user leaves.
 
     Args:
         dtype: precision of what users compute for themselves.
         threads: number of threads, or None for all that this process may use.
-        rows_at_once: rows worked on at once where parts are formed in NumPy.
-        exact: whether every sum is to be on a lattice; this needs the compiled kernel, whose solutions for one user do
-            not depend on the others in any bit.
+        rows_at_once: rows processed at a time in NumPy.
+        exact: whether every sum is on a lattice. This needs the compiled kernel: there, no bit of one user's solution
+            depends on other users.
     """
 
     def __init__(
@@ -43,14 +43,16 @@ class Processors:
         self._require_kernel()
 
     def _require_kernel(self) -> None:
-        """Refuse to be exact where the kernel is not: NumPy takes users in batches, which move their last bits."""
+        """Refuse exact sums without the compiled kernel: NumPy solves users in batches, which affects the last bits."""
         if self.exact and linalg.active_backend() != "compiled":
-            raise InputError("Expected the compiled kernel for exact sums; it was not built on this machine.")
+            raise InputError(
+                "Exact sums need the compiled kernel, which was not built on this machine.", argument="exact"
+            )
 
     def moments(
         self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, coefficients: Floats, bound: float
     ) -> Summed:
-        """Σ c x for every task."""
+        """Return Σ c x for every task."""
         if self.exact:
             step = linalg.step_below(bound)
             counts = linalg.lattice_moment(
@@ -63,7 +65,7 @@ class Processors:
         return sums, None
 
     def grams(self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, weights: Floats, norm: float) -> Summed:
-        """Σ w x xᵀ for every task, packed."""
+        """Return Σ w x xᵀ for every task, packed."""
         if self.exact:
             step = linalg.step_below(norm, linalg.FACTOR_BITS)
             counts = linalg.lattice_gram(order.indptr, indices, rows, weights=weights, step=step, threads=self.threads)
@@ -72,13 +74,13 @@ class Processors:
         return sums, None
 
     def total(self, rows: Any, norm: float) -> Summed:
-        """Σ x over rows; on a lattice always, which costs nothing here."""
+        """Return Σ x over rows, always on a lattice, which costs nothing here."""
         step = linalg.step_below(norm)
         whole = linalg.whole_steps(np.asarray(rows, np.float64), step)
         return whole.astype(np.int64).sum(axis=0), step
 
     def gram(self, rows: Any, norm: float) -> Summed:
-        """Σ x xᵀ over rows, packed."""
+        """Return Σ x xᵀ over rows, packed."""
         held = np.asarray(rows, np.float64)
         if not self.exact:
             return linalg.pack(held.T @ held), None
@@ -87,7 +89,7 @@ class Processors:
         return counts[0], step**2
 
     def total_of_users(self, users: UserRun, features: Any) -> NDArray[Any]:
-        """Add up the features of every user's own tasks."""
+        """Add up the features of each user's own tasks."""
         self._require_kernel()
         ones = np.ones(users.n_rows, self.dtype)
         return linalg.segment_moment(
@@ -103,7 +105,7 @@ class Processors:
         base_rhs: Any | None = None,
         weights: Any | None = None,
     ) -> NDArray[Any]:
-        """Solve every user's own ridge regression; see `Kernels.solve_users`."""
+        """Solve each user's own ridge regression; see `Kernels.solve_users`."""
         self._require_kernel()
         return linalg.segment_solve(
             users.indptr,
@@ -113,10 +115,22 @@ class Processors:
             labels=self.asarray(labels),
             base=self.asarray(base),
             base_rhs=None if base_rhs is None else self.asarray(base_rhs),
-            unsolved="zero",  # a refusal would tell of one user's data
+            unsolved="zero",  # a refusal would reveal something about one user's data
             threads=self.threads,
         )
 
+    def rating_round(
+        self,
+        users: UserRun,
+        weights: Floats | linalg.TaskWeights,
+        about: linalg.RatingRound,
+        by_task: NDArray[np.int64],
+        total: NDArray[np.int64],
+    ) -> None:
+        """Add every user's part of a round on ratings; see `Kernels.rating_round`."""
+        tasks, values = users.column("tasks"), users.column("values")
+        linalg.rating_round(users.indptr, tasks, values, weights, about, by_task, total, threads=self.threads)
+
     def asarray(self, values: Any) -> NDArray[Any]:
-        """Bring values to this precision, contiguous."""
+        """Return values in this precision, contiguous."""
         return np.ascontiguousarray(values, dtype=self.dtype)

@@ -1,7 +1,7 @@
-"""What an engine must do: evaluate contributions on runs of users, add up, and hand out sealed sums.
+"""The engine protocol: evaluate contributions on runs of users, add up, and return sealed sums.
 
-An engine draws no noise, keeps no state of users between passes and never sees a budget. Whole numbers add up to the
-same in any order and grouping, so that every engine returns the same bits.
+An engine draws no noise, keeps no state of users between passes and never sees a budget. Whole numbers have the same
+sum in any order and grouping, so every engine returns the same bits.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ class Engine(Protocol):
 
     @property
     def exact(self) -> bool:
-        """Whether every sum is whole numbers of a public step."""
+        """Whether every sum counts whole numbers of a public step."""
 
     @property
     def kernels(self) -> Kernels:
-        """What users compute with."""
+        """The kernels that users compute with."""
 
     def add_up(self, users: Users, contributions: Sequence[Contribution]) -> list[BoundedSum]:
-        """One pass over the users: one sum for each output of each contribution, in order."""
+        """Make one pass over the users. Return one sum for each output of each contribution, in order."""
 
 
 def add_up_one(engine: Engine, users: Users, contribution: Contribution) -> BoundedSum:
-    """The one sum of one contribution."""
-    (found,) = engine.add_up(users, [contribution])
-    return found
+    """Return the one sum of one contribution."""
+    (result,) = engine.add_up(users, [contribution])
+    return result

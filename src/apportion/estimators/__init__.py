@@ -1,4 +1,4 @@
-"""What estimators share: scikit-learn's manners, and how a private fit opens its session."""
+"""What estimators share: the scikit-learn interface, and how a private fit opens its session."""
 
 from apportion.estimators.base import Estimator
 from apportion.estimators.private import PrivateEstimator

@@ -1,4 +1,4 @@
-"""Scikit-learn's manners for estimators, without importing scikit-learn."""
+"""The scikit-learn interface for estimators, without importing scikit-learn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class Estimator:
-    """A constructor that only stores, `get_params` and `set_params`, and a repr that shows them.
+    """Base class with `get_params`, `set_params` and a repr that shows the parameters; constructors only store.
 
     `sklearn.base.clone` works on subclasses whose constructors store each argument under its own name.
     """
@@ -27,7 +27,7 @@ class Estimator:
         known = self._parameter_names()
         for name, value in parameters.items():
             if name not in known:
-                raise ValueError(f"Expected a parameter among {', '.join(known)}, got {name!r}.")
+                raise ValueError(f"Expected one of the parameters {', '.join(known)}, got {name!r}.")
             setattr(self, name, value)
         return self
 
@@ -37,7 +37,7 @@ class Estimator:
 
 
 def defaults_of(estimator: Estimator | type[Estimator]) -> dict[str, Any]:
-    """Names of a constructor's arguments and their defaults."""
+    """Return the names of a constructor's arguments and their defaults."""
     return _looked_up(estimator.__init__ if isinstance(estimator, type) else type(estimator).__init__)
 
 

@@ -1,7 +1,7 @@
 """What estimators of users with many rows share: their session, their weights, and noise that fits the budget.
 
-How many rows each user has is public unless `sizes` is "private". Then neighbours add or remove one user, and a noisy
-histogram of sizes pays for the choice of the threshold.
+The number of rows of each user is public unless `sizes` is "private". Then neighbours add or remove one user, and a
+noisy histogram of sizes pays for the choice of the threshold.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ Sizes = Literal["public", "private"]
 
 @dataclass(frozen=True)
 class Noisy:
-    """A released sum, and the noise it got: normal or Laplace, one of the two scales is 0.
+    """A released sum and its noise: normal or Laplace; one of the two scales is 0.
 
     Attributes:
         values: what was released.
-        stddev: of normal noise, in every coordinate.
-        scale: of Laplace noise, in every coordinate.
+        stddev: standard deviation of normal noise in every coordinate.
+        scale: scale of Laplace noise in every coordinate.
     """
 
     values: Floats
@@ -58,7 +58,7 @@ class Noisy:
 
     @property
     def variance(self) -> float:
-        """Of the noise in one coordinate."""
+        """The variance of the noise in one coordinate."""
         return self.stddev**2 + 2 * self.scale**2
 
 
@@ -78,7 +78,7 @@ class Bounded:
 
 
 class ContributionsEstimator(PrivateEstimator):
-    """A private estimator of rows that are grouped by user."""
+    """A private estimator of rows grouped by user."""
 
     delta: float
     bounding: ContributionPolicy
@@ -100,37 +100,38 @@ class ContributionsEstimator(PrivateEstimator):
     def _sizes_are_private(self) -> bool:
         return self.sizes == "private"
 
-    def _about_defaults(self) -> str:
+    def _words_on_defaults(self) -> str:
         return "library defaults: constants that were not chosen on any data"
 
     def _session(self, given: Session | None, public: Sequence[str]) -> Session:
-        """The session of this fit; refuses settings that make no sense."""
+        """Return the session of this fit. Refuse invalid settings."""
         if self.sizes not in ("public", "private"):
-            raise InputError(f"Expected sizes to be 'public' or 'private', got {self.sizes!r}.")
+            raise InputError(f"Expected sizes to be 'public' or 'private', got {self.sizes!r}.", argument="sizes")
         if self._sizes_are_private and not isinstance(self.bounding, Smooth):
             raise InputError(
-                f"Expected bounding by Smooth weights where sizes are private, got {type(self.bounding).__name__}: "
-                "which rows a limit keeps, and how many there are, depends on everybody's sizes."
+                "Expected bounding by Smooth weights if sizes are private, got "
+                f"{type(self.bounding).__name__}: the rows that a limit keeps depend on all users' sizes.",
+                argument="bounding",
             )
-        about = [] if self._sizes_are_private else ["how many rows each user has"]
-        return self._open(given, Budget(self.epsilon, self.delta), self._neighbours, [*about, *public])
+        assumed = [] if self._sizes_are_private else ["how many rows each user has"]
+        return self._open(given, Budget(self.epsilon, self.delta), self._neighbours, [*assumed, *public])
 
     def _sizes_fractions(self) -> dict[str, float]:
-        """What the plan needs for the choice of the threshold: nothing if sizes are public or it was given."""
+        """Return the fraction for choosing the threshold: nothing if sizes are public or it was given."""
         chosen = self._sizes_are_private and getattr(self.bounding, "threshold", None) is None
         return {"sizes": self.sizes_share} if chosen else {}
 
     def _bounded(
         self, users: Users, trade_off: float, session: Session, share: Share | None, correlation: float = 0.0
     ) -> Bounded:
-        """Weights of all rows; where sizes are private, the threshold is given or chosen from a released histogram.
+        """Return weights of all rows. If sizes are private, the threshold is given or chosen from a released histogram.
 
         Args:
             users: the users with their rows.
             trade_off: A of `allocation.users`.
             session: pays for the histogram.
             share: for the histogram, if one is needed.
-            correlation: assumed between two rows of one user.
+            correlation: the assumed correlation of two rows of one user.
         """
         if not self._sizes_are_private:
             made = self.bounding.row_weights(users.indptr, trade_off, correlation)
@@ -152,18 +153,18 @@ class ContributionsEstimator(PrivateEstimator):
 
 
 def publicly_weighed(users: Users, rows: Floats, made: str, threshold: float) -> Bounded:
-    """Public weights, in a column of the users."""
+    """Return public weights in a column of the users."""
     return Bounded(PublicRowWeights.from_rows(rows, users.indptr, made), threshold, users.with_columns(weights=rows))
 
 
 def capped_weights(threshold: float, correlation: float = 0.0) -> PrivateRowWeights:
-    """min(h, effective size)/size for every row: a user's total is at most h, whoever else is there."""
+    """Return min(h, effective size)/size for every row: a user's total is at most h, whoever else is there."""
     form = partial(unnormalised_row_weights, threshold=threshold, correlation=correlation)
     return PrivateRowWeights(threshold, form, f"each user's total weight at most min(h, size), h = {threshold:g}")
 
 
 def release_noisy(session: Session, name: Name, statistic: BoundedSum, share: Share) -> Noisy:
-    """Release with the noise that the budget allows: Laplace if it is pure, else Gaussian."""
+    """Release with the noise that the budget allows: Laplace if it is pure, otherwise Gaussian."""
     if session.budget.pure:
         values: Any = session.release_laplace(name, statistic, share)
         return Noisy(np.asarray(values), 0.0, statistic.l1_sensitivity / share.pure_epsilon)

@@ -16,13 +16,14 @@ from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
 from apportion.postprocessing.popularity import Popularity, posterior_popularity
 from apportion.privacy import Purpose, Session, Share
-from apportion.privacy.contributions import ClippedParts, Output, TaskCounts, Weighting
+from apportion.privacy.contributions import ClippedParts, HeldOut, Output, TaskCounts, Weighting, without_held_out
+from apportion.privacy.purposes import ReleaseName
 
-LEAST_USERS = 10.0  # a noisy number of users is not believed below this
+LEAST_USERS = 10.0  # a noisy number of users below this is replaced by it
 
 
 def number_of_users(session: Session) -> ClippedParts:
-    """One for each user who has rows."""
+    """Return a contribution of one for each user who has rows."""
     return ClippedParts(_ones, (Output(1, 1.0, False, "one for each user"),), neighbours=session.neighbours)
 
 
@@ -31,20 +32,20 @@ def _ones(users: Users, weights: Any) -> tuple[NDArray[np.float64]]:
 
 
 def release_number_of_users(users: Users, session: Session, engine: Engine, share: Share) -> float:
-    """Release how many users have data; one user moves it by 1."""
+    """Release the number of users with data; one user moves it by 1."""
     total = add_up_one(engine, users, number_of_users(session))
     return max(float(session.release(Purpose.NUMBER_OF_USERS, total, share)[0]), LEAST_USERS)
 
 
 @dataclass(frozen=True)
 class ScaledMeans:
-    """One, and the user's own mean value, scaled to [-1, 1]: of norm at most √2."""
+    """One, and the user's mean value scaled to [-1, 1]: a row of norm at most √2."""
 
     middle: float
     half: float
 
     def __call__(self, users: Users, weights: Any) -> tuple[NDArray[np.float64]]:
-        """The row of every user."""
+        """Return the row of every user."""
         values = np.clip(users.column("values"), self.middle - self.half, self.middle + self.half)
         sums = np.bincount(users.owner, values - self.middle, minlength=users.n_users)
         means = sums / np.maximum(users.sizes, 1) / self.half
@@ -59,7 +60,7 @@ def release_overview(
     value_range: tuple[float, float],
     declared_users: int | None,
 ) -> tuple[float, float]:
-    """Release the number of users and the mean of users' mean values, together; a declared number stands instead."""
+    """Release the number of users and the mean of users' means together; a declared number is not released."""
     low, high = value_range
     means = ScaledMeans((low + high) / 2, (high - low) / 2)
     output = Output(2, float(np.sqrt(2)), False, "one, and the scaled mean of a user")
@@ -74,36 +75,67 @@ class ReleasedPopularity:
     """Weighted popularity of every task, as released under the equal split.
 
     Attributes:
-        posterior: mean and variance of what it may be.
+        noisy: what was released; the mean of several releases by their precision.
+        posterior: its posterior mean and variance.
         counts: the same for allocations.
+        releases: how many releases it comes from.
     """
 
+    noisy: NDArray[np.float64]
     posterior: Popularity
     counts: ReleasedCounts
+    releases: int = 1
+
+    @classmethod
+    def of(cls, noisy: NDArray[np.float64], stddev: float, n_users: float) -> ReleasedPopularity:
+        """Deconvolve released counts."""
+        posterior = posterior_popularity(noisy, stddev, n_users)
+        return cls(noisy, posterior, ReleasedCounts(posterior.mean, stddev, n_users))
 
 
 def release_popularity(
-    users: Users, session: Session, engine: Engine, share: Share, n_users: float
+    users: Users, session: Session, engine: Engine, share: Share, n_users: float, rows: HeldOut | None = None
 ) -> ReleasedPopularity:
-    """Release Σ_j 1/√n^j for every task, and deconvolve it."""
+    """Release Σ_j 1/√n^j for every task, and deconvolve it; held-out rows, if there are any, are kept out."""
+    noisy, stddev = _noisy_popularity(users, session, engine, share, Purpose.POPULARITY.at(), rows)
+    return ReleasedPopularity.of(noisy, stddev, n_users)
+
+
+def release_popularity_again(
+    users: Users, session: Session, engine: Engine, share: Share, before: ReleasedPopularity, rows: HeldOut | None
+) -> ReleasedPopularity:
+    """Release the same counts once more, and deconvolve the mean of all, weighed by their precision."""
+    name = Purpose.POPULARITY.at(step=before.releases + 1)
+    noisy, stddev = _noisy_popularity(users, session, engine, share, name, rows)
+    first, second = before.counts.stddev**-2, stddev**-2
+    mean = (first * before.noisy + second * noisy) / (first + second)
+    found = ReleasedPopularity.of(mean, float((first + second) ** -0.5), before.counts.n_users)
+    return replace(found, releases=before.releases + 1)
+
+
+def _noisy_popularity(
+    users: Users, session: Session, engine: Engine, share: Share, name: ReleaseName, rows: HeldOut | None
+) -> tuple[NDArray[np.float64], float]:
     weights = SplitEqually(session.neighbours)
-    released = session.release(Purpose.POPULARITY, add_up_one(engine, users, TaskCounts(weights)), share)
-    stddev = weights.moved(1.0) / share.mu
-    posterior = posterior_popularity(released, stddev, n_users)
-    return ReleasedPopularity(posterior, ReleasedCounts(posterior.mean, stddev, n_users))
+    counts = add_up_one(engine, users, without_held_out(TaskCounts(weights), rows))
+    return np.asarray(session.release(name, counts, share), np.float64), weights.moved(1.0) / share.mu
 
 
 def weighed_by(policy: Allocation, users: Users, popularity: ReleasedPopularity, session: Session) -> Allocated:
-    """What a policy gives that asks for released popularity once at most; nothing further is released."""
+    """Return what a policy gives if it asks at most once for released popularity; nothing further is released."""
     counts = popularity.counts
     if policy.releases > 1:
         raise InputError(
-            f"Expected an allocation that asks for one count at most, got one that asks {policy.releases} times."
+            f"Expected an allocation that asks for at most one count, got one that asks {policy.releases} times.",
+            argument="allocation",
         )
 
     def count(weights: Weighting) -> ReleasedCounts:
         if not isinstance(weights, SplitEqually):
-            raise InputError("Expected an allocation that asks for the popularity of the equal split, got another.")
+            raise InputError(
+                "Expected an allocation that asks for the popularity under the equal split, got another.",
+                argument="allocation",
+            )
         return counts
 
     for sentence in getattr(policy, "assumes", ()):
@@ -123,12 +155,14 @@ def allocated(
     shares: Sequence[Share],
     n_users: float,
 ) -> Allocated:
-    """What the policy gives; each count that it asks for is released with the next share."""
+    """Return what the policy gives; each count that it asks for is released with the next share."""
     left = list(enumerate(shares))
 
     def count(weights: Weighting) -> ReleasedCounts:
         if not left:
-            raise InputError(f"The allocation asked for more than the {len(shares)} counts that it declares.")
+            raise InputError(
+                f"The allocation asked for more than the {len(shares)} counts that it declares.", argument="allocation"
+            )
         number, share = left.pop(0)
         name = Purpose.POPULARITY.at(step=number + 1 if number else None)
         released = session.release(name, add_up_one(engine, users, TaskCounts(weights)), share)

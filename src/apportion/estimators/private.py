@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
@@ -13,7 +13,7 @@ from apportion.estimators.base import Estimator, defaults_of
 from apportion.privacy import ADD_REMOVE, Budget, Neighbours, NoiseSource, Session
 from apportion.privacy.statement import DEFAULTS, Tuning
 
-BY_HAND = "declared: some settings were given by hand; whatever data they were chosen on is not covered"
+BY_HAND = "declared: some settings were given by hand; the data they were chosen on is not covered"
 _LARGEST_VALUE = 1e12
 _NOT_SETTINGS = {
     "epsilon", "delta", "n_users", "kind", "value_range", "features", "public", "window", "tuning", "noise", "engine",
@@ -32,38 +32,41 @@ class PrivateEstimator(Estimator):
     noise: NoiseSource | str | None
 
     def _open(self, given: Session | None, budget: Budget, neighbours: Neighbours, public: Sequence[str]) -> Session:
-        """The session of this fit, which knows what the fit assumes public and how its settings were chosen."""
+        """Return the session of this fit, with its public assumptions and how its settings were chosen."""
         session = given or Session(budget, noise=self.noise, window=self.window, neighbours=neighbours)
         if session.neighbours != neighbours:
             raise InputError(
-                f"Expected a session whose neighbours differ thus: {neighbours.relation}; got one for: "
-                f"{session.neighbours.relation}."
+                f"The neighbours of the session are {session.neighbours.relation!r}, those of this "
+                f"estimator {neighbours.relation!r}; open a session for the same neighbours.",
+                argument="session",
             )
         for sentence in (*public, *self.public):
             session.assume_public(sentence)
         if self.tuning or self._given_by_hand():
             session.declare_tuning(self.tuning or BY_HAND)
         else:
-            session.declare_tuning(self._about_defaults(), Tuning.DEFAULTS)
+            session.declare_tuning(self._words_on_defaults(), Tuning.DEFAULTS)
         return session
 
-    def _about_defaults(self) -> str:
-        """How the defaults were chosen, for the statement."""
+    def _words_on_defaults(self) -> str:
+        """Say how the defaults were chosen, for the statement."""
         return DEFAULTS
 
     def _given_by_hand(self) -> bool:
-        """Whether any setting is not the constructor's default."""
+        """Whether any setting differs from the constructor's default."""
         return any(
             getattr(self, name) != default for name, default in defaults_of(self).items() if name not in _NOT_SETTINGS
         )
 
 
 class InteractionsEstimator(PrivateEstimator):
-    """A private estimator of what users do with tasks; neighbours add or remove a user, or are the allocation's."""
+    """A private estimator of users and tasks; neighbours add or remove a user, or are the allocation's."""
 
     delta: float
     n_users: int | None
     engine: Engine | None
+    _tasks_are: ClassVar[str] = "items"
+    """What the statement calls the tasks."""
 
     def _budget(self) -> Budget:
         if self.n_users is not None and self.n_users < 1:
@@ -72,26 +75,27 @@ class InteractionsEstimator(PrivateEstimator):
         return Budget(self.epsilon, self.delta)
 
     def _declared(self, given: Session | None, data: Interactions, further_public: list[str]) -> Session:
-        """The session of this fit, with what it says of tasks and of the number of users."""
-        session = self._open(given, self._budget(), self._neighbours, [_about_tasks(data), *further_public])
+        """Return the session of this fit, with what it says about tasks and the number of users."""
+        public = [_words_on_tasks(data, self._tasks_are), *further_public]
+        session = self._open(given, self._budget(), self._neighbours, public)
         if self.n_users is not None:
             session.declare_users(self.n_users)
         return session
 
     @property
     def _neighbours(self) -> Neighbours:
-        """Those that the weights of the allocation, if there is one, are bounded for."""
-        found: Neighbours = getattr(getattr(self, "allocation", None), "neighbours", ADD_REMOVE)
-        return found
+        """Return the neighbour relation of the allocation's weights, if there is an allocation."""
+        result: Neighbours = getattr(getattr(self, "allocation", None), "neighbours", ADD_REMOVE)
+        return result
 
     def _engine_or(self, default: LocalEngine, session: Session) -> Engine:
-        """The engine of this fit; the default one forms exact sums where the session wants them."""
+        """Return the engine of this fit; the default one forms exact sums if the session needs them."""
         if not session.exact:
             return self.engine or default
         if self.engine is None:
             return LocalEngine(default.dtype, default.threads, default.chunk, exact=True)
         if not getattr(self.engine, "exact", False):
-            raise InputError("Expected an engine made for exact sums, LocalEngine(exact=True), with exact noise.")
+            raise InputError("Exact noise needs an engine for exact sums, LocalEngine(exact=True).", argument="engine")
         return self.engine
 
 
@@ -103,7 +107,7 @@ class SettingsEstimator(InteractionsEstimator):
     settings: Any
 
     def _chosen_settings(self, default: Callable[[float], Any]) -> Any:
-        """The given settings, or the default of this budget, with a dimension or rounds given by hand."""
+        """Return the given settings, or the default of this budget with a dimension or rounds given by hand."""
         chosen = self.settings or default(self._budget().mu)
         by_hand = {"dimension": self.dimension, "rounds": self.rounds}
         for name, value in by_hand.items():
@@ -113,14 +117,14 @@ class SettingsEstimator(InteractionsEstimator):
 
 
 def check_value_range(value_range: tuple[float, float]) -> None:
-    """Refuse a scale of values that is empty, or so wide that arithmetic on it could fail for some data."""
+    """Refuse a scale of values that is empty, or so wide that arithmetic could fail."""
     low, high = value_range
     if not (low < high and max(abs(low), abs(high)) <= _LARGEST_VALUE):
         problem = f"Expected a value range with low < high, within ±{_LARGEST_VALUE:g}, got ({low}, {high})."
         raise InputError(problem, argument="value_range")
 
 
-def _about_tasks(data: Interactions) -> str:
+def _words_on_tasks(data: Interactions, name: str) -> str:
     if data.task_ids.declared:
-        return f"the list of {data.n_tasks} tasks, as given"
-    return f"the list of {data.n_tasks} tasks, taken from the data itself, so that which tasks occur is revealed"
+        return f"the list of {data.n_tasks} {name}, as given"
+    return f"the list of {data.n_tasks} {name}, taken from the data itself, which reveals which {name} occur"

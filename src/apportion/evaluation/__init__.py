@@ -1,6 +1,6 @@
-"""Evaluation: metrics overall and by popularity slice, baselines, comparisons of models, and studies of many of them.
+"""Evaluation: metrics overall and by popularity slice, baselines, comparisons of models, and studies.
 
-All of it but `tuning` is computed from raw data and not covered by ε: what it yields belongs to the internal page.
+Everything except `tuning` is computed from raw data and not covered by ε: its results belong on an internal page.
 `tuning` chooses settings within ε.
 """
 

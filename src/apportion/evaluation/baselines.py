@@ -1,6 +1,6 @@
-"""Baselines to stand beside every model: what can be said without learning anybody's taste.
+"""Baselines to compare every model with: predictions that learn nobody's taste.
 
-They are fitted on raw counts and means, without privacy: their figures belong to the internal page.
+They are fitted on raw counts and means, without privacy: their results belong on an internal page.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class GlobalMean:
         return self
 
     def predict(self, history: Interactions, targets: Interactions) -> NDArray[np.float32]:
-        """The mean for every target."""
+        """Return the mean for every target."""
         return np.full(targets.n_observations, self.mean_, np.float32)
 
 
 class BiasModel:
-    """Predicts global mean + task bias + user bias, each a mean of residuals that is damped towards 0.
+    """Predicts global mean + task bias + user bias, each a mean of residuals damped towards 0.
 
     b_i = Σ_j (r_ij - m) / (n_i + task_damping), then b_j = Σ_i (r_ij - m - b_i) / (n_j + user_damping) from
     the history that comes with the targets, so that users who were not in training are served as well.
 
     Args:
-        task_damping: so many ratings at the global mean are added to every task.
-        user_damping: so many ratings without bias are added to every user.
+        task_damping: number of ratings at the global mean to add to every task.
+        user_damping: number of ratings without bias to add to every user.
     """
 
     mean_: float
@@ -51,14 +51,14 @@ class BiasModel:
         """Compute the mean and the biases of the tasks."""
         for damping in (self.task_damping, self.user_damping):
             if not damping > 0:
-                raise InputError(f"Expected damping > 0, got {damping}.")
+                raise InputError(f"Expected damping > 0, got {damping}.", argument=None)
         self.mean_ = _mean(train)
         residuals = train.values - self.mean_
         self.task_bias_ = _damped_means(train.tasks, residuals, train.n_tasks, self.task_damping)
         return self
 
     def predict(self, history: Interactions, targets: Interactions) -> NDArray[np.float32]:
-        """Mean plus biases for every target; a user without history has bias 0."""
+        """Return mean plus biases for every target; a user without history has bias 0."""
         residuals = history.values - self.mean_ - self.task_bias_[history.tasks]
         user_bias = _damped_means(history.users, residuals, history.n_users, self.user_damping)
         predicted = self.mean_ + self.task_bias_[targets.tasks] + user_bias[targets.users]
@@ -66,23 +66,23 @@ class BiasModel:
 
 
 class Popularity:
-    """Scores every task by how many users touched it in training, the same for everybody."""
+    """Scores every task by the number of users who have it in training, the same for everybody."""
 
     counts_: NDArray[np.float64]
 
     def fit(self, train: Interactions) -> Self:
-        """Count."""
+        """Count the users of each task."""
         self.counts_ = np.bincount(train.tasks, minlength=train.n_tasks).astype(np.float64)
         return self
 
     def score(self, history: Interactions, users: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The counts, one row per user (a view, not a copy)."""
+        """Return the counts, one row per user (a view, not a copy)."""
         return np.broadcast_to(self.counts_, (len(users), len(self.counts_)))
 
 
 def _mean(train: Interactions) -> float:
     if train.n_observations == 0:
-        raise InputError("Expected at least one training observation, got 0.")
+        raise InputError("Expected at least one training observation, got 0.", argument="train")
     return float(train.values.mean(dtype=np.float64))
 
 

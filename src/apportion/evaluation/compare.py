@@ -1,4 +1,4 @@
-"""Several models on the same targets, side by side: a model, its non-private twin, the baselines."""
+"""Several models on the same targets, side by side: a model, its non-private twin and the baselines."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def compare(models: Mapping[str, Model], evaluate: Callable[[Model], Evaluation]
 
     Args:
         models: models by name.
-        evaluate: what to do with each.
+        evaluate: the evaluation of one model.
     """
     if not models:
-        raise InputError("Expected at least one model to compare, got 0.")
+        raise InputError("Expected at least one model to compare, got 0.", argument="models")
     return Comparison({name: evaluate(model) for name, model in models.items()})
 
 
@@ -34,7 +34,7 @@ def compare_ratings(
     *,
     slices: PopularitySlices | None = None,
 ) -> Comparison:
-    """RMSE and MAE of every model; see `evaluate_ratings`."""
+    """Return RMSE and MAE of every model; see `evaluate_ratings`."""
     return compare(models, lambda model: evaluate_ratings(model, history, targets, slices=slices))
 
 
@@ -47,7 +47,7 @@ def compare_rankings(
     ndcg_at: Sequence[int] = (100,),
     slices: PopularitySlices | None = None,
 ) -> Comparison:
-    """Recall and NDCG of every model; see `evaluate_rankings`."""
+    """Return Recall and NDCG of every model; see `evaluate_rankings`."""
 
     def evaluate(model: RankingModel) -> Evaluation:
         return evaluate_rankings(model, history, targets, recall_at=recall_at, ndcg_at=ndcg_at, slices=slices)

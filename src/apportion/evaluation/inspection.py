@@ -1,8 +1,8 @@
-"""Looking at what models have learnt: nearest neighbours side by side, and how many they share.
+"""What models have learned: nearest neighbours side by side, and how many of them are shared.
 
-Neighbours are the tasks with the largest cosine between vectors, as in `ItemModel.similar`. The overlap of a model
-with a reference (usually one without privacy) is, per task, the fraction of its k nearest neighbours in the reference
-that are among its k nearest in the model, averaged over tasks. Slices by exact counts make it an internal figure.
+Neighbours are the tasks with the largest cosine between vectors, as in `ItemModel.similar`. The overlap of a model with
+a reference (usually one without privacy) is, per task, the fraction of its k nearest neighbours in the reference that
+are also among its k nearest in the model, averaged over tasks. Slices by exact counts make it an internal figure.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ _CELLS_AT_ONCE: Final = 1 << 22
 
 
 def neighbours(models: Mapping[str, ItemModel], task: int | str, k: int = 10) -> dict[str, list[Neighbour]]:
-    """The k nearest neighbours of one task in each of several models, in the order given.
+    """Return the k nearest neighbours of one task in each of several models, in the given order.
 
     Args:
-        models: models by name; each of them knows the task, under its own list.
+        models: models by name; each must know the task.
         task: the task's id.
         k: how many neighbours.
     """
     if not models:
-        raise InputError("Expected at least one model to look into, got 0.")
+        raise InputError("Expected at least one model to inspect, got 0.", argument="models")
     return {name: model.similar(task, k) for name, model in models.items()}
 
 
 def overlap(
     model: ItemModel, reference: ItemModel, k: int = 20, *, slices: PopularitySlices | None = None
 ) -> MetricValue:
-    """Mean fraction of nearest neighbours that a model shares with a reference, overall and by popularity slice.
+    """Return the mean fraction of nearest neighbours shared with a reference, overall and by popularity slice.
 
-    A task without a vector in the reference (all zeros) has no neighbours to share and is left out; one without a
-    vector in the model shares none.
+    A task without a vector in the reference (all zeros) has no neighbours and is left out. A task without a vector in
+    the model shares none.
 
     Args:
         model: the model to judge.
-        reference: the model to agree with, over the same list of tasks.
+        reference: the model to compare with, for the same list of tasks.
         k: how many neighbours.
         slices: popularity slices to report as well.
     """
@@ -56,7 +56,9 @@ def overlap(
     ours, theirs = _directions(model), _directions(reference)
     counted = np.flatnonzero(theirs.any(axis=1))
     if not len(counted):
-        raise InputError(f"Expected a reference with item vectors, got {reference.n_tasks} vectors of zeros.")
+        raise InputError(
+            f"Expected a reference with item vectors; all {reference.n_tasks} vectors are zero.", argument="reference"
+        )
     shared = np.empty(len(counted))
     for rows in _blocks(len(counted), model.n_tasks):
         tasks = counted[rows]
@@ -71,18 +73,18 @@ def overlap(
 
 
 def nearest(model: ItemModel, k: int = 20) -> NDArray[np.int32]:
-    """Codes of the k nearest neighbours of every task, nearest first; n_tasks x k, computed in blocks."""
+    """Return codes of the k nearest neighbours of every task, nearest first; n_tasks x k, computed in blocks."""
     _check_k(k, model.n_tasks)
     directions = _directions(model)
-    found = np.empty((model.n_tasks, k), np.int32)
+    result = np.empty((model.n_tasks, k), np.int32)
     for rows in _blocks(model.n_tasks, model.n_tasks):
-        found[rows] = _nearest(directions, np.arange(model.n_tasks)[rows], k)
-    return found
+        result[rows] = _nearest(directions, np.arange(model.n_tasks)[rows], k)
+    return result
 
 
 @dataclass(frozen=True)
 class StudyInspection:
-    """Kept models of a study beside its reference, at each ε.
+    """The saved models of a study compared with its reference, at each ε.
 
     Attributes:
         reference: the method that the others are compared with.
@@ -117,24 +119,26 @@ class StudyInspection:
 def inspect_study(
     results: StudyResults, slices: PopularitySlices, tasks: Sequence[int | str] = (), n_neighbours: int = 10
 ) -> StudyInspection:
-    """Compare the models that a study with `[inspection]` kept.
+    """Compare the models that a study with `[inspection]` saved.
 
     Args:
         results: what `run_study` returned.
-        slices: popularity slices, as of `study_slices`.
+        slices: popularity slices, from `study_slices`.
         tasks: ids of tasks whose neighbours are listed.
         n_neighbours: how many of them.
     """
     wanted = results.study.inspection
     if wanted is None:
-        raise InputError("Expected a study with a table [inspection], got one without.")
+        raise InputError("Expected a study with a table [inspection], got one without.", argument=None)
     overlaps: dict[float, dict[str, MetricValue]] = {}
     listed: dict[tuple[int | str, float], dict[str, list[Neighbour]]] = {}
     row = next((cell.label for cell in results.cells if cell.combination.method == wanted.reference), "")
     for epsilon in results.study.budgets.epsilon:
         models = _kept_models(results, epsilon)
         if row not in models:
-            raise InputError(f"Expected a model of the reference {wanted.reference!r}, got none: it was not fitted.")
+            raise InputError(
+                f"Expected a model of the reference {wanted.reference!r}, got none: it was not fitted.", argument=None
+            )
         reference = models.pop(row)
         k = min(wanted.k, reference.n_tasks - 1)
         overlaps[epsilon] = {label: overlap(model, reference, k, slices=slices) for label, model in models.items()}
@@ -150,7 +154,7 @@ def _kept_models(results: StudyResults, epsilon: float) -> dict[str, ItemModel]:
 
 
 def _directions(model: ItemModel) -> NDArray[np.float32]:
-    """Vectors of length 1; a vector of zeros stays one."""
+    """Return vectors of norm 1; a zero vector stays zero."""
     vectors = np.asarray(model.vectors, np.float64)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     units: NDArray[np.float64] = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
@@ -164,7 +168,7 @@ def _nearest(directions: NDArray[np.float32], tasks: NDArray[np.int64], k: int) 
 
 
 def _shared(ours: NDArray[np.int64], theirs: NDArray[np.int64], n_tasks: int) -> NDArray[np.int64]:
-    """How many codes each row of one table has in common with that row of the other."""
+    """Return how many codes each row of one table shares with the same row of the other."""
     row = np.arange(len(ours))[:, None] * n_tasks
     is_shared = np.isin(ours + row, theirs + row, assume_unique=True)
     counts: NDArray[np.int64] = is_shared.sum(axis=1)
@@ -179,14 +183,14 @@ def _blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
 def _check(model: ItemModel, reference: ItemModel, k: int, slices: PopularitySlices | None) -> None:
     if model.task_ids is not reference.task_ids and model.task_ids != reference.task_ids:
         raise InputError(
-            f"Expected models of the same list of tasks, got {model.n_tasks} and {reference.n_tasks} tasks "
-            "that are not the same."
+            f"Expected models of the same list of tasks, got {model.n_tasks} and {reference.n_tasks} others.",
+            argument="reference",
         )
     _check_k(k, model.n_tasks)
     if slices is not None and len(slices.of_task) != model.n_tasks:
-        raise InputError(f"Expected slices of {model.n_tasks} tasks, got {len(slices.of_task)}.")
+        raise InputError(f"Expected slices of {model.n_tasks} tasks, got {len(slices.of_task)}.", argument="slices")
 
 
 def _check_k(k: int, n_tasks: int) -> None:
     if not 1 <= k < n_tasks:
-        raise InputError(f"Expected k from 1 to {n_tasks - 1}, got {k}.")
+        raise InputError(f"Expected k from 1 to {n_tasks - 1}, got {k}.", argument="k")

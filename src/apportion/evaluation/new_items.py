@@ -1,13 +1,13 @@
-"""Items that training has never met, ranked or rated from their public features alone.
+"""Items that were not in training, ranked or rated from their public features alone.
 
-Some items are held out with all their rows; a model is fitted to the others with public features, and the same users
-then meet the held-out items only. Rankings are among the held-out items. Beside the model stand
+Some items are held out with all their rows. A model is fitted to the others with public features, and the same users
+are then tested on the held-out items only. Rankings are among the held-out items. The model is compared with
 
     random order            what is known without features
-    predicted popularity    the order of popularity as features predict it, the same for everybody
-    true popularity         by counts of the held-out rows, which nobody could know: a limit, not a rival
+    predicted popularity    the order of popularity predicted by features, the same for everybody
+    true popularity         by counts of the held-out rows, which nobody could know: an upper limit
 
-for clicks, and for ratings each user's own mean rating of the other items.
+for clicks, and for ratings with each user's own mean rating of the other items.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _MEAN_DAMPING: Final = 5.0
 
 @dataclass(frozen=True)
 class HeldOutItems:
-    """Data without some items, and what the same users do with these.
+    """Data without some items, and what the same users do with those items.
 
     Attributes:
-        train: rows of the other items, under a task list of these alone.
-        held_out: rows of the held-out items, under a list of these alone.
-        items: the held-out items' features.
+        train: rows of the other items, with a task list of only these.
+        held_out: rows of the held-out items, with a task list of only these.
+        items: features of the held-out items.
     """
 
     train: Interactions
@@ -54,23 +54,24 @@ class HeldOutItems:
 def hold_out_items(
     data: Interactions, features: ItemFeatures, rng: np.random.Generator, share: float = 0.1
 ) -> HeldOutItems:
-    """Take items that have features out of the data, each with probability `share`.
+    """Take items with features out of the data, each with probability `share`.
 
     Args:
         data: the observations.
         features: public features of the items.
         rng: chooses the items.
-        share: of the items with features.
+        share: fraction of the items with features.
     """
     if not 0 < share < 1:
-        raise InputError(f"Expected a share of the items between 0 and 1, got {share:g}.")
+        raise InputError(f"Expected a share of the items between 0 and 1, got {share:g}.", argument="share")
     rows = features.for_tasks(data.task_ids)
     out = (rows.counts > 0) & (rng.random(data.n_tasks) < share)
     train, held_out = data.where(~out[data.tasks]), data.where(out[data.tasks])
     if not (train.n_observations and held_out.n_observations):
         raise InputError(
-            f"Cannot hold out {share:g} of the items with features: of {data.n_observations} rows "
-            f"{held_out.n_observations} would be held out and {train.n_observations} left."
+            f"Cannot hold out {share:g} of the items with features: {held_out.n_observations} of "
+            f"{data.n_observations} rows would be held out and {train.n_observations} left.",
+            argument="share",
         )
     ids = data.task_ids.ids
     items = ItemFeatures(Vocabulary(ids[out], name="item"), rows.take(np.flatnonzero(out)), features.space)
@@ -78,7 +79,7 @@ def hold_out_items(
 
 
 def compare_on_new_items(model: ItemModel, parts: HeldOutItems, *, random_state: int = 0, k: int = 20) -> Comparison:
-    """How well a model serves items that its training has not met, beside what needs no features or cannot be known.
+    """Measure how well a model ranks items that were not in training, compared with simple alternatives.
 
     Args:
         model: fitted with features to `parts.train`.
@@ -102,7 +103,7 @@ def compare_on_new_items(model: ItemModel, parts: HeldOutItems, *, random_state:
 
 
 class _Extended:
-    """A model with the held-out items after its own; it is shown the users' other rows."""
+    """A model with the held-out items appended; it sees the users' other rows."""
 
     def __init__(self, model: ItemModel, parts: HeldOutItems) -> None:
         train = parts.train
@@ -116,19 +117,19 @@ class _Extended:
 class _Ranker(_Extended):
     @cached_property
     def tastes(self) -> NDArray[np.floating]:
-        """Every user's vector, from the rows that are shown."""
+        """Return every user's vector, from the rows shown."""
         vectors: NDArray[np.float32] = self.model.user_vectors(self.shown)
         return vectors
 
     def score(self, history: Interactions, users: NDArray[np.int64]) -> NDArray[np.floating]:
-        """Scores of the held-out items."""
+        """Return scores of the held-out items."""
         held_out = self.model.fold_in.features[self.n_known :]
         return np.asarray(row_products(self.tastes[users], held_out) + self.model.offset)
 
 
 class _Rater(_Extended):
     def predict(self, history: Interactions, targets: Interactions) -> NDArray[np.floating]:
-        """Ratings of held-out items."""
+        """Return ratings of held-out items."""
         moved = Interactions.from_codes(
             targets.users,
             targets.tasks + np.int32(self.n_known),
@@ -141,7 +142,7 @@ class _Rater(_Extended):
 
 
 class _OwnMean:
-    """A user's mean rating of the other items, damped towards the mean of all."""
+    """A user's mean rating of the other items, damped towards the overall mean."""
 
     def __init__(self, train: Interactions) -> None:
         overall = float(train.values.mean(dtype=np.float64))
@@ -149,7 +150,7 @@ class _OwnMean:
         self.means = (totals + _MEAN_DAMPING * overall) / (train.by_user.counts + _MEAN_DAMPING)
 
     def predict(self, history: Interactions, targets: Interactions) -> NDArray[np.floating]:
-        """The user's mean for every target."""
+        """Return the user's mean for every target."""
         return np.asarray(self.means[targets.users])
 
 
@@ -160,24 +161,24 @@ class _SameForAll:
         self.scores = scores
 
     def score(self, history: Interactions, users: NDArray[np.int64]) -> NDArray[np.floating]:
-        """The scores, one row per user."""
+        """Return the scores, one row per user."""
         return np.broadcast_to(self.scores, (len(users), len(self.scores)))
 
 
 class _Shuffled:
-    """Every user has an order of their own, by chance."""
+    """A random order for every user."""
 
     def __init__(self, seed: int, n_items: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.n_items = n_items
 
     def score(self, history: Interactions, users: NDArray[np.int64]) -> NDArray[np.floating]:
-        """Random scores."""
+        """Return random scores."""
         return self.rng.random((len(users), self.n_items))
 
 
 def _under(data: Interactions, ids: Any) -> Interactions:
-    """The same rows under a task list of their own."""
+    """Return the same rows with their own task list."""
     listed = Vocabulary(ids, name="task", declared=True)
     codes = listed.find(data.task_ids.ids)[data.tasks]
     return Interactions.from_codes(data.users, codes, data.values, user_ids=data.user_ids, task_ids=listed)

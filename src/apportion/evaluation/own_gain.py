@@ -1,9 +1,9 @@
-"""What each party gains by learning with the others, measured by itself on its own rows.
+"""What each party gains by learning with the others, measured by the party on its own rows.
 
-Every party cuts its rows into folds, learns from all but one of them with the matrices that were released and once
-more alone, and compares both on the rows it left out. The released matrices are those of the whole fit, in which the
-rows that are left out had a part as small as one task's beside all others and the noise: the comparison favours
-learning together by as much. Results are computed from raw data: each belongs to its party and to nobody else.
+Every party splits its rows into folds. For each fold it learns from the other folds, once with the released matrices
+and once alone, and compares both on the held-out rows. The released matrices come from the whole fit, in which the
+held-out rows took part as part of one task among many, under the noise. The comparison favours learning together by
+that much. Results are computed from raw data; each belongs only to its party.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class OwnGain:
     """One party's comparison.
 
     Attributes:
-        n_rows: rows that were left out once.
-        folds: in how many parts.
-        together: mean loss on them of what was learned with the others; None without two rows.
-        alone: of what was learned alone.
+        n_rows: number of held-out rows.
+        folds: number of folds.
+        together: mean loss on them when learning with the others; None with fewer than two rows.
+        alone: mean loss when learning alone.
     """
 
     n_rows: int
@@ -45,7 +45,7 @@ class OwnGain:
 
     @property
     def gain(self) -> float | None:
-        """By how much learning together has the lower loss."""
+        """By how much learning together lowers the loss."""
         return None if self.together is None or self.alone is None else self.alone - self.together
 
 
@@ -59,15 +59,15 @@ def own_gains(
     folds: int = FOLDS,
     progress: Progress | None = None,
 ) -> list[OwnGain]:
-    """Every party's gain: by mean squared error, or by log loss where labels are classes.
+    """Return every party's gain: by mean squared error, or by log loss if labels are classes.
 
     Args:
         model: fitted to these rows in the parties' own units.
-        matrices: features as they came, one matrix for each task.
+        matrices: original features, one matrix for each task.
         labels: one column for each task.
-        deviations: whether parties divide features by their deviations.
+        deviations: whether parties divide features by their standard deviations.
         has: which features each task has, [tasks, features]; None for all.
-        folds: into which a party cuts its rows; it leaves out one row at a time where it has fewer.
+        folds: number of folds; a party with fewer rows leaves out one row at a time.
         progress: called after every fold.
     """
     parts = [_folds(len(column), folds) for column in labels]
@@ -87,7 +87,7 @@ def own_gains(
 def learned_again(
     model: ProtectedMultiTask, matrices: Sequence[Floats], labels: Sequence[Floats], *, has: NDArray[np.bool_] | None
 ) -> Parties:
-    """Parties that received what was released, and learned from these rows instead."""
+    """Return parties that received the released matrices but learned from these rows instead."""
     indptr = np.concatenate([[0], np.cumsum([len(column) for column in labels])]).astype(np.int64)
     ids = Vocabulary.of_range(len(labels), name="task")
     rows = TaskRows(ids, np.concatenate(list(matrices)), np.concatenate(list(labels)), indptr)
@@ -114,22 +114,22 @@ def _parties(model: ProtectedMultiTask, local: Local) -> Parties:
 
 
 def _folds(n_rows: int, folds: int) -> NDArray[np.int64]:
-    """The fold of every row, at random from a fixed seed; a single row is never left out."""
+    """Return the fold of every row, at random from a fixed seed; a single row is never left out."""
     if n_rows < 2:
         return np.full(n_rows, -1)
     return np.random.default_rng(0).permutation(n_rows) % min(folds, n_rows)
 
 
 def _losses(
-    found: tuple[Floats, Floats],
+    result: tuple[Floats, Floats],
     matrices: Sequence[Floats],
     labels: Sequence[Floats],
     kept: Sequence[NDArray[np.bool_]],
     loss: str,
 ) -> Floats:
-    """Each task's sum of losses over the rows that were left out."""
+    """Return each task's sum of losses over the held-out rows."""
     sums = np.zeros(len(labels))
-    for at, (x, y, k, w, start) in enumerate(zip(matrices, labels, kept, *found, strict=True)):
+    for at, (x, y, k, w, start) in enumerate(zip(matrices, labels, kept, *result, strict=True)):
         scores = x[~k] @ w + start
         if loss == "logistic":
             sums[at] = Logistic().value(scores, y[~k]).sum()
@@ -149,5 +149,5 @@ def _masked(models: Floats, has: NDArray[np.bool_] | None) -> Floats:
 
 
 def _widened(has: NDArray[np.bool_], dimension: int) -> NDArray[np.bool_]:
-    """The same with a constant at the end, which every task has."""
+    """Return the mask with a constant at the end, which every task has."""
     return np.pad(has, ((0, 0), (0, dimension - has.shape[1])), constant_values=True)

@@ -1,15 +1,15 @@
-"""How well the top of a ranking finds what users did next: Recall@k and NDCG@k, overall and by slice.
+"""How well the top of a ranking predicts what users did next: Recall@k and NDCG@k, overall and by slice.
 
 For a user with n targets, ranked among all tasks outside the user's history, ::
 
     Recall@k = (targets in the top k) / min(k, n)
     NDCG@k   = Σ_{targets at rank r ≤ k} 1/log2(r+1)  /  Σ_{r ≤ min(k, n)} 1/log2(r+1)
 
-averaged over users. In a slice only the targets of the slice count (and n is their number), the ranking is
-still over all tasks, and users without targets there are left out. Equal scores are ranked by code.
+averaged over users. In a slice, only the targets of the slice count (and n is their number), the ranking is still over
+all tasks, and users without targets there are left out. Equal scores are ranked by code.
 
-Recall is naturally lower on rare tasks. `recall_at_by_slice` therefore gives each slice a cut-off of its own, larger
-for rarer slices; overall, a target then counts as found if its rank is within the cut-off of its own slice, out of
+Recall is naturally lower on rare tasks. `recall_at_by_slice` therefore gives each slice its own cut-off, larger for
+rarer slices. Overall, a target then counts as found if its rank is within the cut-off of its slice, out of
 Σ_slices min(k of the slice, targets in it).
 """
 
@@ -34,10 +34,10 @@ _CELLS_AT_ONCE = 1 << 22
 
 
 class RankingModel(Protocol):
-    """What an evaluation of rankings needs of a model."""
+    """What an evaluation of rankings needs from a model."""
 
     def score(self, history: Interactions, users: NDArray[np.int64]) -> NDArray[np.floating]:
-        """A score for every task, one row per user code in `users`, from the users' histories."""
+        """Return a score for every task, one row per user code in `users`, from the users' histories."""
         ...
 
 
@@ -49,7 +49,7 @@ def recall_at_k(
     *,
     slices: PopularitySlices | None = None,
 ) -> MetricValue:
-    """Recall@k of a model on held-out users."""
+    """Return Recall@k of a model on held-out users."""
     return evaluate_rankings(model, history, targets, recall_at=(k,), ndcg_at=(), slices=slices)[f"recall@{k}"]
 
 
@@ -61,7 +61,7 @@ def ndcg_at_k(
     *,
     slices: PopularitySlices | None = None,
 ) -> MetricValue:
-    """NDCG@k of a model on held-out users."""
+    """Return NDCG@k of a model on held-out users."""
     return evaluate_rankings(model, history, targets, recall_at=(), ndcg_at=(k,), slices=slices)[f"ndcg@{k}"]
 
 
@@ -75,12 +75,12 @@ def evaluate_rankings(
     recall_at_by_slice: Sequence[int] = (),
     slices: PopularitySlices | None = None,
 ) -> Evaluation:
-    """Recall and NDCG at several cut-offs from one pass of scoring, a block of users at a time.
+    """Return Recall and NDCG at several cut-offs from one pass of scoring, in blocks of users.
 
     Args:
         model: scores tasks.
-        history: what the model is shown of the users; never recommended again.
-        targets: what is to be found; every user with a target is evaluated.
+        history: the rows that the model sees; these tasks are never recommended.
+        targets: the rows to predict; every user with a target is evaluated.
         recall_at: cut-offs of Recall.
         ndcg_at: cut-offs of NDCG.
         recall_at_by_slice: one cut-off per slice, rarest first, for one more metric, such as `RECALL_AT_BY_SLICE`.
@@ -107,7 +107,7 @@ def evaluate_rankings(
 
 @dataclass(frozen=True)
 class _Block:
-    """A block of users: who was found where, and how many targets each user has in each slice."""
+    """A block of users: which targets were found at which rank, and how many each user has in each slice."""
 
     is_hit: NDArray[np.bool_]  # users x depth
     slice_at_rank: NDArray[np.int64]  # users x depth
@@ -117,7 +117,7 @@ class _Block:
     def of(
         cls, users: NDArray[np.int64], top: NDArray[np.int64], targets: Interactions, slices: PopularitySlices
     ) -> _Block:
-        """Match the top of each user's ranking, -1 where it ends early, with the user's targets."""
+        """Match the top of each user's ranking (-1 where it ends early) with the user's targets."""
         start, stop = targets.by_user.indptr[users[0]], targets.by_user.indptr[users[-1] + 1]
         row = np.searchsorted(users, targets.users[start:stop])
         target_keys = row * targets.n_tasks + targets.tasks[start:stop]  # sorted, as targets are
@@ -134,7 +134,7 @@ class _Block:
     def gained(
         self, gain_at_rank: NDArray[np.float64], cutoffs: NDArray[np.int64] | None = None
     ) -> NDArray[np.float64]:
-        """Gains of the hits (of each slice up to its cut-off), added up by user and slice; users x slices."""
+        """Add up the gains of hits (of each slice up to its cut-off) by user and slice; users x slices."""
         n_users, n_slices = self.n_targets.shape
         user, rank = np.nonzero(self.is_hit[:, : len(gain_at_rank)])
         if cutoffs is not None:
@@ -146,7 +146,7 @@ class _Block:
 
 
 class _Metric(Protocol):
-    """What a hit gains, and the most that could have been gained; tables are users x slices."""
+    """The gain of a hit, and the largest possible gain; tables are users x slices."""
 
     @property
     def name(self) -> str: ...
@@ -242,18 +242,18 @@ class Tally:
 
     @classmethod
     def empty(cls, n_slices: int) -> Tally:
-        """Nobody yet."""
+        """Return an empty tally."""
         return cls(0.0, 0, np.zeros(n_slices), np.zeros(n_slices, np.int64))
 
     def add(self, gain: NDArray[np.float64], ideal: NDArray[np.float64], ideal_overall: NDArray[np.float64]) -> None:
-        """Count a block of users in; the first two are users x slices."""
+        """Add a block of users; the first two are users x slices."""
         self.total += float((gain.sum(axis=1) / ideal_overall).sum())
         self.n += len(gain)
         self.by_slice += np.divide(gain, ideal, out=np.zeros_like(gain), where=ideal > 0).sum(axis=0)
         self.n_by_slice += (ideal > 0).sum(axis=0)
 
     def value(self, *, n_slices: int) -> MetricValue:
-        """Means over the users counted in."""
+        """Return means over the users added so far."""
         by_slice = slice_means(self.by_slice[:n_slices], self.n_by_slice[:n_slices])
         return MetricValue(self.total / self.n, self.n, by_slice, tuple(self.n_by_slice[:n_slices].tolist()))
 
@@ -261,29 +261,33 @@ class Tally:
 def check_targets(
     history: Interactions, targets: Interactions, cutoffs: Sequence[int], slices: PopularitySlices | None
 ) -> None:
-    """Refuse what cannot be ranked or judged."""
+    """Refuse data that cannot be ranked or judged."""
     if not cutoffs or min(cutoffs) < 1:
-        raise InputError(f"Expected cut-offs k >= 1, got {list(cutoffs)}.")
+        raise InputError(f"Expected cut-offs k >= 1, got {list(cutoffs)}.", argument=None)
     if targets.n_observations == 0:
-        raise InputError("Expected at least one target to evaluate on, got 0.")
+        raise InputError("Expected at least one target to evaluate on, got 0.", argument="targets")
     if (history.n_users, history.n_tasks) != (targets.n_users, targets.n_tasks):
         raise InputError(
             "Expected history and targets of the same users and tasks, "
-            f"got {history.n_users} x {history.n_tasks} and {targets.n_users} x {targets.n_tasks}."
+            f"got {history.n_users} x {history.n_tasks} and {targets.n_users} x {targets.n_tasks}.",
+            argument=None,
         )
     if slices is not None and len(slices.of_task) != targets.n_tasks:
-        raise InputError(f"Expected slices of {targets.n_tasks} tasks, got {len(slices.of_task)}.")
+        raise InputError(f"Expected slices of {targets.n_tasks} tasks, got {len(slices.of_task)}.", argument="slices")
     _refuse_shown_targets(history, targets)
 
 
 def _check_cutoffs_by_slice(cutoffs: Sequence[int], slices: PopularitySlices | None) -> None:
     n_slices = 0 if slices is None else slices.n_slices
     if cutoffs and len(cutoffs) != n_slices:
-        raise InputError(f"Expected one cut-off for each of {n_slices} slices, rarest first, got {list(cutoffs)}.")
+        raise InputError(
+            f"Expected one cut-off for each of {n_slices} slices, rarest first, got {list(cutoffs)}.",
+            argument="recall_at_by_slice",
+        )
 
 
 def _refuse_shown_targets(history: Interactions, targets: Interactions) -> None:
-    """A target that is in the history could never be found: it is masked."""
+    """Refuse a target that is in the history: it is masked and could never be found."""
     shown = history.users.astype(np.int64) * history.n_tasks + history.tasks
     keys = targets.users.astype(np.int64) * targets.n_tasks + targets.tasks
     position = np.searchsorted(shown, keys)
@@ -292,12 +296,13 @@ def _refuse_shown_targets(history: Interactions, targets: Interactions) -> None:
         user, task = (int(codes[repeated[0]]) for codes in (targets.users, targets.tasks))
         raise InputError(
             f"Task {targets.task_ids.id_of(task)!r} of user {targets.user_ids.id_of(user)!r} is both "
-            "in the history and among the targets; expected it in one of them."
+            "in the history and among the targets; expected it in only one of them.",
+            argument="targets",
         )
 
 
 def user_blocks(targets: Interactions) -> Iterator[NDArray[np.int64]]:
-    """Users with targets, ascending, so many at once that their scores stay within `_CELLS_AT_ONCE`."""
+    """Yield users with targets, ascending, in blocks whose scores stay within `_CELLS_AT_ONCE`."""
     users = np.flatnonzero(targets.by_user.counts)
     size = max(1, _CELLS_AT_ONCE // targets.n_tasks)
     for start in range(0, len(users), size):
@@ -305,15 +310,17 @@ def user_blocks(targets: Interactions) -> Iterator[NDArray[np.int64]]:
 
 
 def scores_to_rank(model: RankingModel, history: Interactions, users: NDArray[np.int64]) -> NDArray[np.floating[Any]]:
-    """The model's scores of all tasks, users x tasks, -inf for what is in a user's history."""
-    scores = np.array(model.score(history, users), copy=True)  # ours to mask
+    """Return the model's scores of all tasks, users x tasks, with -inf for a user's history."""
+    scores = np.array(model.score(history, users), copy=True)  # a copy that may be masked
     if scores.dtype.kind != "f":
         scores = scores.astype(np.float64)
     if scores.shape != (len(users), history.n_tasks):
-        raise InputError(f"Expected scores of shape {(len(users), history.n_tasks)}, got {scores.shape}.")
+        raise InputError(
+            f"Expected scores of shape {(len(users), history.n_tasks)}, got {scores.shape}.", argument="model"
+        )
     if np.isnan(scores).any():
         row = int(np.argmax(np.isnan(scores).any(axis=1)))
-        raise InputError(f"The model's scores for user code {users[row]} hold NaN; expected numbers.")
+        raise InputError(f"The model's scores for user code {users[row]} hold NaN; expected numbers.", argument="model")
     shown = history.select_users(users)
     scores[np.searchsorted(users, shown.users), shown.tasks] = -np.inf
     return scores

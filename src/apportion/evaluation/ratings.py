@@ -17,21 +17,21 @@ from apportion.evaluation.slices import PopularitySlices
 
 
 class RatingModel(Protocol):
-    """What an evaluation of ratings needs of a model."""
+    """What an evaluation of ratings needs from a model."""
 
     def predict(self, history: Interactions, targets: Interactions) -> NDArray[np.floating]:
-        """A rating for every target, in the targets' user-major order, from the users' histories."""
+        """Return a rating for every target, in the targets' user-major order, from the users' histories."""
         ...
 
 
 def rmse(predicted: ArrayLike, targets: Interactions, *, slices: PopularitySlices | None = None) -> MetricValue:
-    """Root mean squared error of predictions in the targets' order."""
+    """Return the root mean squared error of predictions in the targets' order."""
     squares = _errors(predicted, targets) ** 2
     return _rooted(_averaged(squares, targets, slices))
 
 
 def mae(predicted: ArrayLike, targets: Interactions, *, slices: PopularitySlices | None = None) -> MetricValue:
-    """Mean absolute error of predictions in the targets' order."""
+    """Return the mean absolute error of predictions in the targets' order."""
     return _averaged(np.abs(_errors(predicted, targets)), targets, slices)
 
 
@@ -42,11 +42,11 @@ def evaluate_ratings(
     *,
     slices: PopularitySlices | None = None,
 ) -> Evaluation:
-    """RMSE and MAE of a model on targets, given what it may know of the users.
+    """Return RMSE and MAE of a model on targets, given the users' histories.
 
     Args:
         model: predicts ratings.
-        history: the users' known ratings, for a split by value the training part.
+        history: the users' known ratings; for a split by rows, the training part.
         targets: the ratings to predict.
         slices: popularity slices to report as well.
     """
@@ -58,12 +58,16 @@ def evaluate_ratings(
 def _errors(predicted: ArrayLike, targets: Interactions) -> NDArray[np.float64]:
     predictions = np.asarray(predicted, np.float64)
     if targets.n_observations == 0:
-        raise InputError("Expected at least one target to evaluate on, got 0.")
+        raise InputError("Expected at least one target to evaluate on, got 0.", argument="targets")
     if predictions.shape != (targets.n_observations,):
-        raise InputError(f"Expected {targets.n_observations} predictions, got shape {predictions.shape}.")
+        raise InputError(
+            f"Expected {targets.n_observations} predictions, got shape {predictions.shape}.", argument="predicted"
+        )
     if not np.isfinite(predictions).all():
         position = int(np.argmax(~np.isfinite(predictions)))
-        raise InputError(f"The model predicts {predictions[position]} for target {position}; expected finite numbers.")
+        raise InputError(
+            f"The model predicts {predictions[position]} for target {position}; expected finite numbers.", argument=None
+        )
     return predictions - targets.values
 
 
@@ -71,7 +75,7 @@ def _averaged(errors: NDArray[np.float64], targets: Interactions, slices: Popula
     if slices is None:
         return MetricValue(float(errors.mean()), len(errors))
     if len(slices.of_task) != targets.n_tasks:
-        raise InputError(f"Expected slices of {targets.n_tasks} tasks, got {len(slices.of_task)}.")
+        raise InputError(f"Expected slices of {targets.n_tasks} tasks, got {len(slices.of_task)}.", argument="slices")
     slice_of_target = slices.of_task[targets.tasks]
     counts = np.bincount(slice_of_target, minlength=slices.n_slices)
     totals = np.bincount(slice_of_target, weights=errors, minlength=slices.n_slices).astype(np.float64)

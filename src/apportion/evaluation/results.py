@@ -1,4 +1,4 @@
-"""What an evaluation found: plain numbers, overall and by slice, that travel as JSON.
+"""Results of an evaluation: plain numbers, overall and by slice, with a JSON form.
 
 A slice in which nothing could be measured has the value `None`; NaN is never a result.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MetricValue:
-    """One metric: overall and by slice, each with the number of targets (or users) averaged over."""
+    """One metric: overall and by slice, each with the number of targets (or users) in the average."""
 
     overall: float
     n: int
@@ -28,7 +28,7 @@ class MetricValue:
     n_by_slice: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Numbers and lists, ready for JSON."""
+        """Return numbers and lists, ready for JSON."""
         return {
             "overall": self.overall,
             "n": self.n,
@@ -38,24 +38,26 @@ class MetricValue:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> MetricValue:
-        """The inverse of `to_dict`."""
+        """Read back what `to_dict` wrote."""
         return cls(stored["overall"], stored["n"], tuple(stored["by_slice"]), tuple(stored["n_by_slice"]))
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Metrics of one model by name, for instance `rmse` or `recall@20`, and the names of the slices."""
+    """Metrics of one model by name, such as `rmse` or `recall@20`, and the names of the slices."""
 
     metrics: Mapping[str, MetricValue]
     slices: tuple[str, ...] = ()
 
     def __getitem__(self, metric: str) -> MetricValue:
         if metric not in self.metrics:
-            raise InputError(f"There is no metric {metric!r} here; there are {', '.join(self.metrics)}.")
+            raise InputError(
+                f"There is no metric {metric!r}; the metrics are {', '.join(self.metrics)}.", argument="metric"
+            )
         return self.metrics[metric]
 
     def to_dict(self) -> dict[str, Any]:
-        """Numbers, text, lists and dictionaries, ready for JSON."""
+        """Return numbers, text, lists and dictionaries, ready for JSON."""
         return {
             "metrics": {name: value.to_dict() for name, value in self.metrics.items()},
             "slices": list(self.slices),
@@ -63,7 +65,7 @@ class Evaluation:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Evaluation:
-        """The inverse of `to_dict`."""
+        """Read back what `to_dict` wrote."""
         metrics = {name: MetricValue.from_dict(value) for name, value in stored["metrics"].items()}
         return cls(metrics, tuple(stored["slices"]))
 
@@ -76,14 +78,16 @@ class Comparison:
 
     def __getitem__(self, model: str) -> Evaluation:
         if model not in self.evaluations:
-            raise InputError(f"There is no model {model!r} here; there are {', '.join(self.evaluations)}.")
+            raise InputError(
+                f"There is no model {model!r}; the models are {', '.join(self.evaluations)}.", argument="model"
+            )
         return self.evaluations[model]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.evaluations)
 
     def rows(self) -> list[dict[str, str | float | int | None]]:
-        """One row per model, metric and slice (`overall` first): model, metric, slice, value, n."""
+        """Yield one row per model, metric and slice (`overall` first): model, metric, slice, value, n."""
         return [
             {"model": model, "metric": metric, "slice": label, "value": value, "n": n}
             for model, evaluation in self.evaluations.items()
@@ -97,7 +101,7 @@ class Comparison:
         ]
 
     def to_arrow(self) -> pa.Table:
-        """The rows as an Arrow table."""
+        """Return the rows as an Arrow table."""
         import pyarrow as pa
 
         text, number = pa.string(), pa.float64()
@@ -105,7 +109,7 @@ class Comparison:
         return pa.Table.from_pylist(self.rows(), schema=pa.schema(columns))
 
     def to_text(self) -> str:
-        """A table for people: a line per model and metric, a column overall and for each slice."""
+        """Return a table for people: a line per model and metric, a column overall and for each slice."""
         lines = [["model", "metric", "overall", *next(iter(self.evaluations.values())).slices]]
         for model, evaluation in self.evaluations.items():
             for metric, measured in evaluation.metrics.items():
@@ -120,17 +124,17 @@ class Comparison:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Numbers, text, lists and dictionaries, ready for JSON."""
+        """Return numbers, text, lists and dictionaries, ready for JSON."""
         return {model: evaluation.to_dict() for model, evaluation in self.evaluations.items()}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Comparison:
-        """The inverse of `to_dict`."""
+        """Read back what `to_dict` wrote."""
         return cls({model: Evaluation.from_dict(value) for model, value in stored.items()})
 
 
 def slice_means(totals: NDArray[np.float64], ns: NDArray[np.int64]) -> tuple[float | None, ...]:
-    """The mean in each slice from totals and numbers, `None` where there is nothing."""
+    """Return the mean in each slice from totals and counts; `None` where the count is 0."""
     return tuple(total / n if n else None for total, n in zip(totals.tolist(), ns.tolist(), strict=True))
 
 

@@ -1,7 +1,7 @@
 """Popularity slices: tasks in groups of equal size, rarest first.
 
-Quality is reported overall and in each slice, because privacy costs the tail far more than the head. Slices
-are cut by exact counts of the training data: what is computed with them belongs to the internal page.
+Quality is reported overall and in each slice, because privacy costs the tail far more than the head. Slices use exact
+counts of the training data: results by slice belong on an internal page.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from apportion.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class PopularitySlices:
-    """Which slice each task belongs to; slice 0 holds the rarest tasks."""
+    """The slice of each task; slice 0 holds the rarest tasks."""
 
     of_task: NDArray[np.int64]
     n_slices: int
@@ -29,12 +29,12 @@ class PopularitySlices:
 
     @classmethod
     def whole(cls, n_tasks: int) -> PopularitySlices:
-        """A single slice that holds every task."""
+        """Return a single slice that holds every task."""
         return cls(np.zeros(n_tasks, np.int64), 1)
 
 
 def slice_labels(n_slices: int, rarest: str = "rarest", most_popular: str = "most popular") -> tuple[str, ...]:
-    """A name for each slice; the words for the first and the last may be shorter.
+    """Return a name for each slice; the words for the first and the last can be chosen.
 
     >>> slice_labels(4, "last", "top")
     ('last 25 %', '25-50 %', '50-75 %', 'top 25 %')
@@ -47,11 +47,11 @@ def slice_labels(n_slices: int, rarest: str = "rarest", most_popular: str = "mos
 
 
 def popularity_slices(counts: ArrayLike, n_slices: int = 5) -> PopularitySlices:
-    """Cut the tasks into slices of equal size (within one) by their counts, ties by code.
+    """Divide the tasks into slices of equal size (within one) by their counts, ties by code.
 
     Args:
         counts: how often each task occurs, for instance `train.by_task.counts`.
-        n_slices: how many slices to cut.
+        n_slices: the number of slices.
 
     Example:
         >>> popularity_slices([7, 0, 3, 3], n_slices=2).of_task
@@ -59,9 +59,11 @@ def popularity_slices(counts: ArrayLike, n_slices: int = 5) -> PopularitySlices:
     """
     popularity = np.asarray(counts)
     if popularity.ndim != 1 or not np.isfinite(popularity).all():
-        raise InputError(f"Expected one finite count per task, got shape {popularity.shape}.")
+        raise InputError(f"Expected one finite count per task, got shape {popularity.shape}.", argument="counts")
     if not 1 <= n_slices <= len(popularity):
-        raise InputError(f"Expected from 1 to {len(popularity)} slices (one task each), got {n_slices}.")
+        raise InputError(
+            f"Expected from 1 to {len(popularity)} slices (one task each), got {n_slices}.", argument="n_slices"
+        )
     of_task = np.empty(len(popularity), np.int64)
     for number, tasks in enumerate(np.array_split(np.argsort(popularity, kind="stable"), n_slices)):
         of_task[tasks] = number

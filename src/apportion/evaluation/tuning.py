@@ -1,9 +1,9 @@
 """Settings chosen by private selection: a search that is paid for, unlike everything else in this package.
 
-Users are divided by a hash of their ids into a training part and a validation part. One try draws settings from a grid,
-fits on the training part, and releases one noisy score from the validation part; each user is in one part only, so a
-try costs the larger of the two, which are the same. The number of tries is random, and only the try with the best noisy
-score leaves (docs/proofs/selection.md).
+Users are assigned to a training part and a validation part by a hash of their ids. One try draws settings from a grid,
+fits on the training part, and releases one noisy score from the validation part. Each user is in only one part, so a
+try costs the larger of the two costs, which are equal. The number of tries is random, and only the try with the best
+noisy score is published (docs/proofs/selection.md).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Settings = Mapping[str, Any]
 Make = Callable[[Settings, Budget], Any]
 """Makes an unfitted estimator from settings, for one try's budget."""
 
-_SPLIT: Final = b"apportion: tune divides users by"  # public: who is in which part follows from the id alone
-_COUNT_SCALE: Final = 0.1  # the number of users is only needed to show a mean, and gets little of the release
+_SPLIT: Final = b"apportion: tune divides users by"  # public: a user's part follows from the id alone
+_COUNT_SCALE: Final = 0.1  # the number of users is only needed to show a mean, so it gets little of the release
 _LEAST_USERS: Final = 10.0
 
 
@@ -51,16 +51,16 @@ class Parts:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The winner, and what the search cost; nothing of the losers, nor how many there were.
+    """The winner, and the cost of the search. It says nothing about the losers or their number.
 
     Attributes:
-        model: of the best try; its statement is that of the whole search.
+        model: the model of the best try; its statement covers the whole search.
         chosen: its settings.
-        cost: of one try and of the whole search.
-        grid: what settings were drawn from.
+        cost: the cost of one try and of the whole search.
+        grid: the values from which settings were drawn.
         score_name: what the score measures.
-        score: of the winner, as released: a noisy mean over validation users.
-        score_noise: about the standard deviation of its noise.
+        score: the winner's score as released: a noisy mean over validation users.
+        score_noise: the approximate standard deviation of its noise.
     """
 
     model: ItemModel
@@ -73,7 +73,7 @@ class Tuned:
 
     @property
     def selection(self) -> dict[str, Any]:
-        """What the privacy card says of it."""
+        """What the privacy card says about the selection."""
         cost, tries = self.cost, self.cost.tries
         return {
             "epsilon": cost.epsilon,
@@ -89,7 +89,7 @@ class Tuned:
 
 @dataclass(frozen=True)
 class _Try:
-    """One try: all of it is released to the selection, and nowhere else."""
+    """One try. All of it is released only to the selection."""
 
     settings: dict[str, Any]
     model: ItemModel
@@ -116,15 +116,16 @@ def tune(
 
     Args:
         data: the observations.
-        make: makes the estimator of a try; what is not in the grid is left at the library's defaults.
+        make: makes the estimator of a try; settings that are not in the grid keep their defaults.
         grid: values of each setting; a try draws each at random.
-        budget: for everything together: all fits, all scores and the choice.
-        tries: the law of the number of tries; None for one that makes, on average, as many as the grid has places.
-        validation: probability with which a user is in the validation part.
+        budget: the budget for everything: all fits, all scores and the choice.
+        tries: the distribution of the number of tries; None for a mean equal to the number of combinations in the grid.
+        validation: probability that a user is in the validation part.
         noise: the noise source; None for the operating system's.
         window: the time span of the data, for the statement.
-        ledger: an account of kind 'renyi' that is charged for all tries together before the first.
-        progress: called with each finished try, for whoever may see the data: how many tries there are is a secret.
+        ledger: an account of kind 'renyi', charged for all tries together before the first.
+        progress: called with each finished try; only for people who may see the data, because the number of tries is
+            secret.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything in the result.
     """
@@ -132,7 +133,10 @@ def tune(
     cost = calibrate(budget, tries or Tries(max(2.0, math.prod(map(len, places.values())))))
     noise = noise or SystemNoise()
     if getattr(noise, "exact", False):
-        raise InputError("Expected noise without exact arithmetic: scores of users have no exact form in a search.")
+        raise InputError(
+            "Expected noise without exact arithmetic, because scores of users have no exact form in a search.",
+            argument="noise",
+        )
     receipt = None if ledger is None else _charged(ledger, cost)
     parts = divide(data, validation)
     best: _Try | None = None
@@ -146,18 +150,20 @@ def tune(
     if progress:
         progress("fit", n_tries, n_tries)
     assert best is not None
-    found = _winner(best, cost, places, validation, budget)
-    if receipt is not None and found.model.statement is not None:
+    result = _winner(best, cost, places, validation, budget)
+    if receipt is not None and result.model.statement is not None:
         charged = LedgerReference(receipt.account, receipt.run, 1, receipt.number, receipt.hash)
-        found.model.statement = replace(found.model.statement, ledger=charged)
-    return found
+        result.model.statement = replace(result.model.statement, ledger=charged)
+    return result
 
 
 def _charged(ledger: Account, cost: SelectionCost) -> Receipt:
-    """Charge an account for a whole selection; it refuses what it cannot bear."""
+    """Charge an account for a whole selection; it refuses if too little is left."""
     if ledger.neighbours != ADD_REMOVE:
         got = ledger.neighbours.relation
-        raise InputError(f"Expected an account for neighbours that differ thus: {ADD_REMOVE.relation}; got: {got}.")
+        raise InputError(
+            f"Expected an account for the neighbours {ADD_REMOVE.relation!r}, got one for {got!r}.", argument="ledger"
+        )
     return ledger.charge("private selection", SelectionRun(cost.one_try.mu, cost.tries.mean, cost.tries.law))
 
 
@@ -169,7 +175,7 @@ def divide(data: Interactions, validation: float) -> Parts:
 
 @dataclass(frozen=True)
 class _Scores:
-    """The score of every user, and that it has one; clipped."""
+    """The score of every user and a count of scored users; clipped."""
 
     norm: float
 
@@ -180,13 +186,16 @@ class _Scores:
 def _one_try(
     parts: Parts, make: Make, settings: dict[str, Any], budget: Budget, noise: NoiseSource, window: str
 ) -> _Try:
-    """Fit on one part of the users, score on the other: each part pays the whole budget of a try once."""
+    """Fit on one part of the users and score on the other. Each part pays the whole budget of a try once."""
     training = Session(budget, noise=noise, window=window)
     model: ItemModel = make(settings, budget).fit(parts.training, session=training).model_
     checking = Session(budget, noise=noise, window=window)
     score = SCORES.get(model.kind)
     if score is None:
-        raise InputError(f"Expected a recommender of ratings or clicks, got one whose model is of kind {model.kind!r}.")
+        raise InputError(
+            f"Expected a recommender of ratings or clicks, got one with a model of kind {model.kind!r}.",
+            argument="make",
+        )
     each = score.of_users(model, parts.validation)
     scored = np.isfinite(each)
     rows = np.stack([np.where(scored, each, 0.0), _COUNT_SCALE * scored], axis=1)
@@ -200,7 +209,7 @@ def _one_try(
 
 
 def _joined(training: Session, checking: Session) -> Statement:
-    """What a try released, with nominal shares: a half for each part of the users."""
+    """Combine the releases of a try, with nominal shares: half for each part of the users."""
     fitted, scored = training.statement(), checking.statement()
     releases = [replace(each, share=each.share / 2) for each in (*fitted.releases, *scored.releases)]
     return replace(fitted, releases=tuple(releases))
@@ -218,8 +227,8 @@ def _winner(
         spent_mu=None,
         public=(
             *best.statement.public,
-            "the values that settings were drawn from, and the law of the number of tries",
-            f"that users are for validation with probability {validation:g}, by a hash of their ids",
+            "the values from which settings were drawn, and the distribution of the number of tries",
+            f"that each user is in the validation part with probability {validation:g}, by a hash of the id",
         ),
         tuning=_words(best, cost, grid),
         tuning_kind=Tuning.SELECTION,
@@ -236,28 +245,32 @@ def _winner(
 
 
 def _words(best: _Try, cost: SelectionCost, grid: Mapping[str, Sequence[Any]]) -> str:
-    """What the statement says of the choice."""
+    """Describe the choice for the statement."""
     listed = ", ".join(f"{name} in {{{', '.join(map(str, values))}}}" for name, values in grid.items())
-    found = ", ".join(f"{name} = {value}" for name, value in best.settings.items())
+    result = ", ".join(f"{name} = {value}" for name, value in best.settings.items())
     return (
-        f"settings chosen by private selection among {listed}, paid for: the promise covers all tries and the choice; "
-        f"chosen: {found}; tries: {cost.tries.law} in number, {cost.tries.mean:g} on average, each of epsilon "
-        f"{cost.one_try.epsilon:.4g} at the same delta, in all epsilon {cost.epsilon:.4g}, by Rényi order "
-        f"{cost.order:.4g}; "
-        "all other settings are library defaults; shares are nominal: training and validation users each pay one try's "
-        "whole budget"
+        f"settings chosen by private selection among {listed}, and paid for: the guarantee covers "
+        f"all tries and the choice; chosen: {result}; number of tries: {cost.tries.law}, "
+        f"{cost.tries.mean:g} on average, each with epsilon {cost.one_try.epsilon:.4g} at the same "
+        f"delta; in total epsilon {cost.epsilon:.4g}, by Rényi order {cost.order:.4g}; all other "
+        "settings are library defaults; shares are nominal: training and validation users each "
+        "pay one try's whole budget"
     )
 
 
 def _drawn(grid: Mapping[str, Sequence[Any]], noise: NoiseSource) -> dict[str, Any]:
-    """Settings at random, each value alike, whatever the data."""
+    """Draw settings at random, uniformly, whatever the data."""
     places = noise.uniform(len(grid))
     return {name: values[int(u * len(values))] for (name, values), u in zip(grid.items(), places, strict=True)}
 
 
 def _checked(grid: Mapping[str, Sequence[Any]], validation: float) -> dict[str, tuple[Any, ...]]:
     if not grid or not all(grid.values()):
-        raise InputError(f"Expected at least one setting with at least one value each, got {dict(grid)}.")
+        raise InputError(
+            f"Expected at least one setting, each with at least one value, got {dict(grid)}.", argument="grid"
+        )
     if not 0.01 <= validation <= 0.5:
-        raise InputError(f"Expected a validation part from 0.01 to 0.5 of the users, got {validation:g}.")
+        raise InputError(
+            f"Expected a validation part of 0.01 to 0.5 of the users, got {validation:g}.", argument="validation"
+        )
     return {name: tuple(values) for name, values in grid.items()}

@@ -1,8 +1,8 @@
 """Scores of single users for private selection: each from that user's own rows and a released model, within [-1, 1].
 
-A part of a user's rows, chosen by a hash of user and task, is kept back; the user folds in from the others, and the
-score says how well the model finds what was kept back. High is good. A user with fewer than two rows has none (NaN).
-Nothing here depends on who else is there; the sum over users is released by `tuning`.
+Some of a user's rows, chosen by a hash of user and task, are held back. The user's vector is computed from the others,
+and the score says how well the model predicts the held-back rows. High is good. A user with fewer than two rows has no
+score (NaN). A score does not depend on other users; `tuning` releases the sum over users.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from apportion.data.user_keys import pair_keys
 from apportion.linalg.fixed_order import row_products
 from apportion.recommend.model import ClickModel, RatingModel
 
-KEPT_BACK: Final = 0.2  # of a user's rows, at least one
-DEPTH: Final = 20  # of a ranking of clicks
+KEPT_BACK: Final = 0.2  # fraction of a user's rows, at least one
+DEPTH: Final = 20  # length of a ranking of clicks
 _USERS_AT_A_TIME: Final = 256
-_SEED: Final = 0x76616C69_64617465  # of the choice of rows; public
+_SEED: Final = 0x76616C69_64617465  # key for the choice of rows; public
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ class Score:
     """A score, and how its mean over users is shown.
 
     Attributes:
-        name: what is shown.
+        name: its name on pages.
         of_users: the score of each user code, in [-1, 1] or NaN.
         shown: from a mean score and the model to the figure that is shown.
         shown_noise: from the noise of the mean to that of the figure.
@@ -45,7 +45,7 @@ class Score:
 
 
 def keep_back(data: Interactions) -> tuple[Interactions, Interactions]:
-    """Divide every user's own rows into what is shown and what is to be found; users with one row show it."""
+    """Divide every user's own rows into shown and held-back ones; users with one row show it."""
     keys = pair_keys(data.as_users.keys, data.users, data.tasks, _SEED)
     order = np.lexsort((data.tasks, keys, data.users))
     rank = np.empty(data.n_observations, np.int64)
@@ -57,7 +57,7 @@ def keep_back(data: Interactions) -> tuple[Interactions, Interactions]:
 
 
 def accuracy_scores(model: RatingModel, data: Interactions) -> Floats:
-    """1 − 2 min(e, c)/c for each user's mean squared error e on what was kept back, with the cap c."""
+    """Return 1 − 2 min(e, c)/c for each user's mean squared error e on the held-back rows, with the cap c."""
     history, targets = keep_back(data)
     low, high = model.value_range
     predicted = np.asarray(model.predict(history, targets), np.float64)
@@ -67,7 +67,7 @@ def accuracy_scores(model: RatingModel, data: Interactions) -> Floats:
 
 
 def recall_scores(model: ClickModel, data: Interactions) -> Floats:
-    """2 r − 1 for each user's recall r of what was kept back, among the first tasks that were not shown."""
+    """Return 2 r − 1 for each user's recall r of the held-back rows, among the top tasks that were not shown."""
     history, targets = keep_back(data)
     vectors = model.user_vectors(history)
     features = np.asarray(model.fold_in.features, np.float32)
@@ -76,7 +76,9 @@ def recall_scores(model: ClickModel, data: Interactions) -> Floats:
     users = np.flatnonzero(data.by_user.counts)
     for start in range(0, len(users), _USERS_AT_A_TIME):
         block = users[start : start + _USERS_AT_A_TIME]
-        scores = row_products(vectors[block], features)  # by one order of sums: who else is in a block does not show
+        scores = row_products(
+            vectors[block], features
+        )  # in a fixed order of sums, so that other users in a block have no effect
         shown, sought = _rows_of(history, block), _rows_of(targets, block)
         scores[np.searchsorted(block, history.users[shown]), history.tasks[shown]] = -np.inf
         last = -np.partition(-scores, depth - 1, axis=1)[:, depth - 1]
@@ -89,14 +91,14 @@ def recall_scores(model: ClickModel, data: Interactions) -> Floats:
 
 
 def error_cap(model: RatingModel) -> float:
-    """Errors beyond this count as this: an eighth of the squared width of the scale, 2 for one to five stars."""
+    """Return the cap on errors: an eighth of the squared width of the scale, 2 for one to five stars."""
     low, high = model.value_range
     return (high - low) ** 2 / 8
 
 
 SCORES: Final[dict[str, Score]] = {
     RatingModel.kind: Score(
-        "mean squared error of users, each at most an eighth of the scale's squared width",
+        "mean squared error of users, each capped at an eighth of the scale's squared width",
         accuracy_scores,
         lambda mean, model: (1 - mean) / 2 * error_cap(model),
         lambda noise, model: noise / 2 * error_cap(model),
@@ -117,5 +119,5 @@ def _mean_by_user(values: Floats, targets: Interactions) -> Floats:
 
 
 def _rows_of(data: Interactions, users: NDArray[np.int64]) -> slice:
-    """Observations from the first to the last of users in order, among whom is everybody who has any."""
+    """Return the observations from the first to the last of these users, in order."""
     return slice(int(data.by_user.indptr[users[0]]), int(data.by_user.indptr[users[-1] + 1]))

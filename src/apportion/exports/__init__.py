@@ -1,6 +1,6 @@
-"""Models in the formats that production loads: Parquet, FAISS, ONNX, a Hugging Face folder, MLflow.
+"""Models in formats for production: Parquet, FAISS, ONNX, a Hugging Face folder, MLflow.
 
-Each form is read by its own library, without apportion. It holds what the saved model holds: released values and the
+Each format is read by its own library, without apportion. It holds what the saved model holds: released values and the
 statement. The libraries that write them come with extras and are imported where used.
 """
 

@@ -1,4 +1,4 @@
-"""Item vectors as a FAISS index of inner products, and beside it the Parquet file with the ids."""
+"""Item vectors as a FAISS inner-product index, with a Parquet file of the ids."""
 
 from __future__ import annotations
 

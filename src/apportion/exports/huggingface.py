@@ -1,7 +1,7 @@
 """A model as a folder for the Hugging Face hub: files that load without apportion, and a model card.
 
-The card's metadata carry the privacy card, so that a machine can read there what is promised. Writing the folder needs
-no library; nothing is uploaded.
+The card's metadata include the privacy card, so that a machine can read the guarantee. Writing the folder needs no
+library; nothing is uploaded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TEXT: Final = """# A private recommender for {n_items:,} items
 {marking}{headline} It was learned from people's {kind} under differential privacy for whole users:
 ε = {epsilon:g}, δ = {delta:g}; {unit}; {neighbours}.
 
-The item side is in these files. A user's side is a small regression on that user's own history, which needs nobody else
+These files hold the item side. A user's side is a small regression on that user's own history. It needs no other data
 and can be solved where the history is:
 
 ```python
@@ -61,7 +61,7 @@ def write_huggingface(model: ItemModel, folder: Path) -> None:
 
 
 def _metadata(card: dict[str, Any]) -> str:
-    """YAML; JSON is YAML too."""
+    """Return YAML; JSON is YAML too."""
     fields = {"library_name": "apportion", "tags": list(_TAGS), "privacy": card}
     lines = [f"{name}: {json.dumps(value, ensure_ascii=True)}" for name, value in fields.items()]
     return "\n".join(["---", *lines, "---", ""])

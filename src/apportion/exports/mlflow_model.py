@@ -1,4 +1,4 @@
-"""A model as an MLflow pyfunc that needs NumPy, pandas and safetensors, and no apportion."""
+"""A model as an MLflow pyfunc that needs NumPy, pandas and safetensors, but not apportion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALONE: Final = "apportion_fold_in"
 
 
 def write_mlflow(model: ItemModel, folder: Path) -> None:
-    """Write an MLflow model; its metadata carry the privacy card.
+    """Write an MLflow model; its metadata include the privacy card.
 
     `mlflow.pyfunc.load_model(folder).predict(frame, params={"k": 20})` takes rows of user, item and value.
     """
@@ -28,7 +28,7 @@ def write_mlflow(model: ItemModel, folder: Path) -> None:
     statement = statement_of(model)
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # MLflow warns about its own type hints as it is imported
+        warnings.simplefilter("ignore")  # MLflow warns about its own type hints when it is imported
         _save(model, statement, folder)
 
 

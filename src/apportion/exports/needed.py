@@ -1,4 +1,4 @@
-"""What an export needs: a library that an extra brings, a statement, and for some a regression of squares."""
+"""What an export needs: a library from an extra, a statement and, for some, a least-squares regression."""
 
 from __future__ import annotations
 
@@ -15,17 +15,22 @@ def library(name: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise InputError(f"This export needs {name}; install it with: pip install 'apportion[{extra}]'.") from None
+        raise InputError(
+            f"This export needs {name}; install it with: pip install 'apportion[{extra}]'.", argument=None
+        ) from None
 
 
 def statement_of(model: ItemModel) -> Statement:
-    """The statement that travels with every export; a model without one is refused."""
+    """Return the statement that travels with every export; refuse a model without one."""
     if model.statement is None:
-        raise InputError("This model was fitted without privacy: it has no statement to travel with it.")
+        raise InputError(
+            "This model was fitted without privacy: it has no statement, which every export must include.",
+            argument="model",
+        )
     return model.statement
 
 
 def refuse_unless_solvable(model: ItemModel) -> None:
-    """Refuse a model whose users minimise another loss than squares: only a ridge regression is written down."""
+    """Refuse a model whose users minimise another loss than squares: only a ridge regression is exported."""
     if not isinstance(model, RatingModel | ClickModel):
-        raise InputError(f"Expected a model of ratings or clicks, got one of kind {model.kind!r}.")
+        raise InputError(f"Expected a model of ratings or clicks, got one of kind {model.kind!r}.", argument="model")

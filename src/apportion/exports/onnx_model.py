@@ -4,8 +4,8 @@ ONNX has no operator that solves equations, so the elimination is unrolled: for 
 
     M ← M − (M[:, k] − e_k) M[k, :] / M[k, k],        M = [base + Σ c f fᵀ | right side + Σ c y f] at the start
 
-which is Gauss-Jordan without pivots (the matrix is positive definite) and leaves u in the last column. It is done in
-float64. Ids that the model does not know are left out; items of the history are not recommended.
+which is Gauss-Jordan without pivots (the matrix is positive definite) and leaves u in the last column. It runs in
+float64. Unknown ids are left out, and items in the history are not recommended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _IR_VERSION: Final = 8
 def write_onnx(model: ItemModel, path: Path) -> None:
     """Write the graph, with the statement in its metadata.
 
-    Inputs: items (ids, [n]), values ([n]; not used for clicks), k ([1]). Outputs: ids ([k]), scores ([k]); where fewer
+    Inputs: items (ids, [n]), values ([n]; not used for clicks), k ([1]). Outputs: ids ([k]), scores ([k]). If fewer
     than k items are left, the last scores are −∞.
     """
     refuse_unless_solvable(model)
@@ -48,7 +48,7 @@ def write_onnx(model: ItemModel, path: Path) -> None:
 
 
 class _Graph:
-    """Nodes and constants of a graph under way; every result is known by its name."""
+    """Nodes and constants of a graph under construction; every result has a name."""
 
     def __init__(self, onnx: Any) -> None:
         self._onnx = onnx
@@ -56,7 +56,7 @@ class _Graph:
         self._constants: list[Any] = []
 
     def constant(self, values: Any, dtype: Any = None) -> str:
-        """A constant tensor."""
+        """Add a constant tensor."""
         name = f"c{len(self._constants)}"
         array = np.asarray(values, dtype)
         self._constants.append(
@@ -67,13 +67,13 @@ class _Graph:
     def node(
         self, operator: str, *inputs: str, outputs: tuple[str, ...] = (), domain: str = "", **attributes: Any
     ) -> str:
-        """An operator; returns the name of its first output."""
+        """Add an operator; return the name of its first output."""
         names = outputs or (f"n{len(self._nodes)}",)
         self._nodes.append(self._onnx.helper.make_node(operator, inputs, names, domain=domain, **attributes))
         return names[0]
 
     def finished(self, name: str, id_kind: int) -> Any:
-        """The graph with its inputs and outputs."""
+        """Return the graph with its inputs and outputs."""
         types, value = self._onnx.TensorProto, self._onnx.helper.make_tensor_value_info
         inputs = [value("items", id_kind, ["n"]), value("values", types.FLOAT, ["n"]), value("k", types.INT64, [1])]
         outputs = [value("ids", id_kind, ["best"]), value("scores", types.FLOAT, ["best"])]
@@ -81,7 +81,7 @@ class _Graph:
 
 
 def _fold_in_graph(graph: _Graph, model: ItemModel) -> None:
-    """Codes of the ids, the regression, its solution, and the best of what is not in the history."""
+    """Add the codes of the ids, the regression, its solution, and the best items that are not in the history."""
     codes = _codes(graph, model)
     padded = np.concatenate([model.fold_in.features, np.zeros_like(model.fold_in.features[:1])])
     features = graph.node("Cast", graph.constant(padded, np.float32), to=_double(graph))
@@ -92,7 +92,7 @@ def _fold_in_graph(graph: _Graph, model: ItemModel) -> None:
 
 
 def _codes(graph: _Graph, model: ItemModel) -> str:
-    """Places of the ids in the model's list; an id that is not there gets the place after the last, whose row is 0."""
+    """Return positions of the ids in the model's list; an unknown id gets the position after the last."""
     keys: dict[str, Any] = {"keys_strings" if model.task_ids.holds_text else "keys_int64s": list(model.task_ids)}
     places = list(range(model.n_tasks))
     return graph.node(
@@ -101,7 +101,7 @@ def _codes(graph: _Graph, model: ItemModel) -> str:
 
 
 def _equations(graph: _Graph, model: ItemModel, features: str, codes: str) -> str:
-    """The matrix and the right side of the user's regression, beside each other."""
+    """Return the matrix and the right side of the user's regression, side by side."""
     rows = graph.node("Gather", features, codes, axis=0)
     weights = np.append(model.fold_in.observation_weights, np.float32(0))
     weight = graph.node("Cast", graph.node("Gather", graph.constant(weights, np.float32), codes), to=_double(graph))
@@ -116,7 +116,7 @@ def _equations(graph: _Graph, model: ItemModel, features: str, codes: str) -> st
 
 
 def _labels(graph: _Graph, model: ItemModel, like: str) -> str:
-    """What the regression is fitted to, as `ItemModel.labels` has it."""
+    """Return the labels of the regression, as in `ItemModel.labels`."""
     if not isinstance(model, RatingModel):
         return graph.node("Expand", graph.constant(1.0, np.float64), graph.node("Shape", like))
     low, high = (graph.constant(bound, np.float32) for bound in model.value_range)
@@ -125,7 +125,7 @@ def _labels(graph: _Graph, model: ItemModel, like: str) -> str:
 
 
 def _solved(graph: _Graph, equations: str, width: int) -> str:
-    """Gauss-Jordan, one column after the other; the solution is the last column."""
+    """Solve by Gauss-Jordan, column by column; the solution is the last column."""
     identity = np.eye(width)
     for k in range(width):
         place = graph.constant([k], np.int64)
@@ -138,7 +138,7 @@ def _solved(graph: _Graph, equations: str, width: int) -> str:
 
 
 def _best(graph: _Graph, model: ItemModel, scores: str, codes: str) -> None:
-    """The k best items; ties go to the first in the model's list, as TopK has it."""
+    """Return the k best items; ties go to the first in the model's list, as in TopK."""
     never = graph.node("Expand", graph.constant(-np.inf, np.float32), graph.node("Shape", codes))
     left = graph.node("ScatterElements", scores, codes, never, axis=0)
     bounds = (graph.constant([bound], np.int64) for bound in (0, model.n_tasks))

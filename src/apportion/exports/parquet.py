@@ -1,8 +1,8 @@
 """Item vectors as one Parquet file that DuckDB, LanceDB, polars or Spark read.
 
-A row has the item's id as text, its feature row f as a list of fixed length, and a bias, so that an item's score for a
-user with coefficients u is bias + vector · u. With `weight`, and `base` and `right_side` in the file's metadata,
-anybody can fold a user in: u solves (base + Σ weight f fᵀ) u = right_side + Σ weight y f.
+A row has the item's id as text, its feature row f as a list of fixed length, and a bias: an item's score for a user
+with coefficients u is bias + vector · u. With `weight`, and `base` and `right_side` in the file's metadata, anybody can
+compute a user's u: it solves (base + Σ weight f fᵀ) u = right_side + Σ weight y f.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def items_table(model: ItemModel) -> pa.Table:
-    """The items as an Arrow table, with the statement and the regression in its metadata."""
+    """Return the items as an Arrow table, with the statement and the regression in its metadata."""
     import pyarrow as pa
 
     features = np.asarray(model.fold_in.features, np.float32)
@@ -34,7 +34,7 @@ def items_table(model: ItemModel) -> pa.Table:
         "popularity": pa.array(np.asarray(model.popularity, np.float32)),
         "reliability": pa.array(np.asarray(model.reliability, np.float32)),
     }
-    return pa.table(columns).replace_schema_metadata({"apportion": json.dumps(_about(model), ensure_ascii=False)})
+    return pa.table(columns).replace_schema_metadata({"apportion": json.dumps(_description(model), ensure_ascii=False)})
 
 
 def write_parquet(model: ItemModel, path: Path) -> None:
@@ -44,7 +44,7 @@ def write_parquet(model: ItemModel, path: Path) -> None:
     parquet.write_table(items_table(model), path)
 
 
-def _about(model: ItemModel) -> dict[str, Any]:
+def _description(model: ItemModel) -> dict[str, Any]:
     return {
         "kind": model.kind,
         "value_range": list(model.value_range),

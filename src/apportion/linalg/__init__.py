@@ -1,12 +1,13 @@
 """Linear algebra over segments: Gram matrices, moments and solves per user or task, and what follows them.
 
-NumPy alone is enough. Where the compiled kernel was built it does the heavy loops; `on_torch` has the same
-functions for torch tensors, on a GPU for instance.
+NumPy alone is enough. If the compiled kernel was built, it does the heavy loops. `on_torch` has the same functions for
+torch tensors, for example on a GPU. The package is for the library itself: it is not in the reference.
 """
 
 from __future__ import annotations
 
 from apportion.linalg.backend import active_backend, compiled_available, use_backend
+from apportion.linalg.information import Information, NoisyDesign, information
 from apportion.linalg.kernel import instruction_sets, thread_count, use_instruction_set
 from apportion.linalg.keyed_words import keyed_words
 from apportion.linalg.lattice import FACTOR_BITS, lattice_gram, lattice_moment, step_below, whole_steps
@@ -26,10 +27,13 @@ from apportion.linalg.rounded_normals import add_rounded_normals
 from apportion.linalg.segments import segment_gram, segment_moment, segment_solve, solve_packed
 from apportion.linalg.shrinkage import common_shape, shrink_towards
 from apportion.linalg.stacks import inverse_or_zero, solve_or_zero
+from apportion.linalg.task_counts import task_counts
 from apportion.linalg.user_rounds import rating_round
 
 __all__ = [
     "FACTOR_BITS",
+    "Information",
+    "NoisyDesign",
     "RatingRound",
     "TaskWeights",
     "active_backend",
@@ -40,6 +44,7 @@ __all__ = [
     "diagonal_positions",
     "fill_normals",
     "frobenius_weights",
+    "information",
     "instruction_sets",
     "inverse_or_zero",
     "keyed_words",
@@ -57,6 +62,7 @@ __all__ = [
     "solve_or_zero",
     "solve_packed",
     "step_below",
+    "task_counts",
     "thread_count",
     "unpack",
     "use_backend",

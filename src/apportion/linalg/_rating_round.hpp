@@ -85,7 +85,7 @@ struct RatingWorker {
     const bool shared;
     const Index dim = task.dim;
     const Index most_groups = std::clamp<Index>(kBlockBytes / (4 * 8 * kLanes * dim), 8, 128);
-    const Index n_summary = 4 + (dim - 2) * (dim - 1) / 2;
+    const Index n_summary = 5 + (dim - 2) * (dim - 1) / 2;
     Buffer<double> right = zeros<double>(most_groups * (dim + 3) * kLanes);  // trust, weight, label, features
     Buffer<double> left = zeros<double>(most_groups * dim * kLanes);         // trust times features
     Buffer<double> tastes = zeros<double>(most_groups * 2 * dim * kLanes);   // tastes, then weight times taste
@@ -97,7 +97,7 @@ struct RatingWorker {
     Buffer<double> scratch = zeros<double>(2 * dim * kLanes);
     Buffer<double> summary = zeros<double>(n_summary);
     Buffer<int64_t> total = zeros<int64_t>(n_summary);
-    Lanes squares, weight_sums, factor_sums, residual_sums;
+    Lanes squares, weight_sums, factor_sums, residual_sums, mean_sums;
 
     RatingWorker(const RatingArguments& task, const TaskRows& task_rows, int64_t* by_task, bool shared)
         : task(task), task_rows(task_rows.rows.get()), by_task(by_task), shared(shared) {}
@@ -111,7 +111,8 @@ struct RatingWorker {
         ask_for(user + 1);
         const Index begin = task.indptr[user], n = task.indptr[user + 1] - begin, most = most_groups * kLanes;
         if (!n) return;
-        const double stretch = task.weights ? 1 : stretch_of(begin, n);
+        const double stretch = task.weights ? 1 : stretch_of(task.task_weights, task.tasks + begin, n, task.weight_norm,
+                                                            task.least_weight_norm);
         bool takes_part = false;
         for (Index from = 0; from < n; from += most) {
             const Index count = std::min(most, n - from);
@@ -119,7 +120,7 @@ struct RatingWorker {
             add_grams(count, !from);
         }
         if (!takes_part || !solve()) return;
-        squares = weight_sums = factor_sums = residual_sums = Lanes::all(0);
+        squares = weight_sums = factor_sums = residual_sums = mean_sums = Lanes::all(0);
         for (Index from = 0; from < n; from += most) {
             const Index count = std::min(most, n - from);
             if (n > most) gather(begin + from, count, stretch);
@@ -147,17 +148,6 @@ struct RatingWorker {
             const int64_t* later = by_task + task.tasks[k] * (dim - 1);
             UNROLL for (Index c = 0; c < dim - 1; c += 8) __builtin_prefetch(later + c, 1, 2);
         }
-    }
-
-    // The factor by which a user's weights are scaled until their squares sum to at most 1
-    INLINE double stretch_of(Index begin, Index n) const {
-        double sums[kLanes] = {};
-        for (Index k = 0; k < n; ++k) {
-            const double raw = task.task_weights[task.tasks[begin + k]];
-            sums[k % kLanes] += raw * raw;
-        }
-        const double norm = std::sqrt(sum_lanes(sums));
-        return task.weight_norm / (norm > task.least_weight_norm ? norm : task.least_weight_norm);
     }
 
     static INLINE double number_of(const void* numbers, int doubles, Index k) {
@@ -350,6 +340,7 @@ struct RatingWorker {
         weight_sums = weight_sums + weight;
         factor_sums = factor_sums + weight * (slope * slope);
         residual_sums = residual_sums + weighted * weighted;
+        mean_sums = mean_sums + weighted;
     }
 
     // The user's vote on shared moments, clipped and added to the total; false, and nothing added, if it is not finite.
@@ -365,11 +356,12 @@ struct RatingWorker {
         votes[1] = level * sum_lanes(factor_sums) / weight;
         votes[2] = say * sum_lanes(residual_sums);
         votes[3] = kept * kept * votes[2];
+        votes[4] = say * sum_lanes(mean_sums) / weight;
         const Index latent = dim - 2;
         const double common = level / weight / double(std::max<Index>(latent, 1));
         for (Index r = 0, at = 0; r < latent; ++r)
             for (Index c = 0; c <= r; ++c, ++at)
-                votes[4 + at] = sum_lanes(&seconds[(r * latent + c) * kLanes]) * (common / task.summary_scales[at]);
+                votes[5 + at] = sum_lanes(&seconds[(r * latent + c) * kLanes]) * (common / task.summary_scales[at]);
         double square = 0;
         for (Index c = 0; c < n_summary; ++c) square += votes[c] * votes[c];
         if (!(square < INFINITY)) return false;

@@ -1,5 +1,6 @@
-// What users compute for themselves, user by user, in one pass that stays in cache: the round on ratings
-// (_rating_round.hpp) and recommendations (_ranking.hpp).  Plain C interface, loaded with ctypes; Python checks all
+// What users compute for themselves, user by user, in one pass that stays in cache: weighted counts
+// (_task_counts.hpp), the round on ratings (_rating_round.hpp) and recommendations (_ranking.hpp); and what follows a round, task by task, from released numbers
+// (_information.hpp).  Plain C interface, loaded with ctypes; Python checks all
 // arguments.
 //
 // The same bits everywhere.  Only + - * / and the square root are used, each rounded once (the file is compiled without
@@ -50,6 +51,16 @@ struct RatingArguments {
     double summary_inner_norm, summary_per_step;
 };
 
+// The arguments of weighted counts; mirrored by apportion.linalg.task_counts.
+struct CountArguments {
+    Index n_users, n_tasks;
+    const int64_t* indptr;
+    const int32_t* tasks;
+    const double* task_weights;
+    int64_t* sums;  // [n_tasks], added to
+    double weight_norm, least_weight_norm, per_step;
+};
+
 // The arguments of products of rows with rows; mirrored by apportion.linalg.fixed_order.
 struct RankingArguments {
     Index n_left, n_right, dim, depth;  // a depth of 0 asks for all products
@@ -61,6 +72,17 @@ struct RankingArguments {
     double offset;
 };
 
+// The arguments of what statistics say of tasks; mirrored by apportion.linalg.information.
+struct InformationArguments {
+    Index n_tasks, dim;
+    const double *design, *spread, *shape, *noise;  // A, S, P [dim, dim] and diag(noise) [dim]
+    const double *exposure, *signal, *sampling;     // t, g, s [n_tasks]
+    const double* statistics;                       // b [n_tasks, dim]
+    double *scores, *each, *total;                  // u [n_tasks, dim], W packed [n_tasks, .] or null, their sum, added to
+    double largest;
+};
+
+constexpr Index kTasksAtOnce = 1024;             // of which precisions are added up, before the sums are
 constexpr Index kRowsAtOnce = 96;                // of products, by one thread
 constexpr Index kTurn = 4096;                    // observations handed to a thread at a time
 
@@ -79,7 +101,8 @@ std::vector<Index> turns_of(const int64_t* indptr, Index n_users, Index extra) {
 }
 
 // The first user whose tasks are not in ascending order, each once and within the list; else kSuccess.
-Index first_out_of_order(const RatingArguments& task, int threads, const std::vector<Index>& turns) {
+template <typename Arguments>
+Index first_out_of_order(const Arguments& task, int threads, const std::vector<Index>& turns) {
     std::atomic<Index> failed{kSuccess};
     in_parallel(threads, Index(turns.size()) - 1, [&](int, Index turn) {
         for (Index j = turns[turn]; j < turns[turn + 1]; ++j) {
@@ -101,8 +124,10 @@ namespace {
 #define KERNEL_VECTOR_BYTES 16
 namespace users_baseline {
 #include "_lanes.hpp"
+#include "_task_counts.hpp"
 #include "_rating_round.hpp"
 #include "_ranking.hpp"
+#include "_information.hpp"
 }
 #undef KERNEL_VECTOR_BYTES
 
@@ -113,8 +138,10 @@ namespace users_baseline {
 #define KERNEL_VECTOR_BYTES 32
 namespace users_avx2 {
 #include "_lanes.hpp"
+#include "_task_counts.hpp"
 #include "_rating_round.hpp"
 #include "_ranking.hpp"
+#include "_information.hpp"
 }
 #undef KERNEL_VECTOR_BYTES
 #pragma GCC pop_options
@@ -124,8 +151,10 @@ namespace users_avx2 {
 #define KERNEL_VECTOR_BYTES 64
 namespace users_avx512 {
 #include "_lanes.hpp"
+#include "_task_counts.hpp"
 #include "_rating_round.hpp"
 #include "_ranking.hpp"
+#include "_information.hpp"
 }
 #undef KERNEL_VECTOR_BYTES
 #pragma GCC pop_options
@@ -159,11 +188,36 @@ Index users_rating_round(int level, int threads, const RatingArguments* task) {
     }
 }
 
+// Adds every user's weights to sums; names the first user whose tasks are out of order.
+Index users_task_counts(int level, int threads, const CountArguments* task) {
+    level = std::min(level, kernel_best_level());
+    try {
+        const std::vector<Index> turns = turns_of(task->indptr, task->n_users, 16);
+        const Index failed = first_out_of_order(*task, threads, turns);
+        if (failed != kSuccess) return failed;
+        AT_LEVEL(level, task_counts(*task, threads, turns));
+        return kSuccess;
+    } catch (const std::bad_alloc&) {
+        return kOutOfMemory;
+    }
+}
+
 // Fills columns and scores with the largest products of each row, or scores with all of them.
 Index users_ranking(int level, int threads, int doubles, const RankingArguments* task) {
     level = std::min(level, kernel_best_level());
     try {
         AT_LEVEL(level, ranking(*task, threads, doubles != 0));
+        return kSuccess;
+    } catch (const std::bad_alloc&) {
+        return kOutOfMemory;
+    }
+}
+
+// Fills scores and precisions of tasks; adds the sum of precisions to total.
+Index users_information(int level, int threads, const InformationArguments* task) {
+    level = std::min(level, kernel_best_level());
+    try {
+        AT_LEVEL(level, information(*task, threads));
         return kSuccess;
     } catch (const std::bad_alloc&) {
         return kOutOfMemory;

@@ -1,4 +1,4 @@
-"""Which code does the work: the compiled kernel where it was built, NumPy elsewhere.
+"""Which code does the work: the compiled kernel if it was built, otherwise NumPy.
 
 `use_backend` overrides the choice, for tests and measurements.
 """
@@ -22,13 +22,13 @@ def compiled_available() -> bool:
 
 
 def active_backend() -> str:
-    """The backend that a call made here and now would use."""
+    """Return the backend that a call would use now."""
     return _chosen.get() or ("compiled" if compiled_available() else "numpy")
 
 
 @contextmanager
 def use_backend(name: str) -> Iterator[None]:
-    """Uses one backend inside the block.
+    """Use one backend inside the block.
 
     Args:
         name: "numpy" or "compiled".
@@ -37,9 +37,9 @@ def use_backend(name: str) -> Iterator[None]:
         InputError: if there is no such backend, or the kernel was not built.
     """
     if name not in BACKENDS:
-        raise InputError(f"Expected a backend of {BACKENDS}, got {name!r}.")
+        raise InputError(f"Expected one of the backends {BACKENDS}, got {name!r}.", argument="name")
     if name == "compiled" and not compiled_available():
-        raise InputError("The compiled kernel was not built on this machine; use the 'numpy' backend.")
+        raise InputError("The compiled kernel was not built on this machine; use the 'numpy' backend.", argument="name")
     token = _chosen.set(name)
     try:
         yield

@@ -1,7 +1,7 @@
-"""Segments of about equal length, taken together: how NumPy and torch avoid a loop over observations.
+"""Segments of similar length, taken together: how NumPy and torch avoid a loop over observations.
 
-Segments are grouped by length rounded up to a power of two, and each group is cut into batches whose
-padded rows stay below a bound on memory. A segment that is too long for that is walked in strides.
+Segments are grouped by length rounded up to a power of two, and each group is divided into batches whose padded rows
+stay below a bound on memory. A segment that is too long for that is processed in strides.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Batch:
-    """Some segments, and the strides [start, stop) in which to walk their observations."""
+    """Some segments, and the strides [start, stop) in which their observations are processed."""
 
     segments: NDArray[np.int64]
     strides: tuple[tuple[int, int], ...]
 
 
 def padded_batches(lengths: NDArray[np.int64], dim: int, max_elements: int) -> Iterator[Batch]:
-    """Batches that cover every segment once.
+    """Yield batches that cover every segment once.
 
     Args:
         lengths: number of observations per segment.

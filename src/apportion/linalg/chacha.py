@@ -1,8 +1,8 @@
 """ChaCha20 (RFC 8439, section 2.3) and normal numbers made from it, in NumPy.
 
-The reference for the compiled generator and what runs without it: the same key gives the same normal
-numbers on both, up to rounding. The counter has 64 bits, as in the cipher's first publication; the
-RFC's test vectors fit in, its first nonce word being the upper half of the counter.
+This is the reference for the compiled generator, and runs without it. The same key gives the same normal numbers on
+both, up to rounding. The counter has 64 bits, as in the cipher's first publication; the RFC's first nonce word is the
+upper half of the counter, so its test vectors apply.
 
 A block holds eight 64-bit words. Words 0..3 give radii r = sqrt(-2 log u), words 4..7 angles 2 pi t, and
 each pair the two normal numbers r cos and r sin (Box-Muller). u = (k + 1/2) / 2^52 and t = k / 2^52 for
@@ -20,7 +20,7 @@ _CONSTANTS = np.frombuffer(b"expand 32-byte k", dtype="<u4")
 
 
 def chacha20_blocks(key: bytes, counter: int, n_blocks: int, nonce: int = 0) -> NDArray[np.uint32]:
-    """Words [n_blocks, 16] of the blocks counter, counter + 1, ...
+    """Return words [n_blocks, 16] of the blocks counter, counter + 1, ...
 
     Args:
         key: 32 bytes.
@@ -33,7 +33,7 @@ def chacha20_blocks(key: bytes, counter: int, n_blocks: int, nonce: int = 0) -> 
 
 
 def chacha20_at(key: bytes, counters: NDArray[np.uint64], nonces: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """Words [n, 16] of the blocks that each have a counter and a nonce of their own."""
+    """Return words [n, 16] of the blocks that each have their own counter and nonce."""
     start = np.empty((16, len(counters)), dtype=np.uint32)
     start[:4] = _CONSTANTS[:, None]
     start[4:12] = np.frombuffer(key, dtype="<u4")[:, None]
@@ -50,7 +50,7 @@ def chacha20_at(key: bytes, counters: NDArray[np.uint64], nonces: NDArray[np.uin
 
 
 def _quarter_rounds(a: NDArray[np.uint32], b: NDArray[np.uint32], c: NDArray[np.uint32], d: NDArray[np.uint32]) -> None:
-    """Four quarter rounds side by side, in place."""
+    """Do four quarter rounds side by side, in place."""
     for bits_d, bits_b in ((16, 12), (8, 7)):
         a += b
         d ^= a
@@ -67,12 +67,12 @@ def _rotate(x: NDArray[np.uint32], bits: int) -> None:
 
 
 def normals(key: bytes, counter: int, n_batches: int) -> NDArray[np.float64]:
-    """Normal numbers [n_batches, NORMALS_AT_A_TIME] from BLOCKS_AT_A_TIME blocks each."""
+    """Return normal numbers [n_batches, NORMALS_AT_A_TIME] from BLOCKS_AT_A_TIME blocks each."""
     return normals_and_spreads(key, counter, n_batches)[0]
 
 
 def normals_and_spreads(key: bytes, counter: int, n_batches: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Normal numbers, and how far each may be from what its bits and any that follow would give without rounding."""
+    """Return normal numbers, and a bound on how far each is from its value without rounding, for any further bits."""
     words = chacha20_blocks(key, counter, n_batches * BLOCKS_AT_A_TIME)
     bits = np.ascontiguousarray(words).view("<u8") >> np.uint64(12)
     uniforms = (bits[:, :4] + 0.5) * 2.0**-52

@@ -1,7 +1,7 @@
 """exp and the logistic function by additions and products in one order: the same bits on every processor.
 
-NumPy takes exp from another library where the processor has wider vectors, and the last bit differs. What users compute
-for themselves must not depend on where they do.
+NumPy takes exp from another library if the processor has wider vectors, and the last bit differs. What users compute
+for themselves must not depend on their processor.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _HIGH_LN2: Final = float.fromhex("0x1.62e42fee00000p-1")  # log 2 to 32 bits, so that products with it are exact
-_LOW_LN2: Final = float.fromhex("0x1.a39ef35793c76p-33")  # what that leaves of it
+_LOW_LN2: Final = float.fromhex("0x1.a39ef35793c76p-33")  # the remainder of log 2
 _COEFFICIENTS: Final = tuple(1 / math.factorial(k) for k in range(13, -1, -1))
-_FAR: Final = 700.0  # beyond it exp is next to 0, or overflows
+_FAR: Final = 700.0  # beyond this, exp is next to 0 or overflows
 
 
 def fixed_exp(values: Any) -> Floats:
-    """exp(x), to about two units in the last place; 0 for x below -700, and x above 700 counts as 700.
+    """Return exp(x), to about two units in the last place; 0 for x below -700, and x above 700 counts as 700.
 
     >>> abs(float(fixed_exp(np.array([1.0]))[0]) - math.e) < 1e-15
     True
@@ -36,7 +36,7 @@ def fixed_exp(values: Any) -> Floats:
 
 
 def fixed_logistic(values: Any) -> Floats:
-    """1 / (1 + exp(−x)), without overflow.
+    """Return 1 / (1 + exp(−x)), without overflow.
 
     >>> fixed_logistic(np.array([0.0]))
     array([0.5])

@@ -1,6 +1,6 @@
 """Factors of one small matrix by elementary operations in a fixed order: the same bits on every processor.
 
-LAPACK and BLAS choose their order of operations by the processor that they find.
+LAPACK and BLAS choose their order of operations by the processor they run on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 
 
 def cholesky(matrix: Floats) -> Floats | None:
-    """Lower L with matrix = L Lᵀ; None if the matrix is not positive definite.
+    """Return the lower L with matrix = L Lᵀ; None if the matrix is not positive definite.
 
     >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
     array([[2., 0.],
@@ -28,7 +28,7 @@ def cholesky(matrix: Floats) -> Floats | None:
 
 
 def inverse_of_lower(lower: Floats) -> Floats:
-    """The inverse of a lower triangular matrix.
+    """Return the inverse of a lower triangular matrix.
 
     >>> inverse_of_lower(np.array([[2.0, 0.0], [1.0, 2.0]]))
     array([[ 0.5 ,  0.  ],

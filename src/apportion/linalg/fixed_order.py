@@ -1,8 +1,8 @@
-"""Products and rankings that come out the same on every processor: one order of additions, ties by column.
+"""Products and rankings that are the same on every processor: one order of additions, ties by column.
 
-A score is a product of two rows, added up in the order of their columns. A BLAS rounds by the place of an entry in its
-blocks: rows that are equal would get scores that are not. `np.argpartition` keeps one or another of several equal
-scores depending on the width of the vector unit. The compiled kernel and NumPy agree in every bit here.
+A score is a product of two rows, added in the order of their columns. A BLAS rounds by the position of an entry in its
+blocks, so equal rows could get different scores. `np.argpartition` keeps different ones among equal scores, depending
+on the width of the vector unit. The compiled kernel and NumPy agree here in every bit.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from apportion.linalg import kernel
 from apportion.linalg.backend import active_backend
 from apportion.linalg.checks import FLOATS, checked_indptr, checked_integers
 
-_ROWS_AT_A_TIME = 64  # of a block that stays in cache
+_ROWS_AT_A_TIME = 64  # size of a block that stays in cache
 _COLUMNS_AT_A_TIME = 2048
-_ROWS_RANKED_AT_A_TIME = 1024  # of the NumPy path
+_ROWS_RANKED_AT_A_TIME = 1024  # size for the NumPy path
 
 Excluded = tuple[NDArray[np.int64], NDArray[np.int32]]
 
 
 def top_columns(scores: NDArray[Any], depth: int) -> NDArray[np.int64]:
-    """The columns of the `depth` largest scores in each row, largest first, ties by column; -1 for -inf.
+    """Return the columns of the `depth` largest scores in each row, largest first, ties by column; -1 for -inf.
 
     >>> top_columns(np.array([[1.0, 3.0, 3.0, -np.inf]]), 3)
     array([[1, 2, 0]])
@@ -50,7 +50,7 @@ def top_columns(scores: NDArray[Any], depth: int) -> NDArray[np.int64]:
 
 
 def row_products(left: NDArray[Any], right: NDArray[Any], *, threads: int | None = None) -> NDArray[Any]:
-    """Left @ right.T, every product added up in the order of the columns, so that no processor rounds it differently.
+    """Return left @ right.T with every product added in the order of the columns, the same on every processor.
 
     >>> row_products(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0], [0.0, 1.0]]))
     array([[11.,  2.]])
@@ -72,9 +72,9 @@ def top_products(
     excluded: Excluded | None = None,
     threads: int | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[Any]]:
-    """The `depth` largest entries of left @ right.T + offset in each row, largest first, ties by column.
+    """Return the `depth` largest entries of left @ right.T + offset in each row, largest first, ties by column.
 
-    Never makes an array of all products. The rows must be finite.
+    It never makes an array of all products. The rows must be finite.
 
     Args:
         left: float32 or float64 [n, d], for instance users' vectors.
@@ -94,10 +94,13 @@ def top_products(
     if left.dtype not in FLOATS or left.dtype != right.dtype or left.ndim != 2 or right.shape[1:] != left.shape[1:]:
         raise InputError(
             f"Expected rows of one width and of one float type, got {left.dtype} of shape {left.shape} and "
-            f"{right.dtype} of shape {right.shape}."
+            f"{right.dtype} of shape {right.shape}.",
+            argument=None,
         )
     if not 1 <= depth <= len(right):
-        raise InputError(f"Expected a depth from 1 to {len(right)}, the number of columns, got {depth}.")
+        raise InputError(
+            f"Expected a depth from 1 to {len(right)}, the number of columns, got {depth}.", argument="depth"
+        )
     checked = None if excluded is None else _checked_excluded(excluded, len(left), len(right))
     if active_backend() != "compiled":
         return _top_by_numpy(left, right, depth, offset, checked)
@@ -110,11 +113,14 @@ def _checked_excluded(excluded: Excluded, n_rows: int, n_columns: int) -> Exclud
     indptr = checked_indptr(excluded[0])
     columns = checked_integers("excluded columns", excluded[1], np.int32, below=n_columns, what="columns")
     if indptr.size != n_rows + 1 or indptr[-1] != columns.size:
-        raise InputError(f"Expected offsets of {n_rows} rows, from 0 to {columns.size}, got {indptr.size - 1} rows.")
+        raise InputError(
+            f"Expected offsets of {n_rows} rows, from 0 to {columns.size}, got {indptr.size - 1} rows.",
+            argument="excluded",
+        )
     falls = np.diff(columns) < 0
     falls[indptr[1:-1][(indptr[1:-1] > 0) & (indptr[1:-1] < columns.size)] - 1] = False
     if falls.any():
-        raise InputError("Expected the excluded columns of every row in ascending order.")
+        raise InputError("Expected the excluded columns of every row in ascending order.", argument="excluded")
     return indptr, columns
 
 
@@ -183,7 +189,7 @@ def _runs(length: int, most: int) -> Iterator[slice]:
 
 
 def dot_rows(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-    """Σ_k left[n, k] right[n, k] for every n, added up in the order of the columns.
+    """Return Σ_k left[n, k] right[n, k] for every n, added in the order of the columns.
 
     >>> dot_rows(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
     array([11.])

@@ -1,4 +1,4 @@
-"""Sums over a user's observations in one fixed order, and parts clipped and cut off with them.
+"""Sums over a user's observations in a fixed order, and parts that are clipped and truncated with them.
 
 A sum over observations is eight sums of every eighth of them, each from the first on, added up as
 ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)). The compiled kernel adds in the same order at any vector width, so that it
@@ -7,6 +7,7 @@ and NumPy agree in every bit; `np.add.reduceat` and BLAS add in an order of thei
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LANES = 8
-MARGIN = 1e-6  # of a norm, which covers all rounding
+MARGIN = 1e-6  # relative to a norm; covers all rounding
 
 Floats = NDArray[np.float64]
 
@@ -35,8 +36,22 @@ class Runs:
         """For each observation, the position of its user."""
         return np.repeat(np.arange(self.n_users), np.diff(self.indptr))
 
+    def some_at_a_time(self, observations: int) -> Iterator[tuple[Runs, slice]]:
+        """Some users at a time, of about so many observations, and where these lie; a user is never cut.
+
+        >>> [part for _, part in Runs(np.array([0, 2, 3, 9])).some_at_a_time(4)]
+        [slice(0, 3, None), slice(3, 9, None)]
+        """
+        first = 0
+        while first < self.n_users:
+            reach = int(np.searchsorted(self.indptr, self.indptr[first] + observations, side="right")) - 1
+            last = max(reach, first + 1)
+            begin, end = int(self.indptr[first]), int(self.indptr[last])
+            yield Runs(self.indptr[first : last + 1] - begin), slice(begin, end)
+            first = last
+
     def sums(self) -> FixedSums:
-        """Sums over these runs."""
+        """Return sums over these runs."""
         owner = self.owner
         place = np.arange(len(owner)) - self.indptr[:-1][owner]
         return FixedSums(self.n_users, owner * LANES + place % LANES)
@@ -50,7 +65,7 @@ class FixedSums:
     lane: NDArray[np.int64]
 
     def __call__(self, values: Floats) -> Floats:
-        """The sum of each user's values.
+        """Return the sum of each user's values.
 
         >>> Runs(np.array([0, 2, 3])).sums()(np.array([1.0, 2.0, 4.0]))
         array([3., 4.])
@@ -61,26 +76,36 @@ class FixedSums:
         return np.asarray(quarters[:, 0] + quarters[:, 1])
 
 
-def squared_lengths(rows: Floats) -> Floats:
+def dot(left: Sequence[Any], right: Sequence[Any]) -> Any:
+    """Sum of products of arrays, pair by pair, from the first on.
+
+    >>> dot([np.ones(2), np.arange(2)], [np.ones(2), np.ones(2)])
+    array([1., 2.])
+    """
+    total = left[0] * right[0]
+    for a, b in zip(left[1:], right[1:], strict=True):
+        total = total + a * b
+    return total
+
+
+def squared_lengths(rows: Any) -> Any:
     """Sum of squares of each row, added up in the order of its columns.
 
     >>> squared_lengths(np.array([[3.0, 4.0]]))
     array([25.])
     """
-    total = np.zeros(len(rows))
     with np.errstate(all="ignore"):
-        for column in rows.T:
-            total += column * column
-    return total
+        columns = [rows[:, c] for c in range(rows.shape[1])]
+        return dot(columns, columns)
 
 
-def clip_factors(lengths: Floats, norm: float) -> Floats:
+def clip_factors(lengths: Any, norm: float, arrays: Any = np) -> Any:
     """The factor that brings each length to `norm` or below, by a margin that covers rounding; 1 for shorter ones."""
     inner = norm * (1 - MARGIN)
-    return np.asarray(inner / np.where(lengths > inner, lengths, inner))
+    return inner / arrays.where(lengths > inner, lengths, inner)
 
 
-def clipped_steps(rows: Floats, runs: Runs, norm: float, step: float) -> NDArray[np.int64]:
+def clipped_steps(rows: Any, runs: Any, norm: float, step: float, arrays: Any = np) -> Any:
     """Whole steps of each user's rows, clipped together to `norm` and cut off towards zero.
 
     A user whose rows are not finite, or too long for their squares to be, contributes zero.
@@ -90,17 +115,14 @@ def clipped_steps(rows: Floats, runs: Runs, norm: float, step: float) -> NDArray
         runs: the users' runs of rows.
         norm: which no user's rows together exceed afterwards.
         step: of the lattice, a power of two.
+        arrays: NumPy, or torch where rows are tensors.
 
     >>> clipped_steps(np.array([[3.0, -4.0], [0.25, 0.0]]), Runs(np.array([0, 1, 2])), 1.0, 0.125)
-    array([[ 4, -6],
-           [ 2,  0]])
+    array([[ 4., -6.],
+           [ 2.,  0.]])
     """
     squares = runs.sums()(squared_lengths(rows))
-    finite = np.isfinite(squares)
-    factors = np.where(finite, clip_factors(np.sqrt(np.where(finite, squares, 0.0)), norm), 0.0)
-    per_row = factors[runs.owner][:, None]
-    return _whole(np.where(per_row > 0, rows, 0.0) * per_row, step)
-
-
-def _whole(values: Any, step: float) -> NDArray[np.int64]:
-    return np.asarray(np.trunc(values * (1 / step)), np.int64)
+    finite = arrays.isfinite(squares)
+    lengths = arrays.sqrt(arrays.where(finite, squares, 0.0))
+    per_row = arrays.where(finite, clip_factors(lengths, norm, arrays), 0.0)[runs.owner][:, None]
+    return arrays.trunc(arrays.where(per_row > 0, rows, 0.0) * per_row * (1 / step))

@@ -1,7 +1,7 @@
 """Loads the compiled kernel (`_kernel.cpp`) and calls it; arguments have been checked before.
 
-The library is optional. `library()` is None where it was not built, and everything runs on NumPy. The environment
-variable APPORTION_INSTRUCTIONS (baseline, avx2 or avx512) limits the instructions that it uses.
+The library is optional. `library()` is None if it was not built, and everything runs on NumPy. The environment variable
+APPORTION_INSTRUCTIONS (baseline, avx2 or avx512) limits the instructions that it uses.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _OUT_OF_MEMORY = -2
 def _widest() -> int:
     name = os.environ.get("APPORTION_INSTRUCTIONS") or INSTRUCTION_SETS[-1]
     if name not in INSTRUCTION_SETS:
-        raise InputError(f"Expected APPORTION_INSTRUCTIONS to be one of {INSTRUCTION_SETS}, got {name!r}.")
+        raise InputError(
+            f"Expected APPORTION_INSTRUCTIONS to be one of {INSTRUCTION_SETS}, got {name!r}.", argument=None
+        )
     return INSTRUCTION_SETS.index(name)
 
 
@@ -42,13 +44,13 @@ _level: ContextVar[int] = ContextVar("apportion_linalg_level", default=_WIDEST)
 
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
-    """The loaded kernel, or None where it was not built or cannot be loaded."""
+    """Return the loaded kernel, or None if it was not built or cannot be loaded."""
     for suffix in EXTENSION_SUFFIXES:
         path = Path(__file__).with_name(f"_kernel{suffix}")
         if path.exists():
             try:
                 return _declare(ctypes.CDLL(os.fspath(path)))
-            except (OSError, AttributeError):  # built for another system, or by another version
+            except (OSError, AttributeError):  # built for another system or by another version
                 continue
     return None
 
@@ -85,22 +87,26 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.users_rating_round.argtypes = [number, number, pointer]
     loaded.users_ranking.restype = size
     loaded.users_ranking.argtypes = [number, number, number, pointer]
+    loaded.users_task_counts.restype = size
+    loaded.users_task_counts.argtypes = [number, number, pointer]
+    loaded.users_information.restype = size
+    loaded.users_information.argtypes = [number, number, pointer]
     loaded.kernel_best_level.restype = number
     loaded.kernel_best_level.argtypes = []
     return loaded
 
 
 def thread_count(threads: int | None = None) -> int:
-    """Number of threads to use: the argument, else APPORTION_THREADS, else the processors we may use."""
+    """Return the number of threads: the argument, or APPORTION_THREADS, or the processors we may use."""
     if threads is None:
         text = os.environ.get("APPORTION_THREADS", "")
         if not text:
             return _processors()
         if not text.isdecimal() or int(text) < 1:
-            raise InputError(f"Expected APPORTION_THREADS to be a positive integer, got {text!r}.")
+            raise InputError(f"Expected APPORTION_THREADS to be a positive integer, got {text!r}.", argument=None)
         return int(text)
     if threads < 1:
-        raise InputError(f"Expected threads >= 1, got {threads}.")
+        raise InputError(f"Expected threads >= 1, got {threads}.", argument="threads")
     return int(threads)
 
 
@@ -113,21 +119,21 @@ def _processors() -> int:
 def _loaded() -> ctypes.CDLL:
     found = library()
     if found is None:
-        raise InputError("The compiled kernel was not built on this machine; use the 'numpy' backend.")
+        raise InputError("The compiled kernel was not built on this machine; use the 'numpy' backend.", argument=None)
     return found
 
 
 def instruction_sets() -> tuple[str, ...]:
-    """The instruction sets that this processor has and may use, slowest first; empty if the kernel was not built."""
+    """Return the instruction sets that this processor has and may use, slowest first; empty without the kernel."""
     found = library()
     return () if found is None else INSTRUCTION_SETS[: min(found.kernel_best_level(), _WIDEST) + 1]
 
 
 @contextmanager
 def use_instruction_set(name: str) -> Iterator[None]:
-    """Limits the kernel to `name` inside the block, for tests and measurements."""
+    """Limit the kernel to `name` inside the block, for tests and measurements."""
     if name not in instruction_sets():
-        raise InputError(f"Expected an instruction set of {instruction_sets()}, got {name!r}.")
+        raise InputError(f"Expected one of the instruction sets {instruction_sets()}, got {name!r}.", argument="name")
     token = _level.set(INSTRUCTION_SETS.index(name))
     try:
         yield
@@ -194,7 +200,7 @@ def lattice(
     *,
     threads: int | None = None,
 ) -> None:
-    """Fills `counts` with sums in whole steps; see `apportion.linalg.lattice`."""
+    """Fill `counts` with sums in whole steps; see `apportion.linalg.lattice`."""
     signed = weights.size > 0 and float(weights.min()) < 0
     failed: int = getattr(_loaded(), f"kernel_lattice_of_{features.dtype.name}")(
         _level.get(), thread_count(threads), want, indptr.size - 1, _address(indptr), _address(indices),
@@ -204,8 +210,16 @@ def lattice(
         raise MemoryError("No memory left for the working space of the kernel.")
 
 
+def task_counts(arguments: ctypes.Structure, *, threads: int | None = None) -> int | None:
+    """Adds up weights by task; returns the first user whose tasks are out of order, or None. See `task_counts`."""
+    failed: int = _loaded().users_task_counts(_level.get(), thread_count(threads), ctypes.byref(arguments))
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+    return None if failed == _SUCCESS else failed
+
+
 def rating_round(arguments: ctypes.Structure, *, threads: int | None = None) -> int | None:
-    """Adds up a round on ratings; returns the first user whose tasks are out of order, or None. See `user_rounds`."""
+    """Add up a round on ratings; return the first user whose tasks are out of order, or None. See `user_rounds`."""
     failed: int = _loaded().users_rating_round(_level.get(), thread_count(threads), ctypes.byref(arguments))
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
@@ -213,8 +227,15 @@ def rating_round(arguments: ctypes.Structure, *, threads: int | None = None) -> 
 
 
 def ranking(arguments: ctypes.Structure, *, doubles: bool, threads: int | None = None) -> None:
-    """Fills products of rows with rows, all or the largest; see `apportion.linalg.fixed_order`."""
+    """Fill products of rows with rows, all or the largest; see `apportion.linalg.fixed_order`."""
     failed: int = _loaded().users_ranking(_level.get(), thread_count(threads), doubles, ctypes.byref(arguments))
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+
+
+def information(arguments: ctypes.Structure, *, threads: int | None = None) -> None:
+    """Fills what statistics say of tasks; see `apportion.linalg.information`."""
+    failed: int = _loaded().users_information(_level.get(), thread_count(threads), ctypes.byref(arguments))
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
 
@@ -229,7 +250,7 @@ def rounded_normals(
     *,
     threads: int | None = None,
 ) -> None:
-    """Fills `out` with sums / 2^shift + scale · normal to the nearest, and says where that is in doubt."""
+    """Fill `out` with sums / 2^shift + scale · normal to the nearest, and mark where that is in doubt."""
     _loaded().kernel_rounded_normals(
         _level.get(), thread_count(threads), key, 0, sums.size, _address(sums), shift, _address(scales), scales.size,
         _address(out), _address(doubtful),
@@ -250,20 +271,20 @@ def solve_packed(
 
 
 def fill_normals(out: FloatArray, key: bytes, counter: int = 0, *, threads: int | None = None) -> None:
-    """Fills the contiguous array `out` from the stream of `key`, starting at block `counter`."""
+    """Fill the contiguous array `out` from the stream of `key`, starting at block `counter`."""
     call = getattr(_loaded(), f"kernel_normals_{out.dtype.name}")
     call(_level.get(), thread_count(threads), key, counter, out.size, _address(out))
 
 
 def keyed_words(key: bytes, points: NDArray[np.uint64], out: NDArray[np.uint64], *, threads: int | None = None) -> None:
-    """Fills `out`; see `apportion.linalg.keyed_words`."""
+    """Fill `out`; see `apportion.linalg.keyed_words`."""
     _loaded().kernel_keyed_words(
         _level.get(), thread_count(threads), key, len(points), _address(points), _address(out)
     )  # fmt: skip
 
 
 def chacha20_words(key: bytes, counter: int, nonce: int = 0) -> NDArray[np.uint32]:
-    """Words [16 blocks, 16] of the stream, for checks against published test vectors."""
+    """Return words [16 blocks, 16] of the stream, for checks against published test vectors."""
     words = np.empty((16, BLOCKS_AT_A_TIME), dtype=np.uint32)
     _loaded().kernel_chacha20(_level.get(), key, counter, nonce, _address(words))
     return np.ascontiguousarray(words.T)

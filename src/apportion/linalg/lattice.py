@@ -1,8 +1,8 @@
 """Sums over segments on a lattice: whole numbers of a public step, which no order of additions changes.
 
-Factors are cut off towards zero before they are multiplied, so that nobody's part becomes longer by it; products are
-whole numbers of steps, and are added without rounding: in doubles below 2^53, in 64 bits beyond. The same arguments
-give the same whole numbers on any number of threads, and each observation adds the same whoever else is there.
+Factors are truncated towards zero before they are multiplied, so that no part becomes longer. Products are whole
+numbers of steps and are added without rounding: in doubles below 2^53, in 64 bits beyond. The same arguments give the
+same whole numbers on any number of threads, and each observation adds the same whoever else is there.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from apportion.linalg.backend import active_backend
 from apportion.linalg.checks import FLOATS, SegmentedRows, checked_floats, checked_segments
 from apportion.linalg.packed import FloatArray, packed_size
 
-FACTOR_BITS = 17  # of the largest factor of a Gram matrix, in steps
-PRODUCT_BITS = 2 * FACTOR_BITS  # of the largest product
-_LEAST_EXPONENT = -1022  # of a number whose reciprocal is finite
-_AT_A_TIME = 1 << 15  # observations of the NumPy path
+FACTOR_BITS = 17  # steps of the largest factor of a Gram matrix
+PRODUCT_BITS = 2 * FACTOR_BITS  # steps of the largest product
+_LEAST_EXPONENT = -1022  # least number whose reciprocal is finite
+_AT_A_TIME = 1 << 15  # observations at a time in the NumPy path
 
 Counts = NDArray[np.int64]
 
 
 def step_below(bound: float, bits: int = PRODUCT_BITS) -> float:
-    """The step, a power of two, of which 2^bits make the bound or just more; any step will do for a bound of 0.
+    """Return the step, a power of two, of which 2^bits make the bound or just more; any step does for a bound of 0.
 
     >>> step_below(1.0, 3)
     0.125
     """
     if not (0 <= bound < math.inf):
-        raise InputError(f"Expected a bound that is finite and not negative to divide into steps, got {bound}.")
+        raise InputError(f"Expected a finite bound of at least 0 to divide into steps, got {bound}.", argument="bound")
     fraction, exponent = math.frexp(bound)
     return math.ldexp(1.0, max(exponent - (fraction == 0.5) - bits, _LEAST_EXPONENT))
 
 
 def whole_steps(values: ArrayLike, step: float) -> FloatArray:
-    """How many steps each number is, cut off towards zero; float64."""
+    """Return how many steps each number is, truncated towards zero; float64."""
     return np.asarray(np.trunc(np.asarray(values, np.float64) / step))
 
 
@@ -117,19 +117,19 @@ def _checked(
     indptr: ArrayLike, indices: ArrayLike, features: ArrayLike, numbers: ArrayLike, step: float
 ) -> tuple[SegmentedRows, FloatArray]:
     if not (step > 0 and math.frexp(step)[0] == 0.5):
-        raise InputError(f"Expected a step that is a power of two, got {step}.")
+        raise InputError(f"Expected a step that is a power of two, got {step}.", argument="step")
     rows = checked_segments(indptr, indices, features)
     return rows, checked_floats("weights", numbers, shape=(rows.n_observations,), dtype=FLOATS[1])
 
 
 def _largest(values: FloatArray) -> float:
-    """The largest size of an entry; NaN if there is one."""
+    """Return the largest absolute entry; NaN if there is one."""
     return max(abs(float(values.max(initial=0.0))), abs(float(values.min(initial=0.0))))
 
 
 def _refuse_beyond(most: float, steps: float, what: str) -> None:
     if not steps <= most:
-        raise InputError(f"Expected {what} of at most {most:.0f} steps, got {steps:g}.")
+        raise InputError(f"Expected {what} of at most {most:.0f} steps, got {steps:g}.", argument=None)
 
 
 def _by_numpy(

@@ -1,7 +1,7 @@
 """Standard normal numbers from a keyed cryptographic stream, for the noise of private releases.
 
-The same key and counter give the same numbers, on any number of threads and any processor. To draw
-anew, take a fresh key from the operating system; to go on, pass the counter that the last call returned.
+The same key and counter give the same numbers, on any number of threads and any processor. For new numbers, take a
+fresh key from the operating system; to continue, pass the counter that the last call returned.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BATCHES = 512  # of the NumPy path at a time
 
 
 def fill_normals(out: FloatArray, key: bytes, counter_start: int = 0, *, threads: int | None = None) -> int:
-    """Fills `out` with independent standard normal numbers.
+    """Fill `out` with independent standard normal numbers.
 
     Args:
         out: C-contiguous float32 or float64 array; float32 is the same stream, rounded.
@@ -30,13 +30,15 @@ def fill_normals(out: FloatArray, key: bytes, counter_start: int = 0, *, threads
         The first block that was not used: the `counter_start` of the next call with the same key.
     """
     if len(key) != 32:
-        raise InputError(f"Expected a key of 32 bytes, got {len(key)}.")
+        raise InputError(f"Expected a key of 32 bytes, got {len(key)}.", argument="key")
     if out.dtype not in FLOATS or not (out.flags.c_contiguous and out.flags.writeable):
-        raise InputError(f"Expected out to be contiguous, writeable float32 or float64, got {out.dtype}.")
+        raise InputError(
+            f"Expected out to be contiguous, writeable float32 or float64, got {out.dtype}.", argument="out"
+        )
     n_batches = -(-out.size // chacha.NORMALS_AT_A_TIME)
     counter_end = counter_start + n_batches * chacha.BLOCKS_AT_A_TIME
     if counter_start < 0 or counter_end > 2**64:
-        raise InputError(f"Expected blocks below 2^64, got {counter_start} to {counter_end}.")
+        raise InputError(f"Expected blocks below 2^64, got {counter_start} to {counter_end}.", argument="counter_start")
     if active_backend() == "compiled":
         kernel.fill_normals(out, bytes(key), counter_start, threads=threads)
     else:

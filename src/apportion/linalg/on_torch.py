@@ -1,4 +1,4 @@
-"""The segment kernels on a torch device, for GPUs. Imports NumPy and torch alone.
+"""The segment kernels on a torch device, for GPUs. Imports only NumPy and torch.
 
 Segments of similar length are padded to the longest of their group and multiplied as one batch; groups are kept small
 enough for a bounded amount of memory, and within a group no segment is padded to much more than its own length.
@@ -14,7 +14,7 @@ import torch
 _NUMBERS_AT_A_TIME = 1 << 27  # entries of a padded batch of rows
 _PADDED_TO = 1.25
 
-Tensor = Any  # torch.Tensor; torch is optional where types are checked
+Tensor = Any  # torch.Tensor; torch is optional when types are checked
 
 
 def pack(full: Tensor) -> Tensor:
@@ -24,7 +24,7 @@ def pack(full: Tensor) -> Tensor:
 
 
 def segment_gram(indptr: Tensor, indices: Tensor, features: Tensor, *, weights: Tensor | None = None) -> Tensor:
-    """Σ w x xᵀ of every segment, as packed lower triangles."""
+    """Return Σ w x xᵀ of every segment, as packed lower triangles."""
     width = features.shape[1]
     grams = features.new_zeros((len(indptr) - 1, width * (width + 1) // 2))
     for group, rows, trust, _ in _batches(indptr, indices, features, weights, None):
@@ -33,7 +33,7 @@ def segment_gram(indptr: Tensor, indices: Tensor, features: Tensor, *, weights: 
 
 
 def segment_moment(indptr: Tensor, indices: Tensor, features: Tensor, *, coefficients: Tensor) -> Tensor:
-    """Σ c x of every segment."""
+    """Return Σ c x of every segment."""
     moments = features.new_zeros((len(indptr) - 1, features.shape[1]))
     for group, rows, trust, _ in _batches(indptr, indices, features, coefficients, None):
         moments[group] = (trust[:, None, :] @ rows)[:, 0]
@@ -51,10 +51,10 @@ def segment_solve(
     base_rhs: Tensor | None = None,
     unsolved: str = "raise",
 ) -> Tensor:
-    """(base + Σ w x xᵀ)⁻¹ (base_rhs + Σ w y x) of every segment, by Cholesky, in float64.
+    """Return (base + Σ w x xᵀ)⁻¹ (base_rhs + Σ w y x) of every segment, by Cholesky, in float64.
 
-    How segments are batched depends on all of them, and a device may round a batch by its size: in float64 that moves
-    a solution by nothing that counts. Segments that have no solution become zero if `unsolved` says so.
+    The batches depend on all segments, and a device may round a batch by its size: in float64 that changes a solution
+    only negligibly. Segments without a solution become zero if `unsolved` says so.
     """
     exact = base.double()
     side = torch.zeros_like(exact[0]) if base_rhs is None else base_rhs.double()
@@ -75,7 +75,7 @@ def segment_solve(
 def _batches(
     indptr: Tensor, indices: Tensor, features: Tensor, weights: Tensor | None, labels: Tensor | None
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Groups of segments that have observations: which, their rows padded, weights (0 where padded), labels."""
+    """Yield groups of non-empty segments: which, their padded rows, weights (0 where padded), labels."""
     lengths = indptr[1:] - indptr[:-1]
     order = torch.argsort(lengths, descending=True)
     order = order[: int((lengths > 0).sum())]
@@ -96,7 +96,7 @@ def _batches(
 
 
 def _end_of_group(sorted_lengths: list[int], first: int, width: int) -> int:
-    """How far a group reaches: until it is too large, or its shortest segment would be padded too much."""
+    """Return the end of a group: where it is too large, or its shortest segment would be padded too much."""
     longest = sorted_lengths[first]
     most = max(1, _NUMBERS_AT_A_TIME // (longest * (width + 4) + width * width))
     shortest = min(longest / _PADDED_TO - 4, longest - 1)

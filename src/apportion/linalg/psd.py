@@ -1,7 +1,7 @@
 """Nearest positive semidefinite matrices, for the few noisy Gram matrices whose Cholesky solve failed.
 
 The nearest one in Frobenius norm clips the eigenvalues: A = V diag(e) V' becomes V diag(max(e, floor)) V'.
-An eigendecomposition costs some twenty times a Cholesky solve, so call this on the failures alone.
+An eigendecomposition costs about twenty times a Cholesky solve, so call this only on the failures.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_ELEMENTS = 1 << 21
 
 
 def project_psd(packed: ArrayLike, floor: ArrayLike = 0.0) -> FloatArray:
-    """Packed symmetric matrices with no eigenvalue below `floor`, otherwise as near as possible.
+    """Return the nearest packed symmetric matrices with no eigenvalue below `floor`.
 
     Args:
         packed: float32 or float64 [s, d(d+1)/2].
@@ -33,9 +33,9 @@ def project_psd(packed: ArrayLike, floor: ArrayLike = 0.0) -> FloatArray:
     refuse_non_finite(packed=matrices)
     floors = np.asarray(floor, dtype=np.float64)
     if floors.ndim > 1 or (floors.ndim == 1 and floors.size != matrices.shape[0]):
-        raise InputError(f"Expected one floor or {matrices.shape[0]}, got shape {floors.shape}.")
+        raise InputError(f"Expected one floor or {matrices.shape[0]}, got shape {floors.shape}.", argument="floor")
     if floors.size and not floors.min() >= 0:
-        raise InputError(f"Expected floor >= 0, got {floors.min()}.")
+        raise InputError(f"Expected floor >= 0, got {floors.min()}.", argument="floor")
     floors = np.broadcast_to(floors, matrices.shape[0])
     out = np.empty_like(matrices)
     count = max(1, MAX_ELEMENTS // packed_dim(matrices.shape[1]) ** 2)

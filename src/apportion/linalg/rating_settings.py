@@ -1,22 +1,23 @@
-"""What users are told at the beginning of a round on ratings; all of it public or released."""
+"""What users receive at the beginning of a round on ratings; all of it public or released."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.linalg.checks import checked_floats, refuse_non_finite
-from apportion.linalg.fixed_sums import MARGIN
+from apportion.linalg.fixed_sums import MARGIN, Runs
 
 Floats = NDArray[np.float64]
 
-_LARGEST_WEIGHT = 1e100  # of a task: its square is finite
-_SHORTEST_WEIGHTS = 1e-18  # users whose weights together are shorter take no part
+_LARGEST_WEIGHT = 1e100  # limit of a task's weight, so that its square is finite
+_SHORTEST_WEIGHTS = 1e-18  # users whose weights have a smaller norm take no part
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class TaskWeights:
 
     Attributes:
         values: ω, one per task; not negative, at most 1e100.
-        only_down: whether s_j is at most 1, as where ω has its own scale; else each user's squares sum to 1.
+        only_down: whether s_j is at most 1, if ω has its own scale; otherwise each user's squares sum to 1.
     """
 
     values: Floats
@@ -35,18 +36,30 @@ class TaskWeights:
         """Refuse weights whose squares could not be added up."""
         checked = checked_floats("task weights", self.values, ndim=1, dtype=np.dtype(np.float64))
         if checked.size and not (checked.min() >= 0 and checked.max() <= _LARGEST_WEIGHT):
-            raise InputError(f"Expected task weights from 0 to {_LARGEST_WEIGHT:g}, got others.")
+            raise InputError(
+                f"Expected task weights from 0 to {_LARGEST_WEIGHT:g}; at least one is outside.", argument="values"
+            )
         object.__setattr__(self, "values", checked)
 
     @property
     def norm(self) -> float:
-        """What each user's weights are scaled to: 1, less what rounding may add."""
+        """The norm of each user's weights: 1 minus what rounding may add."""
         return 1 - MARGIN
 
     @property
     def least_norm(self) -> float:
-        """Norms below this one count as this one."""
+        """Smaller norms count as this one."""
         return 1.0 if self.only_down else _SHORTEST_WEIGHTS
+
+    def of_runs(self, runs: Runs, tasks: NDArray[np.int32]) -> Floats:
+        """The weight of every observation of some users, whose tasks these are."""
+        return np.asarray(self.within_bound(self.values[tasks], runs))
+
+    def within_bound(self, raw: Any, runs: Any, arrays: Any = np) -> Any:
+        """Numbers of observations with each user's squares brought to 1; `arrays` is NumPy, or torch for tensors."""
+        norms = arrays.sqrt(runs.sums()(raw * raw))
+        factors = self.norm / arrays.where(norms > self.least_norm, norms, self.least_norm)
+        return raw * factors[runs.owner]
 
 
 @dataclass(frozen=True)
@@ -99,7 +112,7 @@ class RatingRound:
         features = checked_floats("features", self.features, ndim=2, dtype=float64)
         n_tasks, dim = features.shape
         if dim < 2:
-            raise InputError(f"Expected features (1, item bias, item vector), got {dim} columns.")
+            raise InputError(f"Expected features (1, item bias, item vector), got {dim} columns.", argument="features")
         shapes = {"trust": (n_tasks,), "base": (dim, dim), "base_rhs": (dim,), "scales": (dim - 1,)}
         checked = {
             name: checked_floats(name, getattr(self, name), shape=s, dtype=float64) for name, s in shapes.items()
@@ -128,7 +141,7 @@ class RatingRound:
     @property
     def summary_width(self) -> int:
         """Number of coordinates of a vote."""
-        return 4 + len(self.summary_scales)
+        return 5 + len(self.summary_scales)
 
     @cached_property
     def summary_scales(self) -> Floats:
@@ -139,6 +152,6 @@ class RatingRound:
 
 def _check_steps(norm: float, step: float) -> None:
     if not (step > 0 and math.frexp(step)[0] == 0.5):
-        raise InputError(f"Expected a step that is a power of two, got {step}.")
+        raise InputError(f"Expected a step that is a power of two, got {step}.", argument="step")
     if not 0 < norm / step <= 2.0**50:
-        raise InputError(f"Expected a clip norm of at most 2^50 steps, got {norm / step:g}.")
+        raise InputError(f"Expected a clip norm of at most 2^50 steps, got {norm / step:g}.", argument="norm")

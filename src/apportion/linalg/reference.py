@@ -1,4 +1,4 @@
-"""The segment operations in plain NumPy: the reference for the compiled kernel, and what runs without it.
+"""The segment operations in plain NumPy: the reference for the compiled kernel, and the code that runs without it.
 
 Segments of similar length are padded and stacked (`batches`), so that each step is one batched product.
 Arguments have been checked before; results may hold NaN, which the caller reports.
@@ -16,7 +16,7 @@ from apportion.linalg.batches import padded_batches
 from apportion.linalg.checks import SegmentedRows
 from apportion.linalg.packed import FloatArray, pack, unpack
 
-MAX_ELEMENTS = 1 << 21  # of one batch: a few temporary arrays of this size are alive at a time
+MAX_ELEMENTS = 1 << 21  # size of one batch: a few temporary arrays of this size exist at a time
 
 
 def segment_gram(rows: SegmentedRows, weights: FloatArray | None, out: FloatArray) -> None:
@@ -77,7 +77,7 @@ def _sums(
         for stride in batch.strides:
             at, present = _padded_positions(rows.indptr, batch.segments, *stride)
             x = rows.features[rows.indices[at]].astype(dtype, copy=False)
-            with np.errstate(all="ignore"):  # the caller looks for what is not finite
+            with np.errstate(all="ignore"):  # the caller looks for non-finite results
                 if want_gram:
                     w = present if weights is None else np.where(present, weights[at], 0)
                     gram += np.matmul(x.transpose(0, 2, 1), x * w[:, :, None].astype(dtype))
@@ -90,14 +90,14 @@ def _sums(
 def _padded_positions(
     indptr: NDArray[np.int64], segments: NDArray[np.int64], start: int, stop: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Observations start .. stop of each segment, [segments, stop - start], and which of them exist."""
+    """Return observations start .. stop of each segment, [segments, stop - start], and which of them exist."""
     at = indptr[segments][:, None] + np.arange(start, stop)
     present = at < indptr[segments + 1][:, None]
     return np.where(present, at, 0), present
 
 
 def cholesky_solve(matrices: FloatArray, rhs: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Solves matrices[s] x = rhs[s] by Cholesky; the ones that fail are marked and become NaN."""
+    """Solve matrices[s] x = rhs[s] by Cholesky; failures are marked and become NaN."""
     lower, failed = _cholesky(matrices)
     x = rhs.copy()
     dim = rhs.shape[1]
@@ -114,7 +114,7 @@ def cholesky_solve(matrices: FloatArray, rhs: FloatArray) -> tuple[FloatArray, N
 
 
 def _cholesky(matrices: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Lower Cholesky factors; a matrix that has none is marked, and the identity stands in for its factor."""
+    """Return lower Cholesky factors; a matrix without one is marked and gets the identity."""
     failed = np.zeros(matrices.shape[0], dtype=np.bool_)
     try:
         return np.linalg.cholesky(matrices), failed

@@ -1,7 +1,7 @@
-"""Whole numbers with exact Laplace noise, as `rounded_normals` has them with normal noise.
+"""Whole numbers with exact Laplace noise, like `rounded_normals` with normal noise.
 
-A Laplace number is ± log(1 / U) for U uniform on (0, 1): 52 bits of U and one for the sign nearly always settle what a
-sum rounds to; where they do not, further bits of U are read.
+A Laplace number is ± log(1 / U) for U uniform on (0, 1). 52 bits of U and one for the sign nearly always determine what
+a sum rounds to; otherwise further bits of U are read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from apportion.errors import InputError
 from apportion.linalg import chacha
 from apportion.linalg.rounded_normals import LARGEST_SCALE, MOST_SHIFT, Counts, in_range, nearest, wrapped
 
-_PER_BLOCK = 4  # numbers, of two words each
+_PER_BLOCK = 4  # numbers at a time, of two words each
 _FURTHER_BITS = 256
 
 
@@ -29,7 +29,9 @@ def add_rounded_laplace(sums: Counts, shift: int, scale: float, key: bytes) -> C
         key: 32 bytes, secret and never used before.
     """
     if not (0 <= shift <= MOST_SHIFT and 0 < scale < LARGEST_SCALE and len(key) == 32):
-        raise InputError(f"Expected a shift from 0 to {MOST_SHIFT}, a scale below 2^40 and a key of 32 bytes.")
+        raise InputError(
+            f"Expected a shift from 0 to {MOST_SHIFT}, a scale below 2^40 and a key of 32 bytes.", argument=None
+        )
     flat = np.ascontiguousarray(sums, np.int64).reshape(-1)
     words = chacha.chacha20_blocks(bytes(key), 0, -(-flat.size // _PER_BLOCK))
     pairs = np.ascontiguousarray(words).view("<u8").reshape(-1, 2)[: flat.size]
@@ -48,7 +50,7 @@ def add_rounded_laplace(sums: Counts, shift: int, scale: float, key: bytes) -> C
 
 
 def settled(sum_: int, shift: int, signed_scale: float, level: int, key: bytes, at: int) -> int:
-    """The same for one entry whose first 52 bits are `level`, reading on until there is no doubt."""
+    """Do the same for one entry whose first 52 bits are `level`, reading on until there is no doubt."""
     bits, nonce = 52, 1 + at % _PER_BLOCK
     while True:
         with localcontext(Context(prec=60 + bits)):

@@ -1,9 +1,9 @@
 """Whole numbers with exact noise: sum + scale · normal, rounded to the nearest whole number without any error.
 
 A key fixes an endless string of random bits for each normal number, and so a real number Z that is exactly normal
-(Box-Muller). Its first 104 bits give Z up to a known error (docs/proofs/exact.md); nearly always that settles what
-sum + scale · Z rounds to. Where it does not, the string is read on, and the number worked out to more digits, until it
-does. So what comes out is distributed exactly as the rounded sum of the whole number and a true normal number.
+(Box-Muller). Its first 104 bits give Z up to a known error (docs/proofs/exact.md), which nearly always determines what
+sum + scale · Z rounds to. Otherwise more bits are read, and the number is computed to more digits, until it does. So
+the result is distributed exactly as the rounded sum of the whole number and a true normal number.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Floats = NDArray[np.float64]
 
 MOST_SHIFT = 52
 LARGEST_SCALE = 2.0**40
-_FURTHER_BITS = 256  # read at a time where the first 52 do not settle it
+_FURTHER_BITS = 256  # bits read at a time if the first 52 do not suffice
 _DIGITS = 140
-_BATCHES = 512  # of the NumPy path at a time
+_BATCHES = 512  # numbers at a time in the NumPy path
 
 
 def add_rounded_normals(sums: Counts, shift: int, scales: Floats, key: bytes, *, threads: int | None = None) -> Counts:
@@ -39,11 +39,13 @@ def add_rounded_normals(sums: Counts, shift: int, scales: Floats, key: bytes, *,
         threads: number of threads; None is all.
     """
     if not 0 <= shift <= MOST_SHIFT:
-        raise InputError(f"Expected a shift from 0 to {MOST_SHIFT}, got {shift}.")
+        raise InputError(f"Expected a shift from 0 to {MOST_SHIFT}, got {shift}.", argument="shift")
     if len(key) != 32:
-        raise InputError(f"Expected a key of 32 bytes, got {len(key)}.")
+        raise InputError(f"Expected a key of 32 bytes, got {len(key)}.", argument="key")
     if scales.size == 0 or sums.size % scales.size or not ((scales > 0) & (scales < LARGEST_SCALE)).all():
-        raise InputError("Expected positive scales below 2^40, a whole number of times as many sums as scales.")
+        raise InputError(
+            "Expected positive scales below 2^40, a whole number of times as many sums as scales.", argument="scales"
+        )
     out, doubtful = np.empty(sums.shape, np.int64), np.zeros(sums.size, np.uint8)
     flat, held = out.reshape(-1), np.ascontiguousarray(sums)
     if active_backend() == "compiled":
@@ -58,24 +60,24 @@ def add_rounded_normals(sums: Counts, shift: int, scales: Floats, key: bytes, *,
 
 
 def in_range(numbers: Counts, shift: int) -> Counts:
-    """Wrapped around to 64 - shift bits: with a sum that is known up to 2^64, so much of the result is known."""
+    """Wrap around to 64 - shift bits: that much of the result is known if the sum is known up to 2^64."""
     return np.asarray((numbers.view(np.uint64) << np.uint64(shift)).view(np.int64) >> np.int64(shift))
 
 
 def wrapped(number: int) -> int:
-    """Wrapped around to 64 bits."""
+    """Wrap around to 64 bits."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def settled(sum_: int, shift: int, scale: float, key: bytes, at: int) -> int:
-    """The same for one entry, by reading bits and working out digits until there is no doubt."""
+    """Do the same for one entry, by reading bits and computing digits until there is no doubt."""
     batch, within = divmod(at, chacha.NORMALS_AT_A_TIME)
     pair, within = divmod(within, 2 * chacha.BLOCKS_AT_A_TIME)
     is_sine, lane = divmod(within, chacha.BLOCKS_AT_A_TIME)
     counter = batch * chacha.BLOCKS_AT_A_TIME + lane
     words = np.ascontiguousarray(chacha.chacha20_blocks(key, counter, 1)).view("<u8")[0] >> np.uint64(12)
     level, turn, bits = int(words[pair]), int(words[4 + pair]), 52
-    nonce = 1 + pair  # further bits come from other streams of the same block, of both numbers of a pair alike
+    nonce = 1 + pair  # further bits come from other streams of the same block, the same for both numbers of a pair
     while True:
         with localcontext(Context(prec=_DIGITS + bits)):
             normal, error = _normal(level, turn, bits, is_sine=bool(is_sine))
@@ -90,11 +92,11 @@ def settled(sum_: int, shift: int, scale: float, key: bytes, at: int) -> int:
 
 
 def _normal(level: int, turn: int, bits: int, *, is_sine: bool) -> tuple[Decimal, Decimal]:
-    """The normal number in the middle of what these bits may go on to, and how far from it the number may be."""
+    """Return the normal number in the middle of what these bits may continue to, and its largest error."""
     size, half = Decimal(2) ** bits, Decimal("0.5")
     uniform, angle = (level + half) / size, 2 * _PI * (turn + half) / size
     if level == 0:
-        return Decimal(0), Decimal(1000 + bits)  # beyond anything: read on
+        return Decimal(0), Decimal(1000 + bits)  # beyond any bound: read on
     radius = (-2 * uniform.ln()).sqrt()
     normal = radius * (_cosine(angle - _PI / 2) if is_sine else _cosine(angle))
     of_bits = half / size * (2 / (uniform * radius) + 2 * _PI * (radius + 1))
@@ -102,7 +104,7 @@ def _normal(level: int, turn: int, bits: int, *, is_sine: bool) -> tuple[Decimal
 
 
 def _cosine(angle: Decimal) -> Decimal:
-    """By its series, of an angle within ±7."""
+    """Compute the cosine by its series, for an angle within ±7."""
     total, term, k = Decimal(0), Decimal(1), 0
     while abs(term) > Decimal(10) ** -(_DIGITS + 10) or k < 16:
         total += term
@@ -112,12 +114,12 @@ def _cosine(angle: Decimal) -> Decimal:
 
 
 def nearest(value: Decimal) -> int:
-    """The nearest whole number."""
+    """Return the nearest whole number."""
     return int((value + Decimal("0.5")).to_integral_value(rounding="ROUND_FLOOR"))
 
 
 def _pi() -> Decimal:
-    """To the digits that are used, by Machin's formula."""
+    """Compute π to the digits needed, by Machin's formula."""
     with localcontext(Context(prec=_DIGITS + 20)):
         return +(16 * _arctan_of_inverse(5) - 4 * _arctan_of_inverse(239))
 

@@ -1,4 +1,4 @@
-"""Sums and solves over segments: the one kernel that private and non-private least squares rest on.
+"""Sums and solves over segments: the kernel that private and non-private least squares are built on.
 
 Observations are sorted by segment (a user, or a task). Segment s owns observations indptr[s] .. indptr[s+1];
 observation k has weight w_k, label y_k and the features x_k = features[indices[k]]. Per segment
@@ -7,12 +7,13 @@ observation k has weight w_k, label y_k and the features x_k = features[indices[
     solve   theta_s = (base + A_s)^-1 (base_rhs + b_s)
 
 All functions work in the dtype of `features` (float32 or float64), but sums of float32 features may be formed in
-float64; nothing of size observations x d is made.
+float64. Nothing of size observations x d is made.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -141,8 +142,8 @@ def segment_solve(
     """Weighted ridge regressions, one per segment: half an epoch of alternating least squares.
 
     Solves (base + sum w x x') theta = base_rhs + sum w y x by Cholesky and never stores the Gram matrices.
-    A segment without observations gives base^-1 base_rhs. What a segment's solution is depends on its own observations,
-    `features` and `base` alone, to the last bit: others beside it do not alter it.
+    A segment without observations gives base^-1 base_rhs. Every bit of a segment's solution depends only on its own
+    observations, `features` and `base`, not on other segments.
 
     Args:
         indptr: int64[s+1], segment boundaries, starting with 0.
@@ -193,7 +194,7 @@ def segment_solve(
 def solve_packed(
     packed: ArrayLike, rhs: ArrayLike, base: ArrayLike | None = None, *, threads: int | None = None
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Solves (base + A_s) x_s = rhs_s for packed symmetric A_s by Cholesky.
+    """Solve (base + A_s) x_s = rhs_s for packed symmetric A_s by Cholesky.
 
     Args:
         packed: float32 or float64 [s, d(d+1)/2].
@@ -219,11 +220,13 @@ def solve_packed(
 
 
 def _precision(dtype: DTypeLike | None, rows: SegmentedRows) -> np.dtype[Any]:
-    """Of the sums."""
+    """Return the precision of the sums."""
     own = rows.features.dtype
     wanted = own if dtype is None else np.dtype(dtype)
     if wanted not in FLOATS or wanted.itemsize < own.itemsize:
-        raise InputError(f"Expected sums in float32 or float64, not below the features' {own}, got {wanted}.")
+        raise InputError(
+            f"Expected sums in float32 or float64, not below the features' {own}, got {wanted}.", argument="dtype"
+        )
     return wanted
 
 
@@ -242,7 +245,7 @@ def _first_non_finite(result: FloatArray) -> int | None:
 
 
 def _explain(segment: int, what: str, **arrays: FloatArray | None) -> NoReturn:
-    """Names the segment, and the input that spoiled its result; if none did, the arithmetic itself failed."""
+    """Name the segment and the input that caused the failure; if none did, the arithmetic itself failed."""
     because = first_non_finite(**arrays)
     if because is None and what == "no solution":
         because = "its matrix is not positive definite in this precision"
@@ -256,8 +259,14 @@ class _Whitening:
     transform: FloatArray
 
     def rows(self, rows: SegmentedRows, threads: int) -> SegmentedRows:
-        changed = row_products(rows.features, self.transform, threads=threads)
-        return SegmentedRows(rows.indptr, rows.indices, changed)
+        """The rows in the new coordinates; of few observations only those that occur, which come out the same."""
+        if rows.n_observations >= len(rows.features):
+            return SegmentedRows(rows.indptr, rows.indices, self._changed(rows.features, threads))
+        used, places = np.unique(rows.indices, return_inverse=True)
+        return SegmentedRows(rows.indptr, places.astype(np.int32), self._changed(rows.features[used], threads))
+
+    def _changed(self, features: FloatArray, threads: int) -> FloatArray:
+        return row_products(features, self.transform, threads=threads)
 
     def vector(self, values: FloatArray) -> FloatArray:
         return np.ascontiguousarray(row_products(self.transform, values[None, :])[:, 0])
@@ -272,10 +281,10 @@ def _compiled_solve(
     out: FloatArray,
     threads: int,
 ) -> int | None:
-    """Runs the kernel, in coordinates that allow the dual form of short segments wherever that is safe.
+    """Run the kernel, in coordinates that allow the dual form of short segments wherever that is safe.
 
-    Whether they are used must not depend on the segments: the two forms round differently, and one user more or less
-    would then move the solutions of all others.
+    This choice must not depend on the segments: the two forms round differently, so one user more or less would change
+    the solutions of all others.
     """
     ridge = _ridge(base) if weights is None or not weights.size or weights.min() >= 0 else 0.0
     whitening = _whitening(base) if ridge is None else None
@@ -293,14 +302,14 @@ def _compiled_solve(
 
 
 def _ridge(base: FloatArray) -> float | None:
-    """The r > 0 of base = r I; None if base is some other matrix."""
+    """Return the r > 0 of base = r I; None if base is another matrix."""
     ridge = float(base[0, 0])
     is_multiple = ridge > 0 and np.array_equal(base, ridge * np.eye(base.shape[0], dtype=base.dtype))
     return ridge if is_multiple else None
 
 
 def _whitening(base: FloatArray) -> _Whitening | None:
-    """The change of coordinates that turns `base` into the identity, if it is safe.
+    """Return the change of coordinates that turns `base` into the identity, if it is safe.
 
     A segment of n < d observations costs n^2 d/2 + n^3/6 multiply-adds in the dual form instead of
     n d^2/2 + d^3/6; the change itself costs d^2 per row of features. It is safe wherever `base` has an inverse
@@ -308,11 +317,18 @@ def _whitening(base: FloatArray) -> _Whitening | None:
     T is the inverse of the Cholesky factor of `base`, by elementary operations in a fixed order: LAPACK would round it
     differently on another processor.
     """
+    return _whitening_of(base.tobytes(), base.dtype.str, len(base))
+
+
+@lru_cache(maxsize=8)
+def _whitening_of(held: bytes, dtype: str, dim: int) -> _Whitening | None:
+    """The same from the bytes of `base`: a model's users fold in by one `base`, again and again."""
+    base = np.frombuffer(held, dtype).reshape(dim, dim)
     factor = fixed_factors.cholesky(base.astype(np.float64))
     if factor is None:
         return None
     transform = fixed_factors.inverse_of_lower(factor)
-    largest_of_inverse = float(np.square(transform).sum(axis=0).max())  # on its diagonal
+    largest_of_inverse = float(np.square(transform).sum(axis=0).max())  # relative to its diagonal
     if not float(base.diagonal().max()) * largest_of_inverse * 16 * np.finfo(base.dtype).eps < 1:
         return None
     return _Whitening(np.ascontiguousarray(transform, dtype=base.dtype))

@@ -1,4 +1,4 @@
-r"""Shrinks noisy Gram matrices towards a common shape.
+r"""Shrink noisy Gram matrices towards a common shape.
 
 What was released for task i is A_i + E_i with noise that is isotropic in the Frobenius metric (standard
 deviation sigma on the diagonal, sigma / sqrt 2 off it), so that E||E_i||^2 = p sigma^2 with p = d(d+1)/2.
@@ -40,14 +40,14 @@ def shrink_towards(
     *,
     pooled_coordinates: int = 4096,
 ) -> tuple[FloatArray, NDArray[np.float64]]:
-    """Moves each packed matrix noisy[i] towards scale[i] * common by its own intensity.
+    """Move each packed matrix noisy[i] towards scale[i] * common by its own intensity.
 
     Args:
         noisy: float32 or float64 [s, d(d+1)/2], packed.
         scale: [s], the scale t of each target.
         common: [d(d+1)/2], the packed shape C.
         noise_variance: sigma^2 of the noise on the diagonal, one for all or [s]; not negative.
-        pooled_coordinates: how many noisy numbers, at least, stand behind an intensity.
+        pooled_coordinates: the least number of noisy numbers behind an intensity.
 
     Returns:
         The shrunk matrices, and the intensities. An intensity of 0 leaves a matrix alone, one of 1 gives its target.
@@ -68,9 +68,9 @@ def shrink_towards(
 
 
 def common_shape(noisy: FloatArray) -> tuple[NDArray[np.float64], float]:
-    """C, and the trace of the sum of all packed matrices, in which the noise is small.
+    """Return C, and the trace of the sum of all packed matrices, in which the noise is small.
 
-    C is that sum, made positive semidefinite and of trace 1; where nothing is left of it, the identity over d.
+    C is that sum, made positive semidefinite and of trace 1; if nothing is left of it, the identity over d.
     """
     total = project_psd(noisy.sum(axis=0)[None])[0]
     dimension = packed_dim(total.size)
@@ -81,7 +81,7 @@ def common_shape(noisy: FloatArray) -> tuple[NDArray[np.float64], float]:
 
 
 def squared_distances(matrices: FloatArray, scales: FloatArray, shape: FloatArray) -> NDArray[np.float64]:
-    """||A_i - t_i C||^2 in Frobenius norm, for packed A_i and C."""
+    """Return ||A_i - t_i C||^2 in Frobenius norm, for packed A_i and C."""
     weights = frobenius_weights(packed_dim(shape.size)).astype(matrices.dtype)
     distances = np.empty(matrices.shape[0])
     for part in _parts(*matrices.shape):
@@ -97,10 +97,10 @@ def intensities(
     size: int,
     pooled_coordinates: int,
 ) -> NDArray[np.float64]:
-    """min(1, (p - 2) / pooled(D / sigma^2)) for p = `size`; 0 where there is no noise."""
+    """Return min(1, (p - 2) / pooled(D / sigma^2)) for p = `size`; 0 if there is no noise."""
     noisy = variances > 0
     alpha = np.zeros(distances.size)
-    with np.errstate(over="ignore"):  # hardly any noise: a ratio beyond the largest counts as that
+    with np.errstate(over="ignore"):  # hardly any noise: a ratio is capped at the largest
         ratios = np.minimum(distances[noisy] / variances[noisy], _LARGEST_RATIO)
     window = min(max(1, -(-pooled_coordinates // size)), ratios.size)
     if ratios.size:
@@ -110,7 +110,7 @@ def intensities(
 
 
 def _neighbour_means(values: NDArray[np.float64], order: NDArray[np.intp], window: int) -> NDArray[np.float64]:
-    """Mean of the `window` values nearest to each in `order`; at the ends the window does not shrink."""
+    """Return the mean of the `window` values nearest to each in `order`; the window does not shrink at the ends."""
     totals = np.concatenate([[0.0], np.cumsum(values[order])])
     first = np.clip(np.arange(values.size) - window // 2, 0, values.size - window)
     means = np.empty_like(values)
@@ -121,9 +121,9 @@ def _neighbour_means(values: NDArray[np.float64], order: NDArray[np.intp], windo
 def _checked_variances(noise_variance: ArrayLike, n: int) -> NDArray[np.float64]:
     variances = np.asarray(noise_variance, dtype=np.float64)
     if variances.shape not in ((), (n,)):
-        raise InputError(f"Expected one noise_variance or {n}, got shape {variances.shape}.")
+        raise InputError(f"Expected one noise_variance or {n}, got shape {variances.shape}.", argument="noise_variance")
     if variances.size and not (variances.min() >= 0 and np.isfinite(variances).all()):
-        raise InputError(f"Expected a finite noise_variance >= 0, got {variances.min()}.")
+        raise InputError(f"Expected a finite noise_variance >= 0, got {variances.min()}.", argument="noise_variance")
     return np.broadcast_to(variances, (n,))
 
 

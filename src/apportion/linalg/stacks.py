@@ -1,7 +1,7 @@
-"""Stacks of small systems in which one that has no solution gives zero and leaves the others alone.
+"""Stacks of small systems in which one without a solution gives zero and leaves the others alone.
 
-NumPy refuses a whole stack for one singular matrix. Where the matrices are users', that would tell of one user's data;
-where they follow from released values, noise alone may make one singular.
+NumPy refuses a whole stack because of one singular matrix. If the matrices are users', that would reveal something
+about one user's data; if they follow from released values, noise alone may make one singular.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.floating[Any]]
 
-_LARGEST = 1e100  # of an entry of a solution: beyond it there is none
+_LARGEST = 1e100  # limit of a solution's entry: beyond it there is none
 
 
 def solve_or_zero(matrices: Floats, right: Floats) -> Floats:
-    """A_k⁻¹ B_k for every k; zero where A_k has no inverse, or something in the solution is not finite or above 1e100.
+    """Return A_k⁻¹ B_k for every k; zero if A_k has no inverse, or the solution is not finite or above 1e100.
 
-    A solution depends on its own matrix and right-hand side alone, to the last bit.
+    Every bit of a solution depends only on its own matrix and right-hand side.
 
     Args:
         matrices: [..., d, d].
@@ -33,7 +33,7 @@ def solve_or_zero(matrices: Floats, right: Floats) -> Floats:
 
 
 def inverse_or_zero(matrices: Floats) -> Floats:
-    """A_k⁻¹ for every k, and zero where there is none; see `solve_or_zero`."""
+    """Return A_k⁻¹ for every k, and zero if there is none; see `solve_or_zero`."""
     return _each(np.linalg.inv, matrices)
 
 
@@ -51,7 +51,7 @@ def _each(operation: Callable[..., Floats], *stacks: Floats) -> Floats:
 
 
 def _one_by_one(operation: Callable[..., Floats], *stacks: Floats) -> Floats:
-    """The same, a matrix at a time; NaN where one is singular."""
+    """Do the same, one matrix at a time; NaN if one is singular."""
     solved = np.full(stacks[-1].shape, np.nan, np.result_type(*stacks))
     for place in np.ndindex(stacks[0].shape[:-2]):
         try:

@@ -15,7 +15,15 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.errors import InputError
 from apportion.linalg import kernel, rating_reference
 from apportion.linalg.backend import active_backend
-from apportion.linalg.checks import FLOATS, checked_floats, checked_indptr, checked_integers
+from apportion.linalg.checks import (
+    FLOATS,
+    check_order,
+    checked_floats,
+    checked_indptr,
+    checked_integers,
+    checked_sums,
+    refuse_order,
+)
 from apportion.linalg.fixed_sums import MARGIN, Runs, clipped_steps
 from apportion.linalg.rating_settings import RatingRound, TaskWeights
 
@@ -64,22 +72,22 @@ def rating_round(
     starts = checked_indptr(indptr)
     picks = checked_integers("tasks", tasks, np.int32)
     if starts[-1] != picks.size:
-        raise InputError(f"Expected indptr from 0 to {picks.size}, the number of observations, got {starts[-1]} last.")
+        raise InputError(
+            f"Expected indptr from 0 to {picks.size}, the number of observations, got {starts[-1]} last.",
+            argument="indptr",
+        )
     seen = checked_floats("values", values, shape=picks.shape)
     own = weights if isinstance(weights, TaskWeights) else checked_floats("weights", weights, shape=picks.shape)
     if isinstance(own, TaskWeights) and own.values.shape != (about.n_tasks,):
-        raise InputError(f"Expected a weight for each of {about.n_tasks} tasks, got {own.values.size}.")
-    _check_sums(by_task, (about.n_tasks, about.width))
-    _check_sums(total, (about.summary_width,))
+        raise InputError(
+            f"Expected a weight for each of {about.n_tasks} tasks, got {own.values.size}.", argument="weights"
+        )
+    checked_sums(by_task, (about.n_tasks, about.width))
+    checked_sums(total, (about.summary_width,))
     if active_backend() == "compiled":
         _by_kernel(starts, picks, seen, own, about, by_task, total, threads)
     else:
         _by_numpy(starts, picks, seen, own, about, by_task, total)
-
-
-def _check_sums(sums: Whole, shape: tuple[int, ...]) -> None:
-    if sums.shape != shape or sums.dtype != np.int64 or not (sums.flags.c_contiguous and sums.flags.writeable):
-        raise InputError(f"Expected writeable int64 sums of shape {shape}, got {sums.dtype} of shape {sums.shape}.")
 
 
 def _by_numpy(
@@ -92,29 +100,16 @@ def _by_numpy(
     total: Whole,
 ) -> None:
     """Some users at a time."""
-    _check_order(indptr, tasks, about.n_tasks)
-    first = 0
-    while first < len(indptr) - 1:
-        last = max(int(np.searchsorted(indptr, indptr[first] + _AT_A_TIME, side="right")) - 1, first + 1)
-        part = slice(int(indptr[first]), int(indptr[last]))
-        runs = Runs(indptr[first : last + 1] - indptr[first])
-        own = weights if isinstance(weights, TaskWeights) else weights[part]
-        rows, votes = rating_reference.rows_and_votes(runs, tasks[part], values[part], own, about)
-        np.add.at(by_task, tasks[part], clipped_steps(rows, runs, about.clip_norm, about.step))
-        total += rating_reference.clipped_votes(votes, about.summary_clip, about.summary_step).sum(axis=0)
-        first = last
-
-
-def _check_order(indptr: NDArray[np.int64], tasks: NDArray[np.int32], n_tasks: int) -> None:
-    starts = np.zeros(len(tasks) + 1, bool)
-    starts[indptr] = True
-    ordered = (starts[1:-1] | (np.diff(tasks) > 0)).all()
-    if not (ordered and (tasks.size == 0 or (tasks.min() >= 0 and tasks.max() < n_tasks))):
-        _refuse_order(n_tasks)
-
-
-def _refuse_order(n_tasks: int) -> None:
-    raise InputError(f"Expected the tasks of every user in ascending order, each once, all below {n_tasks}.")
+    check_order(indptr, tasks, about.n_tasks)
+    for runs, part in Runs(indptr).some_at_a_time(_AT_A_TIME):
+        picks, seen = tasks[part], np.asarray(values[part], np.float64)
+        own = (
+            weights.of_runs(runs, picks) if isinstance(weights, TaskWeights) else np.asarray(weights[part], np.float64)
+        )
+        rows, votes = rating_reference.rows_and_votes(runs, picks, seen, own, about)
+        np.add.at(by_task, picks, clipped_steps(rows, runs, about.clip_norm, about.step).astype(np.int64))
+        whole = rating_reference.clipped_votes(votes, about.summary_clip, about.summary_step)
+        total += whole.astype(np.int64).sum(axis=0)
 
 
 class _Arguments(ctypes.Structure):
@@ -165,4 +160,4 @@ def _by_kernel(
     arguments.inner_norm, arguments.per_step = about.clip_norm * (1 - MARGIN), 1 / about.step
     arguments.summary_inner_norm, arguments.summary_per_step = about.summary_clip * (1 - MARGIN), 1 / about.summary_step
     if kernel.rating_round(arguments, threads=threads) is not None:
-        _refuse_order(about.n_tasks)
+        refuse_order(about.n_tasks)

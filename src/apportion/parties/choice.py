@@ -1,4 +1,4 @@
-"""How a party chooses between priors, and between learning alone and with the others, by its own rows."""
+"""How a party uses its own rows to choose between priors, and between learning alone and with the others."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from apportion.parties.posterior import Learned, Local, normalised
 
 Floats = NDArray[np.float64]
 
-_FAR = 500.0  # a log of odds beyond which they are certain
+_FAR = 500.0  # log odds beyond this count as certain
 
 
 def averaged(learned: Sequence[Learned]) -> Learned:
-    """What is learned under several priors that are alike beforehand, by each party's own evidence."""
+    """Average what is learned under several priors, equally likely at first, by each party's own evidence."""
     weights, evidence = normalised(np.stack([one.evidence for one in learned], axis=1))
     _, early = normalised(np.stack([one.early for one in learned], axis=1))
     model = np.zeros_like(learned[0].mean)
@@ -26,26 +26,26 @@ def averaged(learned: Sequence[Learned]) -> Learned:
 
 
 def learned_alone(local: Local, isotropic: Learned | None = None) -> Learned:
-    """What each party learns by itself: under the identity, and as if a few features might stand out.
+    """Return what each party learns by itself: under the identity, and with a prior that lets a few features stand out.
 
     Args:
-        local: everybody's rows.
-        isotropic: what is learned under the identity, if it is known already.
+        local: the rows of all parties.
+        isotropic: what is learned under the identity, if it is already known.
     """
     own, few = local.learn(None) if isotropic is None else isotropic, local.few()
     return own if few is None else averaged([own, few])
 
 
 def weight_of_own(alone: Learned, joint: Learned, chance: float) -> Floats:
-    """The weight of learning alone, for each party: by how well either way foretells the later part of its own rows.
+    """Return each party's weight for learning alone, by how well either way predicts the later part of its own rows.
 
-    The evidence of all rows would charge a way of learning for what it did not know at first; what counts is what it
-    knows by now.
+    The evidence of all rows would penalise a way of learning for what it did not know at first. What counts is what it
+    knows now.
 
     Args:
         alone: what parties learned by themselves.
         joint: what they learned with the others.
-        chance: how likely learning alone is to be the better one beforehand.
+        chance: the prior probability that learning alone is better.
     """
     lead = joint.foresight - alone.foresight + np.log((1 - chance) / chance)
     return np.asarray(1 / (1 + np.exp(np.clip(lead, -_FAR, _FAR))))

@@ -1,7 +1,7 @@
-"""The curator: takes one bounded part from every party a round, releases their sum, and sends a matrix back.
+"""The curator: it takes one bounded part per round from every party, releases the sum, and sends a matrix back.
 
-It never sees a row of data. What it is given is sealed (`TaskModels`, `TaskMatrices`), what it returns is a function of
-released numbers, and one call of `answer` is the whole of what crosses between parties and curator in a round.
+It never sees a row of data. Its input is sealed (`TaskModels`, `TaskMatrices`), its output is a function of released
+numbers, and one call of `answer` is everything that parties and curator exchange in a round.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """What may be shared of one round: released numbers and what was read from them.
+    """What may be shared of one round: released numbers and what was derived from them.
 
     Attributes:
         matrix: the sum with its noise, symmetric, or its diagonal alone.
-        stddev: of the noise on the diagonal; 1/√2 of it off the diagonal.
-        shared: M or Ω, as it was sent to the parties.
+        stddev: standard deviation of the noise on the diagonal; 1/√2 of it off the diagonal.
+        shared: M or Ω, as sent to the parties.
         values: eigenvalues of the matrix, or its entries, in units of K².
-        kept: how many directions or features stand out of the noise.
+        kept: the number of directions or features that exceed the noise.
     """
 
     matrix: Floats
@@ -43,15 +43,15 @@ class Released:
 
 
 class Curator:
-    """Holds the session; knows parts only as what it may release.
+    """Holds the session. It sees parts only in a form that it may release.
 
     Args:
-        session: what the releases are charged to.
+        session: the session that is charged for the releases.
         release: draws each round's matrix.
-        shares: one for each round, as the release planned them.
-        structure: what is read from a released matrix.
-        n_tasks: the number of tasks, where it is public.
-        pooled: whether a round's answer is read from all releases so far, by their shares, instead of the last.
+        shares: one for each round, as planned by the release.
+        structure: how a released matrix is interpreted.
+        n_tasks: the number of tasks, if it is public.
+        pooled: whether a round's answer uses all releases so far, weighted by their shares, instead of only the last.
     """
 
     def __init__(
@@ -75,19 +75,19 @@ class Curator:
 
     @property
     def neighbours(self) -> Neighbours:
-        """What the session promises."""
+        """The neighbour relation that the session protects."""
         return self._session.neighbours
 
     def answer(self, sent: TaskModels | TaskMatrices) -> Floats:
-        """Release the sum of what was sent, and return the matrix for everybody."""
+        """Release the sum of what was sent, and return the matrix for all parties."""
         name, share = Purpose.MODEL_COVARIANCE.at(round=len(self.rounds) + 1), self._shares[len(self.rounds)]
         released, stddev = self._release.draw(self._session, name, self._statistic(sent), share)
         matrix = released if self._structure.diagonal else np.asarray(unpack(released), np.float64)
         matrix, stddev = self._pool(matrix, stddev)
         unit, largest = sent.norm**2, math.inf if self._n_tasks is None else float(self._n_tasks)
-        found = self._structure.read(matrix / unit, stddev / unit, largest)
-        self.rounds.append(Released(matrix, stddev, found.shared, found.values, found.kept))
-        return found.shared.copy()
+        result = self._structure.read(matrix / unit, stddev / unit, largest)
+        self.rounds.append(Released(matrix, stddev, result.shared, result.values, result.kept))
+        return result.shared.copy()
 
     def _statistic(self, sent: TaskModels | TaskMatrices) -> BoundedSum:
         if isinstance(sent, TaskMatrices):
@@ -95,7 +95,7 @@ class Curator:
         return (model_squares if self._structure.diagonal else model_gram)(sent, self.neighbours)
 
     def _pool(self, matrix: Floats, stddev: float) -> tuple[Floats, float]:
-        """The mean of all releases so far, weighed by their shares: noise as if all were one release."""
+        """Return the mean of all releases so far, weighted by their shares, with the noise of one release."""
         if not self._pooled:
             return matrix, stddev
         fractions = [share.fraction for share in self._shares[: len(self.rounds) + 1]]

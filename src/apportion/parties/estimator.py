@@ -1,9 +1,9 @@
-"""Multi-task learning in which no task's data or model leaks to the others: the estimator.
+"""The estimator for multi-task learning in which no task's data or model leaks to the others.
 
-Each task belongs to a party. In every round each party sends one bounded part, a model or a matrix; the curator
-releases their sum with noise and sends back one matrix, from which each party learns with its own rows. What a party
-ends with is its own; everybody else sees what was released. After the model-protection paper, its mechanism replaced
-by one that has a proof (docs/proofs/parties.md).
+Each task belongs to a party. In every round, each party sends one bounded part, a model or a matrix. The curator
+releases the sum with noise and sends back one matrix, from which each party learns with its own rows. The final model
+belongs to its party; everybody else sees only what was released. This follows the model-protection paper, with its
+mechanism replaced by one that has a proof (docs/proofs/parties.md).
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ _SETTINGS = (
     "accelerated", "condition", "release",
 )  # fmt: skip
 _ABOUT_DEFAULTS = (
-    "library defaults: constants and functions of public and released quantities, developed on generated tasks and "
-    "looked at on the School data; nothing was chosen by looking at these data unless they are those"
+    "library defaults: constants and functions of public and released quantities, developed "
+    "on generated tasks and checked on the School data; nothing was chosen by looking at "
+    "these data, unless they are the School data"
 )
 
 
@@ -52,7 +53,7 @@ _GAUSSIAN = GaussianRelease()
 
 
 def default_delta(n_tasks: int) -> float:
-    """1/m², and 1/1000 where tasks are few."""
+    """Return 1/m², but at most 1/1000."""
     return min(1 / n_tasks**2, 1e-3)
 
 
@@ -62,50 +63,50 @@ class ProtectedMultiTask(PrivateEstimator):
     Args:
         epsilon: ε of the whole fit.
         delta: δ of the whole fit; None for 1/m² (at most 1/1000), which needs a public number of tasks m: declared by
-            `n_tasks`, or that of the data where neighbours replace a task.
-        structure: "em" for private EM (w ~ N(0, Ω)), or what a proximal method assumes that tasks share: "low-rank"
-            (Algorithm 2), "group-sparse" (3), "low-rank+sparse" (4), "relations".
+            `n_tasks`, or that of the data if neighbours replace a task.
+        structure: "em" for private EM (w ~ N(0, Ω)), or what tasks are assumed to share in a proximal method:
+            "low-rank" (Algorithm 2), "group-sparse" (3), "low-rank+sparse" (4), "relations".
         loss: "squared", or "logistic" for labels of two classes (1, and 0 or -1).
-        fit_intercept: whether every party takes its own means off its rows and adds them back, which costs nothing; for
-            the squared loss. Without it, labels should be about 0 where features are.
+        fit_intercept: whether every party subtracts its own means and adds them back, which costs nothing; only for the
+            squared loss. Without it, labels should be about 0 where features are.
         neighbours: REPLACE_TASK or ADD_REMOVE_TASK.
-        n_tasks: the number of tasks, declared public; None if it is not to be used.
-        rounds: how many releases; None for 1 with "em" and 10 else. On generated tasks further rounds of EM made it
-            worse at ε of 1 and 3 and no better at 10: means that were drawn towards directions bear these out.
+        n_tasks: the number of tasks, declared public; None if it must not be used.
+        rounds: number of releases; None for 1 with "em" and 10 otherwise. On generated tasks, more rounds of EM made
+            results worse at ε = 1 and 3 and no better at 10, because means shrunk towards directions confirm them.
         schedule: how the budget is divided over rounds: Uniform(), Power(α), Geometric(Q); None for the recommended
             one.
-        clip_norm: K, which a model is clipped to when it is sent; public. None to send every model scaled to length 1,
-            which needs no K and leaves everybody's scale at home.
-        pooled: whether a round's matrix is read from the mean of all releases so far, by their shares; if not, from the
-            last one alone, as the paper does. The mean has the noise of one release with all their shares.
-        contribution: of EM, "mean" for the posterior mean's outer product or "posterior" for the whole second moment.
+        clip_norm: K, the public norm to which a model is clipped before it is sent. None scales every model to norm 1,
+            which needs no K and does not reveal a party's scale.
+        pooled: whether a round uses the mean of all releases so far, weighted by their shares; otherwise only the last
+            one, as in the paper. The mean has the noise of one release with all their shares.
+        contribution: for EM, "mean" for the posterior mean's outer product or "posterior" for the whole second moment.
         penalty: λ of a proximal method, relative (see `structure`); None for a default.
         sparse_penalty: λ₂ of "low-rank+sparse", in units of the root mean square of a party's own model.
-        release: how the curator draws a round's matrix: with Gaussian noise, or by another `MatrixRelease`.
+        release: how the curator draws a round's matrix: with Gaussian noise or by another `MatrixRelease`.
         accelerated: whether proximal steps have momentum.
         condition: a public bound on the condition number of the parties' losses, to use their strong convexity.
         feature_mask: which features each task has, [tasks, features]; public. Its model is 0 in the others.
-        instance_epsilon: ε by which every party also protects its single rows against the curator (Algorithm 5);
-            None for not at all.
-        public: further sentences for the statement on what is assumed public.
+        instance_epsilon: ε with which every party also protects its single rows against the curator (Algorithm 5);
+            None for no such protection.
+        public: further sentences about public assumptions, for the statement.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
+        tuning: how settings were chosen, for the statement, if any were given.
         noise: the noise source; None for the operating system's.
 
     Attributes:
-        coef_: models, one row per task; row i belongs to party i and to nobody else.
-        intercept_: of every party, 0 without one; its own, too.
-        single_task_: what every party would have learned alone, with the squared loss as if a few features might stand
-            out beside the others; likewise its own.
-        single_task_intercept_: with this intercept.
-        own_weight_: how much of each party's model is what it learned alone; likewise its own.
-        task_ids_: in the order of the rows.
+        coef_: models, one row per task; row i belongs only to party i.
+        intercept_: the intercept of every party, 0 without one; belongs only to that party.
+        single_task_: what every party would have learned alone (with the squared loss, under a prior that lets a few
+            features stand out); belongs only to that party.
+        single_task_intercept_: the intercept of that model.
+        own_weight_: how much of each party's model it learned alone; belongs only to that party.
+        task_ids_: the tasks' ids, in the order of the rows.
         released_: what may be shared: one `Released` for each round.
-        instance_guarantee_: what parties promise for their rows, if they do.
+        instance_guarantee_: the guarantee of parties for their single rows, if there is one.
         statement_: the privacy statement of what was released.
 
-    Privacy: joint (ε, δ)-DP. Everybody but party i sees only what was released, in which task i moves each round's sum
-    by at most K² (add or remove) or √2 K² (replace). Party i's own model is a function of its own rows and of releases.
+    Privacy: joint (ε, δ)-DP. All others see only what was released, where task i moves each round's sum by at most K²
+    (add or remove) or √2 K² (replace). Party i's own model is a function of its own rows and of releases.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -190,15 +191,15 @@ class ProtectedMultiTask(PrivateEstimator):
         session: Session | None = None,
         progress: Progress | None = None,
     ) -> Self:
-        """Spend the budget on the data; afterwards `released_` and `statement_` may be shared, and nothing else.
+        """Spend the budget on the data. Afterwards only `released_` and `statement_` may be shared.
 
         Args:
             X: features, one row per observation; without `parties`, one such matrix per task.
             y: labels, one per row; without `parties`, one column per task.
-            parties: whose row it is, integers or text.
-            groups: the same as `parties`, for tools of scikit-learn that pass this word; give at most one of the two.
-            session: brings its own budget, noise and window; those of the estimator are then not used.
-            progress: called with what is done, how far it is and how far it goes.
+            parties: the party of each row, integers or text.
+            groups: the same as `parties`, for scikit-learn tools that use this name; give at most one of the two.
+            session: a session with its own budget, noise and window, which replace those of the estimator.
+            progress: called with the kind of step, the number done and the total.
         """
         owners = parties if groups is None else one_of(parties, groups, "parties")
         data = rows_of_lists(X, y) if owners is None else rows_by_party(X, y, owners)
@@ -223,27 +224,31 @@ class ProtectedMultiTask(PrivateEstimator):
         return self
 
     def predict(self, X: Any, parties: ArrayLike | None = None) -> Any:  # noqa: N803
-        """Every row's prediction by the model of its own task; classes 0 and 1 for the logistic loss."""
+        """Predict every row with the model of its own task; classes 0 and 1 for the logistic loss."""
         scores = self.decision_function(X, parties)
         if self.loss != "logistic":
             return scores
         return [(s > 0).astype(np.float64) for s in scores] if parties is None else (scores > 0).astype(np.float64)
 
     def decision_function(self, X: Any, parties: ArrayLike | None = None) -> Any:  # noqa: N803
-        """Scores by the model of the row's own task; without `parties`, one matrix per task, as in the fit."""
+        """Return scores by the model of each row's task. Without `parties`, X has one matrix per task."""
         if parties is None:
             if len(X) != len(self.coef_):
-                raise InputError(f"Expected one matrix for each of {len(self.coef_)} tasks, got {len(X)}.")
+                raise InputError(
+                    f"Expected one matrix for each of {len(self.coef_)} tasks, got {len(X)}.", argument="X"
+                )
             return [self._rows(x) @ w + c for x, w, c in zip(X, self.coef_, self.intercept_, strict=True)]
         rows = self._rows(X)
         given = as_array(parties)
         if given.shape != (len(rows),):
-            raise InputError(f"Expected parties to have {len(rows)} rows, one per row of X, got {given.shape}.")
+            raise InputError(
+                f"Expected parties to have {len(rows)} rows, one per row of X, got {given.shape}.", argument="parties"
+            )
         at = self.task_ids_.codes_of(given)
         return np.einsum("nd,nd->n", rows, self.coef_[at]) + self.intercept_[at]
 
     def party(self, task: int | str) -> Party:
-        """What one party has for itself."""
+        """Return what one party has for itself."""
         at = self.task_ids_.code_of(task)
         return Party(
             task,
@@ -264,19 +269,28 @@ class ProtectedMultiTask(PrivateEstimator):
         if self._rounds < 1:
             raise InputError(f"Expected at least 1 round, got {self.rounds}.", argument="rounds")
         if self.neighbours not in (ADD_REMOVE_TASK, REPLACE_TASK):
-            raise InputError(f"Expected neighbours that differ in one task, got: {self.neighbours.relation}.")
+            raise InputError(
+                f"Expected neighbours that differ in one task, got: {self.neighbours.relation}.", argument="neighbours"
+            )
         if self.clip_norm is not None and not 0 < self.clip_norm < 1e50:
-            raise InputError(f"Expected a clip_norm above 0 and finite, got {self.clip_norm}.", argument="clip_norm")
+            raise InputError(f"Expected a finite clip_norm above 0, got {self.clip_norm}.", argument="clip_norm")
         if not isinstance(self.release, MatrixRelease):
-            raise InputError(f"Expected the release to be a MatrixRelease, got {self.release!r}.")
+            raise InputError(f"Expected the release to be a MatrixRelease, got {self.release!r}.", argument="release")
         whole = self.structure != "group-sparse" and self.contribution == "mean"
         self.release.check(self.neighbours, self.schedule, outer_products=whole)
         if self.contribution not in ("mean", "posterior"):
-            raise InputError(f"Expected a contribution of 'mean' or 'posterior', got {self.contribution!r}.")
+            raise InputError(
+                f"Expected contribution='mean' or 'posterior', got {self.contribution!r}.", argument="contribution"
+            )
         if self.contribution == "posterior" and (self.structure, self.loss) != ("em", "squared"):
-            raise InputError("Expected contribution='posterior' with structure='em' and loss='squared' only.")
+            raise InputError(
+                "Expected contribution='posterior' only with structure='em' and loss='squared'.",
+                argument="contribution",
+            )
         if self.contribution == "posterior" and self.instance_epsilon is not None:
-            raise InputError("Expected contribution='mean' where parties protect single rows, got 'posterior'.")
+            raise InputError(
+                "Expected contribution='mean' if parties protect single rows, got 'posterior'.", argument="contribution"
+            )
         for name in ("penalty", "sparse_penalty"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < np.inf:
@@ -284,13 +298,16 @@ class ProtectedMultiTask(PrivateEstimator):
         if self.condition is not None and not self.condition > 1:
             raise InputError(f"Expected a condition number above 1, got {self.condition}.", argument="condition")
         if self.fit_intercept and self.loss != "squared":
-            raise InputError(f"Expected fit_intercept=False for the loss {self.loss!r}; give a constant feature.")
+            raise InputError(
+                f"Expected fit_intercept=False for the loss {self.loss!r}; add a constant feature instead.",
+                argument="fit_intercept",
+            )
         if self.n_tasks is not None and self.n_tasks < 1:
             problem = f"Expected a declared number of tasks of at least 1, got {self.n_tasks}."
             raise InputError(problem, argument="n_tasks")
 
     def _public_number(self, data: TaskRows) -> int | None:
-        """m, where everybody may know it."""
+        """Return m, if it is public."""
         if self.n_tasks is not None:
             return self.n_tasks
         return data.n_tasks if self.neighbours == REPLACE_TASK else None
@@ -306,19 +323,21 @@ class ProtectedMultiTask(PrivateEstimator):
     def _session(self, given: Session | None, data: TaskRows) -> Session:
         budget = given.budget if given is not None else self._budget(data)
         number = self._public_number(data)
-        about = [] if number is None else [f"the number of tasks, {number}"]
-        about.append(f"the list of {data.dimension} features")
+        assumed = [] if number is None else [f"the number of tasks, {number}"]
+        assumed.append(f"the list of {data.dimension} features")
         if self.clip_norm is not None:
-            about.append(f"the norm {self.clip_norm:g} that models are clipped to when they are sent")
-        if self.feature_mask is not None and self.neighbours == REPLACE_TASK:  # else it would tell who takes part
-            about.append("which features each task has")
-        return self._open(given, budget, self.neighbours, about)
+            assumed.append(f"the norm {self.clip_norm:g} to which models are clipped before they are sent")
+        if (
+            self.feature_mask is not None and self.neighbours == REPLACE_TASK
+        ):  # otherwise it would reveal who takes part
+            assumed.append("which features each task has")
+        return self._open(given, budget, self.neighbours, assumed)
 
-    def _about_defaults(self) -> str:
+    def _words_on_defaults(self) -> str:
         return _ABOUT_DEFAULTS
 
     def _given_by_hand(self) -> bool:
-        """Whether any setting that data could have a say in is not the constructor's default."""
+        """Whether any setting that could depend on data differs from the constructor's default."""
         defaults = defaults_of(self)
         return any(getattr(self, name) != defaults[name] for name in _SETTINGS)
 
@@ -328,7 +347,8 @@ class ProtectedMultiTask(PrivateEstimator):
         mask = np.asarray(self.feature_mask, bool)
         if mask.shape != (data.n_tasks, data.dimension):
             raise InputError(
-                f"Expected a feature_mask of {data.n_tasks} tasks x {data.dimension} features, got shape {mask.shape}."
+                f"Expected a feature_mask of {data.n_tasks} tasks x {data.dimension} features, got shape {mask.shape}.",
+                argument="feature_mask",
             )
         return mask
 
@@ -366,5 +386,5 @@ class ProtectedMultiTask(PrivateEstimator):
     def _rows(self, X: Any) -> Floats:  # noqa: N803
         rows = finite_matrix(X, "X")
         if rows.shape[1] != self.coef_.shape[1]:
-            raise InputError(f"Expected {self.coef_.shape[1]} features, got {rows.shape[1]}.")
+            raise InputError(f"Expected {self.coef_.shape[1]} features, got {rows.shape[1]}.", argument="X")
         return rows

@@ -1,14 +1,14 @@
-"""A party's own model in which a few features may stand out: everything here is local, many parties at a time.
+"""A party's own model with a few features that may stand out. Everything is local; many parties are solved at once.
 
-Model: y = X (b + s) + noise of variance v, b ~ N(0, r v I), and each entry of s is 0, or with probability π from
-N(0, g v). So some features may matter much beside many that matter little. With K = X Xᵀ = U diag(λ) Uᵀ the dense part
-b is integrated out exactly: what is left is a sparse model of diag(1 + rλ)^(-½) Uᵀ y. Its posterior is approximated by
-one in which entries are independent of each other (coordinate ascent from 0, v at its best value after every sweep),
-and the evidence by the bound that this ascends: it is never too high, so that a party takes this model up only where
-its rows speak for it. Few pairs of r and g are tried and averaged by their bounds.
+Model: y = X (b + s) + noise of variance v, b ~ N(0, r v I), and each entry of s is 0 or, with probability π, from
+N(0, g v). So a few features may matter much while many matter little. With K = X Xᵀ = U diag(λ) Uᵀ the dense part b is
+integrated out exactly, which leaves a sparse model of diag(1 + rλ)^(-½) Uᵀ y. Its posterior is approximated by one with
+independent entries (coordinate ascent from 0, with the best v after every sweep), and the evidence by the bound that
+this ascent maximises. The bound is never too high, so a party adopts this model only if its rows support it. A few
+pairs of r and g are tried and averaged by their bounds.
 
-Only features that go with the labels by themselves are tried for standing out, if there are many; the others' entries
-of s are 0, which only lowers the bound.
+If there are many features, only those correlated with the labels may stand out. The other entries of s are 0, which
+only lowers the bound.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from apportion.parties.tasks import Block
 Floats = NDArray[np.float64]
 
 EARLY = 0.5
-"""The part of what the rows say after which a prior is judged by how it foretells the rest."""
+"""The fraction of the rows' information after which a prior is judged by how well it predicts the rest."""
 
 _DENSE = np.array([0.3, 3.0])  # r t, with t = tr(X Xᵀ)/n: variance explained by all features over variance left
-_SPARSE = np.array([2.0, 10.0, 50.0])  # π g t: the same of those that stand out
-_SHARE, _COUNT = 0.25, 8.0  # π: so many features are expected to stand out, at most this share of all
-_TRIED = 32  # features of a party that may stand out: those that go best with its labels by themselves
+_SPARSE = np.array([2.0, 10.0, 50.0])  # π g t: the same for features that stand out
+_SHARE, _COUNT = 0.25, 8.0  # π: expected number of features that stand out, and at most this share of all
+_TRIED = 32  # number of features per party that may stand out: those most correlated with its labels
 _SWEEPS = 12
-_LEAST_VARIANCE = 1e-12  # of the noise, relative to the labels' squares
-_FAR = 500.0  # a log of odds beyond which they are certain
+_LEAST_VARIANCE = 1e-12  # least noise, relative to the labels' squares
+_FAR = 500.0  # log odds beyond this count as certain
 _TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
 class _Cases:
-    """Sparse problems: every party with every r, one after the other. Cases are the last axis.
+    """Sparse problems: every party with every r in turn. Cases are the last axis.
 
     Attributes:
         gram: products of the features that are tried, [tried, tried, cases].
@@ -46,7 +46,7 @@ class _Cases:
         sizes: numbers of rows.
         unit: t of each.
         dimension: number of features, tried or not.
-        constant: of the bound, for the dense part that was integrated out.
+        constant: the constant in the bound for the dense part that was integrated out.
     """
 
     gram: Floats
@@ -78,10 +78,10 @@ class _Turned:
 
 
 def few_features(block: Block, gram: Floats) -> tuple[Floats, Floats, Floats]:
-    """Each party's posterior mean, in the units of its block's rows, and bounds on its log evidence.
+    """Return each party's posterior mean, in the units of its block's rows, and bounds on its log evidence.
 
-    The first is that of all that the rows say, the second that of the part `EARLY` of it (a power of the likelihood).
-    Both are those of `posterior`, up to the same constants of the party.
+    The first bound is for all of the rows' information, the second for the fraction `EARLY` of it (a power of the
+    likelihood). Both agree with `posterior` up to the same constants of the party.
 
     Args:
         block: the parties' rows.
@@ -98,14 +98,14 @@ def few_features(block: Block, gram: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _learned(block: Block, turned: _Turned, part: float) -> tuple[Floats, Floats]:
-    """Posterior mean and bound, of a part of what the rows say."""
+    """Return posterior mean and bound for a fraction of the rows' information."""
     inflated = 1 + part * turned.ratios[:, :, None] * turned.spread[:, None, :]
     scale = np.sqrt(part / inflated)
     whitened, labels = turned.rows[:, None] * scale[..., None], turned.labels[:, None, :] * scale
     tried = _tried(whitened, labels)
     columns = whitened if tried is None else np.take_along_axis(whitened, tried[:, :, None, :], axis=3)
-    found, bound = _ascended(_cases(block, columns, labels, inflated, turned.unit, part))
-    sparse = _spread_out(found, tried, whitened.shape)  # [tasks, r, g, features]
+    result, bound = _ascended(_cases(block, columns, labels, inflated, turned.unit, part))
+    sparse = _spread_out(result, tried, whitened.shape)  # [tasks, r, g, features]
     left = labels[..., None] - whitened @ sparse.transpose(0, 1, 3, 2)
     pulled = (whitened.transpose(0, 1, 3, 2) @ left).transpose(0, 1, 3, 2)
     n_tasks, n_pairs = len(whitened), len(_DENSE) * len(_SPARSE)
@@ -115,7 +115,7 @@ def _learned(block: Block, turned: _Turned, part: float) -> tuple[Floats, Floats
 
 
 def _tried(whitened: Floats, labels: Floats) -> NDArray[np.int64] | None:
-    """Which features may stand out in each case, in order; None for all."""
+    """Return which features may stand out in each case, in order; None for all."""
     if whitened.shape[3] <= _TRIED:
         return None
     pull = (labels[:, :, None, :] @ whitened)[:, :, 0, :]
@@ -140,7 +140,7 @@ def _cases(block: Block, columns: Floats, labels: Floats, inflated: Floats, unit
 
 
 def _ascended(cases: _Cases) -> tuple[Floats, Floats]:
-    """Means of the sparse part, [tried, cases, g], and the bound of each case and g, [cases, g]."""
+    """Return means of the sparse part, [tried, cases, g], and the bound of each case and g, [cases, g]."""
     share = min(_SHARE, _COUNT / cases.dimension)
     slab = _SPARSE / (share * cases.unit[:, None])  # g
     diagonal = np.einsum("kkc->kc", cases.gram)[:, :, None]
@@ -166,22 +166,24 @@ def _ascended(cases: _Cases) -> tuple[Floats, Floats]:
         loss = np.maximum(squares - 2 * (means * cases.pull[:, :, None]).sum(axis=0) + (means * fitted).sum(axis=0), 0)
         loss = loss + ((seconds - np.square(means)) * diagonal).sum(axis=0) + seconds.sum(axis=0) / slab
         variance = np.maximum(loss / (rows + chance.sum(axis=0)), least)
-    apart = _apart(chance, share) + (len(means) - cases.dimension) * np.log1p(-share)  # those not tried are 0
+    apart = _apart(chance, share) + (len(means) - cases.dimension) * np.log1p(
+        -share
+    )  # features that are not tried are 0
     narrowed = (chance * (0.5 * np.log(before / variance) - narrowing)).sum(axis=0)
     return means, -0.5 * sizes * np.log(rows * variance) - apart + narrowed + cases.constant[:, None]
 
 
 def _apart(chance: Floats, share: float) -> Floats:
-    """How far the chances of standing out are from what they were beforehand: Kullback and Leibler's divergence."""
+    """Return the Kullback-Leibler divergence of the posterior probabilities of standing out from the prior."""
     inside = chance * np.log(np.maximum(chance, _TINY) / share)
     outside = (1 - chance) * np.log(np.maximum(1 - chance, _TINY) / (1 - share))
     return np.asarray((inside + outside).sum(axis=0))
 
 
-def _spread_out(found: Floats, tried: NDArray[np.int64] | None, shape: tuple[int, ...]) -> Floats:
-    """[tasks, r, g, features] of means that are [tried, cases, g]."""
+def _spread_out(result: Floats, tried: NDArray[np.int64] | None, shape: tuple[int, ...]) -> Floats:
+    """Return means [tried, cases, g] as [tasks, r, g, features]."""
     n_tasks, n_dense, _, dimension = shape
-    means = np.ascontiguousarray(found.transpose(1, 2, 0)).reshape(n_tasks, n_dense, len(_SPARSE), -1)
+    means = np.ascontiguousarray(result.transpose(1, 2, 0)).reshape(n_tasks, n_dense, len(_SPARSE), -1)
     if tried is None:
         return means
     whole = np.zeros((n_tasks, n_dense, len(_SPARSE), dimension))
@@ -190,7 +192,7 @@ def _spread_out(found: Floats, tried: NDArray[np.int64] | None, shape: tuple[int
 
 
 def _weighed(bounds: Floats) -> tuple[Floats, Floats]:
-    """Weights of the pairs, alike beforehand, and the evidence of them all."""
+    """Return the weights of the pairs, equally likely at first, and the evidence of all together."""
     top = bounds.max(axis=1, keepdims=True)
     weights = np.exp(bounds - top)
     total = weights.sum(axis=1, keepdims=True)
@@ -198,5 +200,5 @@ def _weighed(bounds: Floats) -> tuple[Floats, Floats]:
 
 
 def _times(matrices: Floats, vectors: Floats) -> Floats:
-    """A v for every task; one product a task, so that none depends on the others."""
+    """Return A v for every task, one product per task, so that no task depends on the others."""
     return np.asarray((matrices @ vectors[:, :, None])[:, :, 0])

@@ -1,13 +1,13 @@
-"""Protection of single rows against the curator, by each party itself (Algorithm 5, with its noise the right way up).
+"""Protection of single rows against the curator, by each party itself (Algorithm 5, with its noise corrected).
 
-What a party sends is a function of its rows. Before it is sent, the party clips its model to K, adds b with density
+What a party sends is a function of its rows. Before sending, the party clips its model to K, adds b with density
 proportional to exp(-ε ||b|| / (2K)), and clips again. Two models within norm K are at most 2K apart, so the density of
-w + b moves by a factor of at most e^ε when rows are exchanged: ε-DP for any change of the party's rows, single rows
-among them. The second clip is post-processing and restores the bound that the release of all tasks' sum rests on. Over
-several rounds the party's ε add up.
+w + b changes by a factor of at most e^ε when rows are exchanged: ε-DP for any change of the party's rows, including
+single rows. The second clip is post-processing and restores the bound that the release of the sum needs. Over several
+rounds the party's ε add up.
 
-What is sent is rounded to a public grid, as released sums are: the last bits of a floating-point sum tell what was
-added to what. Under this density ||b|| has a Gamma distribution of shape d and scale 2K/ε and its direction is uniform.
+What is sent is rounded to a public grid, like released sums, because the last bits of a floating-point sum reveal what
+was added. Under this density ||b|| has a Gamma distribution of shape d and scale 2K/ε, and its direction is uniform.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class InstanceGuarantee:
-    """What every party promises for its rows, against the curator and everybody else.
+    """The guarantee of every party for its rows, against the curator and everybody else.
 
     Attributes:
-        epsilon: of all rounds together; pure, δ is 0.
-        rounds: over which it is divided evenly.
+        epsilon: the ε of all rounds together; pure, so δ is 0.
+        rounds: the number of rounds over which it is divided evenly.
         unit: whose data is protected, and what of it.
         relation: how two neighbouring data sets differ.
     """
@@ -44,24 +44,24 @@ class InstanceGuarantee:
 
     @classmethod
     def over(cls, epsilon: float, rounds: int) -> InstanceGuarantee:
-        """For a number of rounds."""
+        """Return the guarantee for a number of rounds."""
         if not 0 < epsilon < np.inf:
-            raise InputError(f"Expected a finite instance_epsilon > 0, got {epsilon}.")
+            raise InputError(f"Expected a finite instance_epsilon > 0, got {epsilon}.", argument="instance_epsilon")
         return cls(float(epsilon), rounds)
 
     @property
     def per_round(self) -> float:
-        """ε of one round."""
+        """The ε of one round."""
         return self.epsilon / self.rounds
 
 
 def party_noise(
     guarantee: InstanceGuarantee, ids: Iterable[int | str], noise: NoiseSource
 ) -> Callable[[Floats, float], Floats]:
-    """A function that adds every party's own noise to models of a bounded norm.
+    """Return a function that adds each party's own noise to models of a bounded norm.
 
-    Every party draws for itself. With a seeded source, a party's stream follows from the seed and its id, so that it is
-    the same whoever else takes part.
+    Every party draws for itself. With a seeded source, a party's stream follows from the seed and its id, so it does
+    not depend on who else takes part.
     """
     if isinstance(noise, SeededNoise):
         sources: list[NoiseSource] = [SeededNoise(_seed(noise.seed, one)) for one in ids]
@@ -77,7 +77,7 @@ def party_noise(
 
 
 def _draw(source: NoiseSource, dimension: int, scale: float) -> Floats:
-    """One b: a uniform direction times a sum of d exponential lengths."""
+    """Draw one b: a uniform direction times a sum of d exponential lengths."""
     direction = np.asarray(source.normal((dimension,), np.float64), np.float64)
     length = float(-np.log(source.uniform(dimension)).sum()) * scale
     return direction * (length / max(float(np.linalg.norm(direction)), 1e-300))

@@ -1,9 +1,8 @@
-"""The parties' side: each keeps its rows and its model, sends one bounded part a round and receives one matrix.
+"""The parties' side: each keeps its rows and its model, sends one bounded part per round and receives one matrix.
 
-All parties are held together, since NumPy serves many at once; the same class with one task is one party by itself,
-and computes the same numbers. A party's model is never clipped: only what it sends is. With no norm to clip to,
-everybody sends its model scaled to length 1: what is shared is then about directions, and a party's own scale stays
-with it.
+All parties are held together, because NumPy serves many at once. The same class with one task is a single party and
+computes the same numbers. A party's model is never clipped, only what it sends. Without a clip norm, every party sends
+its model scaled to norm 1: it then shares only a direction and keeps its scale to itself.
 """
 
 from __future__ import annotations
@@ -24,43 +23,43 @@ from apportion.privacy.task_sums import TaskMatrices, TaskModels
 
 Floats = NDArray[np.float64]
 Disturb = Callable[[Floats, float], Floats]
-"""Adds every party's own noise to what it is about to send, of a norm that is bounded by the second argument."""
+"""Adds each party's own noise to what it is about to send; the second argument bounds its norm."""
 
-_LEVELS = (3e-3, 0.03, 0.1, 0.3, 1.0)  # tried for directions that do not stand out, relative to their level in Ω
-_ALONE = 1 / 11  # how likely learning alone is to be better, where directions stand out of what was released
-_EVEN = 1e-6  # eigenvalues that differ by less than this part of the largest count as one
+_LEVELS = (3e-3, 0.03, 0.1, 0.3, 1.0)  # factors tried for directions within the noise, relative to their level in Ω
+_ALONE = 1 / 11  # prior probability that learning alone is better, if directions exceed the noise in the release
+_EVEN = 1e-6  # eigenvalues closer than this fraction of the largest count as equal
 _FLAT = 1e-200  # curvature of a loss without rows
 
 
 class Parties(Protocol):
-    """What the loop needs of the parties."""
+    """What the loop needs from the parties."""
 
     def send(self) -> TaskModels | TaskMatrices:
-        """One bounded part of every party."""
+        """Return one bounded part of every party."""
 
     def receive(self, shared: Floats) -> None:
         """Learn from what the curator sent."""
 
     def models(self) -> Floats:
-        """Everybody's own model; it stays with its party."""
+        """Return each party's own model, which stays with its party."""
 
     def alone(self) -> Floats:
-        """What everybody would have learned alone."""
+        """Return what each party would have learned alone."""
 
     def own_weight(self) -> Floats:
-        """How much of each party's model is what it learned alone."""
+        """Return how much of each party's model it learned alone."""
 
 
 @dataclass(frozen=True, eq=False)
 class Party:
-    """What one party has for itself after a fit; none of it may be shared.
+    """What one party has for itself after a fit. None of it may be shared.
 
     Attributes:
-        task: its id.
+        task: the task's id.
         model: what it learned with the others.
-        intercept: that goes with it.
+        intercept: the intercept of `model`.
         alone: what it would have learned alone.
-        alone_intercept: that goes with that.
+        alone_intercept: the intercept of `alone`.
         own_weight: how much of `model` is `alone`.
     """
 
@@ -72,7 +71,7 @@ class Party:
     own_weight: float
 
     def gain(self, X: ArrayLike, y: ArrayLike) -> float:  # noqa: N803
-        """By how much the mean squared error on rows of its own is lower than with what it learned alone."""
+        """Return by how much its mean squared error on its own rows is lower than when learning alone."""
         rows = finite_matrix(X, "X")
         labels = finite_column(y, "y", len(rows))
         apart = np.square(rows @ self.alone + self.alone_intercept - labels).mean()
@@ -82,10 +81,10 @@ class Party:
 
 @dataclass(frozen=True)
 class Sending:
-    """How a model becomes what is sent.
+    """How a model is bounded before it is sent.
 
     Attributes:
-        clip_norm: K; None to scale every model to length 1.
+        clip_norm: K; None to scale every model to norm 1.
         disturb: each party's own noise for its single rows, if there is any.
     """
 
@@ -98,7 +97,7 @@ class Sending:
         return 1.0 if self.clip_norm is None else self.clip_norm
 
     def bounded(self, models: Floats) -> TaskModels:
-        """Models clipped, or scaled; after a party's own noise they are clipped again."""
+        """Return models clipped or scaled. After a party's own noise they are clipped again."""
         make = TaskModels.scaled if self.clip_norm is None else TaskModels.clipped
         if self.disturb is None:
             return make(models, self.norm)
@@ -109,9 +108,10 @@ class Sending:
 class BayesParties:
     """Private EM: a party's model is its posterior mean under w ~ N(0, r v Ω), averaged over a few priors.
 
-    They are Ω with less and less of what does not stand out: local models are noisier than true ones, so that its level
-    is too high. The party's own evidence weighs them. Their mean and what the party learns alone are averaged by how
-    well either foretells the later part of its rows. What is sent at first is the posterior mean under the identity.
+    The priors are Ω with ever less of what does not exceed the noise: local models are noisier than true ones, so its
+    level is too high. The party's own evidence weighs the priors. Their mean and what the party learns alone are
+    averaged by how well either predicts the later part of its rows. The first part sent is the posterior mean under
+    the identity.
     """
 
     def __init__(self, local: Local, sending: Sending, *, whole_posterior: bool = False) -> None:
@@ -125,7 +125,7 @@ class BayesParties:
         self._weight = np.ones(local.n_tasks)
 
     def send(self) -> TaskModels | TaskMatrices:
-        """The posterior mean, scaled or clipped; or the posterior's second moment."""
+        """Return the posterior mean, scaled or clipped, or the posterior's second moment."""
         if not self._whole:
             return self._sending.bounded(self._sent)
         factors = self._second_moments()
@@ -134,7 +134,7 @@ class BayesParties:
         return TaskMatrices.scaled(factors, norm) if scale else TaskMatrices.clipped(factors, norm)
 
     def receive(self, shared: Floats) -> None:
-        """Average over priors; the identity means that there is nothing to learn from others."""
+        """Average over priors. The identity means that there is nothing to learn from others."""
         if np.array_equal(shared, np.eye(len(shared))):
             self._sent = self._isotropic.mean
             self._models, self._weight = self._alone.mean, np.ones(self._local.n_tasks)
@@ -145,44 +145,45 @@ class BayesParties:
         self._sent = self._models
 
     def models(self) -> Floats:
-        """Averages of joint and own posterior means."""
+        """Return averages of joint and own posterior means."""
         return self._models
 
     def alone(self) -> Floats:
-        """Posterior means under the party's own priors."""
+        """Return posterior means under the party's own priors."""
         return self._alone.mean
 
     def own_weight(self) -> Floats:
-        """The weight of learning alone."""
+        """Return the weight of learning alone."""
         return self._weight
 
     def _second_moments(self) -> Floats:
-        """Factors of E[w wᵀ] = mean meanᵀ + covariance, of each party's likeliest ratio and under the identity."""
+        """Return factors of E[w wᵀ] = mean meanᵀ + covariance, at each party's likeliest ratio, under the identity."""
         local = self._local
-        found = np.zeros((local.n_tasks, local.dimension + 1, local.dimension))
+        result = np.zeros((local.n_tasks, local.dimension + 1, local.dimension))
         for block in local.blocks:
             ratio = self._isotropic.ratio[block.tasks]
-            found[block.tasks, 1:] = _deviations(block, ratio) * block.units[:, None, None]
-        found[:, 0] = self._sent
-        return found
+            result[block.tasks, 1:] = _deviations(block, ratio) * block.units[:, None, None]
+        result[:, 0] = self._sent
+        return result
 
 
 class ProximalParties:
-    """Proximal steps: a party's model is multiplied by M, then goes a step down its own loss.
+    """Proximal steps: a party's model is multiplied by M, then takes a descent step on its own loss.
 
-    The loss of a party is divided by its own curvature, so that steps have length 1 for everybody. It starts at what it
-    learns under the identity and stays there while M is that: there is nothing to learn from others. With a sparse part
-    (Algorithm 4) the model is P + Q: P is multiplied by M, Q's entries are drawn towards 0, and Q starts at 0.
+    Each party's loss is divided by its own curvature, so that all steps have length 1. A party starts at what it learns
+    under the identity and stays there while M is the identity: there is nothing to learn from others. With a sparse
+    part (Algorithm 4) the model is P + Q: P is multiplied by M, the entries of Q are shrunk towards 0, and Q starts at
+    0.
 
-    In the end a party averages the joint model and what it learned alone, by how well a prior with the last M as its
-    covariance foretells the later part of its rows.
+    In the end, a party averages the joint model and what it learned alone, by how well a prior with the last M as its
+    covariance predicts the later part of its rows.
 
     Args:
-        local: everybody's rows.
+        local: the rows of all parties.
         sending: how a model is bounded.
         accelerated: whether steps have momentum.
         condition: κ of a strongly convex loss, for the momentum; None for (t - 1)/(t + 2).
-        sparse_penalty: how far entries of Q are drawn in, in units of the root mean square of a party's own model; None
+        sparse_penalty: how far entries of Q are shrunk, in units of the root mean square of a party's own model; None
             without Q.
     """
 
@@ -209,11 +210,11 @@ class ProximalParties:
         self._hat = (self._dense, self._extra)
 
     def send(self) -> TaskModels | TaskMatrices:
-        """The part of the model that is multiplied by M."""
+        """Return the part of the model that is multiplied by M."""
         return self._sending.bounded(self._dense)
 
     def receive(self, shared: Floats) -> None:
-        """One proximal step and one step down the own loss."""
+        """Take one proximal step and one step on the own loss."""
         if np.array_equal(shared, np.eye(len(shared))):
             return
         self._round += 1
@@ -231,11 +232,11 @@ class ProximalParties:
         self._hat = (dense, extra)
         if self._draw is None:
             self._dense = np.nan_to_num(ahead - down)
-        else:  # two parts share one slope, so each goes half as far
+        else:  # two parts share one gradient, so each moves half as far
             self._dense, self._extra = np.nan_to_num(ahead - down / 2), np.nan_to_num(further - down / 2)
 
     def models(self) -> Floats:
-        """The joint model and the own one, by the party's evidence."""
+        """Return the joint and the own model, averaged by the party's evidence."""
         if self._shared is None:
             return self._alone.copy()
         joint = self._hat[0] + self._hat[1]
@@ -243,11 +244,11 @@ class ProximalParties:
         return np.asarray(joint + weight * (self._alone - joint))
 
     def alone(self) -> Floats:
-        """Posterior means under the party's own priors."""
+        """Return posterior means under the party's own priors."""
         return self._alone
 
     def own_weight(self) -> Floats:
-        """The weight of learning alone, against M as the covariance of a prior."""
+        """Return the weight of learning alone, against a prior with covariance M."""
         if self._shared is None:
             return np.ones(self._local.n_tasks)
         values, vectors = np.linalg.eigh(self._shared)
@@ -265,7 +266,7 @@ class ProximalParties:
 
 
 def _priors(shared: Floats) -> list[Prior]:
-    """Ω with the level of what does not stand out, its least eigenvalue, multiplied by some numbers."""
+    """Return Ω with its least eigenvalue, the level within the noise, multiplied by several factors."""
     values, vectors = np.linalg.eigh(shared)
     level = max(float(values[0]), 0.0)
     beyond = values - level
@@ -275,7 +276,7 @@ def _priors(shared: Floats) -> list[Prior]:
 
 
 def _deviations(block: Block, ratio: Floats) -> Floats:
-    """A factor of each party's posterior covariance under the identity: √(rv) (I - V diag(1 - (1 + rλ)^-½) Vᵀ)."""
+    """Return a factor of the posterior covariance under the identity: √(rv) (I - V diag(1 - (1 + rλ)^-½) Vᵀ)."""
     left, spread, right = np.linalg.svd(block.rows, full_matrices=False)
     inflated = 1 + ratio[:, None] * np.square(spread)
     seen = (left.transpose(0, 2, 1) @ block.labels[:, :, None])[:, :, 0]
@@ -293,7 +294,7 @@ def _shortened(models: Floats, norm: float, *, scale: bool) -> Floats:
 
 
 def _each(matrix: Floats, models: Floats) -> Floats:
-    """M w for every party, one product each."""
+    """Return M w for every party, one product each."""
     return np.asarray((matrix @ models[:, :, None])[:, :, 0])
 
 

@@ -1,14 +1,14 @@
-"""What one party learns from its own rows under a given prior: everything here is local, many parties at a time.
+"""What one party learns from its own rows under a given prior. Everything is local; many parties are solved at once.
 
 Model: y = X w + noise of variance v, w ~ N(0, r v Ω), with a public Ω = L Lᵀ. The ratio r and v are the party's own: v
-is at its most likely value, and r is averaged over a grid with the evidence as weight. The grid is of the share of
-variance that the model explains, h = r t / (1 + r t) with t = tr(X Ω Xᵀ)/n, which is Beta(1, ½) beforehand: labels with
+has its most likely value, and r is averaged over a grid, weighted by the evidence. The grid is over the fraction of
+variance that the model explains, h = r t / (1 + r t) with t = tr(X Ω Xᵀ)/n, with prior Beta(1, ½), so that labels with
 hardly any noise are not ruled out. With K = X Ω Xᵀ = U diag(λ) Uᵀ and a = Uᵀy,
 
     log evidence(r) = -½ Σ log(1 + rλ) - ½ n log(Σ a²/(1 + rλ) / n),    mean = Ω Xᵀ U diag(r / (1 + rλ)) a.
 
-With labels of two classes the same prior (v = 1) meets the logistic likelihood, by Laplace's approximation. A prior
-under which a few features may stand out is in `few_features`, and how parties choose between priors in `choice`.
+For labels of two classes, the same prior (v = 1) is combined with the logistic likelihood by Laplace's approximation. A
+prior that lets a few features stand out is in `few_features`, and the choice between priors in `choice`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
+from apportion.linalg.fixed_exp import fixed_logistic
 from apportion.parties.few_features import EARLY, few_features
 from apportion.parties.tasks import Block, TaskRows, blocks_of
 
@@ -27,7 +28,7 @@ Floats = NDArray[np.float64]
 
 _RATIOS = np.exp(np.linspace(np.log(1e-2), np.log(1e5), 24))  # r t: variance explained over variance left
 _SCORE_VARIANCES = np.exp(np.linspace(np.log(0.05), np.log(50.0), 8))  # r t of scores of two classes
-_NEWTON_STEPS = 8  # from the mode of the ratio before
+_NEWTON_STEPS = 8  # Newton steps, from the mode of the previous ratio
 _HALVINGS = 5
 _TINY = 1e-300
 
@@ -39,8 +40,8 @@ class Learned:
     Attributes:
         mean: the model of each, [tasks, features], in the units of its own data.
         evidence: its log evidence, up to a constant of the party.
-        early: the same of the part `EARLY` of what its rows say; 0 for a loss that has no such method.
-        ratio: the likeliest r of each, in the units of its blocks' rows.
+        early: the same for the fraction `EARLY` of its rows' information; 0 for a loss that has no such method.
+        ratio: the likeliest r of each, in the units of its block's rows.
     """
 
     mean: Floats
@@ -50,7 +51,7 @@ class Learned:
 
     @property
     def foresight(self) -> Floats:
-        """How well the later part of what the rows say is foretold from the earlier one: a log Bayes factor's part."""
+        """How well the earlier part of the rows' information predicts the later part: part of a log Bayes factor."""
         return np.asarray(self.evidence - self.early)
 
 
@@ -60,7 +61,7 @@ class Prior:
 
     Attributes:
         directions: D, [features, any number].
-        level: what every direction gets.
+        level: the level of every direction.
     """
 
     directions: Floats
@@ -68,7 +69,7 @@ class Prior:
 
     @property
     def factor(self) -> Floats:
-        """The symmetric root of Ω."""
+        """Return the symmetric root of Ω."""
         values, vectors = np.linalg.eigh(self.directions @ self.directions.T)
         return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0) + self.level)) @ vectors.T)
 
@@ -81,25 +82,25 @@ class Local(Protocol):
     blocks: list[Block]
 
     def learn(self, prior: Prior | None) -> Learned:
-        """What each party learns under a prior; None for the identity."""
+        """Return what each party learns under a prior; None for the identity."""
 
     def few(self) -> Learned | None:
-        """What each party learns if a few features may stand out; None for a loss that has no such method."""
+        """Return what each party learns if a few features may stand out; None for a loss without such a method."""
 
     def gradient(self, block: Block, models: Floats) -> Floats:
-        """The slope of each party's loss at its model, in the units of its rows."""
+        """Return the gradient of each party's loss at its model, in the units of its rows."""
 
     def curvature(self, block: Block) -> Floats:
-        """The largest curvature of each party's loss."""
+        """Return the largest curvature of each party's loss."""
 
 
 def local_side(data: TaskRows, loss: str) -> Local:
-    """The parties' side for a loss."""
+    """Return the parties' side for a loss."""
     if loss == "squared":
         return SquaredLocal(data)
     if loss == "logistic":
         return LogisticLocal(data)
-    raise InputError(f"Expected the loss 'squared' or 'logistic', got {loss!r}.")
+    raise InputError(f"Expected the loss 'squared' or 'logistic', got {loss!r}.", argument="loss")
 
 
 class SquaredLocal:
@@ -111,8 +112,8 @@ class SquaredLocal:
         self._grams = [block.rows @ block.rows.transpose(0, 2, 1) for block in self.blocks]
 
     def learn(self, prior: Prior | None) -> Learned:
-        """What each party learns under a prior."""
-        found = _empty(self.n_tasks, self.dimension)
+        """Return what each party learns under a prior."""
+        result = _empty(self.n_tasks, self.dimension)
         for block, gram in zip(self.blocks, self._grams, strict=True):
             spread, turn = np.linalg.eigh(gram if prior is None else _kernel(block, gram, prior))
             spread, seen = np.maximum(spread, 0.0), _times(turn.transpose(0, 2, 1), block.labels)
@@ -122,17 +123,17 @@ class SquaredLocal:
             if prior is not None:
                 mean = prior.level * mean + _times(prior.directions, _times(prior.directions.T, mean))
             likeliest = np.take_along_axis(ratios, weights.argmax(1)[:, None], 1)[:, 0]
-            _store(found, block, mean, evidence, early, likeliest)
-        return found
+            _store(result, block, mean, evidence, early, likeliest)
+        return result
 
     def few(self) -> Learned:
-        """What each party learns if a few features may stand out."""
-        found = _empty(self.n_tasks, self.dimension)
+        """Return what each party learns if a few features may stand out."""
+        result = _empty(self.n_tasks, self.dimension)
         total = float(np.logaddexp.reduce(_prior(_RATIOS)[0]))  # weights of the grid of r do not add up to 1
         for block, gram in zip(self.blocks, self._grams, strict=True):
             mean, evidence, early = few_features(block, gram)
-            _store(found, block, mean, evidence + total, early + total, np.ones(len(mean)))
-        return found
+            _store(result, block, mean, evidence + total, early + total, np.ones(len(mean)))
+        return result
 
     def gradient(self, block: Block, models: Floats) -> Floats:
         """Xᵀ(Xw - y)."""
@@ -144,20 +145,22 @@ class SquaredLocal:
 
 
 class LogisticLocal:
-    """Parties whose labels are of two classes; the higher one of the two is the positive one."""
+    """Parties with labels of two classes; the higher class is the positive one."""
 
     def __init__(self, data: TaskRows) -> None:
         known = np.isin(data.labels, [-1.0, 0.0, 1.0])
         if not known.all():
             at = int(np.argmin(known))
-            raise InputError(f"Expected labels of -1 or 0, and 1, got {data.labels[at]:g} in row {at + 1}.")
+            raise InputError(
+                f"Expected labels of -1 or 0, and 1, got {data.labels[at]:g} in row {at + 1}.", argument="y"
+            )
         coded = TaskRows(data.ids, data.features, np.where(data.labels > 0, 1.0, -1.0), data.indptr)
         self.n_tasks, self.dimension = data.n_tasks, data.dimension
         self.blocks = blocks_of(coded, turned=False)
 
     def learn(self, prior: Prior | None) -> Learned:
-        """What each party learns under a prior."""
-        found = _empty(self.n_tasks, self.dimension)
+        """Return what each party learns under a prior."""
+        result = _empty(self.n_tasks, self.dimension)
         factor = None if prior is None else prior.factor
         for block in self.blocks:
             rows = block.rows if factor is None else block.rows @ factor
@@ -166,23 +169,23 @@ class LogisticLocal:
             tried: list[tuple[Floats, Floats]] = []
             for k in range(len(_SCORE_VARIANCES)):
                 tried.append(_laplace(rows, block, ratios[:, k], tried[-1][0] if tried else None))
-            even = np.log(_SCORE_VARIANCES) - 2 * np.log1p(_SCORE_VARIANCES)  # h is uniform beforehand
+            even = np.log(_SCORE_VARIANCES) - 2 * np.log1p(_SCORE_VARIANCES)  # the prior of h is uniform
             evidence = np.stack([one[1] for one in tried], axis=1) + even
             weights, total = normalised(evidence)
             mean = sum(weights[:, k, None] * tried[k][0] for k in range(len(tried)))
             mean = np.asarray(mean) if factor is None else _times(factor, np.asarray(mean))
             likeliest = np.take_along_axis(ratios, weights.argmax(1)[:, None], 1)[:, 0]
-            _store(found, block, mean, total, np.zeros_like(total), likeliest)
-        return found
+            _store(result, block, mean, total, np.zeros_like(total), likeliest)
+        return result
 
     def few(self) -> Learned | None:
-        """There is no such method."""
+        """Return None: there is no such method."""
         return None
 
     def gradient(self, block: Block, models: Floats) -> Floats:
         """-Σ y x / (1 + exp(y x·w))."""
         signs = block.labels * block.present
-        pull = signs * _sigmoid(-signs * _times(block.rows, models))
+        pull = signs * fixed_logistic(-signs * _times(block.rows, models))
         return -_times(block.rows.transpose(0, 2, 1), pull)
 
     def curvature(self, block: Block) -> Floats:
@@ -191,13 +194,13 @@ class LogisticLocal:
 
 
 def _kernel(block: Block, gram: Floats, prior: Prior) -> Floats:
-    """X Ω Xᵀ of every task: few directions cost little beside X Xᵀ, which is kept."""
+    """Return X Ω Xᵀ of every task: a few directions cost little next to X Xᵀ, which is kept."""
     along = block.rows @ prior.directions
     return np.asarray(prior.level * gram + along @ along.transpose(0, 2, 1))
 
 
 def _weighed(block: Block, spread: Floats, seen: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """The grid of r, the weight of each of its points, and the log evidence of all and of a part."""
+    """Return the grid of r, the weight of each point, and the log evidence of all and of a fraction."""
     unit = spread.sum(axis=1) / np.maximum(block.sizes, 1)
     ratios = _RATIOS[None, :] / np.where(unit > _TINY, unit, 1.0)[:, None]
     weights, evidence = normalised(_fit(block, spread, seen, ratios, 1.0))
@@ -206,7 +209,7 @@ def _weighed(block: Block, spread: Floats, seen: Floats) -> tuple[Floats, Floats
 
 
 def _fit(block: Block, spread: Floats, seen: Floats, ratios: Floats, part: float) -> Floats:
-    """The log evidence of every r, times its chance beforehand, of a part of what the rows say."""
+    """Return the log evidence of every r times its prior, for a fraction of the rows' information."""
     inflated = 1 + part * ratios[:, :, None] * spread[:, None, :]
     left = part * ((np.square(seen)[:, None, :] / inflated).sum(axis=2) + block.rest[:, None])
     fit = -0.5 * np.log(inflated).sum(axis=2) - 0.5 * part * block.sizes[:, None] * np.log(np.maximum(left, _TINY))
@@ -214,12 +217,12 @@ def _fit(block: Block, spread: Floats, seen: Floats, ratios: Floats, part: float
 
 
 def _prior(ratios: Floats) -> Floats:
-    """The log density of the explained share h, Beta(1, ½), on a grid that is even in log r: log h(1 - h)^½."""
+    """Return the log density of the explained fraction h, Beta(1, ½), on a grid even in log r: log h(1 - h)^½."""
     return np.asarray(np.log(ratios) - 1.5 * np.log1p(ratios))[None, :]
 
 
 def normalised(logs: Floats) -> tuple[Floats, Floats]:
-    """Weights in proportion to exp(logs), and the log of their sum, along the second axis."""
+    """Return weights proportional to exp(logs), and the log of their sum, along the second axis."""
     top = logs.max(axis=1, keepdims=True)
     weights = np.exp(logs - top)
     total = weights.sum(axis=1, keepdims=True)
@@ -227,12 +230,12 @@ def normalised(logs: Floats) -> tuple[Floats, Floats]:
 
 
 def _laplace(rows: Floats, block: Block, ratio: Floats, start: Floats | None) -> tuple[Floats, Floats]:
-    """Mode and log evidence of logistic labels under N(0, r I), by Newton's steps, halved where they go astray."""
+    """Return mode and log evidence of logistic labels under N(0, r I), by Newton steps, halved if they overshoot."""
     signs = block.labels * block.present
     mode = np.zeros((len(rows), rows.shape[2])) if start is None else start
     value = _energy(rows, block, signs, mode, ratio)
     for _ in range(_NEWTON_STEPS):
-        odds = _sigmoid(-signs * _times(rows, mode))
+        odds = fixed_logistic(-signs * _times(rows, mode))
         slope = -_times(rows.transpose(0, 2, 1), signs * odds) + mode / ratio[:, None]
         step = np.linalg.solve(_hessian(rows, odds, block, ratio), slope[:, :, None])[:, :, 0]
         length = np.ones(len(rows))
@@ -243,7 +246,7 @@ def _laplace(rows: Floats, block: Block, ratio: Floats, start: Floats | None) ->
         tried = _energy(rows, block, signs, moved, ratio)
         better = tried <= value
         mode, value = np.where(better[:, None], moved, mode), np.where(better, tried, value)
-    odds = _sigmoid(-signs * _times(rows, mode))
+    odds = fixed_logistic(-signs * _times(rows, mode))
     _, logdet = np.linalg.slogdet(_hessian(rows, odds, block, ratio) * ratio[:, None, None])
     return mode, -value - 0.5 * logdet
 
@@ -264,12 +267,8 @@ def _largest(block: Block) -> Floats:
     return np.asarray(np.linalg.eigvalsh(small)[:, -1].clip(0))
 
 
-def _sigmoid(scores: Floats) -> Floats:
-    return np.asarray(0.5 * (1 + np.tanh(scores / 2)))
-
-
 def _times(matrices: Floats, vectors: Floats) -> Floats:
-    """A v for every task; one product a task, so that none depends on the others."""
+    """Return A v for every task, one product per task, so that no task depends on the others."""
     return np.asarray((matrices @ vectors[:, :, None])[:, :, 0])
 
 
@@ -277,8 +276,8 @@ def _empty(n_tasks: int, dimension: int) -> Learned:
     return Learned(np.zeros((n_tasks, dimension)), np.zeros(n_tasks), np.zeros(n_tasks), np.ones(n_tasks))
 
 
-def _store(found: Learned, block: Block, mean: Floats, evidence: Floats, early: Floats, ratio: Floats) -> None:
-    found.mean[block.tasks] = np.nan_to_num(mean * block.units[:, None])
-    found.evidence[block.tasks] = np.nan_to_num(evidence)
-    found.early[block.tasks] = np.nan_to_num(early)
-    found.ratio[block.tasks] = ratio
+def _store(result: Learned, block: Block, mean: Floats, evidence: Floats, early: Floats, ratio: Floats) -> None:
+    result.mean[block.tasks] = np.nan_to_num(mean * block.units[:, None])
+    result.evidence[block.tasks] = np.nan_to_num(evidence)
+    result.early[block.tasks] = np.nan_to_num(early)
+    result.ratio[block.tasks] = ratio

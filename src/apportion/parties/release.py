@@ -1,4 +1,4 @@
-"""How the curator releases the matrix of a round. Gaussian noise is the default; another is an object of this kind."""
+"""How the curator releases a round's matrix. Gaussian noise is the default; others implement `MatrixRelease`."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ class MatrixRelease(ABC):
     @property
     @abstractmethod
     def noise_words(self) -> str:
-        """What the stated standard deviation is, as the beginning of a sentence on the page."""
+        """What the stated standard deviation refers to, as the beginning of a sentence on the page."""
 
     @abstractmethod
     def check(self, neighbours: Neighbours, schedule: RoundSchedule | None, *, outer_products: bool) -> None:
-        """Refuse settings that this release cannot serve.
+        """Refuse settings that this release does not support.
 
         Args:
-            neighbours: what the session promises.
-            schedule: of the rounds, if one was given.
+            neighbours: the neighbour relation that the session protects.
+            schedule: the schedule of the rounds, if one was given.
             outer_products: whether whole matrices of models' outer products are released.
         """
 
     @abstractmethod
     def plan(self, session: Session, rounds: int, schedule: RoundSchedule) -> Sequence[Any]:
-        """One share for each round; each has a `fraction` of the budget."""
+        """Return one share for each round; each has a `fraction` of the budget."""
 
     @abstractmethod
     def draw(self, session: Session, name: ReleaseName, statistic: BoundedSum, share: Any) -> tuple[Floats, float]:
-        """The released sum, packed as the statistic is, and the standard deviation of its noise on the diagonal."""
+        """Return the released sum, packed like the statistic, and the stddev of the noise on its diagonal."""
 
 
 @dataclass(frozen=True)
 class GaussianRelease(MatrixRelease):
-    """Gaussian noise, rounds weighed by a schedule."""
+    """Gaussian noise, with rounds weighted by a schedule."""
 
     @property
     def noise_words(self) -> str:
-        """What the stated deviation is."""
+        """What the stated standard deviation refers to."""
         return "Its noise has a standard deviation of"
 
     def check(self, neighbours: Neighbours, schedule: RoundSchedule | None, *, outer_products: bool) -> None:
-        """Serves all settings."""
+        """Accept all settings."""
 
     def plan(self, session: Session, rounds: int, schedule: RoundSchedule) -> Sequence[Any]:
-        """As the schedule divides the budget."""
+        """Divide the budget by the schedule."""
         return session.plan(rounds=schedule.shares(rounds)).several("rounds")
 
     def draw(self, session: Session, name: ReleaseName, statistic: BoundedSum, share: Any) -> tuple[Floats, float]:
-        """The sum with Gaussian noise."""
+        """Return the sum with Gaussian noise."""
         released = np.asarray(session.release(name, statistic, share), np.float64)
         return released, statistic.l2_sensitivity / share.mu

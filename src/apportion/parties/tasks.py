@@ -1,9 +1,9 @@
-"""Rows of tasks that belong to different parties, as they come in, and in blocks of tasks of about the same size.
+"""Rows of tasks that belong to different parties, in their original order and in blocks of tasks of similar size.
 
-A block holds tasks whose rows fit in the same number of places, so that one call of NumPy serves many parties. Which
-block a task is in follows from its own number of rows alone, and every operation works on one task at a time inside, so
-that no party's result depends on who else takes part, to the last bit. For squared errors a task with more rows than
-features is first turned to as many rows as features (by its QR factors), which loses nothing.
+A block holds tasks whose rows fit in the same number of slots, so that one NumPy call serves many parties. A task's
+block depends only on its own number of rows, and every operation works on one task at a time, so no bit of a party's
+result depends on who else takes part. For squared errors, a task with more rows than features is first reduced to as
+many rows as features (by its QR factors), which loses nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _PLACES = 8  # rows are padded with zeros to a multiple of this
-_AT_A_TIME = 1 << 22  # entries of a block
-_LARGEST = 1e100  # of a number: its square is finite
+_AT_A_TIME = 1 << 22  # number of entries of a block
+_LARGEST = 1e100  # limit of a number, so that its square is finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +33,11 @@ class TaskRows:
     """All rows, task after task; those of task i lie between indptr[i] and indptr[i + 1].
 
     Attributes:
-        ids: of the tasks, in order.
+        ids: the tasks' ids, in order.
         features: one row per observation.
         labels: one per row.
-        indptr: where each task begins.
-        taken: how many numbers every task has already fitted to its own rows.
+        indptr: offsets of the tasks.
+        taken: number of parameters that every task has already fitted to its own rows.
     """
 
     ids: Vocabulary
@@ -48,21 +48,21 @@ class TaskRows:
 
     @property
     def n_tasks(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         return len(self.indptr) - 1
 
     @property
     def dimension(self) -> int:
-        """How many features there are."""
+        """The number of features."""
         return int(self.features.shape[1])
 
     def masked(self, mask: NDArray[np.bool_]) -> TaskRows:
-        """The same with zeros in the features that a task lacks."""
+        """Return the rows with zeros in the features that a task lacks."""
         kept = np.repeat(mask, np.diff(self.indptr), axis=0)
         return TaskRows(self.ids, np.where(kept, self.features, 0.0), self.labels, self.indptr)
 
     def centred(self) -> tuple[TaskRows, Floats, Floats]:
-        """The same with every task's own means taken off, and those of features and labels."""
+        """Return the rows with each task's own means subtracted, and the means of features and labels."""
         sizes = np.diff(self.indptr)
         whose = np.repeat(np.arange(self.n_tasks), sizes)
         feature_means, label_means = np.zeros((self.n_tasks, self.dimension)), np.zeros(self.n_tasks)
@@ -85,10 +85,10 @@ class Block:
         tasks: which tasks.
         rows: [tasks, places, features], each task's divided by its own largest entry.
         labels: [tasks, places], likewise.
-        sizes: how many rows each task has, less what was fitted to them already.
+        sizes: number of rows of each task, minus the parameters already fitted to them.
         present: [tasks, places], 1 where there is a row.
-        rest: squared labels that lie outside what the rows can reach.
-        units: what a model is multiplied by, to be in the units of the data.
+        rest: sum of squared labels outside the span of the rows.
+        units: factors that convert a model to the units of the data.
     """
 
     tasks: Integers
@@ -101,7 +101,7 @@ class Block:
 
 
 def rows_by_party(X: ArrayLike, y: ArrayLike, parties: ArrayLike) -> TaskRows:  # noqa: N803
-    """Tasks from a column that says whose row it is."""
+    """Group rows into tasks by a column that names each row's party."""
     features = finite_matrix(X, "X")
     labels = finite_column(y, "y", len(features))
     grouping = group_rows(parties, len(features), single_user=True, column="parties", name="task")
@@ -109,13 +109,18 @@ def rows_by_party(X: ArrayLike, y: ArrayLike, parties: ArrayLike) -> TaskRows:  
 
 
 def rows_of_lists(X: Sequence[Any], y: Sequence[Any]) -> TaskRows:  # noqa: N803
-    """Tasks from one matrix and one column each."""
+    """Make tasks from one matrix and one label column each."""
     if len(X) != len(y) or not len(X):
-        raise InputError(f"Expected as many columns of labels as matrices, at least one, got {len(y)} and {len(X)}.")
+        raise InputError(
+            f"Expected as many columns of labels as matrices, at least one, got {len(y)} and {len(X)}.", argument="y"
+        )
     matrices = [finite_matrix(x, f"X of task {i}") for i, x in enumerate(X)]
     widths = {matrix.shape[1] for matrix in matrices}
     if len(widths) > 1:
-        raise InputError(f"Expected the same features in every task, zeros where it lacks some, got {sorted(widths)}.")
+        raise InputError(
+            f"Expected the same features in every task (zeros if a task lacks some), got {sorted(widths)}.",
+            argument="X",
+        )
     columns = [finite_column(c, f"y of task {i}", len(matrices[i])) for i, c in enumerate(y)]
     indptr = np.concatenate([[0], np.cumsum([len(m) for m in matrices])]).astype(np.int64)
     ids = Vocabulary.of_range(len(matrices), name="task")
@@ -123,11 +128,11 @@ def rows_of_lists(X: Sequence[Any], y: Sequence[Any]) -> TaskRows:  # noqa: N803
 
 
 def blocks_of(data: TaskRows, *, turned: bool) -> list[Block]:
-    """The tasks in blocks.
+    """Return the tasks in blocks.
 
     Args:
         data: all rows.
-        turned: whether a task with more rows than features is turned to as many rows as features.
+        turned: whether a task with more rows than features is reduced to as many rows as features.
     """
     sizes = np.diff(data.indptr)
     held = np.minimum(sizes, data.dimension) if turned else sizes
@@ -167,7 +172,7 @@ def _scaled(values: Floats) -> tuple[Floats, float]:
 
 
 def _turned(x: Floats, y: Floats) -> tuple[Floats, Floats, float]:
-    """R and Qᵀy of x = QR, and the squared length of what Q does not reach."""
+    """Return R and Qᵀy of x = QR, and the squared length of the labels outside the span of Q."""
     q, r = np.linalg.qr(x)
     inside = q.T @ y
     outside = y - q @ inside

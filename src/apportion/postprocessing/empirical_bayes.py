@@ -11,18 +11,15 @@ are fitted by EM over all tasks. A tail task falls back to what its covariates p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.linalg import solve_or_zero
+from apportion.linalg import Information, NoisyDesign, information
 
 Floats = NDArray[np.floating[Any]]
-
-_TASKS_AT_A_TIME = 4096
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class Prior:
     covariance: NDArray[np.float64]
 
     def widened(self, dimension: int, variance: float) -> Prior:
-        """The same prior with further coordinates, independent, of mean 0 and this variance."""
+        """Return the same prior with further independent coordinates of mean 0 and this variance."""
         known = len(self.covariance)
         covariance = variance * np.eye(dimension)
         covariance[:known, :known] = self.covariance
@@ -44,7 +41,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was released about all tasks, in the notation above.
+    """The releases about all tasks, in the notation above.
 
     Attributes:
         statistics: b, one row per task.
@@ -75,54 +72,59 @@ class Posterior:
 def fit(evidence: Evidence, covariates: Floats, start: Prior, steps: int) -> Posterior:
     """Fit the prior by EM, then return every task's posterior."""
     projection = np.linalg.solve(covariates.T @ covariates + 1e-3 * np.eye(covariates.shape[1]), covariates.T)
+    about = noisy_design(evidence)
     prior = start
     for _ in range(steps - 1):
-        mean, _, spread = _posterior(evidence, covariates, prior)
+        mean, seen = _posterior(evidence, about, covariates, prior)
         coefficients = projection @ mean
         apart = mean - covariates @ coefficients
-        covariance = (apart.T @ apart + spread) / len(mean)
+        covariance = (apart.T @ apart + left_in_all(seen, prior.covariance)) / len(mean)
         prior = Prior(coefficients, covariance + 1e-8 * np.eye(len(covariance)))
-    mean, variance, _ = _posterior(evidence, covariates, prior)
-    return Posterior(mean, variance, prior)
+    mean, seen = _posterior(evidence, about, covariates, prior, each=True)
+    return Posterior(mean, left_variances(seen, prior.covariance), prior)
 
 
 def _posterior(
-    evidence: Evidence, covariates: Floats, prior: Prior
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Posterior means, their variances, and the sum of their covariances, a few thousand tasks at a time."""
-    n_tasks, width = evidence.statistics.shape
-    means, variances = np.empty((n_tasks, width)), np.empty((n_tasks, width))
-    spread = np.zeros((width, width))
-    for tasks in _chunks(n_tasks):
-        means[tasks], covariance = _posterior_of(evidence, covariates, prior, tasks)
-        variances[tasks] = np.einsum("nii->ni", covariance)
-        spread += covariance.sum(axis=0)
-    return means, variances, spread
+    evidence: Evidence, about: NoisyDesign, covariates: Floats, prior: Prior, *, each: bool = False
+) -> tuple[NDArray[np.float64], Information]:
+    """Posterior means, and what the statistics say beyond the prior."""
+    expected = covariates @ prior.coefficients
+    surprise = evidence.statistics - evidence.exposure[:, None] * (expected @ evidence.design.T)
+    seen = information(about, spread_of(evidence, prior.covariance), surprise, each=each)
+    return expected + seen.scores @ prior.covariance.T, seen
 
 
-def _posterior_of(
-    evidence: Evidence, covariates: Floats, prior: Prior, tasks: slice
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    design, covariance = evidence.design, prior.covariance
-    exposure = evidence.exposure[tasks]
-    spread = design @ covariance @ design.T
-    signal = np.square(exposure) + evidence.exposure_variance[tasks]
-    total = signal[:, None, None] * spread + evidence.sampling[tasks, None, None] * _positive(design)
-    total += np.diag(evidence.noise_variance)
-    crossed = exposure[:, None, None] * (design @ covariance)
-    gain = solve_or_zero(total, crossed).swapaxes(1, 2)
-    expected = covariates[tasks] @ prior.coefficients
-    surprise = evidence.statistics[tasks] - exposure[:, None] * (expected @ design.T)
-    mean = expected + np.einsum("nij,nj->ni", gain, surprise)
-    return mean, covariance - gain @ crossed
+def noisy_design(evidence: Evidence) -> NoisyDesign:
+    """The distribution of the statistics, but for what the covariance of the prior adds to it."""
+    return NoisyDesign(
+        design=evidence.design,
+        shape=positive(evidence.design),
+        noise_variance=evidence.noise_variance,
+        exposure=evidence.exposure,
+        signal=np.square(evidence.exposure) + evidence.exposure_variance,
+        sampling=evidence.sampling,
+    )
 
 
-def _positive(matrix: Floats, floor: float = 1e-3) -> NDArray[np.float64]:
+def spread_of(evidence: Evidence, covariance: Floats) -> NDArray[np.float64]:
+    """What parameters of this covariance add to the statistics of a task that is exposed once."""
+    return np.asarray(evidence.design @ covariance @ evidence.design.T)
+
+
+def left_in_all(seen: Information, covariance: Floats) -> NDArray[np.float64]:
+    """The sum of all tasks' posterior covariances, Σ − Σ W_i Σ each."""
+    return np.asarray(len(seen.scores) * covariance - covariance @ seen.total @ covariance)
+
+
+def left_variances(seen: Information, covariance: Floats) -> NDArray[np.float64]:
+    """The diagonals of all tasks' posterior covariances."""
+    rows, columns = np.tril_indices(len(covariance))
+    times = np.where(rows == columns, 1.0, 2.0)[:, None]  # a packed entry stands for itself and its mirror image
+    return np.asarray(np.diag(covariance) - seen.each @ (times * covariance[rows] * covariance[columns]))
+
+
+def positive(matrix: Floats, floor: float = 1e-3) -> NDArray[np.float64]:
     """The symmetric part with its eigenvalues raised to a floor."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     raised: NDArray[np.float64] = (vectors * np.maximum(values, floor)) @ vectors.T
     return raised
-
-
-def _chunks(length: int) -> Iterator[slice]:
-    return (slice(k, min(k + _TASKS_AT_A_TIME, length)) for k in range(0, length, _TASKS_AT_A_TIME))

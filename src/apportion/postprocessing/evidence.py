@@ -1,4 +1,4 @@
-"""From the releases of several rounds to one body of evidence about all tasks."""
+"""Combines the releases of several rounds into one body of evidence about all tasks."""
 
 from __future__ import annotations
 
@@ -14,36 +14,47 @@ from apportion.postprocessing.popularity import Exposure
 
 Floats = NDArray[np.floating[Any]]
 
+_DOUBT = 3.0  # variances of noise that a mean residual is drawn to 0 by
+
 
 @dataclass(frozen=True)
 class SharedMoments:
-    """What all tasks share in a round.
+    """The moments that all tasks share in a round.
 
     Attributes:
         residual_variance: mean squared residual of the labels.
         clipped_variance: the same after users' contributions were clipped.
         design: second moment A of the features that tasks are regressed on.
+        offset: mean residual, in labels.
+        offset_variance: of its noise.
     """
 
     residual_variance: float
     clipped_variance: float
     design: NDArray[np.float64]
+    offset: float
+    offset_variance: float
 
 
 def shared_moments(released: Floats, stddev: float) -> SharedMoments:
-    """Read the users' summed votes: (say, say·s², say·e², say·clipped e², say·q qᵀ / d), see `linalg.rating_round`.
+    """Read the summed votes: (say, say·s², say·e², say·clipped e², say·e, say·q qᵀ / d), see `linalg.rating_round`.
 
-    The latent block is shrunk towards a multiple of the identity by as much as its noise asks for, and kept
-    positive.
+    The latent block is shrunk towards a multiple of the identity, as far as its noise requires, and kept positive.
     """
     voters = max(float(released[0]), 10.0)
     votes = released / voters
     design = np.diag([float(np.clip(votes[1], 0.2, 1.2))])
-    latent = (int(np.sqrt(8 * (len(released) - 4) + 1)) - 1) // 2
+    latent = (int(np.sqrt(8 * (len(released) - 5) + 1)) - 1) // 2
     if latent:
-        block = _latent_block(votes[4:], latent, stddev / voters)
+        block = _latent_block(votes[5:], latent, stddev / voters)
         design = np.block([[design, np.zeros((1, latent))], [np.zeros((latent, 1)), block]])
-    return SharedMoments(float(np.clip(votes[2], 0.2, 2.0)), float(np.clip(votes[3], 0.05, 2.0)), design)
+    return SharedMoments(
+        float(np.clip(votes[2], 0.1, 4.0)),
+        float(np.clip(votes[3], 0.05, 4.0)),
+        design,
+        float(votes[4]),
+        (stddev / voters) ** 2,
+    )
 
 
 def _latent_block(votes: Floats, latent: int, stddev: float) -> NDArray[np.float64]:
@@ -67,6 +78,8 @@ class RoundEvidence:
     statistics: NDArray[np.float64]
     design: NDArray[np.float64]
     stddev: NDArray[np.float64]
+    offset: float
+    offset_variance: float
 
 
 def of_round(
@@ -78,11 +91,13 @@ def of_round(
     gives back t_i A θ_i.
     """
     shifted = released / scales + exposure.total[:, None] * (about @ moments.design.T)
-    return RoundEvidence(shifted, moments.design, np.asarray(stddev / scales, np.float64))
+    return RoundEvidence(
+        shifted, moments.design, np.asarray(stddev / scales, np.float64), moments.offset, moments.offset_variance
+    )
 
 
 def combine(rounds: Sequence[RoundEvidence], exposure: Exposure, label_variance: float) -> Evidence:
-    """Average rounds coordinate by coordinate, each with the inverse of its noise variance."""
+    """Average rounds coordinate by coordinate, each weighted by the inverse of its noise variance."""
     width = max(len(r.stddev) for r in rounds)
     statistics = np.zeros((len(rounds[0].statistics), width))
     design, precision = np.zeros((width, width)), np.zeros(width)
@@ -92,11 +107,21 @@ def combine(rounds: Sequence[RoundEvidence], exposure: Exposure, label_variance:
         statistics[:, :known] += r.statistics * weight
         design[:known, :known] += weight[:, None] * r.design
         precision[:known] += weight
+    statistics /= precision
     return Evidence(
-        statistics / precision,
+        statistics,
         design / precision[:, None],
         exposure.total,
         exposure.variance,
         label_variance * exposure.squares,
         1 / precision,
     )
+
+
+def offset(rounds: Sequence[RoundEvidence]) -> float:
+    """The mean residual of several rounds, shrunk to 0 by as much as its noise asks for."""
+    if not rounds:
+        return 0.0
+    precision = np.array([1 / r.offset_variance for r in rounds])
+    mean = float(precision @ np.array([r.offset for r in rounds]) / precision.sum())
+    return mean * max(0.0, 1 - _DOUBT / (float(precision.sum()) * max(mean**2, 1e-300)))

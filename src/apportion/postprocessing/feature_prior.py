@@ -1,4 +1,4 @@
-"""A prior mean from public features, fitted to what was released of all tasks.
+"""A prior mean from public features, fitted to the releases about all tasks.
 
 The model is that of `empirical_bayes` with a longer prior mean. For every task i
 
@@ -20,21 +20,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.linalg import solve_or_zero
-from apportion.postprocessing.empirical_bayes import Evidence, Prior, _chunks, _positive
+from apportion.linalg import information, unpack
+from apportion.postprocessing.empirical_bayes import (
+    Evidence,
+    Prior,
+    left_in_all,
+    left_variances,
+    noisy_design,
+    spread_of,
+)
 
 Floats = NDArray[np.floating[Any]]
 Sparse = Any  # scipy.sparse.csr_array
 
 _FLAT = 1e-3  # prior precision of the covariates' coefficients
 _LEAST_VARIANCE = 1e-8
-_EXPLAINED_AT_FIRST = 0.2  # of the variance of known values, by each group
+_EXPLAINED_AT_FIRST = 0.2  # fraction of the variance of known values that each group is expected to explain
 _PRECISION, _MOST_STEPS = 1e-4, 60
 
 
 @dataclass(frozen=True)
 class Regressors:
-    """What the prior mean is a linear function of: covariates, all rows of which count, then sparse features.
+    """The regressors of the prior mean: dense covariates, then sparse features.
 
     Attributes:
         covariates: f, one dense row per task.
@@ -55,30 +62,30 @@ class Regressors:
         return cls(np.asarray(covariates, np.float64), features, groups, len(sizes))
 
     def scaled(self, factors: Floats) -> Regressors:
-        """Every task's regressors times its factor."""
+        """Return every task's regressors times its factor."""
         features = self.features.copy()
         features.data = features.data * np.repeat(factors, np.diff(features.indptr))
         return replace(self, covariates=self.covariates * factors[:, None], features=features)
 
     def group_squares(self) -> NDArray[np.float64]:
-        """Mean square length of a task's features in each group, over the tasks that have any."""
+        """Return the mean squared length of a task's features in each group, over the tasks that have any."""
         by_feature = np.asarray(self.features.power(2).sum(axis=0)).ravel()
         totals = np.bincount(self.groups, by_feature, minlength=self.n_groups)
         with_features = max(int(np.count_nonzero(np.diff(self.features.indptr))), 1)
         return np.asarray(np.maximum(totals / with_features, 1e-6))
 
     def times(self, coefficients: Floats) -> NDArray[np.float64]:
-        """Every task's prior mean."""
+        """Return every task's prior mean."""
         known = self.covariates.shape[1]
         product: NDArray[np.float64] = self.covariates @ coefficients[:known] + self.features @ coefficients[known:]
         return product
 
     def transposed_times(self, rows: Floats) -> NDArray[np.float64]:
-        """Σ_i (f_i, x_i) r_iᵀ."""
+        """Return Σ_i (f_i, x_i) r_iᵀ."""
         return np.concatenate([self.covariates.T @ rows, self.features.T @ rows])
 
     def squares_times(self, rows: Floats) -> NDArray[np.float64]:
-        """The same with squared regressors."""
+        """Return the same with squared regressors."""
         return np.concatenate([np.square(self.covariates).T @ rows, self.features.power(2).T @ rows])
 
 
@@ -92,13 +99,13 @@ class FeaturePrior:
 
     @classmethod
     def starting(cls, regressors: Regressors, width: int, covariance: Floats, variance: float) -> FeaturePrior:
-        """No effect of anything yet; each group is expected to move a task's parameters by this variance."""
+        """Return a prior with no effects yet; each group is expected to move a task's parameters by this variance."""
         size = regressors.covariates.shape[1] + regressors.features.shape[1]
         variances = np.repeat(variance / regressors.group_squares()[:, None], width, axis=1)
         return cls(np.zeros((size, width)), np.asarray(covariance), variances)
 
     def widened(self, regressors: Regressors, dimension: int, variance: float, group_variance: float) -> FeaturePrior:
-        """The same prior with further coordinates, independent, of mean 0, as in `starting`."""
+        """Return the same prior with further independent coordinates of mean 0, as in `starting`."""
         plain = Prior(self.coefficients, self.covariance).widened(dimension, variance)
         variances = FeaturePrior.starting(regressors, dimension, plain.covariance, group_variance).variances
         variances[:, : self.variances.shape[1]] = self.variances
@@ -107,7 +114,7 @@ class FeaturePrior:
 
 @dataclass(frozen=True)
 class FeaturePosterior:
-    """Posterior means and variances of all tasks, the prior they came from, and what that expected of each task."""
+    """Posterior means and variances of all tasks, the prior they came from, and its prior mean for each task."""
 
     mean: NDArray[np.float64]
     variance: NDArray[np.float64]
@@ -117,24 +124,26 @@ class FeaturePosterior:
 
 def fit(evidence: Evidence, regressors: Regressors, start: FeaturePrior, steps: int) -> FeaturePosterior:
     """Fit the prior in `steps` steps, then return every task's posterior."""
-    prior = start
+    prior, about = start, noisy_design(evidence)
     for step in range(steps):
-        seen = _see(evidence, prior.covariance)
-        coefficients, spread = _least_squares(regressors, seen, prior)
+        seen = information(about, spread_of(evidence, prior.covariance), evidence.statistics, each=True)
+        weights = np.asarray(unpack(seen.each))
+        coefficients, spread = _least_squares(regressors, weights, seen.scores, prior)
         expected = regressors.times(coefficients)
-        mean = expected + np.einsum("nij,nj->ni", seen.gains, _surprise(evidence, expected))
+        surprise = seen.scores - np.einsum("nij,nj->ni", weights, expected)  # the score of what was not expected
+        mean = expected + surprise @ prior.covariance.T
         prior = replace(prior, coefficients=coefficients)
         if step == steps - 1:
-            return FeaturePosterior(mean, np.einsum("nii->ni", seen.left), prior, expected)
+            return FeaturePosterior(mean, left_variances(seen, prior.covariance), prior, expected)
         apart = mean - expected
-        covariance = (apart.T @ apart + seen.left.sum(axis=0)) / len(mean)
+        covariance = (apart.T @ apart + left_in_all(seen, prior.covariance)) / len(mean)
         covariance += 1e-8 * np.eye(len(covariance))
         prior = FeaturePrior(coefficients, covariance, _variances(regressors, coefficients, spread))
     raise AssertionError("at least one step")
 
 
 def ridge(values: Floats, regressors: Regressors, steps: int) -> NDArray[np.float64]:
-    """Coefficients of a ridge regression of known values on the regressors, one per column.
+    """Return coefficients of a ridge regression of known values on the regressors, one per column.
 
     A column's noise s_c and the groups' variances τ_g² s_c are fitted along, by EM, coefficients taken one at a time.
     """
@@ -156,70 +165,31 @@ def _ridge_matrix(regressors: Regressors, penalty: Floats, coefficients: Floats)
     return regressors.transposed_times(regressors.times(coefficients)) + penalty * coefficients
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """What the statistics say of every task, given Σ.
-
-    Attributes:
-        weights: precision W with which the statistic sees the prior mean, t² Aᵀ V⁻¹ A.
-        targets: t Aᵀ V⁻¹ b, so that least squares minimises Σ mᵀ W m − 2 mᵀ r over prior means m.
-        gains: what the posterior mean makes of a surprise.
-        left: posterior covariance.
-    """
-
-    weights: NDArray[np.float64]
-    targets: NDArray[np.float64]
-    gains: NDArray[np.float64]
-    left: NDArray[np.float64]
-
-
-def _see(evidence: Evidence, covariance: Floats) -> _Seen:
-    n_tasks, width = evidence.statistics.shape
-    design = evidence.design
-    weights, gains, left = (np.empty((n_tasks, width, width)) for _ in range(3))
-    targets = np.empty((n_tasks, width))
-    spread, positive = design @ covariance @ design.T, _positive(design)
-    for tasks in _chunks(n_tasks):
-        exposure = evidence.exposure[tasks]
-        signal = np.square(exposure) + evidence.exposure_variance[tasks]
-        total = signal[:, None, None] * spread + evidence.sampling[tasks, None, None] * positive
-        total += np.diag(evidence.noise_variance)
-        inner = solve_or_zero(total, exposure[:, None, None] * design).swapaxes(1, 2)  # t Aᵀ V⁻¹
-        weights[tasks] = inner @ (exposure[:, None, None] * design)
-        targets[tasks] = np.einsum("nij,nj->ni", inner, evidence.statistics[tasks])
-        gains[tasks] = covariance @ inner
-        left[tasks] = covariance - gains[tasks] @ (exposure[:, None, None] * (design @ covariance))
-    return _Seen((weights + weights.swapaxes(1, 2)) / 2, targets, gains, left)
-
-
-def _surprise(evidence: Evidence, expected: Floats) -> NDArray[np.float64]:
-    return evidence.statistics - evidence.exposure[:, None] * (expected @ evidence.design.T)
-
-
 def _least_squares(
-    regressors: Regressors, seen: _Seen, prior: FeaturePrior
+    regressors: Regressors, weights: Floats, targets: Floats, prior: FeaturePrior
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The coefficients' posterior mean, by conjugate gradients, and their variances taken one at a time.
+    """Return the coefficients' posterior mean, by conjugate gradients, and approximate variances.
 
-    The normal equations are Σ_i z_i z_iᵀ C W_i + P∘C = Σ_i z_i r_iᵀ with z = (f, x); they are never formed.
+    The normal equations are Σ_i z_i z_iᵀ C W_i + P∘C = Σ_i z_i u_iᵀ with z = (f, x), the precision W_i with which the
+    statistic sees the prior mean, and its score u_i (`linalg.information`); they are never formed.
     """
-    width = seen.targets.shape[1]
+    width = targets.shape[1]
     flat = np.full((regressors.covariates.shape[1], width), _FLAT)
     penalty = np.concatenate([flat, 1 / prior.variances[regressors.groups]])
-    diagonal = regressors.squares_times(np.maximum(np.einsum("nii->ni", seen.weights), 0.0)) + penalty
+    diagonal = regressors.squares_times(np.maximum(np.einsum("nii->ni", weights), 0.0)) + penalty
 
     def applied(coefficients: Floats) -> NDArray[np.float64]:
-        weighted = np.einsum("nij,nj->ni", seen.weights, regressors.times(coefficients))
+        weighted = np.einsum("nij,nj->ni", weights, regressors.times(coefficients))
         return regressors.transposed_times(weighted) + penalty * coefficients
 
-    target = regressors.transposed_times(seen.targets)
+    target = regressors.transposed_times(targets)
     return _conjugate_gradients(applied, target, prior.coefficients, diagonal), 1 / diagonal
 
 
 def _conjugate_gradients(applied: Any, target: Floats, start: Floats, diagonal: Floats) -> NDArray[np.float64]:
     """Solve a symmetric positive system from a starting point, with the diagonal as preconditioner.
 
-    Where rounding left the system no longer positive, the steps end: no released value stops a fit.
+    If rounding makes the system no longer positive, the steps end: no released value stops a fit.
     """
     solution = np.array(start, np.float64)
     residual = target - applied(solution)
@@ -231,7 +201,7 @@ def _conjugate_gradients(applied: Any, target: Floats, start: Floats, diagonal: 
             break
         moved = applied(direction)
         curvature = float((direction * moved).sum())
-        if not curvature > 0:  # rounding has left nothing of the system that could be solved for
+        if not curvature > 0:  # rounding has left nothing to solve for
             break
         length = size / curvature
         solution += length * direction
@@ -243,14 +213,14 @@ def _conjugate_gradients(applied: Any, target: Floats, start: Floats, diagonal: 
 
 
 def group_means(regressors: Regressors, values: Floats) -> NDArray[np.float64]:
-    """The mean of values of features over each group, for every column."""
+    """Return the mean of features' values over each group, for every column."""
     sizes = np.maximum(np.bincount(regressors.groups, minlength=regressors.n_groups), 1)
     totals = [np.bincount(regressors.groups, column, minlength=regressors.n_groups) for column in values.T]
     return np.asarray(np.stack(totals, axis=1) / sizes[:, None])
 
 
 def _variances(regressors: Regressors, coefficients: Floats, spread: Floats) -> NDArray[np.float64]:
-    """τ² of every group and coordinate: the mean of the squared coefficients and their variances (EM).
+    """Return τ² of every group and coordinate: the mean of the squared coefficients and their variances (EM).
 
     MacKay's fixed point, which converges faster, shrinks groups away that are worth keeping while the noise is large
     (measured: 0.003 RMSE at ε = 1); a start that is not too wide matters more than convergence.

@@ -1,4 +1,4 @@
-"""Denoising rows whose prior mean is a function of public features; what `low_rank` does, with features.
+"""Denoises rows whose prior mean is a function of public features: `low_rank` with features.
 
 Model: row i of B is β_i + e_i with e_i ~ N(0, σ² I) known and β_i = √h_i θ_i, θ_i ~ N(Cᵀ (1, x_i), Σ), where h_i grows
 with the task's exposure and x_i are its features. Rows of C have the variance τ_g² Σ of their group g. Everything is
@@ -75,7 +75,7 @@ def denoise_rows(noisy: Floats, stddev: float, spread: Floats, regressors: Regre
 def _least_squares(
     rows: Floats, relative: Floats, regressors: Regressors, basis: _Basis, start: Floats, shares: Floats
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Coefficients given Σ and τ, in Σ's eigenbasis, and their variances taken one at a time."""
+    """Return coefficients given Σ and τ, in Σ's eigenbasis, and approximate variances."""
     flat = np.full(regressors.covariates.shape[1], _FLAT)
     penalty = np.concatenate([flat, 1 / shares[regressors.groups]])[:, None] / basis.values
     diagonal = regressors.squares_times(basis.weights) + penalty
@@ -88,7 +88,7 @@ def _least_squares(
 
 
 def _shares(regressors: Regressors, scaled: Floats, spreads: Floats) -> NDArray[np.float64]:
-    """τ² of every group: the mean of the squared coefficients and their variances, over Σ (EM)."""
+    """Return τ² of every group: the mean of the squared coefficients and their variances, over Σ (EM)."""
     known = regressors.covariates.shape[1]
     seconds = group_means(regressors, np.square(scaled[known:]) + spreads[known:])
     return np.asarray(np.maximum(seconds.mean(axis=1), 1e-8))

@@ -25,7 +25,7 @@ from apportion.errors import InputError
 Floats = NDArray[np.float64]
 
 _ANGLE = math.pi / 3  # between π/4, where exp(s² z²/2) stops falling, and π/2, where the pole at 0 may lie
-_STEP, _NODES = 0.04, 550  # to where |b z| is about exp(20), b the largest scale
+_STEP, _NODES = 0.04, 550  # up to where |b z| is about exp(20), with b the largest scale
 _PATH = np.cosh(_STEP * np.arange(_NODES) + 1j * _ANGLE)
 _VELOCITY = np.sinh(_STEP * np.arange(_NODES) + 1j * _ANGLE)
 _COSINE = math.cos(_ANGLE)
@@ -34,7 +34,7 @@ _TOLERANCE, _ROUNDING = 1e-10, 1e-14
 
 
 def half_width(level: float, normal_stddev: float = 0.0, laplace_scales: ArrayLike = ()) -> float:
-    """The smallest w with P(|Z| ≤ w) ≥ level, for one error Z = N(0, stddev²) + Σ_k Laplace(scale_k).
+    """Return the smallest w with P(|Z| ≤ w) ≥ level, for one error Z = N(0, stddev²) + Σ_k Laplace(scale_k).
 
     >>> round(half_width(0.95, normal_stddev=1.0), 6)
     1.959964
@@ -45,7 +45,7 @@ def half_width(level: float, normal_stddev: float = 0.0, laplace_scales: ArrayLi
 
 
 def student_half_width(level: float, degrees: int) -> float:
-    """The w with P(|T| ≤ w) = level for Student's T with so many degrees of freedom.
+    """Return the w with P(|T| ≤ w) = level for Student's T with so many degrees of freedom.
 
     >>> round(student_half_width(0.95, 9), 6)
     2.262157
@@ -53,15 +53,17 @@ def student_half_width(level: float, degrees: int) -> float:
     from scipy.special import stdtrit
 
     if not 0 < level < 1 or degrees < 1:
-        raise InputError(f"Expected a level in (0, 1) and at least 1 degree of freedom, got {level} and {degrees}.")
+        raise InputError(
+            f"Expected a level in (0, 1) and at least 1 degree of freedom, got {level} and {degrees}.", argument=None
+        )
     return float(stdtrit(degrees, (1 + level) / 2))
 
 
 def half_widths(level: float, normal_stddev: ArrayLike = 0.0, laplace_scales: ArrayLike = ()) -> Floats:
-    """The same for many errors at once, to about ten digits.
+    """Return half-widths for many errors at once, to about ten digits.
 
     Args:
-        level: the probability that each interval is to have, by itself, in (0, 1).
+        level: the probability of each interval by itself, in (0, 1).
         normal_stddev: s of each error.
         laplace_scales: b; the last axis lists the Laplace parts of one error, the axes before it are the errors.
 
@@ -69,7 +71,7 @@ def half_widths(level: float, normal_stddev: ArrayLike = 0.0, laplace_scales: Ar
         One half-width per error, 0 where nothing is random.
     """
     if not 0 < level < 1:
-        raise InputError(f"Expected a level strictly between 0 and 1, got {level}.")
+        raise InputError(f"Expected a level strictly between 0 and 1, got {level}.", argument="level")
     scales = np.atleast_1d(_checked("laplace_scales", laplace_scales))
     stddev, largest = np.broadcast_arrays(_checked("normal_stddev", normal_stddev), scales.max(axis=-1, initial=0.0))
     unit = np.maximum(stddev, largest)
@@ -84,7 +86,7 @@ def half_widths(level: float, normal_stddev: ArrayLike = 0.0, laplace_scales: Ar
 def _checked(name: str, values: ArrayLike) -> Floats:
     array = np.asarray(values, np.float64)
     if array.size and not (array.min() >= 0 and array.max() < math.inf):  # also refuses NaN
-        raise InputError(f"Expected finite {name} of at least 0, got {array.min()} to {array.max()}.")
+        raise InputError(f"Expected finite {name} of at least 0, got {array.min()} to {array.max()}.", argument=name)
     return array
 
 
@@ -110,7 +112,7 @@ def _solved(level: float, stddev: Floats, scales: Floats) -> Floats:
 
 
 def _log_tail_and_hazard(widths: Floats, stddev: Floats, scales: Floats) -> tuple[Floats, Floats]:
-    """The logarithm of P(Z > w), and the density at w over P(Z > w); by symmetry half of the path is enough."""
+    """Return the logarithm of P(Z > w), and the density at w over P(Z > w); by symmetry half of the path is enough."""
     largest = scales.max(axis=1, initial=0.0)
     nearest = np.divide(1.0, largest, out=np.full(len(stddev), np.inf), where=largest > 0)
     crossing = _saddle(widths, stddev, scales, nearest)
@@ -130,7 +132,7 @@ def _saddle(widths: Floats, stddev: Floats, scales: Floats, nearest: Floats) -> 
     """Where exp(K(c) − c w)/c is least between 0 and the nearest pole: the root of K'(c) − 1/c = w, by bisection."""
     variance = np.square(stddev)
     normal = np.divide(widths + np.hypot(widths, 2 * stddev), 2 * variance, out=nearest.copy(), where=variance > 0)
-    low, high = np.zeros(len(widths)), np.minimum(nearest, normal)  # the root if there were no Laplace part
+    low, high = np.zeros(len(widths)), np.minimum(nearest, normal)  # the root without the Laplace parts
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         products = np.square(scales * middle[:, None])

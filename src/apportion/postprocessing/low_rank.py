@@ -1,9 +1,8 @@
-"""Denoising a matrix with one row per task: rows drawn from a common prior, seen through known noise.
+"""Denoises a matrix with one row per task: rows drawn from a common prior, seen through known noise.
 
 Model: row i of B is β_i + e_i with e_i ~ N(0, σ² I) known and β_i ~ N(0, h_i Σ), where h_i grows with the task's
-exposure and Σ is common. Σ is fitted by EM; each row is replaced by its posterior mean. Directions in which nothing
-stands out of the noise are shrunk away, for all tasks; a tail task is shrunk more than a head task, in every
-direction.
+exposure and Σ is common. Σ is fitted by EM, and each row is replaced by its posterior mean. Directions within the noise
+are shrunk away for all tasks; a tail task is shrunk more than a head task, in every direction.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Floats = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class Denoised:
-    """Posterior means of all rows, and per row the share of its prior variance that the data resolved."""
+    """Posterior means of all rows, and the fraction of each row's prior variance that the data resolved."""
 
     mean: NDArray[np.float64]
     resolved: NDArray[np.float64]
@@ -37,12 +36,18 @@ def denoise_rows(noisy: Floats, stddev: float, spread: Floats, steps: int) -> De
     """
     rows = np.asarray(noisy, np.float64) / stddev
     relative = np.asarray(spread, np.float64)[:, None] / np.mean(spread)
-    covariance = rows.T @ (rows / relative) / len(rows)
+    root = np.sqrt(relative)
+    covariance = _second_moment(rows / root)
     for _ in range(steps):
         means, leftover, basis, _ = _posterior(rows, relative, covariance)
-        covariance = basis @ ((means / relative).T @ means / len(rows) + np.diag(leftover)) @ basis.T
+        means /= root
+        covariance = basis @ (_second_moment(means) + np.diag(leftover)) @ basis.T
     means, _, basis, kept = _posterior(rows, relative, covariance)
     return Denoised(stddev * (means @ basis.T), kept)
+
+
+def _second_moment(rows: Floats) -> NDArray[np.float64]:
+    return np.asarray(rows.T @ rows / len(rows))
 
 
 def _posterior(
@@ -51,8 +56,11 @@ def _posterior(
     """In the eigenbasis of Σ: means, mean leftover variance over h, the basis, and the resolved share per row."""
     values, basis = np.linalg.eigh(covariance)
     values = np.maximum(values, 1e-9)
-    prior = relative * values
-    gain = prior / (prior + 1)
-    leftover = (values / (prior + 1)).mean(axis=0)
-    resolved = (gain * values).sum(axis=1) / values.sum()
-    return (rows @ basis) * gain, leftover, basis, resolved
+    shrunk = relative * values  # the share of a coordinate that is shrunk away, in place: these are the large arrays
+    shrunk += 1
+    np.reciprocal(shrunk, out=shrunk)
+    leftover = values * shrunk.mean(axis=0)
+    resolved = 1 - shrunk @ values / values.sum()
+    means = rows @ basis
+    means *= np.subtract(1, shrunk, out=shrunk)
+    return means, leftover, basis, resolved

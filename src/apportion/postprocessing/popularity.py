@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 
 _GRID, _STEPS = 80, 60
-_LEAST = 1e-9  # of the least popularity on the grid: what is left of one that was released far below 0
+_LEAST = 1e-9  # relative to the least popularity on the grid: the value for a popularity released far below 0
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,7 @@ def posterior_popularity(noisy: Floats, stddev: float, ceiling: float) -> Popula
     """Deconvolve released counts: fit their distribution over tasks, return each task's posterior.
 
     The prior is a discrete distribution on a geometric grid from 0 to `ceiling`, fitted by maximum likelihood (EM)
-    over all tasks (Kiefer-Wolfowitz), so that a long tail is found if there is one and nothing is assumed of its
-    shape.
+    over all tasks (Kiefer-Wolfowitz), so a long tail is found if there is one, without assumptions on its shape.
 
     Args:
         noisy: released counts.
@@ -42,22 +41,18 @@ def posterior_popularity(noisy: Floats, stddev: float, ceiling: float) -> Popula
     distances = np.square((noisy[:, None] - grid) / stddev)
     likelihood = np.exp(-0.5 * (distances - distances.min(axis=1, keepdims=True)))
     prior = np.full(len(grid), 1 / len(grid))
-    for _ in range(_STEPS):
-        prior = _responsibilities(likelihood, prior).mean(axis=0) + 1e-3 / len(grid)
+    for _ in range(_STEPS):  # the mean over tasks of a task's distribution over the grid
+        prior = prior * ((1 / (likelihood @ prior)) @ likelihood) / len(noisy) + 1e-3 / len(grid)
         prior /= prior.sum()
-    posterior = _responsibilities(likelihood, prior)
+    joint = likelihood * prior
+    posterior = joint / joint.sum(axis=1, keepdims=True)
     mean = np.maximum(posterior @ grid, _LEAST * smallest)
     return Popularity(mean, np.maximum(posterior @ grid**2 - mean**2, 0.0))
 
 
-def _responsibilities(likelihood: Floats, prior: Floats) -> NDArray[np.float64]:
-    joint = likelihood * prior
-    return np.asarray(joint / joint.sum(axis=1, keepdims=True))
-
-
 @dataclass(frozen=True)
 class Exposure:
-    """How much weight the users together put on each task, as far as released popularity tells.
+    """The total weight that users put on each task, estimated from released popularity.
 
     With w_ij = ω_i / √(Σ_{i' of j} ω_i'²) and r² the popularity-weighted mean of ω², a user of n^j tasks has about
     w_ij = ω_i / (r √n^j), so that Σ_j w_ij = ω_i popularity_i / r.
@@ -74,12 +69,12 @@ class Exposure:
 
 
 def exposure(popularity: Popularity, total: Floats, typical: Floats, n_users: float) -> Exposure:
-    """Estimate exposure, given what weights add up to and what one of them is, for every task.
+    """Estimate exposure from the sum of the weights and the typical weight of every task.
 
     Args:
-        popularity: what is known of popularity under the equal split.
-        total: about Σ_j w_ij.
-        typical: about the weight of one observation, up to a factor that all tasks share.
+        popularity: estimated popularity under the equal split.
+        total: approximate Σ_j w_ij.
+        typical: approximate weight of one observation, up to a factor common to all tasks.
         n_users: the number of users, whose squares sum to 1 each.
     """
     squares = total * typical

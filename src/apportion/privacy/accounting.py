@@ -1,9 +1,9 @@
-"""What a fixed list of releases costs, and how much noise a budget asks for.
+"""The cost of a fixed list of releases, and the noise that a budget requires.
 
-Gaussian releases are composed in closed form (`apportion.privacy.gaussian`). A list with anything else in it is
-composed numerically by dp_accounting's privacy loss distributions, whose grid is pessimistic; an allowance in δ covers
-the rounding of its convolutions, so that an answer is not below the true cost. The parameters must be fixed beforehand;
-a session that decides as it goes charges by the Gaussian-DP filter instead (`apportion.privacy.session`).
+Gaussian releases are composed in closed form (`apportion.privacy.gaussian`). Any other list is composed numerically by
+dp_accounting's privacy loss distributions, whose grid is pessimistic. An allowance in δ covers the rounding of its
+convolutions, so that an answer is never below the true cost. All parameters must be fixed in advance. A session that
+decides as it goes charges by the Gaussian-DP filter instead (`apportion.privacy.session`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from apportion.privacy import gaussian
 from apportion.privacy.budget import Budget
 
 _INTERVAL = 1e-4  # grid of the privacy loss; finer is tighter and slower
-_LITTLE = 1e-3  # a noise multiplier below this is not considered: no privacy worth the name
-_LEAST, _MOST = 1e-9, 1e9  # of a noise multiplier: beyond them arithmetic gives out before meaning does
-_LARGEST_LOSS = 1000.0  # composed numerically; more is no privacy, and takes more memory than there is
+_LITTLE = 1e-3  # smaller noise multipliers are not considered: they give no meaningful privacy
+_LEAST, _MOST = 1e-9, 1e9  # limits of a noise multiplier: floating-point arithmetic fails beyond them
+_LARGEST_LOSS = 1000.0  # the largest loss composed numerically: more gives no privacy and needs too much memory
 
 
 class Part(ABC):
-    """`count` releases of one kind, as an accountant sees them. A new kind is a subclass.
+    """`count` releases of one kind, as the accountant sees them. Subclass it to add a kind.
 
     Attributes:
         count: how many.
@@ -36,21 +36,21 @@ class Part(ABC):
     @property
     @abstractmethod
     def words(self) -> str:
-        """One of the releases, in words."""
+        """Describe one of the releases in words."""
 
     @property
     @abstractmethod
     def noiseless(self) -> bool:
-        """Whether there is no noise at all, which costs infinity."""
+        """Whether there is no noise at all. That costs infinity."""
 
     @property
     @abstractmethod
     def rough_loss(self) -> float:
-        """About the largest privacy loss that the releases put on the grid."""
+        """Estimate the largest privacy loss that the releases put on the grid."""
 
     @abstractmethod
     def distribution(self, interval: float) -> Any:
-        """The privacy loss distribution of all `count` releases on a grid, as dp_accounting has it; never too small."""
+        """Return the privacy loss distribution of all `count` releases on dp_accounting's grid, rounded up."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class Gaussian(Part):
 
     @property
     def words(self) -> str:
-        """Its name and its noise."""
+        """Return its name and its noise."""
         return f"Gaussian, noise {self.noise_multiplier:g}"
 
     @property
     def mu_squared(self) -> float:
-        """The μ² of all of them; no noise costs infinity."""
+        """The μ² of all releases together; no noise costs infinity."""
         return self.count / self.noise_multiplier**2 if self.noise_multiplier else math.inf
 
     @property
@@ -80,11 +80,11 @@ class Gaussian(Part):
 
     @property
     def rough_loss(self) -> float:
-        """The mean and ten standard deviations."""
+        """The mean plus ten standard deviations."""
         return _gaussian_loss(self.noise_multiplier, self.count)
 
     def distribution(self, interval: float) -> Any:
-        """One release of the same μ as all of them."""
+        """Return the distribution of one release with the same μ as all of them together."""
         from dp_accounting.pld import privacy_loss_distribution as pld
 
         noise = self.noise_multiplier / math.sqrt(self.count)
@@ -103,7 +103,7 @@ class Laplace(Part):
 
     @property
     def words(self) -> str:
-        """Its name and its noise."""
+        """Return its name and its noise."""
         return f"Laplace, noise {self.noise_multiplier:g}"
 
     @property
@@ -113,11 +113,11 @@ class Laplace(Part):
 
     @property
     def rough_loss(self) -> float:
-        """The largest loss there is."""
+        """The largest loss possible."""
         return self.count / self.noise_multiplier
 
     def distribution(self, interval: float) -> Any:
-        """Composed with itself."""
+        """Return the distribution composed with itself `count` times."""
         from dp_accounting.pld import privacy_loss_distribution as pld
 
         one = pld.from_laplace_mechanism(self.noise_multiplier, value_discretization_interval=interval)
@@ -126,7 +126,7 @@ class Laplace(Part):
 
 @dataclass(frozen=True)
 class Pure(Part):
-    """`count` releases known only to be ε-DP: the exponential mechanism, Laplace noise on a vector."""
+    """`count` releases known only to be ε-DP: the exponential mechanism, or Laplace noise on a vector."""
 
     epsilon: float
     count: int = 1
@@ -137,16 +137,16 @@ class Pure(Part):
 
     @property
     def words(self) -> str:
-        """Its name and its noise."""
+        """Return its name and its ε."""
         return f"Pure, epsilon {self.epsilon:g}"
 
     @property
     def rough_loss(self) -> float:
-        """The largest loss there is."""
+        """The largest loss possible."""
         return self.epsilon * self.count
 
     def distribution(self, interval: float) -> Any:
-        """Of randomised response, the most revealing of all that are ε-DP, composed with itself."""
+        """Return randomised response, the worst case of all ε-DP releases, composed with itself `count` times."""
         from dp_accounting.pld import privacy_loss_distribution as pld
         from dp_accounting.pld.common import DifferentialPrivacyParameters
 
@@ -166,11 +166,14 @@ class SampledGaussian(Part):
     def __post_init__(self) -> None:
         check_noise(self.noise_multiplier, self.count)
         if not 0 < self.sampling_probability <= 1:
-            raise InputError(f"Expected a sampling probability in (0, 1], got {self.sampling_probability}.")
+            raise InputError(
+                f"Expected a sampling probability in (0, 1], got {self.sampling_probability}.",
+                argument="sampling_probability",
+            )
 
     @property
     def words(self) -> str:
-        """Its name and its noise."""
+        """Return its name, noise and sampling probability."""
         return f"Gaussian, noise {self.noise_multiplier:g}, sampled at {self.sampling_probability:g}"
 
     @property
@@ -180,11 +183,11 @@ class SampledGaussian(Part):
 
     @property
     def rough_loss(self) -> float:
-        """That of Gaussian releases on all users."""
+        """The loss of Gaussian releases on all users."""
         return _gaussian_loss(self.noise_multiplier, self.count)
 
     def distribution(self, interval: float) -> Any:
-        """Composed with itself."""
+        """Return the distribution composed with itself `count` times."""
         from dp_accounting.pld import privacy_loss_distribution as pld
 
         one = pld.from_gaussian_mechanism(
@@ -202,20 +205,22 @@ def epsilon_of(parts: Sequence[Part], delta: float, interval: float = _INTERVAL)
     Args:
         parts: what is composed.
         delta: the δ.
-        interval: grid of the privacy loss where it is composed numerically; a wider one is faster and says more.
+        interval: grid of the privacy loss in a numerical composition; a wider one is faster but gives a larger ε.
 
     >>> round(epsilon_of([Gaussian(4.22)], 1e-6), 2)
     1.0
     """
     if not 0 < delta < 1:
-        raise InputError(f"Expected delta strictly between 0 and 1, got {delta}.")
+        raise InputError(f"Expected delta strictly between 0 and 1, got {delta}.", argument="delta")
     if all(isinstance(part, Gaussian) for part in parts):
         return gaussian.epsilon_of(_gaussian_mu(parts), delta)
     if any(part.noiseless for part in parts):
         return math.inf
     kept = delta - _allowance(parts)
     if kept < 0.99 * delta:
-        raise InputError(f"A delta of {delta:g} is too small to compose {_count(parts)} releases numerically.")
+        raise InputError(
+            f"A delta of {delta:g} is too small to compose {_count(parts)} releases numerically.", argument="delta"
+        )
     return float(_distribution(parts, interval).get_epsilon_for_delta(kept))
 
 
@@ -248,12 +253,12 @@ def calibrate(make: Callable[[float], Sequence[Part]], budget: Budget) -> float:
 
 
 def interval_for(budget: Budget) -> float:
-    """A grid of the privacy loss whose rounding is small beside the budget."""
+    """Return a grid of the privacy loss whose rounding is small relative to the budget."""
     return _INTERVAL * max(1.0, budget.epsilon / 2)
 
 
 def _bracket(excess: Callable[[float], float], budget: Budget) -> tuple[_Point, _Point]:
-    """Two noise multipliers, one beyond the budget and one within it, a factor of 2 apart."""
+    """Return two noise multipliers a factor of 2 apart: one exceeds the budget and one fits it."""
     z, at = 1.0, excess(1.0)
     step = 2.0 if at > 0 else 0.5
     while True:
@@ -267,7 +272,7 @@ def _bracket(excess: Callable[[float], float], budget: Budget) -> tuple[_Point, 
 
 
 def _crossing(excess: Callable[[float], float], low: _Point, high: _Point) -> float:
-    """The least noise within the budget, to 0.01 %: the secant in logarithms, kept inside what is known."""
+    """Return the least noise within the budget, to 0.01 %, by a bracketed secant search in logarithms."""
     while high[0] - low[0] > 1e-4 * high[0]:
         middle = math.sqrt(low[0] * high[0])
         if math.isfinite(low[1]):
@@ -278,7 +283,7 @@ def _crossing(excess: Callable[[float], float], low: _Point, high: _Point) -> fl
         at = excess(middle)
         if at <= 0:
             high = middle, at
-            nearer = middle * (1 - 8e-5)  # most often the crossing is just below: one look settles it
+            nearer = middle * (1 - 8e-5)  # the crossing is usually just below, so one more evaluation settles it
             if nearer > low[0] and (below := excess(nearer)) > 0:
                 low = nearer, below
         else:
@@ -296,19 +301,22 @@ def _count(parts: Sequence[Part]) -> int:
 
 
 def _allowance(parts: Sequence[Part]) -> float:
-    """More than the rounding of a numerical composition takes from δ: 3e-17 a release was the most ever seen."""
+    """Bound what rounding in a numerical composition takes from δ; the largest seen was 3e-17 per release."""
     return 3e-16 * max(_count(parts), 100)
 
 
 def _distribution(parts: Sequence[Part], interval: float) -> Any:
     if math.fsum(part.rough_loss for part in parts) > _LARGEST_LOSS:
-        raise InputError("So little noise has no privacy worth composing: its privacy loss is beyond 1000.")
-    found = [part.distribution(interval) for part in parts if not isinstance(part, Gaussian)]
+        raise InputError(
+            "Expected a privacy loss of at most 1000 for a numerical composition; with so little noise it is larger.",
+            argument=None,
+        )
+    result = [part.distribution(interval) for part in parts if not isinstance(part, Gaussian)]
     gaussians = [part for part in parts if isinstance(part, Gaussian)]
     if gaussians:
-        found.append(Gaussian(1 / _gaussian_mu(gaussians)).distribution(interval))
-    whole = found[0]
-    for each in found[1:]:
+        result.append(Gaussian(1 / _gaussian_mu(gaussians)).distribution(interval))
+    whole = result[0]
+    for each in result[1:]:
         whole = whole.compose(each)
     return whole
 
@@ -318,8 +326,10 @@ def _gaussian_loss(noise_multiplier: float, count: int) -> float:
 
 
 def check_noise(parameter: float, count: int) -> None:
-    """Refuse a noise multiplier or ε, or a count, that makes no sense."""
+    """Refuse an invalid noise multiplier, ε or count."""
     if not (parameter == 0 or _LEAST <= parameter <= _MOST):
-        raise InputError(f"Expected a noise multiplier or epsilon of 0 or from {_LEAST} to {_MOST}, got {parameter}.")
+        raise InputError(
+            f"Expected a noise multiplier or epsilon of 0 or from {_LEAST} to {_MOST}, got {parameter}.", argument=None
+        )
     if count < 1:
-        raise InputError(f"Expected a count of at least 1, got {count}.")
+        raise InputError(f"Expected a count of at least 1, got {count}.", argument="count")

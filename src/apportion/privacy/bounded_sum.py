@@ -1,15 +1,15 @@
-"""A sum over users that nobody can read: the only thing a release accepts.
+"""A hidden sum over users: the only input that a release accepts.
 
-Its sensitivity is derived, by the constructors below, from the bounds that the summed arrays carry (and by
-`ClippedParts`, which clips). It is for adding or removing one user, unless the weights say that the graph is
-public: then for replacing one user's values (docs/proofs/weights.md). Sums over rows whose owners are public state
-theirs for replacing what one user's rows hold (`contributions`). Noise may be anisotropic: coordinate k gets
-standard deviation σ·s_k and the sensitivity is the norm of the coordinate-wise quotient by s, which is the same
-guarantee. A packed symmetric matrix uses s = 1 on the diagonal and 1/√2 off it, so that its norm is the Frobenius
-norm (docs/proofs/releases.md).
+The constructors below derive its sensitivity from the bounds that the summed arrays carry (`ClippedParts` does the
+clipping itself). The sensitivity is for adding or removing one user, unless the weights say that the graph is public:
+then it is for replacing one user's values (docs/proofs/weights.md). Sums over rows with public owners state theirs for
+replacing the contents of one user's rows (`contributions`). Noise may be anisotropic: coordinate k gets standard
+deviation σ·s_k, and the sensitivity is the norm after coordinate-wise division by s, which gives the same guarantee. A
+packed symmetric matrix uses s = 1 on the diagonal and 1/√2 off it, so its norm is the Frobenius norm
+(docs/proofs/releases.md).
 
-A sum may be on a lattice: then it is held as whole numbers of a public step, formed without rounding errors from parts
-that were cut off towards zero, and can be released exactly (docs/proofs/exact.md).
+A sum may be on a lattice. It is then held as whole numbers of a public step, formed without rounding errors from parts
+truncated towards zero, and can be released exactly (docs/proofs/exact.md).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import numpy as np
 from apportion.privacy.bounds import FloatArray, Hidden
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, in_words, moved_by_user
 
-_ROUNDING = 1 + 2.0**-30  # by which norms and products in float64 may be below the true ones
-_KEY = object()  # held by this layer and by the auditor's door, apportion.auditing.hidden_values
+_ROUNDING = 1 + 2.0**-30  # relative; norms and products in float64 may be this much below the true ones
+_KEY = object()  # held by this layer and by the auditor (apportion.auditing.hidden_values)
 
 
 class Long(Protocol):
-    """Rows that are at most `norm` long."""
+    """Rows whose norm is at most `norm`."""
 
     @property
     def norm(self) -> float:
@@ -36,7 +36,7 @@ class Long(Protocol):
 
 
 class Limited(Protocol):
-    """Numbers that are at most `bound` in size."""
+    """Numbers whose absolute value is at most `bound`."""
 
     @property
     def bound(self) -> float:
@@ -44,39 +44,39 @@ class Limited(Protocol):
 
 
 class Weighed(Protocol):
-    """Weights whose squares sum to at most 1 for each user, or what makes them."""
+    """Weights whose squares sum to at most 1 for each user, or the rule that makes them."""
 
     @property
     def description(self) -> str:
-        """How they are made."""
+        """How the weights are made."""
 
     @property
     def neighbours(self) -> Neighbours:
-        """The relation that sums formed with them are bounded for."""
+        """The neighbour relation of sums formed with these weights."""
 
     @property
     def signed(self) -> bool:
         """Whether a weight may be negative."""
 
     def moved(self, reach: float) -> float:
-        """How far one user moves a sum of rows of at most this norm."""
+        """Return how far one user moves a weighted sum of rows with at most this norm."""
 
     def moved_gram(self, reach: float) -> float:
-        """The same for positive semidefinite matrices."""
+        """Return the same for positive semidefinite matrices."""
 
 
 class BoundedSum(Hidden):
     """A hidden sum over users, its shape, and the sensitivity that follows from how it was formed.
 
     Args:
-        key: held by the constructors of this layer.
+        key: proof that the caller is a constructor of this layer.
         value: the sum.
         bound: L2 sensitivity.
-        derivation: where it comes from, in words.
+        derivation: how the sensitivity follows, in words.
         scales: relative noise of each coordinate of the last axis.
-        l1_bound: L1 sensitivity, where it is known to be below √size times the L2 one.
-        neighbours: the relation that both are for.
-        step: of the lattice, where the value is whole numbers of it.
+        l1_bound: L1 sensitivity, if it is known to be below √size times the L2 sensitivity.
+        neighbours: the neighbour relation of both.
+        step: the step of the lattice, if the value counts whole steps.
     """
 
     __slots__ = ("_bound", "_derivation", "_l1_bound", "_neighbours", "_open", "_scales", "_shape", "_step")
@@ -108,12 +108,12 @@ class BoundedSum(Hidden):
 
     @property
     def neighbours(self) -> Neighbours:
-        """The relation that the sensitivity is for."""
+        """The neighbour relation of the sensitivity."""
         return self._neighbours
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the hidden value."""
+        """The shape of the hidden value."""
         return self._shape
 
     @property
@@ -123,7 +123,7 @@ class BoundedSum(Hidden):
 
     @property
     def derivation(self) -> str:
-        """Where the sensitivity comes from, in words."""
+        """How the sensitivity follows, in words."""
         return self._derivation
 
     @property
@@ -133,12 +133,12 @@ class BoundedSum(Hidden):
 
     @property
     def step(self) -> float | None:
-        """The step of the lattice that the value is on; None if it is on none."""
+        """The step of the value's lattice; None if it is on none."""
         return self._step
 
     @classmethod
     def counts(cls, value: Any, weights: Weighed, step: float | None = None) -> BoundedSum:
-        """Σ_j w_ij for every task i: a user's part is the vector of its weights, of norm at most 1."""
+        """Seal Σ_j w_ij for every task i. One user's part is the vector of its weights, of norm at most 1."""
         text = f"{weights.description}: norm of one user's weights <= 1{in_words(weights.neighbours)}"
         return cls(_KEY, value, weights.moved(1.0), text, neighbours=weights.neighbours, step=step)
 
@@ -146,7 +146,7 @@ class BoundedSum(Hidden):
     def moments(
         cls, value: Any, weights: Weighed, rows: Long, labels: Limited | None, step: float | None = None
     ) -> BoundedSum:
-        """Σ_j w_ij y_ij x_j for every task i: one user's part is at most the label bound times the norm of x."""
+        """Seal Σ_j w_ij y_ij x_j for every task i. One user's part has norm at most the label bound times ||x||."""
         label_bound = 1.0 if labels is None else labels.bound
         text = f"{weights.description}; row norm {rows.norm:g} x label bound {label_bound:g}"
         text += in_words(weights.neighbours)
@@ -154,7 +154,7 @@ class BoundedSum(Hidden):
 
     @classmethod
     def grams(cls, value: Any, weights: Weighed, rows: Long, step: float | None = None) -> BoundedSum:
-        """Σ_j w_ij x_j x_jᵀ for every task i, packed: Frobenius norm of one user's part at most ||x||²."""
+        """Seal Σ_j w_ij x_j x_jᵀ for every task i, packed. One user's part has Frobenius norm at most ||x||²."""
         text = f"{weights.description}; squared row norm {rows.norm:g}^2, Frobenius"
         text += in_words(weights.neighbours, semidefinite=not weights.signed)
         bound, scales = weights.moved_gram(rows.norm**2), symmetric_scales(value.shape[-1])
@@ -162,14 +162,14 @@ class BoundedSum(Hidden):
 
     @classmethod
     def user_total(cls, value: Any, rows: Long, step: float | None = None) -> BoundedSum:
-        """Σ_j x_j: one user's part has norm at most ||x||."""
+        """Seal Σ_j x_j. One user's part has norm at most ||x||."""
         return cls(_KEY, value, rows.norm, f"row norm {rows.norm:g}", step=step)
 
     @classmethod
     def user_gram(
         cls, value: Any, rows: Long, step: float | None = None, neighbours: Neighbours = ADD_REMOVE
     ) -> BoundedSum:
-        """Σ_j x_j x_jᵀ over users, packed: Frobenius norm of one user's part at most ||x||²."""
+        """Seal Σ_j x_j x_jᵀ over users, packed. One user's part has Frobenius norm at most ||x||²."""
         text = f"squared row norm {rows.norm:g}^2, Frobenius{in_words(neighbours, semidefinite=True)}"
         bound = rows.norm**2 * moved_by_user(neighbours, semidefinite=True)
         return cls(_KEY, value, bound, text, symmetric_scales(value.shape[-1]), neighbours=neighbours, step=step)
@@ -181,7 +181,7 @@ class BoundedSum(Hidden):
 
     @property
     def l1_sensitivity(self) -> float:
-        """A bound on the L1 sensitivity: as derived, or by the norm inequality √size times the L2 one."""
+        """The L1 sensitivity as derived, or else √size times the L2 sensitivity."""
         return math.sqrt(self.size) * self.l2_sensitivity if self._l1_bound is None else self._l1_bound
 
     def _reveal(self, key: object) -> Any:
@@ -189,7 +189,7 @@ class BoundedSum(Hidden):
         return value if self._step is None else value * self._step
 
     def _reveal_steps(self, key: object) -> Any:
-        """The value as it is held: in whole numbers of steps, where there are any."""
+        """Return the value as it is stored: in whole steps if it is on a lattice."""
         if key is not _KEY:
             self._refuse("read")
         return self._open()

@@ -1,10 +1,10 @@
 """Per-user arrays that carry the bound they were clipped to.
 
-A sensitivity in this library is never an argument: it is derived from these types. Each one copies its values,
-protects them and checks them when it is made, so it cannot claim a bound that its values break; none of them shows its
-values when printed or lets them be pickled. Their values are private; only engines read them, to form sums.
+In this library a sensitivity is never an argument: it is derived from these types. Each type copies, write-protects and
+checks its values when it is made, so it cannot claim a bound that its values break. None shows its values when printed
+or lets them be pickled. The values are private; only engines read them, to form sums.
 
-Norms are taken in float64. The bounds hold with a relative margin `MARGIN`, which covers rounding to float32.
+Norms are computed in float64. The bounds hold with a relative margin `MARGIN`, which covers rounding to float32.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from apportion.errors import InputError
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, moved_by_user
 
 MARGIN = 1e-6
-_AT_A_TIME = 500_000  # observations squared at once
-_LARGEST = 1e100  # of a factor: its square is finite
-_SHORTEST = 1e-18  # rows shorter than this point nowhere in particular and become zero
+_AT_A_TIME = 500_000  # observations squared at a time
+_LARGEST = 1e100  # limit of a factor, so that its square is finite
+_SHORTEST = 1e-18  # shorter rows have no reliable direction and become zero
 
 FloatArray = NDArray[np.floating[Any]]
 Offsets = NDArray[np.int64]
 
 
 class Hidden:
-    """Mixin for holders of private values: no printing, no pickling, no silent conversion to an array."""
+    """Mixin for holders of private values: they cannot be printed, pickled or silently turned into an array."""
 
     __slots__ = ()
 
@@ -66,7 +66,10 @@ class Rows(Hidden):
         _refuse_extreme(norm)
         held = _held(values)
         if not (len(held) == 0 or float(_lengths(held).max()) <= norm):  # also refuses NaN
-            raise InputError(f"Expected every row's norm to be at most {norm}; some row is longer or not a number.")
+            raise InputError(
+                f"Expected every row's norm to be at most {norm}; at least one row is longer or not a number.",
+                argument="values",
+            )
         self._values = held
         self._norm = float(norm)
 
@@ -109,7 +112,9 @@ class Labels(Hidden):
     def __init__(self, values: Any, bound: float) -> None:
         held = _held(values)
         if not (len(held) == 0 or float(abs(held).max()) <= bound):
-            raise InputError(f"Expected every label to be at most {bound} in absolute value; some is not.")
+            raise InputError(
+                f"Expected every label to be at most {bound} in absolute value; at least one is not.", argument="values"
+            )
         self._values = held
         self._bound = float(bound)
 
@@ -134,15 +139,14 @@ class Labels(Hidden):
 class Weights(Hidden):
     """One weight per observation, in user-major order, with Σ w² ≤ 1 over the tasks of each user.
 
-    A user's weights may depend on that user's own rows and on released values, on nothing else; where neighbours are of
-    one graph, also on that graph. They belong to the data whose `indptr` they were made with; engines refuse them for
-    any other.
+    A user's weights may depend only on that user's own rows and on released values, and on the graph if all neighbours
+    share it. They belong to the data whose `indptr` they were made with; engines refuse them for any other data.
 
     Args:
         values: the weights.
         indptr: offsets of users.
         description: how they were made, for the statement.
-        neighbours: the relation that sums formed with them are bounded for.
+        neighbours: the neighbour relation of sums formed with these weights.
         signed: whether a weight may be negative.
     """
 
@@ -159,9 +163,14 @@ class Weights(Hidden):
     ) -> None:
         held = _held(values)
         if neighbours != ADD_REMOVE and not signed and bool((held < 0).any()):
-            raise InputError("Expected weights of at least 0 where values are replaced; some weight is negative.")
+            raise InputError(
+                "Expected weights of at least 0 where values are replaced; at least one is negative.", argument="values"
+            )
         if not float(_sum_of_squares(held, indptr).max(initial=0.0)) <= 1.0:
-            raise InputError("Expected every user's squared weights to sum to at most 1; some user's do not.")
+            raise InputError(
+                "Expected every user's squared weights to sum to at most 1; at least one user's do not.",
+                argument="values",
+            )
         self._values = held
         self._indptr: Offsets = _held(indptr)
         self._description = description
@@ -171,12 +180,12 @@ class Weights(Hidden):
 
     @property
     def description(self) -> str:
-        """How they were made, for the statement."""
+        """How the weights were made, for the statement."""
         return self._description
 
     @property
     def neighbours(self) -> Neighbours:
-        """The relation that sums formed with them are bounded for."""
+        """The neighbour relation of sums formed with these weights."""
         return self._neighbours
 
     @property
@@ -185,11 +194,11 @@ class Weights(Hidden):
         return self._signed
 
     def moved(self, reach: float) -> float:
-        """How far one user moves a sum that weighs rows of at most this norm."""
+        """Return how far one user moves a weighted sum of rows with at most this norm."""
         return reach * moved_by_user(self._neighbours)
 
     def moved_gram(self, reach: float) -> float:
-        """The same where rows are positive semidefinite matrices, which signed weights do not leave so."""
+        """Return the same for positive semidefinite rows; signed weights do not keep them semidefinite."""
         return reach * moved_by_user(self._neighbours, semidefinite=not self._signed)
 
     @classmethod
@@ -203,16 +212,16 @@ class Weights(Hidden):
     def clipped(
         cls, raw: FloatArray, indptr: Offsets, description: str, neighbours: Neighbours = ADD_REMOVE
     ) -> Weights:
-        """Scale down the weights of users whose squares sum to more than 1 (eq. 12)."""
+        """Scale down the weights of users whose squares sum to more than 1 (eq. 12 of the paper)."""
         return cls(_fitted(raw, indptr, 1.0), indptr, description, neighbours)
 
     def of_users(self, chosen: NDArray[np.bool_]) -> Weights:
-        """The weights of some users, and 0 for all others."""
+        """Return the weights with those of all other users set to 0."""
         kept = np.repeat(chosen, np.diff(self._indptr))
         return self._like(np.where(kept, self._values, 0).astype(self._values.dtype), self._description)
 
     def on_rows(self, chosen: NDArray[np.bool_], description: str) -> Weights:
-        """Weights of 0 outside some rows, and larger ones within: a user's squares add up to what they did before."""
+        """Move each user's weight onto some rows: 0 elsewhere, and the user's sum of squares unchanged."""
         before = np.asarray(self._values, np.float64)
         raw = np.where(chosen, before, 0.0)
         whole, left = _sum_of_squares(before, self._indptr), _sum_of_squares(raw, self._indptr)
@@ -221,13 +230,15 @@ class Weights(Hidden):
         return self._like(_fitted(scaled, self._indptr, 1.0), description)
 
     def times(self, factors: FloatArray, clip: float) -> Weights:
-        """Each weight times a number of its own observation, over `clip`, each user's clipped to a norm of 1.
+        """Multiply each weight by its observation's factor over `clip`, then clip each user's weights to norm 1.
 
-        The factors of a user may depend on that user's own rows and on released values, on nothing else. Multiply a
-        release made with the result by `clip` to have it in the units of the factors.
+        A user's factors may depend only on that user's own rows and on released values. Multiply a release made with
+        the result by `clip` to get the units of the factors.
         """
         scaled = np.nan_to_num(np.asarray(factors, np.float64) / clip, nan=0.0).clip(-_LARGEST, _LARGEST)
-        products = np.asarray(self._values, np.float64) * scaled  # nobody's numbers make the others' fail
+        products = (
+            np.asarray(self._values, np.float64) * scaled
+        )  # one user's extreme factors must not make the whole call fail
         text = f"{self.description}, times residuals clipped to {clip:g}"
         return Weights(_fitted(products, self._indptr, 1.0), self._indptr, text, self._neighbours, signed=True)
 
@@ -235,9 +246,9 @@ class Weights(Hidden):
         return Weights(values, self._indptr, description, self._neighbours, signed=self._signed)
 
     def _in_order(self, order: NDArray[Any] | None) -> NDArray[np.float64]:
-        """The weights in another order of observations, in float64, as sums want them.
+        """Return the weights in another order of observations, in float64, as sums need them.
 
-        The last one is kept, since every round asks for it again.
+        The last result is kept, because every round asks for it again.
         """
         kept = self._rearranged
         if kept is None or kept[0] is not order:
@@ -248,7 +259,7 @@ class Weights(Hidden):
         return kept[1]
 
     def belong_to(self, indptr: Offsets) -> bool:
-        """Whether they were made for data with this layout."""
+        """Whether the weights were made for data with this layout."""
         return bool(np.array_equal(self._indptr, indptr))
 
     def __repr__(self) -> str:
@@ -256,7 +267,7 @@ class Weights(Hidden):
 
 
 class Parts(Hidden):
-    """Whole contributions of some users: one row per observation, all rows of a user together at most `norm` long.
+    """Whole contributions of some users: one row per observation, and a norm of at most `norm` per user.
 
     The rows of user j lie between indptr[j] and indptr[j + 1]. A contribution that is not spread over observations
     has one row per user.
@@ -268,7 +279,10 @@ class Parts(Hidden):
         _refuse_extreme(norm)
         held = _held(values)
         if not float(np.sqrt(_sum_of_squares(held, indptr).max(initial=0.0))) <= norm:
-            raise InputError(f"Expected every user's part to have norm at most {norm}; some user's is longer.")
+            raise InputError(
+                f"Expected every user's part to have norm at most {norm}; at least one user's is longer.",
+                argument="values",
+            )
         self._values = held
         self._norm = float(norm)
 
@@ -279,10 +293,10 @@ class Parts(Hidden):
 
     @classmethod
     def clipped(cls, values: FloatArray, indptr: Offsets, norm: float) -> Parts:
-        """Scale down each user whose rows together are longer than `norm`."""
+        """Scale down each user whose rows together exceed `norm`."""
         lengths = np.sqrt(_sum_of_squares(values, indptr))
         if not np.isfinite(lengths).all():
-            raise InputError("Expected finite contributions, got NaN or infinity.")
+            raise InputError("Expected finite contributions, got NaN or infinity.", argument="values")
         inner = norm * (1 - MARGIN)
         factors = inner / np.maximum(lengths, inner)
         return cls(values * np.repeat(factors, np.diff(indptr))[:, None], indptr, norm)
@@ -292,22 +306,22 @@ class Parts(Hidden):
 
 
 def _fitted(raw: FloatArray, indptr: Offsets, least_norm: float) -> Any:
-    """Weights whose squares sum to at most 1 over each user: divided by the user's norm, or by this if that is less."""
+    """Divide each user's weights by their norm, or by `least_norm` if that is larger."""
     norms = np.sqrt(_sum_of_squares(raw, indptr))
     if not np.isfinite(norms).all():
-        raise InputError("Expected finite weights, got NaN or infinity.")
+        raise InputError("Expected finite weights, got NaN or infinity.", argument="raw")
     factors = (1 - MARGIN) / np.maximum(norms, least_norm)
     return _stretched(raw, np.repeat(factors, np.diff(indptr)))
 
 
 def _refuse_extreme(norm: float) -> None:
-    """Refuse a bound whose square could not be held: no norm could be checked against it."""
+    """Refuse a norm whose square overflows or underflows: nothing could be checked against it."""
     if not 1 / _LARGEST <= norm <= _LARGEST:
-        raise InputError(f"Expected a norm from {1 / _LARGEST:g} to {_LARGEST:g}, got {norm}.")
+        raise InputError(f"Expected a norm from {1 / _LARGEST:g} to {_LARGEST:g}, got {norm}.", argument="norm")
 
 
 def _held(values: Any) -> Any:
-    """A copy that nobody else holds, write-protected where the library has that."""
+    """Return a private copy, write-protected where the library supports it."""
     if isinstance(values, np.ndarray):
         held = values.copy()
         held.flags.writeable = False
@@ -316,14 +330,14 @@ def _held(values: Any) -> Any:
 
 
 def _lengths(values: Any) -> Any:
-    """Norms of rows, in float64 whatever the precision of the values."""
+    """Return the norms of rows, in float64 whatever the precision of the values."""
     if isinstance(values, np.ndarray):
         return np.sqrt(np.einsum("nd,nd->n", values, values, dtype=np.float64))
     return (values.double() ** 2).sum(-1).sqrt()
 
 
 def _stretched(values: Any, factors: Any) -> Any:
-    """Rows, or numbers, times factors: computed in float64, in the precision of the rows."""
+    """Multiply rows or numbers by factors: compute in float64, return in the precision of the rows."""
     if isinstance(values, np.ndarray):
         across = factors if values.ndim == 1 else factors[:, None]
         return np.multiply(values, across, out=np.empty_like(values), casting="same_kind")
@@ -331,9 +345,12 @@ def _stretched(values: Any, factors: Any) -> Any:
 
 
 def _sum_of_squares(values: FloatArray, indptr: Offsets) -> NDArray[np.float64]:
-    """Sum of squares per user, in float64, some users at a time; users without rows get 0."""
+    """Return the sum of squares per user in float64, in batches of users; users without rows get 0."""
     if indptr[0] != 0 or indptr[-1] != len(values) or (np.diff(indptr) < 0).any():
-        raise InputError(f"Expected offsets from 0 to {len(values)}, one run per user; they do not fit the values.")
+        raise InputError(
+            f"Expected offsets from 0 to {len(values)}, one run per user; these do not fit the values.",
+            argument="indptr",
+        )
     sums = np.zeros(len(indptr) - 1)
     cuts = np.searchsorted(indptr, np.arange(0, len(values), _AT_A_TIME))
     for first, last in itertools.pairwise(np.unique([*cuts, len(sums)])):

@@ -1,8 +1,7 @@
-"""What a user's privacy may cost in all (`Budget`), and how it is divided (`Share`, `Plan`).
+"""The total privacy cost allowed per user (`Budget`), and how it is divided (`Share`, `Plan`).
 
-A budget (ε, δ) is worth μ² of Gaussian DP; μ² adds up over releases, so a share is a fraction of μ² and a plan
-is a set of shares that sum to at most 1. A budget with δ = 0 is pure: there ε itself adds up, and a share is a
-fraction of ε.
+A budget (ε, δ) buys μ² of Gaussian DP. μ² adds up over releases, so a share is a fraction of μ², and a plan is a set of
+shares that sum to at most 1. A budget with δ = 0 is pure: there ε itself adds up, and a share is a fraction of ε.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _KEPT_BACK = 1e-12  # so that rounding in a sum of shares can never exceed the w
 
 @dataclass(frozen=True)
 class Budget:
-    """An (ε, δ) that everything made from one user's data must stay within; δ = 0 is pure differential privacy.
+    """The (ε, δ) that everything made from one user's data must stay within; δ = 0 is pure differential privacy.
 
     Example:
         >>> Budget(epsilon=1.0, delta=1e-5).mu  # doctest: +ELLIPSIS
@@ -31,7 +30,7 @@ class Budget:
     _mu: float | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", float(self.epsilon))  # a float16 would carry its rounding into mu
+        object.__setattr__(self, "epsilon", float(self.epsilon))  # float16 rounding would carry over into mu
         object.__setattr__(self, "delta", float(self.delta))
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise InputError(f"Expected a finite epsilon > 0, got {self.epsilon}.", argument="epsilon")
@@ -46,15 +45,17 @@ class Budget:
 
     @property
     def mu(self) -> float:
-        """The Gaussian-DP parameter that the budget buys; a pure one buys none."""
+        """The Gaussian-DP parameter that the budget buys. A pure budget has none."""
         if self._mu is None:
-            raise InputError(f"Expected a delta above 0, as Gaussian noise needs, got {self.delta}.", argument="delta")
+            raise InputError(
+                f"Expected a delta above 0, because Gaussian noise needs one, got {self.delta}.", argument="delta"
+            )
         return self._mu
 
 
 @dataclass(frozen=True)
 class Share:
-    """A fraction of a budget: of its μ², or of its ε if it is pure."""
+    """A fraction of a budget: of its μ², or of its ε if the budget is pure."""
 
     fraction: float
     of: Budget
@@ -62,20 +63,20 @@ class Share:
     def __post_init__(self) -> None:
         object.__setattr__(self, "fraction", float(self.fraction))
         if not 0 < self.fraction <= 1:
-            raise BudgetError(f"Expected a share in (0, 1] of the budget, got {self.fraction}.")
+            raise BudgetError(f"Expected a share of the budget in (0, 1], got {self.fraction}.")
 
     @property
     def mu(self) -> float:
-        """What one Gaussian release that takes the whole share may cost."""
+        """The μ of one Gaussian release that takes the whole share."""
         return self.of.mu * math.sqrt(self.fraction)
 
     @property
     def pure_epsilon(self) -> float:
-        """The ε of one pure release that takes the whole share: at most what its Gaussian-DP bound allows."""
+        """The ε of one pure release that takes the whole share, never more than its Gaussian-DP bound allows."""
         return self.of.epsilon * self.fraction if self.of.pure else gaussian.pure_of_mu(self.mu)
 
     def split(self, **fractions: float) -> dict[str, Share]:
-        """Divide this share; fractions are of this share and must sum to at most 1."""
+        """Divide this share. The fractions are of this share and must sum to at most 1."""
         scale = _scale_to_whole(fractions, available=1.0)
         return {name: Share(self.fraction * part * scale, self.of) for name, part in fractions.items()}
 
@@ -96,7 +97,7 @@ class Plan(Mapping[str, "Share | tuple[Share, ...]"]):
         return len(self._shares)
 
     def one(self, name: str) -> Share:
-        """Return the share planned under a name that stands for a single release or group."""
+        """Return the share planned under a name that stands for a single release."""
         share = self._shares[name]
         if not isinstance(share, Share):
             raise KeyError(f"{name!r} is a sequence of {len(share)} shares; use several({name!r}).")
@@ -111,7 +112,7 @@ class Plan(Mapping[str, "Share | tuple[Share, ...]"]):
 
 
 def make_plan(budget: Budget, available: float, fractions: Mapping[str, float | Sequence[float]]) -> Plan:
-    """Turn fractions of a budget into shares; refuses when they sum to more than is available."""
+    """Turn fractions of a budget into shares. Refuse if they sum to more than is available."""
     flat = {
         f"{name}[{k}]" if isinstance(parts, Sequence) else name: part
         for name, parts in fractions.items()
@@ -136,5 +137,5 @@ def _scale_to_whole(fractions: Mapping[str, float], available: float) -> float:
     asked = math.fsum(fractions.values())
     if asked > available * (1 + 1e-9):
         listed = ", ".join(f"{name}={part:g}" for name, part in fractions.items())
-        raise BudgetError(f"The plan asks for {asked:.6g} of the budget but {available:.6g} is left ({listed}).")
+        raise BudgetError(f"The plan asks for {asked:.6g} of the budget, but only {available:.6g} is left ({listed}).")
     return (1 - _KEPT_BACK) * min(1.0, available / asked) if asked else 1.0

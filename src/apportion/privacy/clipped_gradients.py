@@ -1,9 +1,9 @@
-"""A running sum of units' gradients, on any torch device, that clips each unit's whole gradient before it is added.
+"""A running sum of gradients on any torch device. It clips each unit's whole gradient before adding it.
 
-A unit is a user with all rows, or one row where the guarantee is for rows. The object that clips is the object that
-states the sensitivity. A unit's gradient comes in blocks, one for each parameter; a block knows the lengths of its
-units' parts and their weighted sum, so that no gradient per unit need ever be stored. With relative scales s the length
-is that of g / s, and noise is relative to s: the clip happens where the noise is isotropic (docs/proofs/optimizers.md).
+A unit is a user with all rows, or one row if the guarantee is for rows. The object that clips also states the
+sensitivity. A unit's gradient comes in blocks, one for each parameter. A block knows the lengths of its units' parts
+and their weighted sum, so no per-unit gradient need ever be stored. With relative scales s, the length is that of
+g / s and noise is relative to s: clipping happens where the noise is isotropic (docs/proofs/optimizers.md).
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.bounds import Hidden
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
-_INNER = 1 - 1e-5  # of the clip norm, to cover the rounding of float32 gradients
+_INNER = 1 - 1e-5  # relative to the clip norm; covers the rounding of float32 gradients
 
 
 class Block(Protocol):
-    """The parts of several units' gradients that belong to one parameter."""
+    """The parts of several units' gradients for one parameter."""
 
     def squared_norms(self, scales: Any | None) -> Any:
-        """Squared length of each unit's part, divided by scales of the parameter's shape if given."""
+        """Return the squared length of each unit's part, divided by scales of the parameter's shape if given."""
 
     def weighted_sum(self, factors: Any) -> Any:
-        """Sum of the units' parts, each times its factor, in the parameter's shape."""
+        """Return the sum of the units' parts, each times its factor, in the parameter's shape."""
 
     def keeping(self, kept: Any) -> Block:
-        """The same with zeros for the units that are not kept, whatever numbers they had."""
+        """Return the block with zeros for the units that are not kept, whatever their values."""
 
 
 class GradientTotal(Hidden):
-    """Sum of units' gradients, each clipped to `clip_norm`; units must be added at most once each.
+    """The sum of gradients, each clipped to `clip_norm`. Add each unit at most once.
 
     Args:
         clip_norm: norm to which a unit's whole gradient is clipped.
-        shapes: of the parameters.
-        scales: relative noise of each coordinate, one positive float64 tensor for each parameter; None for 1.
-        counted: share of the squared sensitivity for counting the units that were not clipped, in one more
-            coordinate; 0 not to count.
-        neighbours: the relation that the sensitivity is for: adding or removing one unit.
+        shapes: the shapes of the parameters.
+        scales: relative noise of each coordinate, one positive float64 tensor for each parameter; None means 1.
+        counted: share of the squared sensitivity spent on counting the units that were not clipped, in one more
+            coordinate; 0 turns counting off.
+        neighbours: the neighbour relation of the sensitivity: adding or removing one unit.
     """
 
     __slots__ = ("_clip_norm", "_counted", "_neighbours", "_scales", "_shapes", "_totals", "_within")
@@ -60,7 +60,9 @@ class GradientTotal(Hidden):
         neighbours: Neighbours = ADD_REMOVE,
     ) -> None:
         if not 0 < clip_norm < math.inf or not 0 <= counted < 1:
-            raise InputError(f"Expected a finite clip_norm above 0 and counted in [0, 1), got {clip_norm}, {counted}.")
+            raise InputError(
+                f"Expected a finite clip_norm above 0 and counted in [0, 1), got {clip_norm}, {counted}.", argument=None
+            )
         self._clip_norm = float(clip_norm)
         self._shapes = [tuple(shape) for shape in shapes]
         self._scales = None if scales is None else list(scales)
@@ -72,11 +74,11 @@ class GradientTotal(Hidden):
     def add(self, blocks: Sequence[Block], real: Any | None = None) -> None:
         """Add the gradients of some units, one block for each parameter.
 
-        A gradient that is not finite counts as zero: a refusal would tell of one unit's data.
+        A gradient that is not finite counts as zero, because a refusal would reveal something about one unit's data.
 
         Args:
             blocks: the units' gradients, by parameter.
-            real: for each unit, whether it is one, if there are others that only fill a batch up.
+            real: for each unit, whether it is real or only pads the batch; None if all are real.
         """
         squares: Any = 0.0
         for k, block in enumerate(blocks):
@@ -96,7 +98,7 @@ class GradientTotal(Hidden):
         self._within += float(within.sum())
 
     def sealed(self) -> BoundedSum:
-        """The sum so far, hidden and flat, with the sensitivity that its clipping gives it."""
+        """Return the sum so far, hidden and flat, with the sensitivity that its clipping gives it."""
         parts = [_flat(total, shape) for total, shape in zip(self._totals, self._shapes, strict=True)]
         scales = None
         if self._scales is not None:
@@ -116,7 +118,7 @@ class GradientTotal(Hidden):
 
 
 def number_of_units(n_units: int, neighbours: Neighbours) -> BoundedSum:
-    """How many units there are, hidden; one unit moves it by 1."""
+    """Return the hidden number of units. One unit moves it by 1."""
     return BoundedSum(_KEY, np.array([float(n_units)]), 1.0, "one for each unit", neighbours=neighbours)
 
 

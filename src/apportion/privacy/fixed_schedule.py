@@ -1,30 +1,33 @@
-"""Releases that are all fixed before the first: those of one planned mechanism, beside Gaussian ones.
+"""Sessions whose releases are all fixed before the first: those of one planned mechanism, beside Gaussian releases.
 
-No filter has a theorem for them that is as tight as their numerical composition, which needs to know them beforehand.
+No filter theorem is as tight for them as numerical composition, which must know all releases in advance.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from apportion.errors import BudgetError
 from apportion.privacy import accounting
 from apportion.privacy.budget import Budget
-from apportion.privacy.mechanisms import PlannedMechanism, PlannedShare
+from apportion.privacy.mechanisms import Gaussian, PlannedMechanism, PlannedShare
+from apportion.privacy.statement import Release
 
 
-@lru_cache(maxsize=256)  # repeated fits under one budget ask the same, and an answer takes a second
+@lru_cache(maxsize=256)  # repeated fits under one budget ask the same question, and an answer takes a second
 def noise_beside(mus: tuple[float, ...], mechanism: PlannedMechanism, steps: int, budget: Budget) -> float:
-    """The noise multiplier of so many releases beside Gaussian ones of these μ, such that all fit the budget."""
+    """Return the noise multiplier for `steps` planned releases beside Gaussian ones of these μ, within the budget."""
     fixed = [accounting.Gaussian(1 / mu) for mu in mus]
     return accounting.calibrate(lambda z: [*fixed, mechanism.part(z, steps)], budget)
 
 
 @lru_cache(maxsize=256)
 def cost_of_all(mus: tuple[float, ...], share: PlannedShare[Any], made: int, budget: Budget) -> float:
-    """ε of Gaussian releases of these μ and so many planned ones, at the budget's δ."""
+    """Return the ε of Gaussian releases of these μ and `made` planned ones, at the budget's δ."""
     parts: list[accounting.Part] = [accounting.Gaussian(1 / mu) for mu in mus]
     if made:
         parts.append(share.mechanism.part(share.noise_multiplier, made))
@@ -33,8 +36,29 @@ def cost_of_all(mus: tuple[float, ...], share: PlannedShare[Any], made: int, bud
 
 @dataclass
 class FixedSchedule:
-    """What a session with planned releases may still do; all was fixed before the first of them."""
+    """What a session with planned releases may still do. It was all fixed before the first release."""
 
     gaussian: Counter[float]
     planned: PlannedShare[Any]
     made: int = 0
+
+    def take(self, record: Release, share: PlannedShare[Any] | None) -> None:
+        """Count one of the planned releases. Refuse one that is not in the plan, or more than were planned."""
+        if share is None:
+            self._take_gaussian(record)
+            return
+        if share != self.planned:
+            raise BudgetError(f"Expected a share that a plan of this session made, got {share}.")
+        if self.made >= share.steps:
+            raise BudgetError(f"All {share.steps} planned releases of this session have been made.")
+        self.made += 1
+
+    def _take_gaussian(self, record: Release) -> None:
+        if record.mechanism != Gaussian.key or record.mu is None or self.gaussian[record.mu] < 1:
+            raise BudgetError(f"Release {record.name!r} is not part of this session's plan.")
+        self.gaussian[record.mu] -= 1
+
+    def spent_epsilon(self, releases: Sequence[Release], budget: Budget) -> float:
+        """Return the ε of what was released, including planned releases."""
+        mus = tuple(r.mu for r in releases if r.mu is not None and r.mechanism == Gaussian.key)
+        return cost_of_all(mus, self.planned, len(releases) - len(mus), budget)

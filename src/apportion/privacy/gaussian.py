@@ -14,8 +14,8 @@ import math
 from collections.abc import Callable
 from statistics import NormalDist
 
-_RELATIVE_SLACK = 1e-12  # covers the rounding of erfc and exp, whose relative errors stay below 1e-13 here
-_SMALLEST = 2.0**-1022  # an underflow is rounded up too
+_RELATIVE_SLACK = 1e-12  # covers the rounding of erfc and exp; their relative errors stay below 1e-13 here
+_SMALLEST = 2.0**-1022  # also rounds up an underflow
 
 
 def delta_of(epsilon: float, mu: float) -> float:
@@ -59,12 +59,12 @@ def epsilon_of(mu: float, delta: float) -> float:
 def mu_of_pure(epsilon: float) -> float:
     """Return the μ that a pure ε-DP release is charged: μ = −2 Φ⁻¹(1 / (1 + e^ε)), rounded up.
 
-    The trade-off curve of pure ε-DP is two straight lines that meet at α = 1/(1 + e^ε); the convex Gaussian
+    The trade-off curve of pure ε-DP consists of two straight lines that meet at α = 1/(1 + e^ε). The convex Gaussian
     curve through that corner lies below both, so the release is μ-GDP.
     """
-    if epsilon > 600:  # where exp would underflow: the normal tail is below exp(-x²/2)/2
+    if epsilon > 600:  # exp would underflow here: the normal tail is below exp(-x²/2)/2
         return 2 * math.sqrt(2 * epsilon) * (1 + _RELATIVE_SLACK)
-    if epsilon < 1e-4:  # where 1/2 - p would cancel; the curve lies below its tangent at 0 there
+    if epsilon < 1e-4:  # 1/2 - p would cancel here: the curve lies below its tangent at 0
         return epsilon * math.sqrt(math.pi / 2) * (1 + _RELATIVE_SLACK)
     return -2 * NormalDist().inv_cdf(math.exp(-epsilon) / (1 + math.exp(-epsilon))) * (1 + 1e-9)
 
@@ -75,7 +75,7 @@ def pure_of_mu(mu: float) -> float:
 
 
 def _largest(allowed: Callable[[float], bool], ceiling: float = 1e6) -> float:
-    """Bisect for the largest argument in (0, ceiling] that is allowed; the answer itself is allowed."""
+    """Bisect for the largest argument in (0, ceiling] that is allowed; the result itself is allowed."""
     low, high = 0.0, 1.0
     while high < ceiling and allowed(high):
         low, high = high, min(2 * high, ceiling)

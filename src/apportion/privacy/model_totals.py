@@ -1,4 +1,4 @@
-"""The sum of the tasks' models themselves, each clipped to a norm: what averaging releases."""
+"""The sum of the tasks' models, each clipped to a norm: what model averaging releases."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from apportion.privacy.neighbours import ADD_REMOVE_TASK
 
 
 def model_total(models: Rows) -> BoundedSum:
-    """Σ_i w_i over tasks, one model a row: adding or removing a task moves it by the bound of a model's norm."""
+    """Seal Σ_i w_i over tasks, one model per row. Adding or removing a task moves it by the bound on a model's norm."""
     if isinstance(models, ObservationRows):
-        raise InputError("Expected one model per task, got rows of observations.")
+        raise InputError("Expected one model per task, got rows of observations.", argument="models")
     value = np.asarray(models._values, np.float64).sum(axis=0)
     return BoundedSum(_KEY, value, models.norm, f"model norm {models.norm:g}", neighbours=ADD_REMOVE_TASK)

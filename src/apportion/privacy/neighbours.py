@@ -1,9 +1,9 @@
-"""Which two data sets a guarantee compares: the unit that is protected, and how neighbours differ.
+"""Which two data sets a guarantee compares: the protected unit, and how neighbouring data sets differ.
 
-A sum states its sensitivity for one relation, a session promises one, and a session releases only sums that state
-theirs for the same (`Session`). A weaker relation is never read as a stronger one.
+A sum states its sensitivity for one relation. A session protects one relation, and releases only sums that state their
+sensitivity for the same one (`Session`). A weaker relation never counts as a stronger one.
 
-What is stored names a relation by its key. The sentences are for readers and may be improved.
+Stored documents name a relation by its key. The sentences are for readers and may be improved.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from apportion.errors import InputError
 
 @dataclass(frozen=True)
 class Neighbours:
-    """A neighbour relation: a key to know it by, and the words that a statement has for it.
+    """A neighbour relation: a key that identifies it, and its words in a statement.
 
     Attributes:
-        key: its name for programs, as statements, cards and ledgers store it; no two relations have the same.
+        key: its name for programs, as statements, cards and ledgers store it; unique.
         unit: whose data is protected, and what of it.
         relation: how two neighbouring data sets differ.
         one: the unit in one word.
@@ -80,16 +80,16 @@ RELATIONS = {
 
 
 def relation_of(key: str, unit: str, relation: str) -> Neighbours:
-    """A stored relation: the library's own by its key, or one of somebody else's in its own words."""
+    """Return a stored relation: one of the library's by its key, or someone else's in its own words."""
     return RELATIONS.get(key, Neighbours(key, unit, relation))
 
 
 def moved_by_user(neighbours: Neighbours, *, semidefinite: bool = False) -> float:
-    """How far one user moves a sum over users, each of whose parts has a norm of at most 1.
+    """Return how far one user moves a sum over users if each part has a norm of at most 1.
 
-    A user who comes or goes moves it by one part, one whose values are replaced by the difference of two. Two positive
-    semidefinite matrices are never more than a right angle apart, so that their difference is at most √2 long
-    (docs/proofs/weights.md).
+    A user who is added or removed moves it by one part. A user whose values are replaced moves it by the difference of
+    two parts. The angle between two positive semidefinite matrices is never more than 90°, so their difference has norm
+    at most √2 (docs/proofs/weights.md).
 
     Args:
         neighbours: how the data sets differ: by a user with all rows, or by the values of one user's rows.
@@ -99,11 +99,14 @@ def moved_by_user(neighbours: Neighbours, *, semidefinite: bool = False) -> floa
         return 1.0
     if neighbours == REPLACE_VALUES_PUBLIC_GRAPH:
         return math.sqrt(2) if semidefinite else 2.0
-    raise InputError(f"Expected neighbours that differ in one user of a sum over users, got: {neighbours.relation}.")
+    raise InputError(
+        f"Expected neighbours that differ in one user of a sum over users, got: {neighbours.relation}.",
+        argument="neighbours",
+    )
 
 
 def in_words(neighbours: Neighbours, *, semidefinite: bool = False) -> str:
-    """What `moved_by_user` multiplies a bound by, for the derivation of a sensitivity."""
+    """Describe the factor of `moved_by_user`, for the derivation of a sensitivity."""
     if moved_by_user(neighbours) == 1.0:
         return ""
     return (

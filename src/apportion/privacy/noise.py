@@ -1,7 +1,7 @@
-"""Where noise comes from: the operating system for releases, a seed for tests.
+"""Noise sources: the operating system for releases, a seed for tests.
 
-Everything that a seeded source made is marked "not for release" in the statement. A source may be *exact*: then sums
-are whole numbers of a public step, and noise is added to them without rounding errors (docs/proofs/exact.md).
+The statement marks everything made with a seeded source "not for release". A source may be *exact*: then sums are whole
+numbers of a public step, and noise is added to them without rounding errors (docs/proofs/exact.md).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from apportion.errors import InputError
 
 
 class NoiseSource(Protocol):
-    """Independent draws; a source that is predictable says so."""
+    """A source of independent draws. A predictable source says so."""
 
     @property
     def releasable(self) -> bool:
-        """Whether what it made may leave the building."""
+        """Whether results made with it may be published."""
 
     @property
     def description(self) -> str:
@@ -29,23 +29,23 @@ class NoiseSource(Protocol):
 
     @property
     def exact(self) -> bool:
-        """Whether sums and noise are to be exact; such a session releases only sums on a lattice."""
+        """Whether sums and noise are exact. Such a session releases only sums on a lattice."""
 
     def key(self) -> bytes:
-        """32 secret bytes that were never used before."""
+        """Return 32 secret bytes that were never used before."""
 
     def normal(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """Standard normal draws."""
+        """Return standard normal draws."""
 
     def uniform(self, size: int) -> NDArray[np.float64]:
-        """Draws from the open interval (0, 1)."""
+        """Return draws from the open interval (0, 1)."""
 
 
 class SystemNoise:
-    """Noise keyed by the operating system's entropy; every call takes a fresh key.
+    """Noise keyed by the operating system's entropy. Every call takes a fresh key.
 
     Args:
-        exact: whether sums and noise are to be exact.
+        exact: whether sums and noise are exact.
     """
 
     releasable = True
@@ -55,23 +55,23 @@ class SystemNoise:
         self.exact = exact
 
     def key(self) -> bytes:
-        """32 bytes from the operating system."""
+        """Return 32 bytes from the operating system."""
         return os.urandom(32)
 
     def normal(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """Standard normal draws; the key is used once and forgotten."""
+        """Return standard normal draws. The key is used once and forgotten."""
         out = np.empty(shape, dtype=dtype)
         linalg.fill_normals(out, self.key())
         return out
 
     def uniform(self, size: int) -> NDArray[np.float64]:
-        """Draws from (0, 1) with 52 random bits, never 0 or 1."""
+        """Return draws from (0, 1) with 52 random bits, never 0 or 1."""
         bits = np.frombuffer(os.urandom(8 * size), dtype=np.uint64) >> np.uint64(12)
         return (bits.astype(np.float64) + 0.5) * 2.0**-52
 
 
 class SeededNoise:
-    """Reproducible noise for tests and studies; what it makes is not private."""
+    """Reproducible noise for tests and studies. What it makes is not private."""
 
     releasable = False
 
@@ -79,27 +79,29 @@ class SeededNoise:
         self.seed = seed
         self.exact = exact
         self.description = f"seeded generator (seed {seed}): reproducible, therefore NOT FOR RELEASE"
-        self._generator = np.random.default_rng([seed, 0x6E6F697365])  # not the stream of a public default_rng(seed)
+        self._generator = np.random.default_rng(
+            [seed, 0x6E6F697365]
+        )  # a stream other than that of a public default_rng(seed)
 
     def key(self) -> bytes:
-        """32 bytes of the seeded stream."""
+        """Return 32 bytes of the seeded stream."""
         return self._generator.bytes(32)
 
     def normal(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """Standard normal draws from the seeded stream."""
+        """Return standard normal draws from the seeded stream."""
         return self._generator.standard_normal(shape).astype(dtype)
 
     def uniform(self, size: int) -> NDArray[np.float64]:
-        """Draws from (0, 1) from the seeded stream."""
+        """Return draws from (0, 1) from the seeded stream."""
         return np.asarray(self._generator.integers(0, 2**52, size) + 0.5) * 2.0**-52
 
 
 def noise_source(given: NoiseSource | str | None) -> NoiseSource:
-    """Return the source that a name stands for: "secure" (also for None) or "exact". A source is returned as it is."""
+    """Return the source that a name stands for: "secure" (the default, None) or "exact". Return a source unchanged."""
     if given is None or given == "secure":
         return SystemNoise()
     if given == "exact":
         return SystemNoise(exact=True)
     if isinstance(given, str):
-        raise InputError(f"Expected noise to be 'secure', 'exact' or a noise source, got {given!r}.")
+        raise InputError(f"Expected noise to be 'secure', 'exact' or a noise source, got {given!r}.", argument="noise")
     return given

@@ -1,4 +1,4 @@
-"""What a release is for: a purpose with a stable key and words for pages, and the place of the release in a fit.
+"""What a release is for: a purpose with a stable key and words for pages, and its place in the fit.
 
 Statements and cards store keys. Pages explain a release and choose its colour by its purpose, never by its name.
 """
@@ -23,7 +23,7 @@ class Purpose(Enum):
     words: str
 
     def __new__(cls, key: str, label: str, words: str) -> Purpose:
-        """A member whose value is its key."""
+        """Create a member whose value is its key."""
         member = object.__new__(cls)
         member._value_ = key
         member.label = label
@@ -31,20 +31,29 @@ class Purpose(Enum):
         return member
 
     # how many there are
-    NUMBER_OF_USERS = "number-of-users", "number of users", "About how many users there are: the scale of the rest."
+    NUMBER_OF_USERS = (
+        "number-of-users",
+        "number of users",
+        "About how many users there are: the scale of everything else.",
+    )
     NUMBER_OF_EXAMPLES = "number-of-examples", "number of examples", "About how many examples there are."
     OVERVIEW = (
         "overview",
         "overview",
-        "About how many users there are and what they give on average: the scale of the rest.",
+        "About how many users there are and what they give on average: the scale of everything else.",
     )
-    TOTAL_WEIGHT = "total-weight", "total weight", "About how much all users weigh together: it turns sums into means."
+    TOTAL_WEIGHT = "total-weight", "total weight", "About how much all users weigh together. It turns sums into means."
     SIZES = (
         "sizes",
         "sizes",
-        "How many users have about how many rows, from which the most that one user may weigh is chosen.",
+        "How many users have about how many rows. From this the largest weight of one user is chosen.",
     )
-    # how much there is of each item or task
+    NORMS = (
+        "norms",
+        "norms",
+        "How much of a user's part each clip norm would cut off. From this the norm is chosen.",
+    )
+    # how much data each item or task has
     POPULARITY = (
         "popularity",
         "popularity",
@@ -54,17 +63,22 @@ class Purpose(Enum):
     # recommenders
     ITEM_SUMS = "item-sums", "item sums", "What the users of each item say about it, summed: the signal itself."
     ITEM_VECTORS = "item-vectors", "item vectors", "What the users of each item say about it: the signal itself."
-    ITEM_MATRICES = "item-matrices", "item matrices", "How firmly the users of an item pin down its vector."
-    ITEM_CURVATURES = "item-curvatures", "item curvatures", "How firmly the users of an item pin down its vector."
+    ITEM_MATRICES = "item-matrices", "item matrices", "How precisely the users of an item determine its vector."
+    ITEM_CURVATURES = "item-curvatures", "item curvatures", "How precisely the users of an item determine its vector."
     ITEM_SLOPES = "item-slopes", "item slopes", "Where the users of each item pull its vector."
     ITEM_GRADIENTS = "item-gradients", "item gradients", "The direction in which every item vector moves next."
     USERS_MATRIX = "users-matrix", "users' matrix", "How the vectors of all users spread, for pairs without a click."
     SHARED_MOMENTS = (
         "shared-moments",
         "shared moments",
-        "How tastes spread over users as a whole: the shape that rare items borrow.",
+        "How tastes vary over all users: the shape that rare items borrow.",
     )
-    VALIDATION_SCORE = "validation-score", "validation score", "How well the settings of a try do on held-out users."
+    VOTES = (
+        "votes",
+        "votes",
+        "Which settings predict users' held-out rows best. Later rounds use these settings.",
+    )
+    VALIDATION_SCORE = "validation-score", "validation score", "How well one try's settings do on held-out users."
     # regressions and training
     TASK_MATRICES = "task-matrices", "Gram matrices", "How firmly the rows of each task pin down its coefficients."
     TASK_MOMENTS = "task-moments", "moments", "How labels go with features in each task: the signal itself."
@@ -86,14 +100,14 @@ class Purpose(Enum):
     )
     COEFFICIENTS = "coefficients", "coefficients", "The estimate itself."
     # statistics
-    FIRST_MOMENTS = "first-moments", "first moments", "How far values spread, for weights and intervals."
+    FIRST_MOMENTS = "first-moments", "first moments", "How widely values spread, for weights and intervals."
     MEAN = "mean", "mean", "The estimate itself."
     QUANTILES = "quantiles", "quantiles", "The estimate itself."
     # parties
     MODEL_COVARIANCE = "model-covariance", "covariance of models", "What the models of all parties have in common."
     SUM_OF_MODELS = "sum-of-models", "sum of models", "The models of all parties, summed for their mean."
-    # what the library does not know
-    OTHER = "other", "other", "A release of the caller's own."
+    # anything else
+    OTHER = "other", "other", "A release defined by the caller."
 
     @property
     def key(self) -> str:
@@ -101,7 +115,7 @@ class Purpose(Enum):
         return str(self.value)
 
     def at(self, *, round: int | None = None, step: int | None = None, draw: int | None = None) -> ReleaseName:
-        """The name of a release for this purpose at some place of the fit.
+        """Return the name of a release for this purpose at some place in the fit.
 
         >>> Purpose.ITEM_SUMS.at(round=3).text
         'round 3: item sums'
@@ -110,21 +124,21 @@ class Purpose(Enum):
 
     @classmethod
     def of_key(cls, key: str) -> Purpose:
-        """The purpose of a stored key; refuses one that this version does not know."""
-        found = next((purpose for purpose in cls if purpose.key == key), None)
-        if found is None:
-            raise InputError(f"Expected the key of a purpose that this version knows, got {key!r}.")
-        return found
+        """Return the purpose of a stored key. Refuse a key that this version does not know."""
+        result = next((purpose for purpose in cls if purpose.key == key), None)
+        if result is None:
+            raise InputError(f"Expected the key of a purpose that this version knows, got {key!r}.", argument=None)
+        return result
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Where in a fit a release is made, counted from 1 (round 0 is a pass before the rounds); None for what it has not.
+    """Where in a fit a release is made, counted from 1 (round 0 comes before the rounds). None where it does not apply.
 
     Attributes:
-        round: of alternating between users and items, or between parties and curator.
-        step: of a descent or search.
-        draw: among releases of the same sums in one round.
+        round: the round of alternation between users and items, or between parties and curator.
+        step: the step of a descent or search.
+        draw: the number among releases of the same sums in one round.
     """
 
     round: int | None = None
@@ -133,7 +147,7 @@ class Stage:
 
     @property
     def text(self) -> str:
-        """In words; empty where there is only one place.
+        """The stage in words; empty if there is only one.
 
         >>> Stage(round=2, step=5).text
         'round 2, step 5'
@@ -141,18 +155,18 @@ class Stage:
         return ", ".join(f"{name} {number}" for name, number in self.as_dict().items())
 
     def as_dict(self) -> dict[str, int]:
-        """The numbers that there are, by name."""
+        """Return the numbers that apply, by name."""
         return {name: number for name, number in asdict(self).items() if number is not None}
 
 
 @dataclass(frozen=True)
 class ReleaseName:
-    """Names one release of a session: what it is for, and where in the fit.
+    """The name of a release in a session: what it is for, and where in the fit.
 
     Attributes:
         purpose: what it is for.
         stage: where in the fit.
-        label: other words than those of the purpose.
+        label: words that replace those of the purpose.
     """
 
     purpose: Purpose
@@ -161,17 +175,17 @@ class ReleaseName:
 
     @property
     def text(self) -> str:
-        """As the statement has it."""
+        """The name as the statement shows it."""
         own = self.label or self.purpose.label
         return f"{self.stage.text}: {own}" if self.stage.text else own
 
 
 Name = ReleaseName | Purpose | str
-"""What names a release: a purpose, with its stage if there are several, or a text for a release of one's own."""
+"""What names a release: a purpose, with its stage if there are several, or a text for a release of your own."""
 
 
 def release_name(given: Name) -> ReleaseName:
-    """The name in full; a text is a release of the caller's own."""
+    """Return the full name. A text names a release of the caller's own."""
     if isinstance(given, ReleaseName):
         return given
     return ReleaseName(given) if isinstance(given, Purpose) else ReleaseName(Purpose.OTHER, label=given)

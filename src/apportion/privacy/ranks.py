@@ -1,9 +1,9 @@
-"""Weighted ranks of private values: what the choice of a quantile scores points of the line by.
+"""Weighted ranks of private values: the scores by which a quantile is chosen among points of the line.
 
-Released points cut the line into cells; within a cell the score of a point y for the quantile q is how far the weight
-at or below y is from q times the weight of the cell. Every row is in one cell, so one user's weight is shared out over
-the cells and their scores may be used together: what a user moves adds up to its total weight, not to that times the
-number of cells (docs/proofs/contributions.md).
+Released points cut the line into cells. Within a cell, the score of a point y for the quantile q is the distance
+between the weight at or below y and q times the weight of the cell. Every row is in one cell, so one user's weight is
+divided over the cells, and their scores may be used together: a user moves them by its total weight, not by that times
+the number of cells (docs/proofs/contributions.md).
 """
 
 from __future__ import annotations
@@ -27,54 +27,54 @@ Floats = NDArray[np.float64]
 
 
 class Base(Protocol):
-    """A public, continuous distribution that says where a quantile may be, such as a frozen one of SciPy's.
+    """A public, continuous distribution that says where a quantile may lie, such as a frozen SciPy distribution.
 
-    It is trusted: it must not depend on private data, and its three answers must fit each other.
+    It is trusted: it must not depend on private data, and its three methods must be consistent.
     """
 
     def cdf(self, points: Floats, /) -> Any:
-        """The probability at or below each point."""
+        """Return the probability at or below each point."""
 
     def ppf(self, probabilities: Floats, /) -> Any:
-        """The point with this probability at or below it."""
+        """Return the point with this probability at or below it."""
 
     def support(self) -> tuple[float, float]:
-        """The ends of the line that it lives on, possibly infinite."""
+        """Return the ends of its support, possibly infinite."""
 
 
 @dataclass(frozen=True)
 class UniformBase:
-    """Every point of a public range is as likely as any other."""
+    """Every point of a public range is equally likely."""
 
     low: float
     high: float
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise InputError(f"Expected a finite range with low < high, got ({self.low}, {self.high}).")
+            raise InputError(f"Expected a finite range with low < high, got ({self.low}, {self.high}).", argument=None)
 
     def cdf(self, points: Floats, /) -> Floats:
-        """The part of the range at or below each point."""
+        """Return the fraction of the range at or below each point."""
         return np.clip((points - self.low) / (self.high - self.low), 0.0, 1.0)
 
     def ppf(self, probabilities: Floats, /) -> Floats:
-        """The point that has this part of the range below it."""
+        """Return the point with this fraction of the range below it."""
         return self.low + probabilities * (self.high - self.low)
 
     def support(self) -> tuple[float, float]:
-        """The range."""
+        """Return the range."""
         return self.low, self.high
 
 
 class Cell(NamedTuple):
-    """The scores of one cell: between edges[k] and edges[k + 1] a point's deviation is deviations[k]."""
+    """The scores of one cell: between edges[k] and edges[k + 1], a point's deviation is deviations[k]."""
 
     edges: Floats
     deviations: Floats
 
 
 class RankScores(Hidden):
-    """Hidden scores of points of the line, one step function for each cell that looks for a quantile."""
+    """Hidden scores of points on the line: one step function for each cell in which a quantile is sought."""
 
     __slots__ = ("_cells", "_derivation", "_neighbours", "_sensitivity")
 
@@ -88,17 +88,17 @@ class RankScores(Hidden):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many points will be chosen."""
+        """The number of points to be chosen."""
         return (len(self._cells),)
 
     @property
     def neighbours(self) -> Neighbours:
-        """The relation that the sensitivity is for."""
+        """The neighbour relation of the sensitivity."""
         return self._neighbours
 
     @property
     def derivation(self) -> str:
-        """Where the sensitivity comes from, in words."""
+        """How the sensitivity follows, in words."""
         return self._derivation
 
     @property
@@ -121,25 +121,28 @@ class RankedRows(Hidden):
     __slots__ = ("_cumulative", "_support", "_values", "_weights")
 
     def __init__(self, users: UserRun, weights: RowWeighting, base: Base, column_name: str = "values") -> None:
-        """Values beyond the base's support count as lying at its end."""
+        """Sort the values. Values beyond the base's support count as its end."""
         column = np.asarray(users.column(column_name), np.float64)
         if column.ndim != 1 or not np.isfinite(column).all():
-            raise InputError("Expected one finite value per row; some value is not.")
+            raise InputError("Expected one finite value per row; at least one is not.", argument=None)
         low, high = base.support()
         self._support = (float(low), float(high))
         column = np.clip(column, low, high)
-        order = np.argsort(column, kind="stable")  # equal values in one order on every processor
+        order = np.argsort(column, kind="stable")  # equal values keep the same order on every processor
         self._values: Floats = column[order]
         self._cumulative: Floats = np.concatenate([[0.0], np.cumsum(weights.of(users)[order])])
         self._weights = weights
 
     def scores(self, cuts: Sequence[float], quantiles: Sequence[float | None]) -> RankScores:
-        """Scores for one quantile, or none, in each of the cells that released points cut the line into."""
+        """Return the scores for one quantile, or none, in each cell between released cut points."""
         sought = [q for q in quantiles if q is not None]
         if len(quantiles) != len(cuts) + 1 or any(a > b for a, b in itertools.pairwise(cuts)):
-            raise InputError(f"Expected ascending cuts and a quantile or None for each cell, got {cuts}, {quantiles}.")
+            raise InputError(
+                f"Expected ascending cuts and, for each cell, a quantile or None; got {cuts}, {quantiles}.",
+                argument=None,
+            )
         if not sought or not all(0 < q < 1 for q in sought):
-            raise InputError(f"Expected quantiles strictly between 0 and 1, got {quantiles}.")
+            raise InputError(f"Expected quantiles strictly between 0 and 1, got {quantiles}.", argument="quantiles")
         places = [0, *np.searchsorted(self._values, np.asarray(cuts, np.float64), side="left"), len(self._values)]
         ends = [self._support[0], *cuts, self._support[1]]
         cells = [

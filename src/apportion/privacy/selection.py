@@ -1,17 +1,17 @@
-"""What it costs to try often and keep the best: private selection with a random number of tries.
+"""The cost of trying often and keeping the best: private selection with a random number of tries.
 
-One try is a private run that returns a result with a score, and the whole is: draw K, make K tries that are independent
-and alike, return the one with the best score, and nothing of the others. K follows a truncated negative binomial law
+One try is a private run that returns a result with a score. A selection draws K, makes K independent tries of the same
+kind, and returns the one with the best score and nothing of the others. K follows a truncated negative binomial law
 
     P[K = k] = γ (1 − γ)^(k − 1)             geometric     (η = 1)
     P[K = k] = (1 − γ)^k / (k log(1/γ))      logarithmic   (η = 0)
 
-If one try is μ-GDP, the whole has at every order λ > 1 a Rényi divergence of at most
+If one try is μ-GDP, the selection has at every order λ > 1 a Rényi divergence of at most
 
     λ μ²/2 + (1 + η) log(Φ(Φ⁻¹(γ) + μ) / γ) + log E[K] / (λ − 1).
 
-This is Theorem 2 of Papernot and Steinke, "Hyperparameter Tuning with Rényi Differential Privacy" (ICLR 2022), with its
-middle term taken from the Gaussian trade-off curve in place of a second Rényi order, which is never more
+This is Theorem 2 of Papernot and Steinke, "Hyperparameter Tuning with Rényi Differential Privacy" (ICLR 2022). Its
+middle term is taken from the Gaussian trade-off curve instead of a second Rényi order, which is never larger
 (docs/proofs/selection.md). Everything errs on the private side: a divergence and an ε are rounded up, a μ down.
 """
 
@@ -34,21 +34,21 @@ from apportion.privacy.noise import NoiseSource
 Law = Literal["geometric", "logarithmic"]
 
 _ETA: Final[dict[Law, int]] = {"geometric": 1, "logarithmic": 0}
-_SLACK = 1e-10  # relative, more than the rounding of a few logarithms and of the inverse normal distribution function
+_SLACK = 1e-10  # relative; exceeds the rounding of a few logarithms and of the inverse normal distribution function
 _ORDERS: Final = 1 + np.geomspace(1e-3, 1e6, 2001)
 _LEAST_MU: Final = 1e-12
-_LEAST_EPSILON: Final = 1e-9  # of a budget; with a large δ even that is worth some μ
+_LEAST_EPSILON: Final = 1e-9  # least ε of a budget; with a large δ even that buys some μ
 _FEWEST_TRIES: Final = 1.1  # on average
 _MOST_TRIES: Final = 10_000.0
 
 
 @dataclass(frozen=True)
 class Tries:
-    """The law of the number of tries K; it is public, and K does not depend on the data.
+    """The distribution of the number of tries K. It is public and does not depend on the data.
 
     Args:
         mean: E[K], at least 1.1.
-        law: its shape. Geometric costs more and is rarely far below its mean; logarithmic costs less, and often is 1.
+        law: its shape. Geometric costs more and is rarely far below its mean; logarithmic costs less and is often 1.
 
     >>> Tries(10.0).gamma
     0.1
@@ -60,10 +60,11 @@ class Tries:
     def __post_init__(self) -> None:
         object.__setattr__(self, "mean", float(self.mean))
         if self.law not in _ETA:
-            raise InputError(f"Expected a law among {', '.join(_ETA)}, got {self.law!r}.")
+            raise InputError(f"Expected a law among {', '.join(_ETA)}, got {self.law!r}.", argument="law")
         if not _FEWEST_TRIES <= self.mean <= _MOST_TRIES:
             raise InputError(
-                f"Expected a mean number of tries from {_FEWEST_TRIES:g} to {_MOST_TRIES:g}, got {self.mean:g}."
+                f"Expected a mean number of tries from {_FEWEST_TRIES:g} to {_MOST_TRIES:g}, got {self.mean:g}.",
+                argument="mean",
             )
 
     @property
@@ -73,18 +74,18 @@ class Tries:
 
     @property
     def gamma(self) -> float:
-        """γ of the law: small where there are many tries."""
+        """γ of the law; it is small if there are many tries."""
         if self.law == "geometric":
             return 1 / self.mean
         return _logarithmic_gamma(self.mean)
 
     @property
     def log_mean(self) -> float:
-        """The logarithm of E[K], of the law as it is drawn."""
+        """The logarithm of E[K], for the law as it is drawn."""
         return math.log(self.mean if self.law == "geometric" else _logarithmic_mean(self.gamma))
 
     def probability(self, k: int) -> float:
-        """P[K = k]."""
+        """Return P[K = k]."""
         if k < 1:
             return 0.0
         gamma = self.gamma
@@ -93,7 +94,7 @@ class Tries:
         return float((1 - gamma) ** k / (k * -math.log(gamma)))
 
     def draw(self, noise: NoiseSource) -> int:
-        """One K, by inversion of a uniform number of 52 bits."""
+        """Draw one K, by inversion of a uniform number of 52 bits."""
         left, k, gamma = float(noise.uniform(1)[0]), 1, self.gamma
         term = self.probability(1)
         while left > term > 1e-18:
@@ -105,14 +106,14 @@ class Tries:
 
 @dataclass(frozen=True)
 class SelectionCost:
-    """What a selection costs, and what one try of it costs.
+    """The cost of a selection, and of one of its tries.
 
     Attributes:
         tries: the law of the number of tries.
-        one_try: the budget of one try: its ε at the same δ, what would be promised had nothing been tuned.
-        epsilon: of the whole selection, at `delta`.
-        delta: of both.
-        order: the Rényi order that ε follows from.
+        one_try: the budget of one try: its ε at the same δ, as if nothing had been tuned.
+        epsilon: the ε of the whole selection, at `delta`.
+        delta: the δ of both.
+        order: the Rényi order from which ε follows.
     """
 
     tries: Tries
@@ -123,21 +124,21 @@ class SelectionCost:
 
 
 def divergence(order: float, mu: float, tries: Tries) -> float:
-    """The Rényi divergence of a selection among μ-GDP tries at one order above 1, rounded up.
+    """Return the Rényi divergence of a selection among μ-GDP tries at one order above 1, rounded up.
 
-    It is at most that of any larger order, and the formula is least at 1 + √(2 log E[K]) / μ.
+    It is at most that of any larger order. The formula is least at 1 + √(2 log E[K]) / μ.
     """
     least = 1 + math.sqrt(2 * max(tries.log_mean, 0.0)) / mu
     return float(_divergences(np.array([order, max(order, least)]), mu, tries).min())
 
 
 def epsilon_of(mu: float, delta: float, tries: Tries) -> float:
-    """ε at δ of a selection among μ-GDP tries, rounded up."""
+    """Return the ε at δ of a selection among μ-GDP tries, rounded up."""
     return _best(mu, delta, tries)[0]
 
 
 def calibrate(budget: Budget, tries: Tries) -> SelectionCost:
-    """The most that one try may cost such that the selection stays within the budget.
+    """Return the most that one try may cost if the selection is to stay within the budget.
 
     >>> calibrate(Budget(1.0, 1e-6), Tries(10)).one_try.epsilon  # doctest: +ELLIPSIS
     0.48...
@@ -146,9 +147,10 @@ def calibrate(budget: Budget, tries: Tries) -> SelectionCost:
     if _as_budget(low, budget.delta, tries)[1] > budget.epsilon:
         raise InputError(
             f"Expected an epsilon that pays for {tries.mean:g} tries on average at delta {budget.delta:g}, got "
-            f"{budget.epsilon:g}."
+            f"{budget.epsilon:g}.",
+            argument="epsilon",
         )
-    while high - low > 1e-7 * high:  # the low end is always one that fits
+    while high - low > 1e-7 * high:  # the low end always fits
         middle = (low + high) / 2
         low, high = (middle, high) if _as_budget(middle, budget.delta, tries)[1] <= budget.epsilon else (low, middle)
     one_try, epsilon, order = _as_budget(low, budget.delta, tries)
@@ -156,41 +158,43 @@ def calibrate(budget: Budget, tries: Tries) -> SelectionCost:
 
 
 def _as_budget(mu: float, delta: float, tries: Tries) -> tuple[Budget, float, float]:
-    """One try of about this μ as a budget, with the cost of the selection for the μ that the budget really has."""
+    """Return one try of about this μ as a budget, and the selection's cost for the μ that the budget really has."""
     one_try = Budget(max(gaussian.epsilon_of(mu, delta), _LEAST_EPSILON), delta)
     epsilon, order = _best(one_try.mu, delta, tries)
     return one_try, epsilon, order
 
 
 def _best(mu: float, delta: float, tries: Tries) -> tuple[float, float]:
-    """The least ε that an order promises, and that order. All is fixed beforehand, so the best order may be taken.
+    """Return the least ε over all orders, and its order. All is fixed in advance, so the best order may be taken.
 
     (λ, ρ)-RDP is (ε, δ)-DP with ε = ρ + log(1 − 1/λ) − (log δ + log λ)/(λ − 1)    (Canonne, Kamath, Steinke 2020).
     """
     beyond = np.stack([np.log1p(-1 / _ORDERS), -math.log(delta) / (_ORDERS - 1), -np.log(_ORDERS) / (_ORDERS - 1)])
-    found = _divergences(_ORDERS, mu, tries) + beyond.sum(axis=0) + _SLACK * np.abs(beyond).sum(axis=0)
-    best = int(np.argmin(found))
-    return max(0.0, float(found[best])), float(_ORDERS[best])
+    result = _divergences(_ORDERS, mu, tries) + beyond.sum(axis=0) + _SLACK * np.abs(beyond).sum(axis=0)
+    best = int(np.argmin(result))
+    return max(0.0, float(result[best])), float(_ORDERS[best])
 
 
 def _divergences(orders: NDArray[np.float64], mu: float, tries: Tries) -> NDArray[np.float64]:
     if not (math.isfinite(mu) and mu > 0 and (orders > 1).all()):
-        raise InputError(f"Expected a finite mu above 0 and orders above 1, got {mu} and {orders.min()}.")
+        raise InputError(
+            f"Expected a finite mu above 0 and orders above 1, got {mu} and {orders.min()}.", argument=None
+        )
     one = orders * mu**2 / 2
     chosen = (1 + tries.eta) * _log_ratio(tries.gamma, mu)
     return np.asarray((one + chosen + tries.log_mean / (orders - 1)) * (1 + _SLACK))
 
 
 def _log_ratio(gamma: float, mu: float) -> float:
-    """The most that log P[E] can grow from one neighbour to the other, if P[E] = γ and E is μ-GDP; rounded up."""
+    """Return the largest growth of log P[E] from one neighbour to the other, if P[E] = γ and E is μ-GDP; rounded up."""
     raised = 0.5 * math.erfc(-(NormalDist().inv_cdf(gamma) + mu) / math.sqrt(2))
     return math.log(raised / gamma) + _SLACK * (1 + mu)
 
 
 @lru_cache(maxsize=64)
 def _logarithmic_gamma(mean: float) -> float:
-    """The γ of the logarithmic law with this mean, or with one that is a trifle smaller."""
-    low, high = 1e-9, 1 - 1e-12  # the mean falls in γ
+    """Return the γ of the logarithmic law with this mean, or with a mean that is negligibly smaller."""
+    low, high = 1e-9, 1 - 1e-12  # the mean decreases in γ
     for _ in range(200):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if _logarithmic_mean(middle) > mean else (low, middle)

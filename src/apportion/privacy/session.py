@@ -1,16 +1,16 @@
 """The session: the only way from a hidden sum to numbers. It charges, then draws.
 
-A session is a Gaussian-DP filter. It may decide as it goes, on what was released before: as long as the μ² of all
-releases stays at or below the budget's, the whole is (ε, δ)-DP (docs/proofs/composition.md). A pure ε-DP release
-(Laplace, exponential) is charged the μ of the Gaussian curve below its own. Where δ is 0 there are only pure releases,
-and their ε add up.
+A session is a Gaussian-DP filter. It may decide as it goes, based on earlier releases: as long as the μ² of all
+releases stays within the budget's, the whole is (ε, δ)-DP (docs/proofs/composition.md). A pure ε-DP release (Laplace,
+exponential) is charged the μ of the Gaussian curve below its own. If δ is 0, there are only pure releases, and their ε
+add up.
 
-A session promises one neighbour relation, and releases only what states its sensitivity for that one.
+A session protects one neighbour relation, and releases only statistics that state their sensitivity for it.
 
 Releases by a planned mechanism, such as those on Poisson samples of the users, do not fit that filter. A session with
-any of them fixes all its parameters beforehand, by `plan_with`, and is accounted numerically.
+such releases fixes all its parameters in advance, by `plan_with`, and is accounted numerically.
 
-How a release is drawn and what it costs is the mechanism's business (`privacy.mechanisms`): `release_with` takes any.
+The mechanism decides how a release is drawn and what it costs (`privacy.mechanisms`): `release_with` takes any.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from apportion.errors import BudgetError, InputError
+from apportion.errors import BudgetError
 from apportion.privacy import gaussian
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
-from apportion.privacy.fixed_schedule import FixedSchedule, cost_of_all, noise_beside
+from apportion.privacy.fixed_schedule import FixedSchedule, noise_beside
 from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, Receipt
 from apportion.privacy.mechanisms import (
     Exponential,
@@ -34,7 +34,6 @@ from apportion.privacy.mechanisms import (
     Laplace,
     Mechanism,
     Opened,
-    PlannedMechanism,
     PlannedShare,
     PointsOnLine,
     SampledGaussian,
@@ -45,6 +44,7 @@ from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 from apportion.privacy.noise import NoiseSource, noise_source
 from apportion.privacy.purposes import Name, ReleaseName, release_name
 from apportion.privacy.ranks import Base, RankScores
+from apportion.privacy.release_checks import require_plannable, require_share, require_statistic
 from apportion.privacy.sampling import Sample
 from apportion.privacy.statement import (
     DEFAULTS,
@@ -58,9 +58,9 @@ from apportion.privacy.statement import (
 
 
 class LedgerAccount(Protocol):
-    """A durable record of charges; it refuses by raising before anything is drawn.
+    """A durable record of charges. It refuses by raising, before anything is drawn.
 
-    One that has `neighbours` bears sessions for those alone.
+    If it has `neighbours`, it accepts only sessions for that relation.
     """
 
     def charge(self, name: str, event: Event) -> Receipt | None:
@@ -69,13 +69,13 @@ class LedgerAccount(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Pending:
-    """A release that is charged for and not drawn yet.
+    """A release that has been charged but not yet drawn.
 
     Attributes:
-        release: as the statement has it.
-        mechanism: that will draw it.
-        statistic: hidden.
-        scale: of the noise.
+        release: the release as the statement lists it.
+        mechanism: the mechanism that will draw it.
+        statistic: the hidden statistic.
+        scale: the scale of the noise.
     """
 
     release: Release
@@ -92,10 +92,10 @@ class Session:
         noise: where randomness comes from. `"secure"` (default): the operating system. `"exact"`: the same, with
             sums and noise in exact arithmetic. Or a source of your own.
         public: sentences naming what is assumed public.
-        tuning: how settings were chosen, if that is known before estimators add theirs.
+        tuning: how settings were chosen; estimators add their own sentences.
         window: the time span of the data, declared.
         ledger: a durable record that every charge is written to first: an account of a `Ledger`.
-        neighbours: which two data sets are to be indistinguishable.
+        neighbours: the neighbour relation that the session protects.
 
     Example:
         >>> from apportion.statistics import UserMean
@@ -120,8 +120,8 @@ class Session:
         borne = getattr(ledger, "neighbours", neighbours)
         if borne != neighbours:
             raise BudgetError(
-                f"Expected a session for the neighbours of its account, which differ thus: {borne.relation}; got: "
-                f"{neighbours.relation}."
+                f"The neighbours of this session are {neighbours.relation!r}, those of its account {borne.relation!r}; "
+                "open an account for the same neighbours."
             )
         self._budget = budget
         self._noise = noise_source(noise)
@@ -148,38 +148,38 @@ class Session:
 
     @property
     def exact(self) -> bool:
-        """Whether sums and noise are exact; then only sums on a lattice are released."""
+        """Whether sums and noise are exact. Then only sums on a lattice are released."""
         return bool(getattr(self._noise, "exact", False))
 
     @property
     def neighbours(self) -> Neighbours:
-        """Which two data sets are to be indistinguishable; fixed for the life of a session."""
+        """The neighbour relation that the session protects; fixed for the life of a session."""
         return self._neighbours
 
     @property
     def spent(self) -> float:
-        """The fraction of the budget that has been charged; with sampled releases, of what was planned."""
+        """The fraction of the budget charged so far; with planned releases, the fraction of the plan."""
         if self._schedule is not None:
             return math.fsum(r.share for r in self._releases)
         return math.fsum(map(self._cost_of, self._releases)) / self._worth
 
     def plan(self, **fractions: float | Sequence[float]) -> Plan:
-        """Divide what is left: fractions of the whole budget, which must fit in what is unspent."""
+        """Divide what is left. The fractions are of the whole budget and must fit in what is unspent."""
         if self._schedule is not None:
-            raise BudgetError("All releases of this session were fixed beforehand; nothing else can be planned.")
+            raise BudgetError("All releases of this session were fixed in advance; nothing else can be planned.")
         return make_plan(self.budget, max(0.0, 1 - self.spent), fractions)
 
     def plan_with(
         self, mechanism: PlannedType, steps: int, **fractions: float | Sequence[float]
     ) -> tuple[Plan, PlannedShare[PlannedType]]:
-        """Fix everything this session will do: Gaussian releases, and ones by a planned mechanism for the rest.
+        """Fix everything this session will do: Gaussian releases, and releases by a planned mechanism for the rest.
 
         Args:
-            mechanism: draws the planned releases.
-            steps: how many of them.
+            mechanism: the mechanism that draws the planned releases.
+            steps: the number of planned releases.
             fractions: shares of the budget's μ² for Gaussian releases.
         """
-        self._require_plannable(mechanism, steps)
+        require_plannable(mechanism, steps, self.budget, self.neighbours)
         plan = make_plan(self.budget, 1.0, fractions)
         parts = [share for held in plan.values() for share in (held if isinstance(held, tuple) else (held,))]
         mus = tuple(share.mu for share in parts)
@@ -188,10 +188,13 @@ class Session:
         event = mechanism.event(mus, multiplier, steps)
         with self._lock:
             if self._releases or self._schedule is not None:
-                raise BudgetError(f"Releases by {mechanism.words} must be planned before anything else is.")
+                raise BudgetError(f"Releases by {mechanism.words} must be planned before anything else.")
             if self._ledger is not None:
                 if event is None:
-                    raise BudgetError(f"Expected no ledger for releases by {mechanism.words}: none has a theorem.")
+                    raise BudgetError(
+                        f"A ledger cannot record releases by {mechanism.words}, because no filter has a theorem for "
+                        "them; leave the ledger out."
+                    )
                 self._write_down(f"{steps} planned releases: {mechanism.words}; {len(parts)} Gaussian ones", event)
             planned = PlannedShare(mechanism, left, multiplier, steps)
             self._schedule = FixedSchedule(Counter(mus), planned)
@@ -203,14 +206,14 @@ class Session:
         """Fix everything this session will do: Gaussian releases, and sampled ones for the rest of the budget.
 
         Args:
-            steps: how many releases on a fresh Poisson sample of the users.
-            probability: with which a user is in a sample.
+            steps: the number of releases, each on a fresh Poisson sample of the users.
+            probability: the probability that a user is in a sample.
             fractions: shares of the budget's μ² for Gaussian releases on all users.
         """
         return self.plan_with(SampledGaussian(probability), steps, **fractions)
 
     def assume_public(self, sentence: str) -> None:
-        """Add a sentence to what the statement lists as assumed public."""
+        """Add a sentence to the statement's list of public assumptions."""
         if sentence not in self._public:
             self._public.append(sentence)
 
@@ -220,7 +223,7 @@ class Session:
         self.assume_public(f"the number of {what}, declared as {n_users}")
 
     def declare_tuning(self, sentence: str, kind: Tuning = Tuning.DECLARED) -> None:
-        """Add how the settings of what is released were chosen to what the statement says of it."""
+        """Add a sentence on how settings were chosen to the statement."""
         self._tuning.setdefault(sentence, kind)
 
     def release(self, name: Name, statistic: BoundedSum, share: Share) -> Any:
@@ -239,14 +242,14 @@ class Session:
         return self.release_with(Laplace(), name, statistic, share)
 
     def choose(self, name: Name, scores: BoundedSum, share: Share) -> int:
-        """Charge the share, then return an index by the exponential mechanism: high scores are likely.
+        """Charge the share, then choose an index by the exponential mechanism; high scores are likely.
 
         Privacy: pure ε-DP; a score moves by at most the L2 sensitivity, so the rate is ε / (2 sensitivity).
         """
         return int(self.release_with(Exponential(), name, scores, share))
 
     def choose_points(self, name: Name, scores: RankScores, base: Base, share: Share) -> list[float]:
-        """Charge the share, then return one point of the line for each cell, by the exponential mechanism.
+        """Charge the share, then choose one point of the line for each cell by the exponential mechanism.
 
         Privacy: pure ε-DP; one user moves the scores of all cells together by at most their total sensitivity, so the
         rate is ε / (2 sensitivity) in each.
@@ -260,7 +263,7 @@ class Session:
 
         Args:
             name: of the release.
-            form: makes the sum over the users who are in the sample it is given, and over no others.
+            form: makes the sum over exactly the users in the sample that it is given.
             share: as planned by `plan_sampled`.
 
         Privacy: add or remove one user; all releases of the session are composed numerically (`accounting`).
@@ -274,11 +277,11 @@ class Session:
 
         Args:
             mechanism: owns the norm, the noise and the cost.
-            name: of the release.
-            statistic: hidden, of the kind that the mechanism takes.
-            share: of the budget; for a planned mechanism, what `plan_with` gave.
+            name: the name of the release.
+            statistic: the hidden statistic, of the kind that the mechanism takes.
+            share: the share of the budget; for a planned mechanism, the result of `plan_with`.
 
-        Privacy: as the mechanism promises it for its share and for the sensitivity that the statistic states.
+        Privacy: what the mechanism guarantees for its share and for the sensitivity that the statistic states.
         """
         if getattr(mechanism, "on_sample", False):
             raise BudgetError(f"Releases by {mechanism.words} go through release_sampled, which draws the sample.")
@@ -313,9 +316,9 @@ class Session:
         return next((kind for kind in self._tuning.values() if kind != Tuning.DEFAULTS), Tuning.DEFAULTS)
 
     def _release(self, mechanism: Mechanism[Any], name: ReleaseName, statistic: Any, share: Any) -> Any:
-        """The one way from a hidden statistic to numbers: charge, then draw."""
-        self._require_fitting(name.text, mechanism, statistic)
-        self._require_share(mechanism, share)
+        """Charge, then draw: the one way from a hidden statistic to numbers."""
+        require_statistic(name.text, mechanism, statistic, self.neighbours, self.exact)
+        require_share(mechanism, share, self.budget)
         scale = mechanism.scale(statistic, share)
         record = self._charge(name, mechanism, statistic, share, mechanism.stddev(statistic, scale))
         return self._draw(Pending(record, mechanism, statistic, scale))
@@ -323,10 +326,10 @@ class Session:
     def _charge(
         self, name: ReleaseName, mechanism: Mechanism[Any], statistic: Statistic, share: Any, stddev: float
     ) -> Release:
-        """Refuse, or record durably, before any noise is drawn; one charge at a time."""
+        """Refuse, or record the charge durably, before any noise is drawn. One charge at a time."""
         planned = isinstance(share, PlannedShare)
         if not 0 < stddev < math.inf:
-            raise BudgetError(f"Expected a share of this session's budget that buys a finite noise, got {share}.")
+            raise BudgetError(f"Expected a share of this session's budget that buys finite noise, got {share}.")
         record = Release(
             name=name.text,
             purpose=name.purpose,
@@ -343,87 +346,53 @@ class Session:
         )
         if not planned:
             record = replace(record, share=self._cost_of(record) / self._worth)
-        self._record(record, lambda: self._take_planned(share) if planned else self._refuse_beyond_budget(record))
+        self._record(record, share if planned else None)
         return record
 
     def _mu_of(self, share: Share | PlannedShare[Any]) -> float | None:
-        """The Gaussian-DP parameter of a release that takes the share, or a bound on it."""
+        """Return the Gaussian-DP parameter of a release that takes the share, or a bound on it."""
         if isinstance(share, PlannedShare):
             stated: float | None = share.mechanism.mu(share.noise_multiplier)
             return stated
         return gaussian.mu_of_pure(share.pure_epsilon) if self.budget.pure else share.mu
 
-    def _require_share(self, mechanism: Mechanism[Any], share: Share | PlannedShare[Any]) -> None:
-        """Refuse a share that was planned for another mechanism, or that is of another kind of budget."""
-        asked = mechanism if isinstance(mechanism, PlannedMechanism) else None
-        if asked != (share.mechanism if isinstance(share, PlannedShare) else None):
-            raise BudgetError(f"Expected a share that this session planned for {mechanism.words}, got {share}.")
-        if isinstance(share, Share) and share.of.pure != self.budget.pure:
-            raise BudgetError(f"Expected a share of this session's budget, got {share}.")
-        if self.budget.pure and not mechanism.pure:
-            raise InputError(f"Expected a delta above 0, as {mechanism.words} noise needs, got 0.", argument="delta")
-
-    def _require_fitting(self, name: str, mechanism: Mechanism[Any], statistic: Statistic) -> None:
-        """Refuse what the mechanism does not take, other neighbours, and in exact arithmetic what is on no lattice."""
-        if not isinstance(statistic, mechanism.takes):
-            taken, got = mechanism.takes.__name__, type(statistic).__name__
-            raise BudgetError(f"Release {name!r} ({mechanism.words}) needs class {taken}, got {got}.")
-        self._require_neighbours(name, statistic.neighbours)
-        if not self.exact:
-            return
-        if not mechanism.exact:
-            raise BudgetError(
-                f"Release {name!r} ({mechanism.words}) has no form in exact arithmetic; leave that off for it."
-            )
-        if not isinstance(statistic, BoundedSum) or statistic.step is None:
-            raise BudgetError(f"Release {name!r} is not a sum on a lattice, as exact arithmetic needs it.")
-
-    def _require_plannable(self, mechanism: PlannedMechanism, steps: int) -> None:
-        if steps < 1:
-            raise BudgetError(f"Expected at least 1 step for releases by {mechanism.words}, got {steps}.")
-        if self.budget.pure:
-            raise BudgetError(f"Expected a delta above 0 for releases by {mechanism.words}, got 0.")
-        if self.neighbours not in mechanism.relations:
-            self._require_neighbours(f"by {mechanism.words}", mechanism.relations[0])
-
-    def _require_neighbours(self, name: str, stated: Neighbours) -> None:
-        if stated != self.neighbours:
-            raise BudgetError(
-                f"Release {name!r} is bounded for neighbours that differ thus: {stated.relation}; this session "
-                f"promises: {self.neighbours.relation}."
-            )
-
     @property
     def _worth(self) -> float:
-        """What the whole budget is worth: its μ², or its ε if it is pure."""
+        """The size of the whole budget: its μ², or its ε if it is pure."""
         return self.budget.epsilon if self.budget.pure else self.budget.mu**2
 
     def _cost_of(self, record: Release) -> float:
-        """What a release takes from that."""
+        """Return what a release takes from the budget, in the same unit."""
         amount = record.epsilon if self.budget.pure else record.mu
-        assert amount is not None  # a share of the other kind, or a planned one, never gets here
+        assert amount is not None  # shares of the other kind, and planned ones, never get here
         return amount if self.budget.pure else amount**2
 
     def _spent_in_all(self) -> tuple[float | None, float]:
-        """The μ of what was released, where it is defined, and its ε at the budget's δ."""
+        """Return the μ of what was released, if defined, and its ε at the budget's δ."""
         if self._schedule is not None:
-            return None, self._spent_numerically()
+            return None, self._schedule.spent_epsilon(self._releases, self.budget)
         if self.budget.pure:
             return None, math.fsum(map(self._cost_of, self._releases))
         mu = math.sqrt(math.fsum(map(self._cost_of, self._releases)))
         return mu, gaussian.epsilon_of(mu, self.budget.delta)
 
-    def _record(self, record: Release, refuse: Callable[[], None]) -> None:
+    def _record(self, record: Release, planned: PlannedShare[Any] | None) -> None:
+        """Refuse a name that is taken and what the plan or the budget does not allow; else charge and keep it."""
         with self._lock:
             if any(r.name == record.name for r in self._releases):
                 raise BudgetError(f"A release named {record.name!r} was already made in this session.")
-            refuse()
-            if self._schedule is None:  # else all releases were charged together when they were planned
+            if self._schedule is not None:
+                self._schedule.take(record, planned)
+            elif planned is not None:
+                raise BudgetError(f"Expected a share that a plan of this session made, got {planned}.")
+            else:
+                self._refuse_beyond_budget(record)
+            if self._schedule is None:  # otherwise all releases were charged together when they were planned
                 self._write_down(record.name, _event(record))
             self._releases.append(record)
 
     def _write_down(self, name: str, event: Event) -> None:
-        """Charge the ledger, if there is one; it raises to refuse."""
+        """Charge the ledger, if there is one. It refuses by raising."""
         receipt = None if self._ledger is None else self._ledger.charge(name, event)
         if receipt is not None:
             self._receipts.append(receipt)
@@ -434,22 +403,8 @@ class Session:
         last = self._receipts[-1]
         return LedgerReference(last.account, last.run, len(self._receipts), last.number, last.hash)
 
-    def _take_planned(self, share: PlannedShare[Any]) -> None:
-        """One of the planned releases is made; without a plan, or beyond it, nothing is."""
-        if self._schedule is None or share != self._schedule.planned:
-            raise BudgetError("Expected a share that a plan of this session made.")
-        if self._schedule.made >= share.steps:
-            raise BudgetError(f"All {share.steps} planned releases of this session have been made.")
-        self._schedule.made += 1
-
-    def _spent_numerically(self) -> float:
-        """ε of what was released, planned releases among it."""
-        assert self._schedule is not None
-        mus = tuple(r.mu for r in self._releases if r.mu is not None and r.mechanism == Gaussian.key)
-        return cost_of_all(mus, self._schedule.planned, len(self._releases) - len(mus), self.budget)
-
     def _sample(self, name: str, probability: float) -> Sample:
-        """A fresh sample; the auditor records it."""
+        """Draw a fresh sample; the auditor records it."""
         return Sample(self._secret(name), probability)
 
     def _secret(self, name: str) -> bytes:
@@ -457,20 +412,15 @@ class Session:
         return self.noise.key()
 
     def _refuse_beyond_budget(self, record: Release) -> None:
-        if self._schedule is not None:
-            if record.mechanism != Gaussian.key or record.mu is None or self._schedule.gaussian[record.mu] < 1:
-                raise BudgetError(f"Release {record.name!r} is not one that the plan of this session fixed.")
-            self._schedule.gaussian[record.mu] -= 1
-            return
         before = [self._cost_of(r) for r in self._releases]
         if math.fsum([*before, self._cost_of(record)]) > self._worth:
             left = max(0.0, 1 - math.fsum(before) / self._worth)
             raise BudgetError(
-                f"Release {record.name!r} asks for {record.share:.6g} of the budget but {left:.6g} is left."
+                f"Release {record.name!r} asks for {record.share:.6g} of the budget, but only {left:.6g} is left."
             )
 
     def _opened(self, statistic: Statistic) -> Opened:
-        """What a mechanism draws from; in exact arithmetic, whole numbers of steps."""
+        """Open a statistic for a draw; in exact arithmetic, as whole numbers of steps."""
         if isinstance(statistic, RankScores):
             return Opened(statistic._reveal(_KEY))
         if self.exact and statistic.step is not None:
@@ -483,7 +433,7 @@ class Session:
 
 
 def _event(record: Release) -> Event:
-    """What a ledger is charged for a release that was not planned."""
+    """Return what a ledger is charged for a release that was not planned."""
     if record.epsilon is not None:
         return PureRelease(record.epsilon)
     assert record.mu is not None

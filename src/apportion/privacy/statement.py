@@ -1,4 +1,4 @@
-"""The privacy statement: what is promised, to whom, and what it rests on, as JSON and in words."""
+"""The privacy statement: what is guaranteed, to whom, and on what assumptions, as JSON and in words."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ EXACT_ARITHMETIC = (
 SEEDED = "The noise came from a seed, so it can be reproduced and removed."
 NOT_FOR_RELEASE = f"NOT FOR RELEASE. {SEEDED}"
 DEFAULTS = (
-    "library defaults: constants and functions of public and released quantities, developed on MovieLens 1M; "
-    "nothing was chosen by looking at these data unless they are those"
+    "library defaults: constants and functions of public and released quantities, developed on "
+    "MovieLens 1M; nothing was chosen by looking at these data, unless they are MovieLens 1M"
 )
 
 
 class Tuning(Enum):
-    """How settings were chosen, as far as the guarantee is concerned."""
+    """How settings were chosen, as far as it affects the guarantee."""
 
     DEFAULTS = "library defaults"
     DECLARED = "declared"
@@ -45,18 +45,18 @@ class Release:
     """One noisy output: what it was, what it cost, and the noise it got.
 
     Attributes:
-        name: of the release, in words.
-        purpose: what it is for.
+        name: the name of the release.
+        purpose: what the release is for.
         stage: where in the fit it was made.
         mechanism: key of the mechanism that drew it.
         mechanism_words: the mechanism in words.
-        shape: of what was released.
-        share: of the budget.
+        shape: the shape of what was released.
+        share: the fraction of the budget.
         mu: its Gaussian-DP parameter, or a bound on it; None if it has none.
         sensitivity: of the hidden sum, in the norm that the mechanism needs.
-        derivation: where the sensitivity comes from.
-        stddev: of the noise; for a choice, the scale at which scores are told apart.
-        epsilon: of a release that is purely ε-DP, else None.
+        derivation: how the sensitivity follows, in words.
+        stddev: of the noise; for a choice, the scale at which scores are distinguished.
+        epsilon: the ε of a purely ε-DP release, otherwise None.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Release:
     epsilon: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The release as JSON has it."""
+        """Return the release in JSON form."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {**fields, "purpose": self.purpose.key, "stage": self.stage.as_dict(), "shape": list(self.shape)}
 
@@ -86,14 +86,14 @@ class Release:
 
 @dataclass(frozen=True)
 class LedgerReference:
-    """Where the charges of a session are written down.
+    """Where a session's charges are recorded.
 
     Attributes:
-        account: in the ledger, of the data set.
-        run: the text by which the entries of this session are known there.
-        entries: how many of them there are.
+        account: the data set's account in the ledger.
+        run: the text that identifies this session's entries there.
+        entries: the number of these entries.
         last_entry: the number of the last one.
-        head: its hash, which stands for the whole account up to it.
+        head: its hash, which covers the whole account up to it.
     """
 
     account: str
@@ -105,25 +105,25 @@ class LedgerReference:
 
 @dataclass(frozen=True)
 class Statement:
-    """Everything a reader needs to judge the guarantee. Plain data; it travels with the model.
+    """Everything a reader needs to judge the guarantee. Plain data that travels with the model.
 
     Attributes:
         epsilon: the ε of the budget, an upper bound on what was spent.
         delta: the δ of the budget.
-        spent_epsilon: the ε at `delta` of the releases that were really made.
-        spent_mu: their Gaussian-DP parameter; None where some were made on samples of the users, or where δ is 0.
+        spent_epsilon: the ε at `delta` of the releases actually made.
+        spent_mu: their Gaussian-DP parameter; None if some were made on samples of the users, or if δ is 0.
         releases: every release, in order.
-        public: what was assumed to be known to everybody and is not protected.
+        public: what was assumed public and is not protected.
         tuning: how the settings were chosen, and whether that was paid for, in words.
-        tuning_kind: the same in one word.
+        tuning_kind: the same as a key.
         noise: where randomness came from.
-        releasable: False if any part of it must not leave the building.
+        releasable: False if any part must not be published.
         neighbours: which two data sets are indistinguishable, and whose data is protected.
-        declared_users: the number of users, where it was declared public.
-        window: the time span of the data, as declared by whoever ran it.
-        arithmetic: what the proof assumes of the numbers.
-        version: of the library.
-        ledger: where the charges are written down, if they are.
+        declared_users: the number of users, if it was declared public.
+        window: the time span of the data, as declared by the caller.
+        arithmetic: what the proof assumes about the numbers.
+        version: the version of the library.
+        ledger: where the charges are recorded, if they are.
     """
 
     epsilon: float
@@ -154,7 +154,7 @@ class Statement:
 
     @classmethod
     def from_json(cls, text: str) -> Statement:
-        """Read back what `to_json` wrote; refuses another format in one sentence."""
+        """Read back what `to_json` wrote. Refuse another format in one sentence."""
         fields: dict[str, Any] = json.loads(text)
         require_format("The privacy statement", fields.pop("format", None), FORMAT)
         fields["releases"] = tuple(Release.from_dict(row) for row in fields["releases"])
@@ -169,10 +169,10 @@ class Statement:
         return self.neighbours.unit
 
     def to_text(self, *, fold_steps: bool = False) -> str:
-        """Say it in words, one fact a line.
+        """Return the statement in words, one fact per line.
 
         Args:
-            fold_steps: whether steps of a descent that differ in nothing but their number share a line.
+            fold_steps: whether steps of a descent that differ only in their number share a line.
         """
         lines = [] if self.releasable else [NOT_FOR_RELEASE]
         lines += [
@@ -217,7 +217,7 @@ class Statement:
 
 
 def rounded_up(value: float, digits: int = 4) -> float:
-    """A cost for display: to this many digits, never below the true one.
+    """Round a cost up to this many digits for display, never below the true value.
 
     >>> rounded_up(0.99994)
     1.0
@@ -236,7 +236,7 @@ def _in_words(release: Release) -> str:
 
 
 def _folded(releases: Iterable[Release]) -> list[str]:
-    """One line for all steps in a row that are alike."""
+    """Put consecutive steps that are alike on one line."""
     lines = []
     for (purpose, words, stepped), alike in itertools.groupby(
         releases, lambda each: (each.purpose, _in_words(each), each.stage.step is not None)

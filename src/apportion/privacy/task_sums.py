@@ -1,11 +1,11 @@
 """Sums over tasks that belong to different parties: of the outer products of their models, or of matrices.
 
-The unit is one task, with all its rows. A party sends one part a round: a model w of norm at most K, whose outer
+The unit is one task, with all its rows. A party sends one part per round: a model w of norm at most K, whose outer
 product w wᵀ has Frobenius norm ||w||² ≤ K², or a positive semidefinite matrix S of Frobenius norm at most K². Adding or
-removing a task moves the sum by at most K². Replacing one moves it by A - B with both positive semidefinite, so that
+removing a task moves the sum by at most K². Replacing a task moves it by A - B with both positive semidefinite, so that
 <A, B> = tr(AB) ≥ 0 and ||A - B||² = ||A||² + ||B||² - 2<A, B> ≤ 2K⁴: by √2 K², not 2K² (docs/proofs/parties.md).
 
-Matrices come as factors F, S = FᵀF: what has a factor is positive semidefinite, whatever the factor holds.
+Matrices come as factors F with S = FᵀF, which is positive semidefinite whatever the factor holds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from apportion.privacy.neighbours import ADD_REMOVE_TASK, REPLACE_TASK, Neighbou
 Floats = NDArray[np.float64]
 
 _REACH = {ADD_REMOVE_TASK: 1.0, REPLACE_TASK: math.sqrt(2)}
-_AT_A_TIME = 1 << 22  # entries of matrices that are formed at once
+_AT_A_TIME = 1 << 22  # matrix entries computed at a time
 
 
 class TaskModels(Rows):
@@ -48,24 +48,27 @@ class TaskMatrices(Hidden):
     def __init__(self, factors: Floats, norm: float) -> None:
         held: Floats = _held(factors)
         if not float(_roots(held).max(initial=0.0)) <= norm:  # also refuses NaN
-            raise InputError(f"Expected every task's matrix within {norm}^2 in Frobenius norm; some task's is not.")
+            raise InputError(
+                f"Expected every task's matrix within {norm}^2 in Frobenius norm; at least one task's is not.",
+                argument="factors",
+            )
         self._factors = held
         self._norm = float(norm)
 
     @property
     def norm(self) -> float:
-        """K: its square bounds the Frobenius norm of every task's matrix."""
+        """K. Its square bounds the Frobenius norm of every task's matrix."""
         return self._norm
 
     @classmethod
     def clipped(cls, factors: Floats, norm: float) -> TaskMatrices:
-        """Scale down the matrices that are longer than the square of `norm`."""
+        """Scale down the matrices whose Frobenius norm exceeds `norm` squared."""
         inner = norm * (1 - MARGIN)
         return cls(factors * (inner / _roots(factors).clip(inner))[:, None, None], norm)
 
     @classmethod
     def scaled(cls, factors: Floats, norm: float) -> TaskMatrices:
-        """Scale every matrix to a Frobenius norm of `norm` squared; one too small to have a shape becomes zero."""
+        """Scale every matrix to Frobenius norm `norm` squared. A matrix too small to have a shape becomes zero."""
         roots = _roots(factors)
         factor = norm * (1 - MARGIN) / np.maximum(roots, 1e-18) * (roots > 1e-18)
         return cls(factors * factor[:, None, None], norm)
@@ -78,38 +81,38 @@ class TaskMatrices(Hidden):
 
 
 class OuterSum(BoundedSum):
-    """Σ_i w_i w_iᵀ, packed: a sum of which every part has rank one, as the cost of some noise rests on."""
+    """Σ_i w_i w_iᵀ, packed. Every part has rank one, which the cost of some noise relies on."""
 
     __slots__ = ()
 
     @property
     def dimension(self) -> int:
-        """Number of features d of a model."""
+        """The number of features d of a model."""
         return packed_dim(self.shape[-1])
 
 
 def model_gram(models: TaskModels, neighbours: Neighbours) -> OuterSum:
-    """Σ_i w_i w_iᵀ, packed."""
+    """Seal Σ_i w_i w_iᵀ, packed."""
     values: Floats = np.asarray(models._values, np.float64)
-    text = f"models of norm <= {models.norm:g}, their outer products in Frobenius norm{_about(neighbours)}"
+    text = f"models of norm <= {models.norm:g}, their outer products in Frobenius norm{_factor_in_words(neighbours)}"
     packed = pack(values.T @ values)
     bound = _reach(neighbours) * models.norm**2
     return OuterSum(_KEY, packed, bound, text, symmetric_scales(packed.shape[-1]), neighbours=neighbours)
 
 
 def model_squares(models: TaskModels, neighbours: Neighbours) -> BoundedSum:
-    """Σ_i w_i², feature by feature: the diagonal alone, of the same sensitivity, since none of it is negative."""
+    """Seal Σ_i w_i², feature by feature: only the diagonal, with the same sensitivity, because it is nonnegative."""
     values: Floats = np.asarray(models._values, np.float64)
-    text = f"models of norm <= {models.norm:g}, squared entry by entry{_about(neighbours)}"
+    text = f"models of norm <= {models.norm:g}, squared entry by entry{_factor_in_words(neighbours)}"
     bound = _reach(neighbours) * models.norm**2
     return BoundedSum(_KEY, np.square(values).sum(axis=0), bound, text, neighbours=neighbours)
 
 
 def matrix_total(matrices: TaskMatrices, neighbours: Neighbours) -> BoundedSum:
-    """Σ_i F_iᵀ F_i, packed."""
+    """Seal Σ_i F_iᵀ F_i, packed."""
     factors = matrices._factors
     stacked = factors.reshape(-1, factors.shape[2])
-    text = f"positive semidefinite matrices of Frobenius norm <= {matrices.norm:g}^2{_about(neighbours)}"
+    text = f"positive semidefinite matrices of Frobenius norm <= {matrices.norm:g}^2{_factor_in_words(neighbours)}"
     packed = pack(stacked.T @ stacked)
     bound = _reach(neighbours) * matrices.norm**2
     return BoundedSum(_KEY, packed, bound, text, symmetric_scales(packed.shape[-1]), neighbours=neighbours)
@@ -117,24 +120,26 @@ def matrix_total(matrices: TaskMatrices, neighbours: Neighbours) -> BoundedSum:
 
 def _reach(neighbours: Neighbours) -> float:
     if neighbours not in _REACH:
-        raise InputError(f"Expected neighbours that differ in one task, got: {neighbours.relation}.")
+        raise InputError(
+            f"Expected neighbours that differ in one task, got: {neighbours.relation}.", argument="neighbours"
+        )
     return _REACH[neighbours]
 
 
-def _about(neighbours: Neighbours) -> str:
+def _factor_in_words(neighbours: Neighbours) -> str:
     return "; sqrt(2) for a replaced task, both parts positive semidefinite" if neighbours == REPLACE_TASK else ""
 
 
 def _roots(factors: Any) -> Floats:
-    """√||FᵀF||_F of every task, from the smaller of the two products; some tasks at a time."""
+    """Return √||FᵀF||_F of every task, from the smaller of the two products, in batches of tasks."""
     tasks, rows, features = factors.shape
     transposed = rows < features
     size = min(rows, features)
-    found = np.zeros(tasks)
+    result = np.zeros(tasks)
     count = max(1, _AT_A_TIME // max(1, size * size))
     for first in range(0, tasks, count):
         part = factors[first : first + count]
         other = part.transpose(0, 2, 1)
         products = part @ other if transposed else other @ part
-        found[first : first + count] = np.sqrt(np.sqrt(np.einsum("mij,mij->m", products, products)))
-    return found
+        result[first : first + count] = np.sqrt(np.sqrt(np.einsum("mij,mij->m", products, products)))
+    return result

@@ -1,1 +1,3 @@
-"""Methods as the papers publish them, repaired where they were broken: to compare with, and to build on."""
+"""Methods as published in papers, repaired where they were broken: to compare with and to build on."""
+
+__all__: list[str] = []

@@ -1,4 +1,4 @@
-"""The limit to compare with: alternating least squares without any privacy, in the same model classes.
+"""The non-private limit to compare with: alternating least squares in the same model classes.
 
 Ratings: y ≈ mean + b_j + a_i + q_j · v_i, ridge on everything. Clicks: observed pairs are 1 and every pair carries the
 weight `unobserved` towards 0 (implicit ALS). One epoch is an exact solve of the user side, then of the item side.
@@ -19,11 +19,11 @@ from apportion.estimators.base import Estimator
 from apportion.recommend.model import ClickModel, FoldIn, RatingModel
 
 Progress = Callable[[str, int, int], None]
-FIXED = 1e6  # prior precision that holds a coordinate at its prior mean
+FIXED = 1e6  # prior precision that fixes a coordinate at its prior mean
 
 
 class RatingRecommender(Estimator):
-    """Biased matrix factorisation of ratings by alternating least squares. No privacy whatsoever.
+    """Biased matrix factorisation of ratings by alternating least squares. No privacy.
 
     Args:
         dimension: length of the latent vectors.
@@ -98,12 +98,12 @@ class RatingRecommender(Estimator):
 
 
 class ClickRecommender(Estimator):
-    """Implicit alternating least squares for clicks. No privacy whatsoever.
+    """Implicit alternating least squares for clicks. No privacy.
 
     Args:
         dimension: length of the latent vectors.
         epochs: number of alternations.
-        unobserved: weight of every pair towards 0, beside weight 1 of an observed pair towards 1.
+        unobserved: weight of every pair towards 0, relative to weight 1 of an observed pair towards 1.
         ridge: penalty on latent vectors.
         random_state: seed of the initial item vectors.
     """
@@ -159,12 +159,12 @@ def _solve(
     base: NDArray[Any],
     weights: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """One exact half-epoch."""
+    """Do one exact half-epoch."""
     return linalg.segment_solve(segments.indptr, segments.indices, features, weights=weights, labels=labels, base=base)
 
 
 def _with_constant(parameters: NDArray[Any]) -> NDArray[Any]:
-    """Features of the other side's regression: a constant 1 where these parameters have their bias."""
+    """Return features of the other side's regression: a constant 1 in place of the bias."""
     features = parameters.copy()
     features[:, 0] = 1
     return features
@@ -172,4 +172,4 @@ def _with_constant(parameters: NDArray[Any]) -> NDArray[Any]:
 
 def _check(dimension: int, epochs: int) -> None:
     if dimension < 1 or epochs < 1:
-        raise InputError(f"Expected dimension and epochs of at least 1, got {dimension} and {epochs}.")
+        raise InputError(f"Expected dimension and epochs of at least 1, got {dimension} and {epochs}.", argument=None)

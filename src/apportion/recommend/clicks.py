@@ -2,15 +2,16 @@
 
 The plan of a fit (docs/proofs/recommend.md has the bounds):
 
-1. the number of users, and popularity t by weighted counts, deconvolved;
+1. the number of users, and popularity t by weighted counts, deconvolved; where the counts are not far above their
+   noise, more of the budget goes to a second release of them;
 2. `rounds` rounds. Each user j computes a unit vector x_j from its own clicks and the task vectors released so far;
    the release is B = Σ_j w_j x_jᵀ with w_ij = 1/√n^j, whose sensitivity is 1 whatever the number of tasks or the
    dimension. Rows of B are denoised by empirical Bayes and become the next task vectors;
-3. the last vectors, with popularity as a first coordinate, are the model. A user folds in by a regression in
-   which every task counts as unobserved (the term Σ_i p_i p_iᵀ, which is public) and the user's own clicks count more.
+3. the last vectors, with popularity as a first coordinate, are the model. How far a user's regression trusts them
+   beside popularity is chosen by votes of all users on a few rows that were kept out of everything before.
 
-Public features of the items, where given, are further coordinates of the model: a taste for them is learned by each
-user alone and costs nothing. If asked for, they also move the mean of the prior of task vectors.
+Public item features, if given, are further coordinates of the model: each user learns a taste for them alone, at no
+cost. If requested, they also shift the prior mean of task vectors.
 
 No per-task matrix is released: at these budgets the vectors B_i are worth far more than Grams.
 """
@@ -31,12 +32,21 @@ from apportion.data.features import ItemFeatures
 from apportion.data.users import Users
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
-from apportion.estimators.counts import release_number_of_users, release_popularity, weighed_by
+from apportion.estimators.counts import (
+    ReleasedPopularity,
+    release_number_of_users,
+    release_popularity,
+    release_popularity_again,
+    weighed_by,
+)
 from apportion.postprocessing import feature_rows
 from apportion.postprocessing.low_rank import Denoised, denoise_rows
 from apportion.privacy import NoiseSource, Purpose, Rows, Session, Share, Statement
-from apportion.privacy.contributions import Kernels, RowsOf, TaskMoments, Weighting
+from apportion.privacy.contributions import HeldOut, Kernels, RowsOf, TaskMoments, Votes, Weighting, without_held_out
 from apportion.recommend.als import Progress
+from apportion.recommend.categories import Categories
+from apportion.recommend.clicks_fold_in import Items, Trust, fold_in
+from apportion.recommend.clicks_votes import CLIP, RankLosses, chosen_by_votes, in_words, rows_to_hold_out
 from apportion.recommend.features.new_items import FeatureMap
 from apportion.recommend.features.prior import (
     FeaturesEstimator,
@@ -48,6 +58,12 @@ from apportion.recommend.features.prior import (
 from apportion.recommend.model import ClickModel, FoldIn
 
 Floats = NDArray[np.floating[Any]]
+
+_HEAD = 20  # tasks at the top of a ranking
+_FURTHER_SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)  # of what is left, to count popularity again
+_MOST_FURTHER = 0.97  # where there is too little to tell whether vectors are worth anything
+_POPULARITY = Trust(1e4, 5)  # nothing else is trusted
+_CAUTIOUS = 1  # the first choices of a list, which hardly trust what was learned
 
 
 @dataclass(frozen=True)
@@ -62,7 +78,12 @@ class ClickSettings:
         ramp: round r gets a share proportional to r^ramp.
         steps: EM steps of the denoising.
         observed: extra weight of observed pairs in a user's regression.
-        ridge: ridge of that regression, in units of the mean eigenvalue.
+        ridge: ridge of that regression in the rounds, in units of the mean eigenvalue.
+        choices: how far the model's regression may trust what was learned, the cautious default first. Users vote on
+            them; a single one is taken without a vote.
+        votes_share: share of the budget for the votes.
+        caution: a choice has to be better than the default by this many standard deviations of the votes' noise.
+        head: a second release of popularity makes the noise this many times smaller than the 20th count.
         popularity_offset: task vectors are divided by the root of popularity plus this many times its noise.
         least_popularity: fraction of the mean popularity below which a task's prior variance does not fall.
         feature_directions: with features, how many directions of them a user's taste is for, beside learned vectors.
@@ -78,6 +99,10 @@ class ClickSettings:
     steps: int = 5
     observed: float = 2.0
     ridge: float = 0.2
+    choices: tuple[Trust, ...] = (Trust(20, 5), Trust(1, 5), Trust(0.2, 2))
+    votes_share: float = 0.03
+    caution: float = 2.0
+    head: float = 5.0
     popularity_offset: float = 3.0
     least_popularity: float = 0.03
     feature_directions: int = 32
@@ -86,15 +111,15 @@ class ClickSettings:
 
     @classmethod
     def for_budget(cls, mu: float) -> ClickSettings:
-        """The defaults; the dimension follows from the budget once the number of users is known."""
+        """Return the defaults; the dimension follows from the budget once the number of users is known."""
         return cls()
 
 
 def default_dimension(mu: float, n_users: float, n_tasks: int) -> int:
-    """How many directions can stand out of the noise: (μ n / √m)^0.6, between 2 and 128.
+    """Return how many directions can exceed the noise: (μ n / √m)^0.6, between 2 and 128.
 
-    Developed on MovieLens. Data with a handful of tastes want fewer, or a user's few clicks are spread over too many
-    directions: give `dimension` if you know better from public knowledge.
+    The formula was developed on MovieLens. Data with a handful of tastes need fewer directions, or a user's few clicks
+    are spread over too many: give `dimension` if public knowledge suggests it.
     """
     return int(np.clip(round((mu * n_users / np.sqrt(n_tasks)) ** 0.6), 2, min(128, max(2, n_tasks // 4))))
 
@@ -105,15 +130,15 @@ class PrivateClickRecommender(FeaturesEstimator):
     Args:
         epsilon: ε of the whole fit.
         delta: δ of the whole fit.
-        n_users: a number of users that is declared public; None to release it.
+        n_users: the number of users, declared public; None to release it with noise.
         features: public item features. They shift the prior mean of each item's vector. None to know items by id alone.
         allocation: how each user divides its sensitivity over its items; None for equally.
         dimension: length of task vectors; None for the default of this budget.
         rounds: number of rounds; None for the default.
         settings: all settings at once.
-        public: further sentences for the statement on what is assumed public, such as how rows were filtered.
+        public: further sentences about public assumptions, for the statement, such as how rows were filtered.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
+        tuning: how settings were chosen, for the statement, if any were given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
         engine: where sums are formed; None for this machine's processors.
         random_state: seed of the public initial task vectors.
@@ -163,30 +188,20 @@ class PrivateClickRecommender(FeaturesEstimator):
         self.random_state = random_state
 
     def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
-        """Spend the budget on the data; afterwards `model_` may be released with its `statement_`.
+        """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
 
-        A session that is given brings its own budget, noise and window; those of the estimator are then not used.
+        A given session brings its own budget, noise and window, which replace those of the estimator.
         """
         if data.n_tasks < 2:
-            raise InputError(f"Expected a list of at least 2 tasks to rank, got {data.n_tasks}.")
+            raise InputError(f"Expected a list of at least 2 tasks to rank, got {data.n_tasks}.", argument=None)
         settings: ClickSettings = self._chosen_settings(ClickSettings.for_budget)
         session = self._declared(session, data, self._public_features())
         engine, policy = self._engine_or(LocalEngine(), session), self.allocation or EqualSplit()
         fit = _Fit(data, session, engine, settings, policy, self.n_users, self.features)
-        state = fit.run(np.random.default_rng(self.random_state), progress)
+        learned = fit.run(np.random.default_rng(self.random_state), progress)
         self.statement_ = session.statement()
-        self.model_ = fit.model(state, self.statement_)
+        self.model_ = fit.model(*learned, self.statement_)
         return self
-
-
-@dataclass(frozen=True)
-class _State:
-    """What is known of the tasks; all released."""
-
-    popularity: NDArray[np.float64]
-    exposure: NDArray[np.float64]
-    count_noise: float
-    rows: Denoised
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +217,7 @@ class _Totals:
 
 @dataclass(frozen=True, eq=False)
 class _Tastes:
-    """What a user's own regression says of its taste, scaled to length 1."""
+    """The taste from a user's own regression, scaled to length 1."""
 
     fold_in: FoldIn
     norm: float = 1.0
@@ -213,7 +228,7 @@ class _Tastes:
 
 
 class _Fit:
-    """One fit: private data on one side, released state on the other, the session between them."""
+    """One fit: private data on one side, released state on the other, the session in between."""
 
     def __init__(
         self,
@@ -235,38 +250,108 @@ class _Fit:
         self._engine = engine
         self._settings = settings
         self._declared_users = declared_users
+        self._held_out: HeldOut | None = None
+        self._reserved = 0.0
 
-    def run(self, rng: np.random.Generator, progress: Progress | None) -> _State:
-        """Make every release, in order; return what was learned."""
-        chosen = self._settings
-        fixed = {"counts": chosen.counts_share}
-        if self._declared_users is None:
-            fixed["users"] = chosen.users_share
-        left = 1 - sum(fixed.values())
-        plan = self._session.plan(**fixed, rounds=[left * s for s in Power(chosen.ramp / 2).shares(chosen.rounds)])
-        parts = self._users, self._session, self._engine
-        n_users = float(self._declared_users or release_number_of_users(*parts, plan.one("users")))
-        released = release_popularity(*parts, plan.one("counts"), n_users)
-        given = weighed_by(self._allocation, self._users, released, self._session)
-        found, count_noise = released.posterior.mean, released.counts.stddev
-        dimension = chosen.dimension or default_dimension(self._session.budget.mu, n_users, self._data.n_tasks)
-        state = _State(found, given.expected.total, count_noise, _random_start(found, dimension, rng))
-        for k, share in enumerate(plan.several("rounds")):
+    def run(self, rng: np.random.Generator, progress: Progress | None) -> tuple[Items, Trust]:
+        """Make every release, in order; return what was learned, and how far it is to be trusted.
+
+        Votes come before the last round: where they do not trust what was learned, popularity gets its share instead.
+        """
+        chosen, n_users = self._settings, self._number_of_users()
+        if len(self._choices()) > 1:
+            self._held_out = rows_to_hold_out(n_users, self._votes_share().mu)
+            self._reserved = 0.0 if self._held_out is None else chosen.votes_share
+        released = self._popularity(n_users)
+        weights, items = self._start(released, n_users, rng)
+        trust = self._choices()[0] if self._held_out is not None or len(self._choices()) == 1 else _POPULARITY
+        for k, share in enumerate(self._round_shares()):
             if progress:
                 progress("round", k, chosen.rounds)
-            state = self._round(k, state, given.weights, share)
+            if k == chosen.rounds - 1 and self._held_out is not None:
+                trust = self._trust(items)
+                if trust == self._choices()[0] and k:
+                    items = self._with_popularity(items, self._counted_again(released, self._left))
+                    break
+            items = self._round(k, items, weights, share)
         if progress:
             progress("round", chosen.rounds, chosen.rounds)
-        return state
+        return items, trust
 
-    def _round(self, k: int, state: _State, weights: Weighting, share: Share) -> _State:
-        moments = add_up_one(self._engine, self._users, TaskMoments(weights, self._user_rows(k, state)))
+    def _start(self, released: ReleasedPopularity, n_users: float, rng: np.random.Generator) -> tuple[Weighting, Items]:
+        given = weighed_by(self._allocation, self._users, released, self._session)
+        found = released.posterior.mean
+        wanted = self._settings.dimension
+        dimension = wanted or default_dimension(self._session.budget.mu, n_users, self._data.n_tasks)
+        rows = _random_start(found, dimension, rng)
+        return given.weights, Items(found, given.expected.total, released.counts.stddev, rows)
+
+    def _round_shares(self) -> Sequence[Share]:
+        shares = Power(self._settings.ramp / 2).shares(self._settings.rounds)
+        return self._session.plan(rounds=[self._left * share for share in shares]).several("rounds")
+
+    @property
+    def _left(self) -> float:
+        """What is left of the budget when votes have been paid for."""
+        return max(1 - self._session.spent - self._reserved, 0.0)
+
+    def _votes_share(self) -> Share:
+        return self._session.plan(votes=self._settings.votes_share).one("votes")
+
+    def _number_of_users(self) -> float:
+        if self._declared_users is not None:
+            return float(self._declared_users)
+        share = self._session.plan(users=self._settings.users_share).one("users")
+        return release_number_of_users(self._users, self._session, self._engine, share)
+
+    def _popularity(self, n_users: float) -> ReleasedPopularity:
+        """Counts, and the same again with what they need to be far above their noise where rankings begin."""
+        parts = self._users, self._session, self._engine
+        share = self._session.plan(counts=self._settings.counts_share).one("counts")
+        released = release_popularity(*parts, share, n_users, self._held_out)
+        head = np.sort(released.posterior.mean)[-min(_HEAD, self._data.n_tasks)]
+        wanted = 1 / (1 + (head * self._session.budget.mu / self._settings.head) ** 2)
+        further = min(_FURTHER_SHARES, key=lambda level: abs(level - wanted))
+        if self._held_out is None and len(self._choices()) > 1:
+            further = _MOST_FURTHER
+        return self._counted_again(released, further * self._left) if further else released
+
+    def _counted_again(self, before: ReleasedPopularity, fraction: float) -> ReleasedPopularity:
+        share = self._session.plan(counts=fraction).one("counts")
+        return release_popularity_again(self._users, self._session, self._engine, share, before, self._held_out)
+
+    def _with_popularity(self, items: Items, released: ReleasedPopularity) -> Items:
+        return replace(items, popularity=released.posterior.mean, count_noise=released.counts.stddev)
+
+    def _round(self, k: int, items: Items, weights: Weighting, share: Share) -> Items:
+        contribution = without_held_out(TaskMoments(weights, self._user_rows(k, items)), self._held_out)
+        moments = add_up_one(self._engine, self._users, contribution)
         released = self._session.release(Purpose.ITEM_VECTORS.at(round=k + 1), moments, share)
         vectors = np.asarray(released, np.float64)
-        found = state.exposure
-        vectors -= np.outer(found, found @ vectors) / (found @ found)
+        found = items.exposure
+        vectors -= np.outer(found / (found @ found), found @ vectors)
         spread = np.maximum(found, self._settings.least_popularity * found.mean())
-        return replace(state, rows=self._denoised(vectors, moments.l2_sensitivity / share.mu, spread))
+        return replace(items, rows=self._denoised(vectors, moments.l2_sensitivity / share.mu, spread))
+
+    def _trust(self, items: Items) -> Trust:
+        """The choice that users vote for on rows that were kept out of everything before."""
+        choices = self._choices()
+        if self._held_out is None:
+            return choices[0]
+        share, self._reserved = self._votes_share(), 0.0
+        losses = RankLosses(tuple(self._fold_in(items, each) for each in choices))
+        votes = Votes(losses, self._held_out, CLIP, in_words(choices), self._session.neighbours)
+        total = add_up_one(self._engine, self._users, votes)
+        released = np.asarray(self._session.release(Purpose.VOTES, total, share), np.float64)
+        return choices[chosen_by_votes(released, total.l2_sensitivity / share.mu, self._settings.caution)]
+
+    def _choices(self) -> tuple[Trust, ...]:
+        """The list of the settings; with features, the same with trust in them beside, but for the cautious ones."""
+        listed = self._settings.choices
+        if self._directions is None:
+            return listed
+        trusting = listed[_CAUTIOUS:] or listed
+        return (*listed, *(replace(each, feature_weight=self._settings.feature_weight) for each in trusting))
 
     def _denoised(self, vectors: Floats, stddev: float, spread: Floats) -> Denoised:
         if self._rows is None or not self._settings.feature_prior:
@@ -274,31 +359,40 @@ class _Fit:
         about = regressors(np.ones((len(vectors), 1)), self._rows)
         return feature_rows.denoise_rows(vectors, stddev, spread, about, self._settings.steps)
 
-    def _user_rows(self, k: int, state: _State) -> RowsOf:
+    def _user_rows(self, k: int, items: Items) -> RowsOf:
         """Every user's unit vector, from its own clicks and released values."""
-        return _Totals(state.rows.mean) if k == 0 else _Tastes(_fold_in(state, self._settings))
+        if k == 0:
+            return _Totals(items.rows.mean)
+        return _Tastes(self._fold_in(items, Trust(self._settings.ridge, 0.0), with_features=False))
 
-    def model(self, state: _State, statement: Statement) -> ClickModel:
+    def _fold_in(self, items: Items, trust: Trust, *, with_features: bool = True) -> FoldIn:
+        chosen = self._settings
+        directions = self._directions.values if self._directions is not None and with_features else None
+        about: dict[str, Any] = {"observed": chosen.observed, "popularity_offset": chosen.popularity_offset}
+        return fold_in(items, trust, **about, directions=directions)
+
+    def model(self, items: Items, trust: Trust, statement: Statement) -> ClickModel:
         """The public model."""
-        tastes = None if self._directions is None else self._directions.values
-        fold_in = _fold_in(state, self._settings, tastes)
+        regression = self._fold_in(items, trust)
+        learned = {"dimension": items.rows.mean.shape[1], "trust": asdict(trust)}
         return ClickModel(
-            fold_in=fold_in,
-            vectors=fold_in.features[:, 1:],
-            popularity=state.popularity.astype(np.float32),
-            reliability=np.clip(state.rows.resolved, 0, 1).astype(np.float32),
+            fold_in=regression,
+            vectors=regression.features[:, 1:],
+            popularity=items.popularity.astype(np.float32),
+            reliability=np.clip(items.rows.resolved, 0, 1).astype(np.float32),
             task_ids=self._data.task_ids,
             statement=statement,
-            settings={**asdict(self._settings), "dimension": state.rows.mean.shape[1]},
-            feature_map=self._feature_map(state, fold_in),
+            settings={**asdict(self._settings), **learned},
+            feature_map=self._feature_map(items, regression),
+            categories=None if self._features is None else Categories.of(self._features, self._data.task_ids),
         )
 
-    def _feature_map(self, state: _State, fold_in: FoldIn) -> FeatureMap | None:
+    def _feature_map(self, items: Items, regression: FoldIn) -> FeatureMap | None:
         """Rows of items that were not there: what features say of the rows that were."""
         if self._features is None or self._rows is None:
             return None
-        intercept, coefficients = linear_map(fold_in.features, self._rows)
-        level, by_feature = linear_map(log_popularity(state.popularity), self._rows)
+        intercept, coefficients = linear_map(regression.features, self._rows)
+        level, by_feature = linear_map(log_popularity(items.popularity), self._rows)
         return FeatureMap(
             space=self._features.space,
             intercept=intercept.astype(np.float32),
@@ -309,28 +403,7 @@ class _Fit:
 
 
 def _random_start(found: Floats, dimension: int, rng: np.random.Generator) -> Denoised:
-    """Random vectors, longer for popular tasks, that cancel out for a user of average taste."""
+    """Return random vectors, longer for popular tasks, that cancel out for a user of average taste."""
     vectors = rng.standard_normal((len(found), dimension)) * np.sqrt(found)[:, None]
     vectors -= found @ vectors / found.sum()
     return Denoised(vectors, np.zeros(len(found)))
-
-
-def _fold_in(state: _State, chosen: ClickSettings, directions: Floats | None = None) -> FoldIn:
-    """A user's regression on task features (popularity, vector, directions), scaled to a mean square length of 1.
-
-    Every pair pulls towards 0 with weight 1, an observed one towards 1 with weight `observed` beside that; the ridge
-    spares popularity. Directions of public features are as long together as the vectors, times `feature_weight`.
-    """
-    scale = 1 / np.sqrt(state.popularity + chosen.popularity_offset * state.count_noise)
-    features = np.concatenate([state.popularity[:, None], state.rows.mean], axis=1) * scale[:, None]
-    learned = features.shape[1] - 1
-    if directions is not None and directions.shape[1]:
-        public = directions * (np.sqrt(state.popularity) * scale)[:, None]
-        size = np.sqrt(np.square(features[:, 1:]).sum() / max(float(np.square(public).sum()), 1e-12))
-        features = np.concatenate([features, chosen.feature_weight * size * public], axis=1)
-    features *= np.sqrt(len(features) / np.square(features).sum())
-    gram = features.T @ features
-    penalty = chosen.ridge * np.trace(gram[1:, 1:]) / learned
-    base = (gram + np.diag([0.0] + [penalty] * (len(gram) - 1))) / chosen.observed
-    ones = np.ones(len(features), np.float32)
-    return FoldIn(features.astype(np.float32), ones, base.astype(np.float32), np.zeros(len(base), np.float32))

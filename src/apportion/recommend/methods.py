@@ -1,9 +1,9 @@
-"""Recommenders by description: a table of plain values, as a study file holds it, becomes an estimator.
+"""Recommenders by description: a table of plain values from a study file becomes an estimator.
 
     {method = "ours"}                      the recommender of this kind, with its own `settings`
     {method = "non-private"}               its limit without privacy
 
-Other packages register methods of theirs (`registry`); `apportion.published` registers "statistics" and "gradient".
+Other packages register their own methods (`registry`); `apportion.published` registers "statistics" and "gradient".
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TYPES = {
 
 
 def methods() -> tuple[str, ...]:
-    """The names of all methods: the library's own first, then registered ones."""
+    """Return the names of all methods: the library's own first, then registered ones."""
     return ("ours", "non-private", *registry.registered(registry.METHODS))
 
 
@@ -58,7 +58,7 @@ def build(
     4
     """
     if kind not in ("ratings", "clicks"):
-        raise InputError(f"Expected a kind of 'ratings' or 'clicks', got {kind!r}.")
+        raise InputError(f"Expected kind to be 'ratings' or 'clicks', got {kind!r}.", argument="kind")
     settings = dict(spec)
     method = settings.pop("method", None)
     common: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "noise": noise}
@@ -70,9 +70,9 @@ def build(
         twin = RatingRecommender if kind == "ratings" else ClickRecommender
         given = {"value_range": value_range, **settings} if kind == "ratings" else settings
         return made(f"method {method!r}", twin, given)
-    maker = registry.found(registry.METHODS, method)
+    maker = registry.lookup(registry.METHODS, method)
     if maker is None:
-        raise InputError(f"Expected a method among {', '.join(methods())}, got {method!r}.")
+        raise InputError(f"Expected one of the methods {', '.join(methods())}, got {method!r}.", argument="method")
     return maker(settings, kind, common)
 
 
@@ -86,26 +86,26 @@ def _ours(kind: str, settings: dict[str, Any], common: dict[str, Any]) -> Any:
 
 
 def made(what: str, make: Callable[..., Any], given: Any) -> Any:
-    """Call with these arguments, or say which of them it does not have or what type it wants."""
+    """Call with these arguments, or say which of them is unknown or has the wrong type."""
     known = {name: each.annotation for name, each in inspect.signature(make, eval_str=True).parameters.items()}
     known.pop("releases", None)  # a property of the policy, not a setting
     for name, value in table(what, given).items():
         if name not in known:
-            raise InputError(f"Expected for the {what} only {', '.join(known)}, got {name!r}.")
+            raise InputError(f"Expected only {', '.join(known)} for the {what}, got {name!r}.", argument=None)
         _refuse_wrong_type(f"{name} of the {what}", value, known[name])
     return make(**given)
 
 
 def _refuse_wrong_type(what: str, value: Any, declared: Any) -> None:
-    """Refuse a plain value of another type than declared; True is not a number here, and 2.0 is not a whole one."""
+    """Refuse a plain value of another type than declared; True is not a number here, and 2.0 is not a whole number."""
     for plain, (accepted, words) in _TYPES.items():
         is_wrong = not isinstance(value, accepted) or (isinstance(value, bool) and plain is not bool)
         if is_wrong and (declared == plain or (declared == plain | None and value is not None)):
-            raise InputError(f"Expected {what} to be {words}, got {value!r}.")
+            raise InputError(f"Expected {what} to be {words}, got {value!r}.", argument=None)
 
 
 def table(what: str, given: Any) -> Mapping[str, Any]:
-    """What was given, if it is a table."""
+    """Return what was given if it is a table; otherwise refuse."""
     if not isinstance(given, Mapping):
-        raise InputError(f"Expected a table for the {what}, got {given!r}.")
+        raise InputError(f"Expected a table for the {what}, got {given!r}.", argument=None)
     return given

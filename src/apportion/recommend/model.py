@@ -1,11 +1,11 @@
-"""The fitted model: the item side, which may be public, and how a user folds in from their own history.
+"""The fitted model: the item side, which may be public, and how a user's vector follows from the user's own history.
 
 A model holds one feature row f_i per task and a regression that every user solves alone, on their own history:
 
     u = (base + Σ_i c_i f_i f_iᵀ)⁻¹ (base_rhs + Σ_i c_i y_i f_i),        score of task i: offset + f_i · u
 
-The solution depends on the model, which was released, and on that user's rows; computing it never costs privacy,
-and a user who was not in training is treated like any other.
+The solution depends on the model, which was released, and on that user's rows. Computing it never costs privacy, and a
+user who was not in training is treated like any other.
 """
 
 from __future__ import annotations
@@ -16,19 +16,23 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from apportion.data import Interactions, Vocabulary
 from apportion.data.features import ItemFeatures
 from apportion.data.users import Users
 from apportion.engines import Processors
 from apportion.errors import InputError
-from apportion.linalg.fixed_order import row_products, top_columns, top_products
+from apportion.linalg.fixed_order import row_products, top_columns
 from apportion.privacy.contributions import Kernels
 from apportion.privacy.statement import Statement
+from apportion.recommend.categories import Categories
 from apportion.recommend.features.new_items import WITHOUT_FEATURES, NewItemMap, joined_ids
+from apportion.recommend.ranking import Caps, best_items
 
 _USERS_AT_A_TIME: Final = 1024
+USERS_IN_A_PART: Final = 8192
+"""Users of one part of `recommend_in_parts`."""
 
 Floats = NDArray[np.floating[Any]]
 
@@ -44,13 +48,14 @@ class FoldIn:
 
     def solve(self, kernels: Kernels, users: Users, labels: Floats) -> Any:
         """Return every user's solution, from that user's own rows alone."""
-        weights = self.observation_weights[users.column("tasks")]
+        counted_alike = bool((self.observation_weights == 1).all())
+        weights = None if counted_alike else self.observation_weights[users.column("tasks")]
         return kernels.solve_users(users, self.features, labels, self.base, self.base_rhs, weights)
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A task that resembles the one asked for; similarity is the cosine of their feature rows."""
+    """A task similar to the requested one; similarity is the cosine of their feature rows."""
 
     task: int | str
     similarity: float
@@ -74,11 +79,11 @@ class Recommendations:
 
 
 class ItemModel(ABC):
-    """What ratings and clicks share.
+    """The common part of models of ratings and clicks.
 
     Args:
         fold_in: the regression of the user side; its features are the item side.
-        vectors: what tasks are compared by in `similar`.
+        vectors: the vectors by which `similar` compares tasks.
         popularity: released popularity of each task.
         reliability: per task, from 0 (prior only) to 1 (data outweigh noise), from released values.
         task_ids: the public list of tasks.
@@ -87,7 +92,8 @@ class ItemModel(ABC):
         value_range: the public scale of the values.
         settings: the settings it was fitted with, for the record.
         feature_map: rows of items that were not in training, from their features; None without features.
-        no_map: why there is no feature map, in one sentence, where there is none.
+        no_map: why there is no feature map, in one sentence, if there is none.
+        categories: words of the items by which recommendations are filtered and mixed; None without any.
     """
 
     kind: ClassVar[str]
@@ -106,6 +112,7 @@ class ItemModel(ABC):
         settings: dict[str, Any] | None = None,
         feature_map: NewItemMap | None = None,
         no_map: str = WITHOUT_FEATURES,
+        categories: Categories | None = None,
     ) -> None:
         self.fold_in = fold_in
         self.vectors = np.ascontiguousarray(vectors)
@@ -118,11 +125,12 @@ class ItemModel(ABC):
         self.settings = dict(settings or {})
         self.feature_map = feature_map
         self.no_map = no_map
+        self.categories = categories
         self._kernels: Kernels = Processors(np.float32)
 
     @abstractmethod
     def labels(self, history: Interactions) -> Floats:
-        """What the user regression is fitted to, one per observation."""
+        """Return the labels of the user regression, one per observation."""
 
     @property
     def n_tasks(self) -> int:
@@ -130,7 +138,7 @@ class ItemModel(ABC):
         return len(self.task_ids)
 
     def user_vectors(self, history: Interactions) -> NDArray[np.float32]:
-        """Fold in every user of the history, each from their own rows; costs no privacy."""
+        """Compute every user's vector from the user's own rows; this costs no privacy."""
         self._check_tasks(history)
         solved: NDArray[np.float32] = self.fold_in.solve(self._kernels, history.as_users, self.labels(history))
         return solved
@@ -142,14 +150,14 @@ class ItemModel(ABC):
         return self._scores(vectors)
 
     def with_new_items(self, new_items: Any) -> Self:
-        """The same model with items that training has not met after its tasks, each known by its features alone.
+        """Return the model with new items after its tasks, each known by its features alone.
 
         Args:
             new_items: a frame with the columns of the features that the model was fitted with, or `ItemFeatures` read
                 with space=model.feature_map.space.
         """
         if self.feature_map is None:
-            raise InputError(self.no_map)
+            raise InputError(self.no_map, argument="new_items")
         return self._extended(self.feature_map, self.feature_map.read(new_items))
 
     def _extended(self, known: NewItemMap, items: ItemFeatures) -> Self:
@@ -174,25 +182,40 @@ class ItemModel(ABC):
             value_range=self.value_range,
             settings=self.settings,
             feature_map=known,
+            categories=self._categories_with(items),
             **self.extra_arguments,
         )
 
+    def _categories_with(self, items: ItemFeatures) -> Categories | None:
+        """Return categories of the tasks, followed by those of new items."""
+        if self.categories is None:
+            return None
+        return self.categories.extended(Categories.of(items, items.item_ids), len(items))
+
     @property
     def extra_arguments(self) -> dict[str, Any]:
-        """What the constructor of this kind of model takes beside the arguments that all have."""
+        """Return the constructor arguments of this kind of model that not all models have."""
         return {}
 
     def stored_fields(self) -> dict[str, Any]:
-        """The same as plain values, for storage."""
+        """Return the same as plain values, for storage."""
         return {}
 
     @classmethod
     def extra_from_stored(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """What `extra_arguments` was, from the fields that `stored_fields` gave."""
+        """Return the value of `extra_arguments` from the fields of `stored_fields`."""
         return {}
 
     def recommend(
-        self, history: Interactions, k: int = 10, *, exclude_history: bool = True, new_items: Any = None
+        self,
+        history: Interactions,
+        k: int = 10,
+        *,
+        exclude_history: bool = True,
+        new_items: Any = None,
+        only: ArrayLike | None = None,
+        exclude: ArrayLike | None = None,
+        caps: Mapping[str, int] | None = None,
     ) -> Recommendations:
         """Return the k best tasks for each user who has a history, without what they already have.
 
@@ -201,21 +224,92 @@ class ItemModel(ABC):
             k: how many tasks for each.
             exclude_history: whether to leave out what a user has.
             new_items: items that training has not met, to be ranked among the others; see `with_new_items`.
+            only: ids of the tasks that may be recommended; None for all. Ids that the model does not know are skipped.
+            exclude: ids of tasks that nobody is recommended.
+            caps: by category, how many tasks of one list may share a word of it; see `categories`.
         """
         scored = self if new_items is None else self.with_new_items(new_items)
+        candidates = scored.candidates(only, exclude)
+        parts = list(
+            self.recommend_in_parts(
+                history, k, exclude_history=exclude_history, scored=scored, candidates=candidates, caps=caps
+            )
+        )
+        users, tasks, scores = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("users", "tasks", "scores")
+        )
+        return Recommendations(users, tasks, scores, scored.task_ids)
+
+    def recommend_in_parts(
+        self,
+        history: Interactions,
+        k: int = 10,
+        *,
+        exclude_history: bool = True,
+        scored: Self | None = None,
+        candidates: NDArray[np.int32] | None = None,
+        caps: Mapping[str, int] | None = None,
+    ) -> Iterator[Recommendations]:
+        """Yield what `recommend` returns, some thousands of users at a time, so that results need not be held.
+
+        Args:
+            history: as in `recommend`, and so are `k`, `exclude_history` and `caps`.
+            k: see `history`.
+            exclude_history: see `history`.
+            scored: the model whose tasks are ranked, if that is this one with new items; see `with_new_items`.
+            candidates: codes of the tasks that may be recommended, ascending; None for all.
+            caps: see `history`.
+        """
+        scored = scored or self
         if not 1 <= k <= scored.n_tasks:
-            raise InputError(f"Expected k from 1 to {scored.n_tasks}, the number of tasks, got {k}.")
+            raise InputError(f"Expected k from 1 to {scored.n_tasks}, the number of tasks, got {k}.", argument="k")
+        limits = scored._caps(caps)
         users = np.flatnonzero(np.diff(history.by_user.indptr)).astype(np.int32)
         vectors = self.user_vectors(history)
-        own, features = vectors[users], np.asarray(scored.fold_in.features, vectors.dtype)
-        excluded = _history_of(history, users) if exclude_history else None
-        tasks, scores = top_products(own, features, k, offset=scored.offset, excluded=excluded)
-        return Recommendations(users, tasks, scores.astype(np.float32, copy=False), scored.task_ids)
+        features = np.asarray(scored.fold_in.features, vectors.dtype)
+        for part in row_chunks(len(users), USERS_IN_A_PART) if len(users) else (slice(0, 0),):
+            excluded = _history_of(history, users[part]) if exclude_history else None
+            tasks, scores = best_items(
+                vectors[users[part]],
+                features,
+                k,
+                offset=scored.offset,
+                excluded=excluded,
+                candidates=candidates,
+                caps=limits,
+            )
+            yield Recommendations(users[part], tasks, scores.astype(np.float32, copy=False), scored.task_ids)
+
+    def candidates(self, only: ArrayLike | None, exclude: ArrayLike | None) -> NDArray[np.int32] | None:
+        """Return codes of the tasks that may be recommended, ascending; None for all."""
+        if only is None and exclude is None:
+            return None
+        kept = np.ones(self.n_tasks, bool)
+        if only is not None:
+            kept = np.zeros(self.n_tasks, bool)
+            kept[self._known(only)] = True
+        if exclude is not None:
+            kept[self._known(exclude)] = False
+        return np.flatnonzero(kept).astype(np.int32)
+
+    def _known(self, ids: ArrayLike) -> NDArray[np.int32]:
+        codes = self.task_ids.find(ids)
+        return codes[codes >= 0]
+
+    def _caps(self, caps: Mapping[str, int] | None) -> Caps | None:
+        if not caps:
+            return None
+        if self.categories is None:
+            raise InputError(
+                f"This model has no categories of its tasks, so {next(iter(caps))!r} cannot be capped.",
+                argument="caps",
+            )
+        return Caps.of(self.categories, caps)
 
     def similar(self, task: int | str, k: int = 10) -> list[Neighbour]:
-        """Return the k tasks whose vectors point most in the direction of this one's."""
+        """Return the k tasks whose vectors are closest in direction to this one's."""
         if not 1 <= k < self.n_tasks:
-            raise InputError(f"Expected k from 1 to {self.n_tasks - 1}, got {k}.")
+            raise InputError(f"Expected k from 1 to {self.n_tasks - 1}, got {k}.", argument="k")
         code = self.task_ids.code_of(task)
         lengths = np.maximum(np.linalg.norm(self.vectors, axis=1), 1e-12)
         cosines = row_products(self.vectors[code : code + 1], self.vectors) / (lengths * lengths[code])
@@ -232,7 +326,8 @@ class ItemModel(ABC):
         if history.task_ids is not self.task_ids and history.task_ids != self.task_ids:
             raise InputError(
                 f"The history's task list ({history.n_tasks} tasks) is not the model's ({self.n_tasks}); "
-                "build it with task_ids=model.task_ids.ids."
+                "build it with task_ids=model.task_ids.ids.",
+                argument="history",
             )
 
 
@@ -243,7 +338,7 @@ class RatingModel(ItemModel):
     kind = "ratings"
 
     def labels(self, history: Interactions) -> Floats:
-        """What is left of a rating, brought into the public scale, after the global mean."""
+        """Return ratings, clipped to the public scale, minus the global mean."""
         low, high = self.value_range
         return np.asarray(np.clip(history.values, low, high) - np.float32(self.offset))
 
@@ -265,22 +360,24 @@ class ClickModel(ItemModel):
     kind = "clicks"
 
     def labels(self, history: Interactions) -> Floats:
-        """Ones: that a pair was observed is the signal."""
+        """Return ones: the signal is that a pair was observed."""
         return np.ones(history.n_observations, dtype=np.float32)
 
 
 def row_chunks(length: int, step: int = _USERS_AT_A_TIME) -> Iterator[slice]:
-    """Cut so many rows into runs of at most so many."""
+    """Yield runs of at most `step` rows."""
     return (slice(start, min(start + step, length)) for start in range(0, length, step))
 
 
 def _history_of(history: Interactions, users: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """What each of these users, who are all that have any rows, has: offsets, and tasks in order."""
-    return np.concatenate([[0], np.cumsum(history.by_user.counts[users])]), history.tasks
+    """Return the history of these consecutive users with rows: offsets and tasks in order."""
+    indptr = history.by_user.indptr
+    rows = slice(indptr[users[0]], indptr[users[-1] + 1]) if len(users) else slice(0, 0)
+    return np.concatenate([[0], np.cumsum(history.by_user.counts[users])]), history.tasks[rows]
 
 
 def _best(scores: NDArray[np.floating[Any]], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Top k per row, best first; ties go to the lower code; masked entries become task -1."""
+    """Return the top k per row, best first; ties go to the lower code; masked entries become task -1."""
     tasks = top_columns(scores, k).astype(np.int32)
     best = np.take_along_axis(scores, np.maximum(tasks, 0), axis=1).astype(np.float32)
     best[tasks < 0] = -np.inf

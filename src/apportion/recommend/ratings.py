@@ -6,17 +6,17 @@ The plan of a fit (docs/proofs/recommend.md has the bounds):
 2. a round for item biases, then `rounds` rounds for item biases and vectors. In each, every user solves a small
    regression alone and contributes residuals times tastes, its whole part clipped; one release carries the sums of
    all tasks, a second, tiny one the moments that all tasks share;
-3. after each round the task parameters are re-estimated from all rounds so far by empirical Bayes. Public features of
-   the items, where given, move the mean of that prior; what they are worth is fitted from the same released values.
-   They are further coordinates of the model, too: a taste for them is learned by each user alone and costs nothing.
+3. after each round the task parameters are re-estimated from all rounds so far by empirical Bayes. Public item
+   features, if given, shift the mean of that prior; their effect is fitted from the same released values. They are also
+   further coordinates of the model: each user learns a taste for them alone, at no cost.
 
-Only item parameters leave; users fold in from their own ratings.
+Only item parameters are published; users compute their own vectors from their own ratings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -26,17 +26,20 @@ from apportion.allocation import Adaptive, Allocation
 from apportion.allocation.rounds import Geometric
 from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
-from apportion.engines import Engine, LocalEngine
+from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.estimators.counts import release_overview, release_popularity, weighed_by
 from apportion.estimators.private import check_value_range
 from apportion.linalg import RatingRound
 from apportion.postprocessing import evidence, popularity
-from apportion.privacy import NoiseSource, Purpose, Session, Share, Statement
-from apportion.privacy.contributions import RatingParts, Weighting, step_of
+from apportion.privacy import NoiseSource, Plan, Purpose, Session, Share, Statement
+from apportion.privacy.contributions import HeldOut, RatingParts, Weighting, step_of
+from apportion.recommend import clip_norms
 from apportion.recommend.als import Progress
+from apportion.recommend.categories import Categories
 from apportion.recommend.features.prior import FeaturesEstimator
 from apportion.recommend.features.ratings_items import ItemSide, Posterior
 from apportion.recommend.model import FoldIn, RatingModel
+from apportion.recommend.variance_votes import UserVariances, VarianceLosses
 
 Floats = NDArray[np.floating[Any]]
 
@@ -46,15 +49,18 @@ class RatingSettings:
     """Everything that can be tuned; all of it public. Labels are in units of a quarter of the value range.
 
     Attributes:
-        dimension: length of item vectors.
+        dimension: length of item vectors; None to choose it from released popularity (8 with features).
         rounds: number of rounds after the one for biases.
-        growth: each round gets this many times the share of the one before.
+        growth: ratio of the shares of consecutive rounds.
         exponent: weights over a user's tasks are popularity^-exponent.
         popularity_floor: popularity is floored at this fraction of its mean before that.
         overview_share: share of the budget for the number of users and the mean.
         counts_share: share for popularity.
+        norms_share: share for the choice of the clip norm; nothing is spent where `clip` is given.
         moments_share: share for the shared moments of all rounds.
-        clip: norm of a user's part in a round.
+        votes_share: share for the votes on the three variances of users; 0 to keep these as they are.
+        held_out: fraction of the rows that is kept for these votes, out of everything before them.
+        clip: norm of a user's part in a round; None to choose it from a release.
         latent_scale: relative size of the latent coordinates in a contribution.
         bias_variance: prior variance of a user's bias.
         scale_variance: prior variance of a user's factor on item biases.
@@ -62,21 +68,24 @@ class RatingSettings:
         start_scale: size of the stand-in item vectors of the first latent round.
         start_level: mean square of the tastes in that round.
         prior_variance: where EM for the prior of item vectors starts; twice that for biases.
-        steps: EM steps a round.
+        steps: EM steps per round.
         feature_variance: where the fit of what each feature group is worth starts: its variance among tasks.
         feature_directions: how many directions of the features a user's taste is for, beside the learned vectors.
         taste_variance: prior variance of that taste.
     """
 
-    dimension: int = 8
+    dimension: int | None = None
     rounds: int = 8
     growth: float = 1.15
     exponent: float = 0.25
     popularity_floor: float = 0.05
     overview_share: float = 0.003
     counts_share: float = 0.1
+    norms_share: float = 0.007
     moments_share: float = 0.02
-    clip: float = 0.7
+    votes_share: float = 0.007
+    held_out: float = 0.1
+    clip: float | None = None
     latent_scale: float = 1.2
     bias_variance: float = 0.15
     scale_variance: float = 0.15
@@ -96,7 +105,11 @@ class RatingSettings:
 
 
 _SUMMARY_CLIP = 2.0
-_FIRST_RESIDUAL_VARIANCE = 0.9
+_LONGEST = 8  # of item vectors, where their length is not given
+_LEAST_LEFT = 0.5  # of an offset, after users' own biases took some back
+_MOST_HELD_OUT = 1  # rows of a user
+_ROUNDS_AFTER_VOTES = 2
+_STARTING_ROUNDS = 2  # whose residuals are not yet those of the model
 
 
 class PrivateRatingRecommender(FeaturesEstimator):
@@ -105,16 +118,16 @@ class PrivateRatingRecommender(FeaturesEstimator):
     Args:
         epsilon: ε of the whole fit.
         delta: δ of the whole fit.
-        n_users: a number of users that is declared public; None to release it.
+        n_users: the number of users, declared public; None to release it with noise.
         value_range: the public scale of the values; values outside are brought into it.
         features: public item features. They shift the prior mean of each item's vector. None to know items by id alone.
         allocation: how each user divides its sensitivity over its items; None for popularity^-exponent of the settings.
-        dimension: length of item vectors; None for the default of this budget.
+        dimension: length of item vectors; None to choose it from what is released.
         rounds: number of rounds; None for the default of this budget.
         settings: all settings at once, instead of `dimension` and `rounds`.
-        public: further sentences for the statement on what is assumed public, such as how rows were filtered.
+        public: further sentences about public assumptions, for the statement, such as how rows were filtered.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
+        tuning: how settings were chosen, for the statement, if any were given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
         engine: where sums are formed; None for this machine's processors.
         random_state: seed of the public initial item vectors.
@@ -168,9 +181,9 @@ class PrivateRatingRecommender(FeaturesEstimator):
         self.random_state = random_state
 
     def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
-        """Spend the budget on the data; afterwards `model_` may be released with its `statement_`.
+        """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
 
-        A session that is given brings its own budget, noise and window; those of the estimator are then not used.
+        A given session brings its own budget, noise and window, which replace those of the estimator.
         """
         low, high = self.value_range
         check_value_range(self.value_range)
@@ -195,11 +208,18 @@ class _Start:
     exposure: popularity.Exposure
     popularity: popularity.Popularity
     covariates: NDArray[np.float64]
+    residuals: clip_norms.Residuals
+    dimension: int
+
+    @property
+    def typical_root(self) -> float:
+        """The mean of √n^j over users, n^j the ratings of a user."""
+        return max(float(self.popularity.mean.sum()) / self.n_users, 1.0)
 
 
 @dataclass(frozen=True)
 class _State:
-    """What is known of the tasks after a round; all released."""
+    """What is known about the tasks after a round; all released."""
 
     start: _Start
     posterior: Posterior
@@ -208,7 +228,7 @@ class _State:
 
 
 class _Fit:
-    """One fit: private data on one side, released state on the other, the session between them."""
+    """One fit: private data on one side, released state on the other, the session in between."""
 
     def __init__(
         self,
@@ -222,8 +242,13 @@ class _Fit:
         features: ItemFeatures | None,
     ) -> None:
         self._items = ItemSide(settings, features, data.task_ids)
+        self._features = features
         self._data = data
-        self._users = data.as_users
+        self._features = features
+        self._held_out = HeldOut(settings.held_out, most=_MOST_HELD_OUT)
+        self._votes = settings.votes_share > 0 and settings.rounds >= _ROUNDS_AFTER_VOTES
+        self._users = self._held_out.kept(data.as_users) if self._votes else data.as_users
+        self._spread = UserVariances(settings.bias_variance, settings.scale_variance, settings.latent_variance)
         self._allocation = allocation
         self._session = session
         self._engine = engine
@@ -233,34 +258,72 @@ class _Fit:
         self._unit = (value_range[1] - value_range[0]) / 4
 
     def run(self, rng: np.random.Generator, progress: Progress | None) -> _State:
-        """Make every release, in order; return what was learned."""
+        """Make every release in order; return what was learned."""
         chosen = self._settings
-        fixed = {"overview": chosen.overview_share, "counts": chosen.counts_share}
+        fixed = {"overview": chosen.overview_share, "counts": chosen.counts_share, "norms": chosen.norms_share}
         n_rounds = chosen.rounds + 1
+        if self._votes:
+            fixed["votes"] = chosen.votes_share
         left = 1 - chosen.moments_share - sum(fixed.values())
         rounds = [left * share for share in Geometric.growing(chosen.growth).shares(n_rounds)]
         plan = self._session.plan(**fixed, moments=[chosen.moments_share / n_rounds] * n_rounds, rounds=rounds)
-        start, weights = self._start(plan.one("overview"), plan.one("counts"))
+        start, weights = self._start(plan)
         state = None
         for k, shares in enumerate(zip(plan.several("rounds"), plan.several("moments"), strict=True)):
             if progress:
                 progress("round", k, n_rounds)
+            if self._votes and state is not None and k == n_rounds - _ROUNDS_AFTER_VOTES:
+                self._vote(state, plan.one("votes"))
             state = self._round(k, start, state, weights, shares, rng)
         if progress:
             progress("round", n_rounds, n_rounds)
         assert state is not None
         return state
 
-    def _start(self, overview: Share, counts: Share) -> tuple[_Start, Weighting]:
+    def _vote(self, state: _State, share: Share) -> None:
+        """Let users vote on their variances; rounds after this one have all rows."""
+        mean, variance, residual = state.posterior.mean, state.posterior.variance, state.residual_variance
+        default = self._spread.fold_in(mean, variance, residual)
+        others = [each.fold_in(mean, variance, residual) for each in self._spread.others()]
+        fold_ins = (default, *(replace(each, observation_weights=default.observation_weights) for each in others))
+        losses = VarianceLosses(fold_ins, self._range, state.start.centre, self._unit)
+        part = losses.contribution(self._held_out, self._session.neighbours)
+        total = add_up_one(self._engine, self._data.as_users, part)
+        released = self._session.release(Purpose.VOTES, total, share)
+        self._spread = self._spread.voted(released, total.l2_sensitivity / share.mu, state.start.n_users)
+        self._users = self._data.as_users
+
+    def _start(self, plan: Plan) -> tuple[_Start, Weighting]:
+        users, session, engine = self._users, self._session, self._engine
         n_users, centre = release_overview(
-            self._users, self._session, self._engine, overview, self._range, self._declared_users
+            users, session, engine, plan.one("overview"), self._range, self._declared_users
         )
-        released = release_popularity(self._users, self._session, self._engine, counts, n_users)
+        released = release_popularity(users, session, engine, plan.one("counts"), n_users)
         given = weighed_by(self._allocation, self._users, released, self._session)
         found, expected = released.posterior, given.expected
         exposure = popularity.exposure(found, expected.total, expected.typical, n_users)
         logs = popularity.log_popularity(found)
-        return _Start(n_users, centre, exposure, found, np.stack([np.ones_like(logs), logs], axis=1)), given.weights
+        covariates = np.stack([np.ones_like(logs), logs], axis=1)
+        residuals = self._residuals(plan, centre, exposure)
+        start = _Start(n_users, centre, exposure, found, covariates, residuals, _LONGEST)
+        return replace(start, dimension=self._dimension(plan, start)), given.weights
+
+    def _residuals(self, plan: Plan, centre: float, exposure: popularity.Exposure) -> clip_norms.Residuals:
+        """Return the clip norm, from a release about users' residuals unless it is given."""
+        if self._settings.clip is not None:
+            return clip_norms.Residuals(clip_norms.FIRST_VARIANCE, self._settings.clip)
+        share = plan.one("norms")
+        part = clip_norms.ClippedAway(self._range, centre, self._unit).contribution(self._session.neighbours)
+        total = add_up_one(self._engine, self._users, part)
+        released = self._session.release(Purpose.NORMS, total, share)
+        return clip_norms.choose(released, total.l2_sensitivity / share.mu, exposure, _mu_of_rounds(plan))
+
+    def _dimension(self, plan: Plan, start: _Start) -> int:
+        """As given, or as far as items stand out of the noise; features fill all that there are."""
+        if self._settings.dimension is not None or self._features is not None:
+            return self._settings.dimension or _LONGEST
+        rows = start.typical_root**2
+        return clip_norms.dimension_for(start.exposure, start.residuals.clip_norm, _mu_of_rounds(plan), rows)
 
     def _round(
         self,
@@ -283,7 +346,7 @@ class _Fit:
     def _about(self, k: int, start: _Start, before: _State | None, rng: np.random.Generator) -> RatingRound:
         """What users are told at the beginning of round k: biases first, then random tastes, then estimates."""
         chosen = self._settings
-        latent = chosen.dimension if k else 0
+        latent = start.dimension if k else 0
         parameters = np.zeros((self._data.n_tasks, 1 + latent))
         variances = np.zeros_like(parameters)
         if before is not None:
@@ -292,7 +355,7 @@ class _Fit:
             variances[:, :known] = before.posterior.variance
         if k == 1:
             parameters[:, 1:] = chosen.start_scale * self._first_vectors(start, parameters[:, 0], rng)
-        residual = _FIRST_RESIDUAL_VARIANCE if before is None else before.residual_variance
+        residual = start.residuals.variance if before is None else before.residual_variance
         fold_in = self._fold_in(parameters, variances, residual)
         return RatingRound(
             features=np.asarray(fold_in.features, np.float64),
@@ -303,8 +366,8 @@ class _Fit:
             value_range=self._range,
             centre=start.centre,
             unit=self._unit,
-            clip_norm=chosen.clip,
-            step=step_of(chosen.clip),
+            clip_norm=start.residuals.clip_norm,
+            step=step_of(start.residuals.clip_norm),
             summary_clip=_SUMMARY_CLIP,
             summary_step=step_of(_SUMMARY_CLIP),
             starting=k <= 1,
@@ -312,24 +375,16 @@ class _Fit:
         )
 
     def _first_vectors(self, start: _Start, biases: Floats, rng: np.random.Generator) -> Floats:
-        """Random directions, but for those known to matter: popularity, the item's own bias, and features."""
-        vectors = rng.standard_normal((self._data.n_tasks, self._settings.dimension))
+        """Return random directions, except those known to matter: popularity, the item's own bias, and features."""
+        vectors = rng.standard_normal((self._data.n_tasks, start.dimension))
         vectors[:, 0] = start.covariates[:, 1]
-        if self._settings.dimension > 1:
+        if start.dimension > 1:
             vectors[:, 1] = biases / max(float(biases.std()), 1e-9)
         self._items.fill(vectors[:, 2:])
         return vectors
 
     def _fold_in(self, parameters: Floats, variances: Floats, residual: float) -> FoldIn:
-        """A user's regression: items that are poorly known are trusted less."""
-        chosen = self._settings
-        latent = parameters.shape[1] - 1
-        uncertain = variances @ np.array([1 + chosen.scale_variance] + [chosen.latent_variance / 2] * latent)
-        prior_variances = [chosen.bias_variance, chosen.scale_variance] + [chosen.latent_variance] * latent
-        precision = 1 / np.array(prior_variances)
-        features = np.concatenate([np.ones((len(parameters), 1)), parameters], axis=1)
-        prior_mean = np.eye(len(precision))[1]
-        return FoldIn(features, 1 / (residual + uncertain), np.diag(precision), precision * prior_mean)
+        return self._spread.fold_in(parameters, variances, residual)
 
     def _learn(
         self,
@@ -352,8 +407,18 @@ class _Fit:
         posterior = self._items.posterior(combined, start.covariates, known, about.width)
         return _State(start, posterior, moments.residual_variance, rounds)
 
+    def _offset(self, state: _State) -> float:
+        """What is added to every prediction: the mean residual, and more of it where users' own biases take some back.
+
+        A user of n ratings takes back n / (n + residual variance / bias variance) of it; n is that of a typical user.
+        """
+        rows = state.start.typical_root**2
+        taken_back = rows / (rows + state.residual_variance / self._spread.bias)
+        missing = evidence.offset(state.rounds[_STARTING_ROUNDS:]) / max(1 - taken_back, _LEAST_LEFT)
+        return self._unit * missing
+
     def model(self, state: _State, statement: Statement) -> RatingModel:
-        """The public model, in the units of the values."""
+        """Return the public model, in the units of the values."""
         mean, variance = state.posterior.mean, state.posterior.variance
         spread = np.diag(state.posterior.prior.covariance)
         return RatingModel(
@@ -363,7 +428,7 @@ class _Fit:
             reliability=np.clip(1 - variance.sum(axis=1) / max(float(spread.sum()), 1e-9), 0, 1).astype(np.float32),
             task_ids=self._data.task_ids,
             statement=statement,
-            offset=state.start.centre,
+            offset=state.start.centre + self._offset(state),
             value_range=self._range,
             settings=asdict(self._settings),
             feature_map=self._items.feature_map(
@@ -373,4 +438,10 @@ class _Fit:
                 lambda mean, variance: self._fold_in(mean, variance, state.residual_variance),
                 self._unit,
             ),
+            categories=None if self._features is None else Categories.of(self._features, self._data.task_ids),
         )
+
+
+def _mu_of_rounds(plan: Plan) -> float:
+    """The privacy parameter of all rounds together."""
+    return float(np.sqrt(sum(share.mu**2 for share in plan.several("rounds"))))

@@ -1,7 +1,7 @@
 """Models on disk: a directory with tensors, a JSON description and the privacy statement. No pickle.
 
-The directory is written beside its place and moved there whole, so that a crash leaves the old one or the new one,
-never half of either.
+The directory is written to a temporary place and then moved, so a crash leaves the old one or the new one, never half
+of either.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from apportion.data import Vocabulary
 from apportion.data.features import FeatureSpace
 from apportion.errors import InputError, require_format
 from apportion.privacy.statement import Statement
+from apportion.recommend.categories import Categories
 from apportion.recommend.features.new_items import FeatureMap, NewItemMap
 from apportion.recommend.model import ClickModel, FoldIn, ItemModel, RatingModel
 
@@ -29,10 +30,11 @@ REPORT = "report.html"
 CARD = "privacy-card.json"
 """Name of the privacy card that it writes there too."""
 _MAP = "feature_map."
+_CATEGORIES = "categories."
 
 
 def save(model: ItemModel, path: str | Path) -> None:
-    """Write a model with its statement; an existing model at that path is replaced, nothing else is.
+    """Write a model with its statement. An existing model at that path is replaced, nothing else is.
 
     Args:
         model: the `model_` of a recommender.
@@ -65,13 +67,15 @@ def save(model: ItemModel, path: str | Path) -> None:
 
 
 def refuse_unless_model(target: Path) -> None:
-    """Refuse a place that holds something other than a model: it would be replaced whole."""
+    """Refuse a path that holds something other than a model, because it would be replaced."""
     if not target.exists():
         return
     ours = {_TENSORS, _DESCRIPTION, _STATEMENT, REPORT, CARD}
     names = {file.name for file in target.iterdir()} if target.is_dir() else {target.name}
     if _DESCRIPTION not in names or names - ours or _model_kind(_kind_of(target)) is None:
-        raise InputError(f"Refusing to replace {str(target)!r}: it exists and is not a saved model.")
+        raise InputError(
+            f"Refusing to replace {str(target)!r}: it already exists and is not a saved model.", argument=None
+        )
 
 
 def _kind_of(folder: Path) -> object:
@@ -82,12 +86,12 @@ def _kind_of(folder: Path) -> object:
 
 
 def load(path: str | Path, *, encoder: Any = None) -> ItemModel:
-    """Read a model back, statement and all.
+    """Read a model back, including its statement.
 
     Args:
         path: where it was saved.
-        encoder: for a model whose encoder was a module of one's own: a module of the same form, whose parameters are
-            replaced by the stored ones, so that new items can be scored.
+        encoder: for a model with a custom encoder: a module of the same form. The stored parameters replace its own, so
+            that new items can be scored.
 
     Example:
         >>> import tempfile
@@ -101,16 +105,18 @@ def load(path: str | Path, *, encoder: Any = None) -> ItemModel:
     """
     folder = Path(path)
     if not (folder / _DESCRIPTION).is_file():
-        raise InputError(f"There is no saved model at {str(folder)!r}.")
+        raise InputError(f"There is no saved model at {str(folder)!r}.", argument=None)
     try:
         model = _loaded(folder)
     except InputError:
         raise
-    except Exception as damage:  # whatever a damaged file makes its reader say
-        raise InputError(f"The model at {str(folder)!r} is damaged: {type(damage).__name__}.") from damage
+    except Exception as damage:  # whatever a damaged file makes its reader raise
+        raise InputError(
+            f"The model at {str(folder)!r} is damaged: {type(damage).__name__}.", argument=None
+        ) from damage
     if encoder is not None:
         if model.feature_map is None:
-            raise InputError(f"The model at {str(folder)!r} holds no encoder that a module is wanted for.")
+            raise InputError(f"The model at {str(folder)!r} has no encoder, so it needs no module.", argument="encoder")
         model.feature_map = model.feature_map.with_encoder(encoder)
     return model
 
@@ -122,11 +128,14 @@ def _loaded(folder: Path) -> ItemModel:
     require_format(f"The model at {str(folder)!r}", about.get("format"), FORMAT)
     kind = _model_kind(about.get("kind"))
     if kind is None:
-        raise InputError(f"The model at {str(folder)!r} is of kind {about.get('kind')!r}, which no package here knows.")
+        raise InputError(
+            f"The model at {str(folder)!r} is of kind {about.get('kind')!r}, which no installed package knows.",
+            argument=None,
+        )
     tensors = load_file(str(folder / _TENSORS))
     statement = folder / _STATEMENT
     if about["private"] and not statement.is_file():
-        raise InputError(f"The privacy statement of the model at {str(folder)!r} is missing.")
+        raise InputError(f"The privacy statement of the model at {str(folder)!r} is missing.", argument=None)
     ids = tensors["task_ids"] if about["task_ids"] is None else np.array(about["task_ids"], dtype=object)
     fold_in = FoldIn(*(tensors[f"fold_in.{name}"] for name in FoldIn.__dataclass_fields__))
     further = kind.extra_from_stored(about)
@@ -143,13 +152,14 @@ def _loaded(folder: Path) -> ItemModel:
         value_range=(about["value_range"][0], about["value_range"][1]),
         settings=about["settings"],
         feature_map=_feature_map(about, tensors),
+        categories=_categories(about, tensors),
         **further,
     )
 
 
 def _model_kind(name: object) -> type[ItemModel] | None:
     own: dict[object, type[ItemModel]] = {kind.kind: kind for kind in (RatingModel, ClickModel)}
-    return own.get(name) or registry.found(registry.MODELS, name)
+    return own.get(name) or registry.lookup(registry.MODELS, name)
 
 
 def _feature_map(about: dict[str, Any], tensors: dict[str, Any]) -> NewItemMap | None:
@@ -158,10 +168,12 @@ def _feature_map(about: dict[str, Any], tensors: dict[str, Any]) -> NewItemMap |
         return None
     name = held["kind"]
     kind: type[NewItemMap] | None = (
-        FeatureMap if name == FeatureMap.kind else registry.found(registry.FEATURE_MAPS, name)
+        FeatureMap if name == FeatureMap.kind else registry.lookup(registry.FEATURE_MAPS, name)
     )
     if kind is None:
-        raise InputError(f"The model's feature map is of kind {name!r}, which no installed package knows.")
+        raise InputError(
+            f"The model's feature map is of kind {name!r}, which no installed package knows.", argument=None
+        )
     shared = {
         "space": FeatureSpace.from_json(json.dumps(held["space"])),
         "observation_weight": held["observation_weight"],
@@ -170,11 +182,20 @@ def _feature_map(about: dict[str, Any], tensors: dict[str, Any]) -> NewItemMap |
     return kind.restored(shared, held, own)
 
 
+def _categories(about: dict[str, Any], tensors: dict[str, Any]) -> Categories | None:
+    if "categories" not in about:
+        return None
+    own = {name.removeprefix(_CATEGORIES): value for name, value in tensors.items() if name.startswith(_CATEGORIES)}
+    return Categories.restored(about["categories"], own)
+
+
 def _tensors(model: ItemModel) -> dict[str, Any]:
     tensors = {f"fold_in.{name}": getattr(model.fold_in, name) for name in FoldIn.__dataclass_fields__}
     tensors |= {"vectors": model.vectors, "popularity": model.popularity, "reliability": model.reliability}
     if model.feature_map is not None:
         tensors |= {_MAP + name: values for name, values in model.feature_map.tensors().items()}
+    if model.categories is not None:
+        tensors |= {_CATEGORIES + name: values for name, values in model.categories.tensors().items()}
     if not model.task_ids.holds_text:
         tensors["task_ids"] = np.array(model.task_ids.ids)
     return {name: np.ascontiguousarray(values) for name, values in tensors.items()}
@@ -192,8 +213,15 @@ def _description(model: ItemModel) -> dict[str, Any]:
         "value_range": list(model.value_range),
         "settings": model.settings,
         **model.stored_fields(),
+        **_category_groups(model.categories),
         **({"no_map": model.no_map} if model.feature_map is None else {"features": _map(model.feature_map)}),
     }
+
+
+def _category_groups(categories: Categories | None) -> dict[str, Any]:
+    if categories is None:
+        return {}
+    return {"categories": [{"name": name, "words": list(words)} for name, words in categories.groups.items()]}
 
 
 def _map(known: NewItemMap) -> dict[str, Any]:

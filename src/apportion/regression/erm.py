@@ -41,29 +41,29 @@ class MultiTaskERM(MultiTaskRegression):
         loss: "squared", "logistic", "huber", or an object with `value` and `derivative` (see `apportion.losses.Loss`).
         epsilon: ε of the whole fit.
         delta: δ of the whole fit.
-        feature_norm: the norm that rows of X are clipped to; public.
-        gradient_bound: Γ, what the gradient of each (user, task) pair is clipped to; None for the largest that the
-            loss has within the domain, which clips nothing if labels are within feature_norm · domain_radius.
-        domain_radius: r; parameters are projected on this ball after every step.
+        feature_norm: the norm to which rows of X are clipped; public.
+        gradient_bound: Γ, the norm to which the gradient of each (user, task) pair is clipped; None for the largest
+            that the loss has within the domain, which clips nothing if labels are within feature_norm · domain_radius.
+        domain_radius: r; parameters are projected onto this ball after every step.
         ridge: λ, a penalty for every observation. Its gradient is added after the release, λ times a released
             total weight.
         rule: "convex" or "strongly convex", for the step sizes and numbers of steps of Theorem 3.12 (a) and (b).
         strong_convexity: λ of the second rule, of one observation's loss with its penalty; None for 2 · ridge.
         steps: number of steps; None for the rule's own.
-        max_steps: the rule's own number is not taken beyond this.
+        max_steps: upper limit of the rule's own number.
         step_size: a factor on the rule's step sizes.
         average: whether to return the mean of the iterates, later ones weighing more, instead of the last.
         floor: whether the model must be seen to beat one private constant for all tasks, which takes a third of the
             budget; where it does not, the constant is published (`regression.task_floor`).
         allocation: how a user's unit of sensitivity is divided over tasks.
-        n_users: a number of users that is declared public; None to release it.
+        n_users: the number of users, declared public; None to release it with noise.
         users_share: share of the budget for the number of users.
         counts_share: share for what the allocation asks for.
-        exposure_share: share for the total weight of every task; 0 to use what the allocation expects it to be, None
-            to release it only where the allocation has no counts to tell from.
-        public: further sentences for the statement on what is assumed public.
+        exposure_share: share for the total weight of every task; 0 to use the allocation's estimate, None to release it
+            only if the allocation has no counts to estimate it from.
+        public: further sentences about public assumptions, for the statement.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
+        tuning: how settings were chosen, for the statement, if any were given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
         engine: where sums are formed; None for this machine's processors.
 
@@ -138,7 +138,7 @@ class MultiTaskERM(MultiTaskRegression):
         self.engine = engine
 
     def predict(self, X: ArrayLike, *, tasks: ArrayLike) -> Floats:  # noqa: N803
-        """What the loss predicts: θ_i · x, or for the logistic loss 1 where that is positive and 0 elsewhere."""
+        """Return the loss's prediction: θ_i · x or, for the logistic loss, 1 if that is positive and 0 otherwise."""
         scores = self.decision_function(X, tasks=tasks)
         prediction = getattr(loss_of(self.loss), "prediction", None)
         return scores if prediction is None else np.asarray(prediction(scores), np.float64)
@@ -155,23 +155,26 @@ class MultiTaskERM(MultiTaskRegression):
         check_rule(self.rule, self._convexity())
         for name, value in (("steps", self.steps), ("max_steps", self.max_steps)):
             if value is not None and value < 1:
-                raise InputError(f"Expected {name} of at least 1, got {value}.")
+                raise InputError(f"Expected {name} of at least 1, got {value}.", argument=name)
         positive("gradient_bound", self._clip_norm())
 
     def _convexity(self) -> float:
         return 2 * self.ridge if self.strong_convexity is None else self.strong_convexity
 
     def _clip_norm(self) -> float:
-        """Γ: as given, or the length of the longest gradient within the domain."""
+        """Return Γ: as given, or the length of the longest gradient within the domain."""
         if self.gradient_bound is not None:
             return self.gradient_bound
         steepest = getattr(loss_of(self.loss), "steepest", None)
         if steepest is None:
-            raise InputError(f"Expected a gradient_bound for a loss without `steepest`, got None for {self.loss!r}.")
+            raise InputError(
+                f"Expected a gradient_bound for a loss without `steepest`, got None for {self.loss!r}.",
+                argument="gradient_bound",
+            )
         return self.feature_norm * float(steepest(self.feature_norm * self.domain_radius))
 
     def _assumed_public(self) -> list[str]:
-        bound = f"the norm {self._clip_norm():g} that each gradient of a user for a task is clipped to"
+        bound = f"the norm {self._clip_norm():g} to which each gradient of a user for a task is clipped"
         return [*super()._assumed_public(), bound]
 
     def _learn(self, observations: Observations, session: Session, engine: Engine) -> Floats:
@@ -222,7 +225,7 @@ class MultiTaskERM(MultiTaskRegression):
         return self.model_part_ * theta
 
     def _problem(self, start: Start, dimension: int, mu: float) -> Problem:
-        """What the step rules look at: released and public values."""
+        """Return the input of the step rules: released and public values."""
         least = max(start.exposure_stddev, _LEAST_EXPOSURE * float(start.exposure.mean()), 1e-9)
         return Problem(
             exposure=np.maximum(start.exposure, least),

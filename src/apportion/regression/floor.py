@@ -58,6 +58,10 @@ class LossDifferences:
 
     def __call__(self, users: Users) -> BoxedValues:
         """One column for each candidate."""
+        return BoxedValues.clipped(self.each(users), self.ends.low, self.ends.high)
+
+    def each(self, users: Users) -> Floats:
+        """The same as they are, before they are clipped."""
         features, _, labels = self.design.rows(users)
         far = dot_rows(features, parameters_of(self.model, users, by_task=self.by_task))
         if self.by_task:
@@ -67,7 +71,7 @@ class LossDifferences:
         loss = self.design.loss
         before = loss.value(base, labels)
         columns = [loss.value(base + way * (far - base), labels) - before for way in WAYS]
-        return BoxedValues.clipped(np.nan_to_num(np.stack(columns, axis=1)), self.ends.low, self.ends.high)
+        return np.nan_to_num(np.stack(columns, axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,3 +109,20 @@ def stands_out(gradient: Floats, stddev: float) -> bool:
         return False
     squares = float(np.square(gradient / stddev).sum()) if stddev > 0 else math.inf
     return squares > gradient.size + _STANDS_OUT * math.sqrt(2 * gradient.size)
+
+
+def why_no_intervals(asked: bool, part: float, stopped: bool) -> str:
+    """One sentence that refuses intervals, or nothing where they are as good as they say.
+
+    Args:
+        asked: whether there are parts of the users to take intervals from.
+        part: how far from the constant to the model the published one lies.
+        stopped: whether noise stopped the descent after the fewest steps.
+    """
+    if not asked:
+        return "There are no intervals: they were not requested, and would have cost accuracy."
+    if part < 1:
+        return "Intervals are refused: the whole model was not seen to beat a constant, so it is drawn towards it."
+    if stopped:
+        return "Intervals are refused: noise stopped the descent early, at a distance that nobody knows."
+    return ""

@@ -60,7 +60,7 @@ class LabelPrivateRegression(PrivateEstimator):
     Args:
         epsilon: ε of the whole fit.
         delta: 0 for pure ε-DP by Laplace noise; above 0 for Gaussian noise.
-        label_range: (low, high), public. Labels beyond are clipped.
+        label_range: (low, high), public. Labels outside are clipped.
         noise_variance: of a label around the line, if it is public. None estimates it, and how much of it a user's rows
             share, with `variance_share` of the budget, or takes the largest that the range allows if that is 0.
         variance_share: share of the budget for that.
@@ -76,9 +76,9 @@ class LabelPrivateRegression(PrivateEstimator):
             population which these users were drawn from. Intervals of "paper" weights assume that labels' means are
             linear in the features and that labels vary independently, and are for the population then.
         tolerance: how far the weights' total variance may be above the least one, as a fraction of it.
-        public: further sentences for the statement on what is assumed public.
+        public: further sentences about public assumptions, for the statement.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
+        tuning: how settings were chosen, for the statement, if any were given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
 
     Attributes:
@@ -86,12 +86,12 @@ class LabelPrivateRegression(PrivateEstimator):
         intercept_: 0 without one.
         coef_intervals_: (low, high) for each coefficient.
         intercept_interval_: (low, high).
-        noise_stddev_: standard deviation of what privacy added to each coefficient, the intercept last if there is one.
+        noise_stddev_: standard deviation of the privacy noise on each coefficient, the intercept last if there is one.
         noise_variance_: of a label: as given, estimated, or the largest possible.
         total_variance_: predicted squared error of the target: that of noise, and of the bias that weights may have, or
             of labels around a linear truth for "paper" weights.
         gap_: how far that may be above the least possible one, as a fraction of it; nan where none was sought.
-        threshold_: h of a limit on rows, else None.
+        threshold_: h of a limit on rows, otherwise None.
         label_weights_: C, for the features as given, in the order of users, or as the target "predictions" turns them.
         statement_: the privacy statement.
 
@@ -165,15 +165,15 @@ class LabelPrivateRegression(PrivateEstimator):
         session: Session | None = None,
         progress: Progress | None = None,
     ) -> Self:
-        """Spend the budget on the labels; afterwards everything that ends in _ may be released.
+        """Spend the budget on the labels. Afterwards everything that ends in _ may be released.
 
         Args:
             X: features, one row per label; public, and together with a column of ones of full rank.
             y: labels.
-            users: whose label it is, integers or text; public.
-            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
-            session: brings its own budget, noise and window; those of the estimator are then not used.
-            progress: called with what is done, how far it is and how far it goes.
+            users: the user of each label, integers or text; public.
+            groups: the same as `users`, for scikit-learn tools that use this name; give one of the two.
+            session: a session with its own budget, noise and window, which replace those of the estimator.
+            progress: called with the kind of step, the number done and the total.
         """
         self._check()
         features = finite_matrix(X, "X")
@@ -193,29 +193,35 @@ class LabelPrivateRegression(PrivateEstimator):
         return self
 
     def predict(self, X: ArrayLike) -> Floats:  # noqa: N803
-        """X times the coefficients, plus the intercept."""
+        """Return X times the coefficients, plus the intercept."""
         features = finite_matrix(X, "X")
         if features.shape[1] != len(self.coef_):
-            raise InputError(f"Expected X with {len(self.coef_)} columns, as in the fit, got {features.shape[1]}.")
+            raise InputError(
+                f"Expected X with {len(self.coef_)} columns, as in the fit, got {features.shape[1]}.", argument="X"
+            )
         return np.asarray(features @ self.coef_ + self.intercept_)
 
     def _check(self) -> None:
         check_value_range(self.label_range)
         if self.target not in ("coefficients", "predictions"):
-            raise InputError(f"Expected the target 'coefficients' or 'predictions', got {self.target!r}.")
+            raise InputError(
+                f"Expected the target 'coefficients' or 'predictions', got {self.target!r}.", argument="target"
+            )
         if not (isinstance(self.bounding, SampleLimit | Unbounded | LabelWeights) or self.bounding in _BY_NAME):
             asked = f"{self.bounding!r}"
-            raise InputError(f"Expected bounding 'robust', 'paper', SampleLimit() or Unbounded(), got {asked}.")
+            raise InputError(
+                f"Expected bounding 'robust', 'paper', SampleLimit() or Unbounded(), got {asked}.", argument="bounding"
+            )
         if self.interval not in ("data", "population"):
-            raise InputError(f"Expected interval 'data' or 'population', got {self.interval!r}.")
+            raise InputError(f"Expected interval 'data' or 'population', got {self.interval!r}.", argument="interval")
         given = self.noise_variance
         if given is not None and not (math.isfinite(given) and given >= 0):
-            raise InputError(f"Expected a finite noise_variance of at least 0, got {given}.")
+            raise InputError(f"Expected a finite noise_variance of at least 0, got {given}.", argument="noise_variance")
         if not 0 <= self.variance_share < 1 or not 0 < self.level < 1:
             asked = f"{self.variance_share} and {self.level}"
-            raise InputError(f"Expected a variance_share in [0, 1) and a level in (0, 1), got {asked}.")
+            raise InputError(f"Expected a variance_share in [0, 1) and a level in (0, 1), got {asked}.", argument=None)
 
-    def _about_defaults(self) -> str:
+    def _words_on_defaults(self) -> str:
         return "library defaults: constants that were not chosen on any data"
 
     def _assumed_public(self) -> list[str]:
@@ -245,7 +251,7 @@ class LabelPrivateRegression(PrivateEstimator):
         tolerance: float,
         progress: Progress | None,
     ) -> LabelWeights:
-        """Public weights for labels scaled to a range of 1 whose residuals have this structure."""
+        """Return public weights for labels scaled to a range of 1 whose residuals have this structure."""
         width = rows.features.shape[1]
         pure = session.budget.pure
         price = 2 * width / share.pure_epsilon**2 if pure else width / share.mu**2
@@ -272,7 +278,7 @@ class LabelPrivateRegression(PrivateEstimator):
         )
 
     def _limited(self, rows: _Rows, variance: float, price: float, norm: Literal[1, 2]) -> LabelWeights:
-        """Least squares on at most h rows a user; the best h by the total variance, which is public."""
+        """Return least squares on at most h rows per user; the best h by the total variance, which is public."""
         assert isinstance(self.bounding, SampleLimit)
         given = self.bounding.threshold
         best: LabelWeights | None = None
@@ -286,7 +292,7 @@ class LabelPrivateRegression(PrivateEstimator):
             if best is None or made.objective < best.objective:
                 best, self.threshold_ = made, float(limit)
         if best is None:
-            raise InputError(f"Expected rows of full rank among at most {given} rows a user, got fewer.")
+            raise InputError(f"Expected rows of full rank among at most {given} rows a user, got fewer.", argument=None)
         return best
 
     def _residuals(
@@ -326,7 +332,7 @@ class LabelPrivateRegression(PrivateEstimator):
     def _noisy(
         self, name: Purpose, users: Users, labels: Values, vectors: Floats, session: Session, share: Share
     ) -> Noisy:
-        """Labels times public vectors, added up and released."""
+        """Release the sum of labels times public vectors."""
         contribution = LabelTotal(labels, LabelVectors.from_rows(vectors, users.indptr))
         engine = LocalEngine(np.float64) if self.engine is None else self.engine
         return release_noisy(
@@ -334,7 +340,7 @@ class LabelPrivateRegression(PrivateEstimator):
         )
 
     def _released(self, name: Purpose, users: Users, weights: Floats, session: Session, share: Share) -> Noisy:
-        """Coefficients in the units of labels, for the features as the weights see them."""
+        """Return coefficients in the units of labels, for the features as the weights see them."""
         boxed = BoxedColumns(float(self.label_range[0]), float(self.label_range[1]), column="labels")
         noisy = self._noisy(name, users, boxed, weights, session, share)
         middle = (float(self.label_range[0]) + float(self.label_range[1])) / 2
@@ -371,7 +377,7 @@ class LabelPrivateRegression(PrivateEstimator):
 class _Rows:
     """Features as the weights see them, and the way back from their coefficients.
 
-    For predictions they are turned and scaled so that XᵀX is n times the identity: the total variance of the
+    For predictions they are rotated and scaled so that XᵀX is n times the identity: the total variance of the
     coefficients is then that of a prediction, averaged over the rows.
     """
 
@@ -383,7 +389,9 @@ class _Rows:
             triangle = np.linalg.qr(features).R / math.sqrt(len(features))
             full = len(triangle) == features.shape[1]
             if not full or not (np.abs(np.diag(triangle)) > 1e-12 * np.abs(triangle).max()).all():
-                raise InputError("Expected features of full column rank, got columns that depend on each other.")
+                raise InputError(
+                    "Expected features of full column rank, got columns that depend on each other.", argument="X"
+                )
             self.back = np.asarray(np.linalg.inv(triangle), np.float64)
             self.features = features @ self.back
 
@@ -394,16 +402,18 @@ class _Rows:
 
 
 def _refitted(made: LabelWeights, rows: _Rows) -> LabelWeights:
-    """Weights of an earlier fit, if they are unbiased for these rows."""
+    """Return weights of an earlier fit, if they are unbiased for these rows."""
     width = rows.features.shape[1]
     fits = made.rows.shape == rows.features.shape
     if not fits or np.abs(made.rows.T @ rows.features - np.eye(width)).max() > 1e-6:
-        raise InputError("Expected label weights of the same features and users, got weights that do not fit them.")
+        raise InputError(
+            "Expected label weights for the same features and users, got weights that do not fit them.", argument=None
+        )
     return made
 
 
 def _limits(sizes: Offsets) -> list[int]:
-    """Limits to try: every one up to the largest size if there are few, else a geometric sequence."""
+    """Return limits to try: every one up to the largest size if there are few, otherwise a geometric sequence."""
     largest = int(sizes.max())
     return sorted(
         {round(limit) for limit in np.geomspace(1, largest, _MOST_LIMITS)} | set(range(1, min(largest, 20) + 1))

@@ -1,11 +1,11 @@
-"""What the multi-task regressions share: arguments, the releases before the first statistic, and prediction."""
+"""The common part of multi-task regressions: arguments, the releases before the first statistic, and prediction."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,7 +38,7 @@ class Start:
         weights: how every user weighs its tasks.
         exposure: estimates of Σ_j w_ij, none negative; released or public.
         exposure_stddev: standard deviation of their noise, 0 if they were not released.
-        typical_weight: about the weight of one observation of a task; from released or public counts.
+        typical_weight: approximate weight of one observation of a task; from released or public counts.
     """
 
     weights: Weighting
@@ -55,6 +55,7 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
     users_share: float
     counts_share: float
     exposure_share: float | None
+    _tasks_are: ClassVar[str] = "tasks"
 
     coef_: Floats
     task_ids_: Vocabulary
@@ -71,7 +72,7 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
         task_ids: ArrayLike | Vocabulary | None = None,
         session: Session | None = None,
     ) -> Self:
-        """Spend the budget on the data; afterwards `coef_` may be released with its `statement_`.
+        """Spend the budget on the data. Afterwards `coef_` may be released with its `statement_`.
 
         Args:
             X: features, one row per observation; add a column of ones for an intercept.
@@ -98,13 +99,17 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
         return self
 
     def predict(self, X: ArrayLike, *, tasks: ArrayLike) -> Floats:  # noqa: N803
-        """θ_i · x for every row x and its task i."""
+        """Return θ_i · x for every row x and its task i."""
         x = finite_matrix(X, "X")
         if x.shape[1] != self.coef_.shape[1]:
-            raise InputError(f"Expected X with {self.coef_.shape[1]} columns, as in the fit, got {x.shape[1]}.")
+            raise InputError(
+                f"Expected X with {self.coef_.shape[1]} columns, as in the fit, got {x.shape[1]}.", argument="X"
+            )
         codes = self.task_ids_.codes_of(tasks)
         if len(codes) != len(x):
-            raise InputError(f"Expected tasks to have {len(x)} rows, one per row of X, got {len(codes)}.")
+            raise InputError(
+                f"Expected tasks to have {len(x)} rows, one per row of X, got {len(codes)}.", argument="tasks"
+            )
         return np.asarray(np.einsum("nd,nd->n", x, self.coef_[codes]))
 
     @abstractmethod
@@ -112,25 +117,28 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
         """Make every release and return the coefficients of all tasks."""
 
     def _check(self) -> None:
-        """Refuse arguments that make no sense, before anything is spent."""
+        """Refuse invalid arguments, before anything is spent."""
         positive("feature_norm", self.feature_norm)
         for name, share in (("users_share", self.users_share), ("counts_share", self.counts_share)):
             if not 0 < share < 1:
-                raise InputError(f"Expected {name} strictly between 0 and 1, got {share}.")
+                raise InputError(f"Expected {name} strictly between 0 and 1, got {share}.", argument=name)
         if not 0 <= self._exposure_share() < 1:
-            raise InputError(f"Expected exposure_share of at least 0 and below 1, got {self.exposure_share}.")
+            raise InputError(
+                f"Expected exposure_share of at least 0 and below 1, got {self.exposure_share}.",
+                argument="exposure_share",
+            )
 
     def _assumed_public(self) -> list[str]:
-        return [f"the norm {self.feature_norm:g} that features are clipped to"]
+        return [f"the norm {self.feature_norm:g} to which features are clipped"]
 
     def _public_users(self) -> float | None:
-        """The number of users, where it is not to be released."""
+        """Return the number of users, if it is not to be released."""
         if self.n_users is not None:
             return float(self.n_users)
         return float(self.allocation.n_users) if isinstance(self.allocation, KnownCounts) else None
 
     def _exposure_share(self) -> float:
-        """As given, or a little where the allocation would guess the total weight of a task without any counts."""
+        """Return the given share, or a small one if the allocation has no counts to estimate total weights from."""
         if self.exposure_share is not None:
             return self.exposure_share
         policy = self.allocation.policy if isinstance(self.allocation, KnownCounts) else self.allocation
@@ -146,7 +154,9 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
             first["exposure"] = self._exposure_share()
         rest = 1 - sum(sum(part) if isinstance(part, list) else part for part in first.values())
         if rest <= 0:
-            raise InputError(f"Expected shares of the first releases that sum to less than 1, got {1 - rest:g}.")
+            raise InputError(
+                f"Expected shares of the first releases that sum to less than 1, got {1 - rest:g}.", argument=None
+            )
         return session.plan(**first, **{name: part * rest for name, part in statistics.items()})
 
     def _start(self, observations: Observations, session: Session, engine: Engine, plan: Plan) -> Start:
@@ -165,19 +175,19 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
 
 
 def positive(name: str, value: float) -> None:
-    """Refuse what is not a positive finite number."""
+    """Refuse anything but a positive finite number."""
     if not (math.isfinite(value) and value > 0):
-        raise InputError(f"Expected a finite {name} > 0, got {value}.")
+        raise InputError(f"Expected a finite {name} > 0, got {value}.", argument=name)
 
 
 def not_negative(name: str, value: float) -> None:
-    """Refuse what is not a finite number from 0 up."""
+    """Refuse anything but a finite number of at least 0."""
     if not (math.isfinite(value) and value >= 0):
-        raise InputError(f"Expected a finite {name} >= 0, got {value}.")
+        raise InputError(f"Expected a finite {name} >= 0, got {value}.", argument=name)
 
 
 def into_ball(coefficients: Floats, radius: float | None) -> Floats:
-    """Project every row on the ball of this radius; None leaves them alone."""
+    """Project every row onto the ball of this radius; None leaves them unchanged."""
     if radius is None:
         return coefficients
     lengths = np.linalg.norm(coefficients, axis=1, keepdims=True)

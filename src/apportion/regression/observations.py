@@ -1,4 +1,4 @@
-"""Features and labels of (user, task) pairs: what a regression with many tasks is fitted to."""
+"""Features and labels of (user, task) pairs: the input of a multi-task regression."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from apportion.errors import InputError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Observations:
-    """Who took part in which task, with what features and which label.
+    """Who took part in which task, with which features and which label.
 
     Rows are in the order of `data`, user-major; a user has one row for a task. All of it is private.
 
@@ -38,7 +38,8 @@ class Observations:
         if self.features.ndim != 2 or self.features.shape[0] != n_rows or self.labels.shape != (n_rows,):
             raise InputError(
                 f"Expected features and a label for each of {n_rows} pairs, "
-                f"got shapes {self.features.shape} and {self.labels.shape}."
+                f"got shapes {self.features.shape} and {self.labels.shape}.",
+                argument=None,
             )
 
     @classmethod
@@ -68,17 +69,17 @@ class Observations:
         x, y, kept = _one_row_a_pair(x, y, owners.codes.astype(np.int64) * len(matched.vocabulary) + matched.codes)
         owner_codes, task_codes = owners.codes[kept], matched.codes[kept]
         data = Interactions.from_codes(owner_codes, task_codes, user_ids=owners.vocabulary, task_ids=matched.vocabulary)
-        order = user_major_order(owner_codes, task_codes, data.n_tasks)
+        order = user_major_order(owner_codes, task_codes, len(owners.vocabulary), data.n_tasks)
         return cls(data, x, y) if order is None else cls(data, x[order], y[order])
 
     @property
     def users(self) -> Users:
-        """The users with their rows, which engines add up."""
+        """The users with their rows, for engines."""
         return self.data.as_users.with_columns(features=self.features, labels=self.labels)
 
     @property
     def dimension(self) -> int:
-        """How many features a row has."""
+        """The number of features of a row."""
         return int(self.features.shape[1])
 
     def __repr__(self) -> str:

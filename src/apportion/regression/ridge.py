@@ -39,23 +39,23 @@ class MultiTaskRidge(MultiTaskRegression):
     Args:
         epsilon: ε of the whole fit.
         delta: δ of the whole fit.
-        feature_norm: Γ_x, the norm that rows of X are clipped to; public.
-        label_bound: Γ_y, what labels are clipped to; public.
+        feature_norm: Γ_x, the norm to which rows of X are clipped; public.
+        label_bound: Γ_y, the bound to which labels are clipped; public.
         ridge: λ of eq. 4, a penalty on ‖θ‖² for every observation.
-        coefficient_bound: radius of the ball that coefficients are projected on; None for no projection.
-        solve: "shrunk" for a solution that knows the noise and what tasks have in common; "psd" for the paper's,
+        coefficient_bound: radius of the ball onto which coefficients are projected; None for no projection.
+        solve: "shrunk" for a solution that uses the known noise and what tasks have in common; "psd" for the paper's,
             the pseudo-inverse of the nearest positive semidefinite matrix.
-        gram_share: part of the statistics' share that goes to Gram matrices, the rest going to moments; None for
+        gram_share: fraction of the statistics' share for Gram matrices; the rest is for moments. None for
             `default_gram_share`.
         allocation: how a user's unit of sensitivity is divided over tasks.
-        n_users: a number of users that is declared public; None to release it.
+        n_users: the number of users, declared public; None to release it with noise.
         users_share: share of the budget for the number of users.
         counts_share: share for what the allocation asks for.
-        exposure_share: share for the total weight of every task; 0 to use what the allocation expects it to be, None
-            to release it only where the allocation has no counts to tell from.
-        public: further sentences for the statement on what is assumed public.
+        exposure_share: share for the total weight of every task; 0 to use the allocation's estimate, None to release it
+            only if the allocation has no counts to estimate it from.
+        public: further sentences about public assumptions, for the statement.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
+        tuning: how settings were chosen, for the statement, if any were given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
         engine: where sums are formed; None for this machine's processors.
 
@@ -126,12 +126,16 @@ class MultiTaskRidge(MultiTaskRegression):
         if self.coefficient_bound is not None:
             positive("coefficient_bound", self.coefficient_bound)
         if self.solve not in SOLVES:
-            raise InputError(f"Expected solve to be one of {', '.join(map(repr, SOLVES))}, got {self.solve!r}.")
+            raise InputError(
+                f"Expected solve to be one of {', '.join(map(repr, SOLVES))}, got {self.solve!r}.", argument="solve"
+            )
         if self.gram_share is not None and not 0 < self.gram_share < 1:
-            raise InputError(f"Expected gram_share strictly between 0 and 1, got {self.gram_share}.")
+            raise InputError(
+                f"Expected gram_share strictly between 0 and 1, got {self.gram_share}.", argument="gram_share"
+            )
 
     def _assumed_public(self) -> list[str]:
-        return [*super()._assumed_public(), f"the bound {self.label_bound:g} that labels are clipped to"]
+        return [*super()._assumed_public(), f"the bound {self.label_bound:g} to which labels are clipped"]
 
     def _learn(self, observations: Observations, session: Session, engine: Engine) -> Floats:
         gram_share = self.gram_share or default_gram_share(self.solve, observations.dimension)

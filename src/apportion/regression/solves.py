@@ -4,14 +4,14 @@
 cone. It divides by eigenvalues that are mostly noise.
 
 `solve_shrunk` uses that the noise is known and that tasks resemble each other. Tasks whose users come from one
-population have A_i ≈ s_i C with a common C, so Â_i is shrunk towards s_i C as far as the noise asks for; and with
+population have A_i ≈ s_i C with a common C, so Â_i is shrunk towards s_i C as far as the noise requires; and with
 coefficients of variance τ² a coordinate, estimated over all tasks, what is best in mean square along an eigenvector
 of the shrunk matrix S with eigenvalue e is
 
     θ = b e / (e² + λ t e + σ_b²/τ² + ρ),
 
-where σ_b is the noise of b and ρ what the remaining error of S does to Sθ. Where nothing stands out of the noise the
-answer is 0.
+where σ_b is the noise of b and ρ the effect of the remaining error of S on Sθ. If nothing exceeds the noise, the answer
+is 0.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SMALLEST = 1e-300
 
 @dataclass(frozen=True)
 class Statistics:
-    """What was released about all tasks.
+    """The releases about all tasks.
 
     Attributes:
         grams: packed Σ_j w_ij x x', one row per task.
@@ -59,7 +59,7 @@ def solve_psd(released: Statistics, ridge: float) -> Floats:
 
 
 def solve_shrunk(released: Statistics, ridge: float) -> Floats:
-    """The noise-aware solution above, for every task."""
+    """Return the noise-aware solution above, for every task."""
     shape, _ = linalg.common_shape(released.grams)
     scales = task_scales(released, shape)
     shrunk, doubt = _shrink(released, shape, scales)
@@ -115,6 +115,6 @@ def _coefficient_variance(released: Statistics, eigenvalues: Floats) -> float:
 
 
 def _in_eigenbasis(vectors: Floats, right: Floats, factors: Floats) -> Floats:
-    """V diag(factors) V' b for every task."""
+    """Return V diag(factors) V' b for every task."""
     turned = np.einsum("tji,tj->ti", vectors, right)
     return np.asarray(np.einsum("tij,tj->ti", vectors, factors * turned))

@@ -29,7 +29,7 @@ RULES = ("convex", "strongly convex")
 
 @dataclass(frozen=True)
 class Problem:
-    """What a rule looks at.
+    """The input of a rule.
 
     Attributes:
         exposure: t_i > 0, the total weight of every task.
@@ -56,7 +56,7 @@ class Problem:
 
 
 def number_of_steps(rule: str, problem: Problem, most: int) -> int:
-    """T of Theorem 3.12, rounded, at least 1 and at most `most`."""
+    """Return T of Theorem 3.12, rounded, at least 1 and at most `most`."""
     weight, users = problem.typical_weight, problem.users
     if rule == "strongly convex":
         ratio = users.sum() / (1 / (np.square(weight) * users)).sum()
@@ -66,7 +66,7 @@ def number_of_steps(rule: str, problem: Problem, most: int) -> int:
 
 
 def step_sizes(rule: str, problem: Problem, step: int, n_steps: int) -> Floats:
-    """η_i of every task at a step, counted from 1."""
+    """Return η_i of every task at a step, counted from 1."""
     if rule == "convex":
         noise = n_steps * problem.dimension / np.square(problem.mu)
         scale = problem.gradient_bound * np.sqrt((np.square(problem.exposure) + noise) * step)
@@ -75,10 +75,11 @@ def step_sizes(rule: str, problem: Problem, step: int, n_steps: int) -> Floats:
 
 
 def check_rule(rule: str, strong_convexity: float) -> None:
-    """Refuse a rule that does not exist, and the second one without a λ."""
+    """Refuse an unknown rule, and the second one without a λ."""
     if rule not in RULES:
-        raise InputError(f"Expected a rule among {', '.join(map(repr, RULES))}, got {rule!r}.")
+        raise InputError(f"Expected one of the rules {', '.join(map(repr, RULES))}, got {rule!r}.", argument="rule")
     if rule == "strongly convex" and not strong_convexity > 0:
         raise InputError(
-            f"Expected strong_convexity > 0 (or a ridge) for the strongly convex rule, got {strong_convexity}."
+            f"Expected strong_convexity > 0 (or a ridge) for the strongly convex rule, got {strong_convexity}.",
+            argument="strong_convexity",
         )

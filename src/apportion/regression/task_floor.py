@@ -65,7 +65,9 @@ class _MeanDifferences:
     differences: LossDifferences
 
     def __call__(self, users: Users, weights: Any) -> tuple[Floats]:
-        scaled = self.differences(users)._values
+        ends = self.differences.ends
+        inside = np.clip(self.differences.each(users), ends.low, ends.high)
+        scaled = (inside - (ends.low + ends.high) / 2) / (ends.high - ends.low)
         return (np.column_stack([_means(column, users) for column in scaled.T]),)
 
 

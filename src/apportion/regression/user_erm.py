@@ -1,17 +1,14 @@
 """Empirical risk minimisation over rows of which one user may own many, by noisy gradient descent.
 
 Section 4 of Epasto et al., "Smoothly Bounding User Contributions in Differential Privacy" (2020): minimise the weighted
-risk Σ_i c_i ℓ(θ · x_i, y_i), where weights are such that no user's add up to much. The paper hands it to a stochastic
-descent that samples one user a step; here every step has all rows, which needs no amplification by sampling. At each
-step the gradient of every row is clipped, then weighted, then added, so that one user moves the sum by no more than its
-weight allows.
+risk Σ_i c_i ℓ(θ · x_i, y_i), where no user's weights add up to much. Every step has all rows. The gradient of every row
+is clipped, then weighted, then added, so that one user moves the sum by no more than its weight allows.
 
 Steps. T releases that share μ have noise of standard deviation ν√T each, ν = sensitivity/μ: their mean has ν, whatever
 T is. Descent with Nesterov's momentum at step size η goes as far in T steps as plain descent in a time of τ = ηT²/4.
 Where the risk is flat, noise then moves parameters by about ντ in every coordinate, and where it is curved, by less; so
 τ is how much noise, and how much signal, is let in. By default τ is where √d ντ is half the radius of the domain, and
-η = 1/β for a risk whose curvature is at most β, which leaves T = √(4τβ), but at least 20 and at most 200. The half, the
-momentum and the mean of the iterates were chosen on generated logistic problems.
+η = 1/β for a risk whose curvature is at most β, which leaves T = √(4τβ), from 20 to 200: chosen on generated problems.
 
 Weights. Squared gradients average well below L², and noise does most harm in flat directions, where gradients vary
 least. On the same problems the excess risk was least where sampling counts as L²/8 to L²/16 for every Σ c².
@@ -40,7 +37,7 @@ from apportion.privacy.budget import Plan
 from apportion.privacy.contributions import RowTotal
 from apportion.privacy.statement import Statement
 from apportion.regression.descent import Descent, Progress, Risk, steps_for
-from apportion.regression.floor import WAYS, Ends, LossDifferences, stands_out
+from apportion.regression.floor import WAYS, Ends, LossDifferences, stands_out, why_no_intervals
 from apportion.regression.multi_task import not_negative, positive
 from apportion.regression.private_constant import PrivateConstant
 from apportion.regression.user_sides import Design, coded_labels
@@ -69,11 +66,11 @@ class UserERM(ContributionsEstimator):
             `apportion.losses.Loss`).
         epsilon: ε of the whole fit.
         delta: δ of the whole fit, above 0; keep it far below one over the number of users.
-        feature_norm: the norm that rows of X are clipped to; public.
-        gradient_bound: L, what the gradient of every row is clipped to; None for the largest that the loss has within
-            the domain. For squared errors that is large: give what a typical error makes of it.
-        domain_radius: r; θ is projected on this ball after every step. The default suits scores of classes; it also
-            sets how much noise is let in (see `steps`).
+        feature_norm: the norm to which rows of X are clipped; public.
+        gradient_bound: L, the norm to which the gradient of every row is clipped; None for the largest that the loss
+            has within the domain. For squared errors that is large: give the value for a typical error.
+        domain_radius: r; θ is projected onto this ball after every step. The default suits scores of classes; it also
+            determines how much noise is accepted (see `steps`).
         ridge: λ. Its gradient is added after the release.
         fit_intercept: whether to add a constant to every row.
         trade_off: A, in (max_l Σ_{S_l} c)² + A Σ c², which the weights minimise. None balances what noise and sampling
@@ -85,7 +82,7 @@ class UserERM(ContributionsEstimator):
         sizes: "private" protects how many rows each user has, and who is there; "public" if everybody may know both.
         sizes_share: share of the budget for a histogram of sizes, from which the threshold is chosen, if they are
             private.
-        max_size: a public bound on the threshold where sizes are private.
+        max_size: a public bound on the threshold, if sizes are private.
         steps: T; None for a number from the noise (above).
         step_size: η; None for one from the noise and the loss's `curvature`.
         average: whether to return the mean of the iterates, later ones weighing more, instead of the last.
@@ -96,7 +93,7 @@ class UserERM(ContributionsEstimator):
         level: of the intervals.
         public: further sentences for the statement on what is assumed public.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
+        tuning: how settings were chosen, for the statement, if any were given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
 
     Attributes:
@@ -104,9 +101,8 @@ class UserERM(ContributionsEstimator):
         intercept_: the constant, 0 without one.
         coef_intervals_: (low, high) for each coefficient; None without interval parts, or where they are refused.
         intercept_interval_: (low, high) of the intercept, likewise.
-        about_intervals_: one sentence that says why there are none; empty if there are.
-        model_part_: how far from the constant to the model the published one lies: 1 is the model, 0 the constant
-            alone, because nothing more was seen to predict better.
+        about_intervals_: why there are none, in one sentence; empty if there are.
+        model_part_: how far from the constant to the model the published one lies: 1 is the model, 0 the constant.
         threshold_: h, above which a user's further rows add no weight.
         n_steps_: how many steps were taken.
         statement_: the privacy statement.
@@ -196,15 +192,15 @@ class UserERM(ContributionsEstimator):
         session: Session | None = None,
         progress: Progress | None = None,
     ) -> Self:
-        """Spend the budget on the data; afterwards everything that ends in _ may be released.
+        """Spend the budget on the data. Afterwards everything that ends in _ may be released.
 
         Args:
             X: features, one row per observation.
             y: labels, one per row.
-            users: whose row it is, integers or text.
-            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
-            session: brings its own budget, noise and window; those of the estimator are then not used.
-            progress: called with what is done, how far it is and how far it goes.
+            users: the user of each row, integers or text.
+            groups: the same as `users`, for scikit-learn tools that use this name; give one of the two.
+            session: a session with its own budget, noise and window, which replace those of the estimator.
+            progress: called with the kind of step, the number done and the total.
         """
         self._check()
         features = finite_matrix(X, "X")
@@ -213,7 +209,10 @@ class UserERM(ContributionsEstimator):
         parts = self._parts(len(grouping.sizes))
         opened = self._session(session, self._assumed_public())
         if opened.budget.pure:
-            raise InputError(f"Expected a delta above 0, as noise on many gradients needs, got {opened.budget.delta}.")
+            raise InputError(
+                f"Expected a delta above 0, because noise on many gradients needs one, got {opened.budget.delta}.",
+                argument="delta",
+            )
         plan = self._plan(opened)
         owners = grouping.users(None if parts is None else {"part": parts}, features=features, labels=labels)
         dimension = features.shape[1] + bool(self._constant)
@@ -225,33 +224,37 @@ class UserERM(ContributionsEstimator):
         return self
 
     def decision_function(self, X: ArrayLike) -> Floats:  # noqa: N803
-        """θ · x for every row."""
+        """Return θ · x for every row."""
         x = finite_matrix(X, "X")
         if x.shape[1] != len(self.coef_):
-            raise InputError(f"Expected X with {len(self.coef_)} columns, as in the fit, got {x.shape[1]}.")
+            raise InputError(
+                f"Expected X with {len(self.coef_)} columns, as in the fit, got {x.shape[1]}.", argument="X"
+            )
         return np.asarray(x @ self.coef_ + self.intercept_)
 
     def predict(self, X: ArrayLike) -> Floats:  # noqa: N803
-        """What the loss predicts: the score, or for losses of classes 1 where it is positive and 0 elsewhere."""
+        """Return the loss's prediction: the score or, for losses of classes, 1 if it is positive and 0 otherwise."""
         scores = self.decision_function(X)
         prediction = getattr(loss_of(self.loss), "prediction", None)
         return scores if prediction is None else np.asarray(prediction(scores), np.float64)
 
     def predict_proba(self, X: ArrayLike) -> Floats:  # noqa: N803
-        """Probabilities of "no" and of "yes" for every row, if the loss has them, as the logistic loss does."""
+        """Return the probabilities of "no" and "yes" for every row, if the loss has them, as the logistic loss does."""
         probability = getattr(loss_of(self.loss), "probability", None)
         if probability is None:
-            raise InputError(f"Expected a loss with probabilities, such as 'logistic', got {self.loss!r}.")
+            raise InputError(
+                f"Expected a loss with probabilities, such as 'logistic', got {self.loss!r}.", argument="loss"
+            )
         yes = np.asarray(probability(self.decision_function(X)), np.float64)
         return np.stack([1 - yes, yes], axis=1)
 
     # -- arguments --
 
-    def _about_defaults(self) -> str:
+    def _words_on_defaults(self) -> str:
         return "library defaults: constants and functions of public and released quantities, chosen on generated data"
 
     def _check(self) -> None:
-        """Refuse arguments that make no sense, before anything is spent."""
+        """Refuse invalid arguments, before anything is spent."""
         for name in ("feature_norm", "domain_radius"):
             positive(name, getattr(self, name))
         not_negative("ridge", self.ridge)
@@ -259,18 +262,21 @@ class UserERM(ContributionsEstimator):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
         if self.steps is not None and self.steps < 1:
-            raise InputError(f"Expected steps of at least 1, got {self.steps}.")
+            raise InputError(f"Expected steps of at least 1, got {self.steps}.", argument="steps")
         if self.interval_parts and self.interval_parts < 2:
-            raise InputError(f"Expected interval_parts of 0, or at least 2, got {self.interval_parts}.")
+            raise InputError(
+                f"Expected interval_parts of 0, or at least 2, got {self.interval_parts}.", argument="interval_parts"
+            )
         if self.interval_parts and self._sizes_are_private:
-            raise InputError("Expected public sizes for intervals, got private: a user's part depends on all users.")
+            problem = "Expected public sizes for intervals, got private: a user's part depends on all users."
+            raise InputError(problem, argument="sizes")
         if not 0 < self.level < 1:
-            raise InputError(f"Expected a level strictly between 0 and 1, got {self.level}.")
+            raise InputError(f"Expected a level strictly between 0 and 1, got {self.level}.", argument="level")
         positive("gradient_bound", self._clip_norm())
 
     @property
     def _constant(self) -> float:
-        """The entry of every row that stands for the intercept."""
+        """The entry of every row for the intercept."""
         return self.feature_norm if self.fit_intercept else 0.0
 
     @property
@@ -282,7 +288,7 @@ class UserERM(ContributionsEstimator):
         return math.hypot(self.feature_norm, self._constant)
 
     def _clip_norm(self) -> float:
-        """L: as given, or the length of the longest gradient within the domain."""
+        """Return L: as given, or the length of the longest gradient within the domain."""
         if self.gradient_bound is not None:
             return self.gradient_bound
         return self._row_norm * self._of_loss("steepest", "gradient_bound")
@@ -299,24 +305,26 @@ class UserERM(ContributionsEstimator):
     def _of_loss(self, name: str, instead: str) -> float:
         bound = getattr(loss_of(self.loss), name, None)
         if bound is None:
-            raise InputError(f"Expected a {instead} for a loss without `{name}`, got None for {self.loss!r}.")
+            raise InputError(
+                f"Expected a {instead} for a loss without `{name}`, got None for {self.loss!r}.", argument=instead
+            )
         return float(bound(self._row_norm * self.domain_radius))
 
     def _assumed_public(self) -> list[str]:
         about = [
-            f"the norm {self.feature_norm:g} that features are clipped to",
-            f"the norm {self._clip_norm():g} that the gradient of every row is clipped to",
+            f"the norm {self.feature_norm:g} to which features are clipped",
+            f"the norm {self._clip_norm():g} to which the gradient of every row is clipped",
         ]
         if self.interval_parts:
             about.append(f"which of {self.interval_parts} parts each user is in, by a public seed")
         return about
 
     def _parts(self, n_users: int) -> Integers | None:
-        """The part of each user: drawn by a public seed from the number of users alone."""
+        """Return the part of each user: drawn by a public seed from the number of users alone."""
         if not self.interval_parts:
             return None
         if n_users < self.interval_parts:
-            raise InputError(f"Expected at least {self.interval_parts} users, one for each part.")
+            raise InputError(f"Expected at least {self.interval_parts} users, one for each part.", argument=None)
         return np.random.default_rng(_PARTS_SEED).permutation(n_users) % self.interval_parts
 
     # -- releases --
@@ -325,7 +333,8 @@ class UserERM(ContributionsEstimator):
         before = {**self._sizes_fractions(), **({"total": _TOTAL_SHARE} if self._sizes_are_private else {})}
         rest = 1 - sum(before.values())
         if rest <= 0:
-            raise InputError(f"Expected sizes_share below {1 - _TOTAL_SHARE:g}, got {self.sizes_share}.")
+            problem = f"Expected sizes_share below {1 - _TOTAL_SHARE:g}, got {self.sizes_share}."
+            raise InputError(problem, argument="sizes_share")
         floor = {"constant": _CONSTANT_SHARE if self.fit_intercept else 0.0, "evidence": _EVIDENCE_SHARE}
         parts = {name: rest * share for name, share in floor.items() if share and self.floor}
         return session.plan(**before, **parts, gradients=rest - sum(parts.values()))
@@ -427,23 +436,14 @@ class UserERM(ContributionsEstimator):
         middle = scaled.mean(axis=0)
         self.coef_, self.intercept_ = middle[:-1], float(middle[-1])
         self.coef_intervals_ = self.intercept_interval_ = None
-        self.about_intervals_ = self._why_no_intervals()
+        stopped = self.steps is None and self.n_steps_ <= _FEWEST_STEPS
+        self.about_intervals_ = why_no_intervals(self.interval_parts > 0, self.model_part_, stopped)
         if not self.about_intervals_:
             widths = student_half_width(self.level, len(scaled) - 1) * scaled.std(axis=0, ddof=1)
             ends = middle[:, None] + np.array([-1.0, 1.0]) * (widths / math.sqrt(len(scaled)))[:, None]
             self.coef_intervals_, self.intercept_interval_ = ends[:-1], ends[-1]
 
-    def _why_no_intervals(self) -> str:
-        """One sentence, or nothing where intervals are as good as they say."""
-        if not self.interval_parts:
-            return "There are no intervals: they were not asked for, and would have cost accuracy."
-        if self.model_part_ < 1:
-            return "Intervals are refused: the whole model was not seen to beat a constant, so it is drawn towards it."
-        if self.steps is None and self.n_steps_ <= _FEWEST_STEPS:
-            return "Intervals are refused: noise stopped the descent early, at a distance that nobody knows."
-        return ""
-
 
 def _halves(users: Users) -> BoxedValues:
-    """1/2 in every row, so that the sum is half the total weight."""
+    """Return 1/2 in every row, so that the sum is half the total weight."""
     return BoxedValues(np.full((users.n_rows, 1), 0.5))

@@ -1,6 +1,6 @@
-"""What users compute from their own rows and released parameters: values that contributions are made of.
+"""What users compute from their own rows and released parameters: the parts of contributions.
 
-Products of rows are added up column by column, in one order on every processor.
+Products of rows are added column by column, in one order on every processor.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ClippedFeatures:
     column: str = "features"
 
     def __call__(self, users: Users, kernels: Any) -> ObservationRows:
-        """The rows of these users."""
+        """Return the rows of these users."""
         return ObservationRows.clipped(users.column(self.column), self.norm)
 
 
@@ -39,19 +39,19 @@ class ClippedLabels:
     column: str = "labels"
 
     def __call__(self, users: Users, kernels: Any) -> Labels:
-        """The numbers of these users."""
+        """Return the numbers of these users."""
         return Labels.clipped(users.column(self.column), self.bound)
 
 
 def coded_labels(loss: Loss, labels: Floats) -> Floats:
-    """Labels as the loss codes them; refuses those that it has no meaning for, so ask before anything is spent."""
+    """Return labels as the loss codes them. Refuse labels without a meaning, before anything is spent."""
     coded: Any = getattr(loss, "coded", None)
     return labels if coded is None else np.asarray(coded(labels))
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Rows as a loss sees them: features scaled down to a norm, a constant after them where there is an intercept.
+    """Rows as a loss sees them: features scaled down to a norm, followed by a constant if there is an intercept.
 
     Attributes:
         feature_norm: to which features are scaled down; 0 leaves them out, so that the constant is all there is.
@@ -64,7 +64,7 @@ class Design:
     constant: float = 0.0
 
     def rows(self, users: Users) -> tuple[Floats, Floats, Floats]:
-        """Features, their lengths, and labels as the loss codes them; remembered, since every step asks again."""
+        """Return features, their lengths, and coded labels; kept, because every step asks again."""
         made: tuple[Floats, Floats, Floats] = users.remembered(self, self._made)
         return made
 
@@ -88,7 +88,7 @@ class Directions:
     norm: float = 1.0
 
     def __call__(self, users: Users, kernels: Any) -> ObservationRows:
-        """The directions of these users' rows; remembered, since every step asks again."""
+        """Return the directions of these users' rows; kept, because every step asks again."""
         made: ObservationRows = users.remembered(self, self._made)
         return made
 
@@ -104,7 +104,7 @@ class Slopes:
         design: the rows.
         theta: parameters, one row for each task or part of the users.
         bound: to which slopes are clipped.
-        by_task: whether a row's parameters are its task's; else those of its user's part, or the only ones.
+        by_task: whether a row's parameters are its task's; otherwise those of its user's part, or the only ones.
     """
 
     design: Design
@@ -113,11 +113,11 @@ class Slopes:
     by_task: bool
 
     def __call__(self, users: Users, kernels: Any) -> Labels:
-        """The slopes of these users' rows."""
+        """Return the slopes of these users' rows."""
         features, lengths, labels = self.design.rows(users)
         scores = dot_rows(features, parameters_of(self.theta, users, by_task=self.by_task))
         slopes = self.design.loss.derivative(scores, labels) * lengths
-        return Labels.clipped(np.nan_to_num(slopes), self.bound)  # a refusal would tell of one row
+        return Labels.clipped(np.nan_to_num(slopes), self.bound)  # a refusal would reveal something about one row
 
 
 def parameters_of(theta: Floats, users: Users, *, by_task: bool) -> Floats:

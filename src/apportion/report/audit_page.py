@@ -1,4 +1,4 @@
-"""The page of an audit: what was claimed, what was tried, what was found. Internal: it comes from raw data."""
+"""The page of an audit: what was claimed, what was tested, what was found. Internal, because it uses raw data."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def audit_page(audits: Sequence[Any], *, facts: Mapping[str, str] | None = None,
     Args:
         audits: one for each thing audited, with `name`, `claimed`, `delta`, `checks`, `lower_bound`, `confidence`,
             `tried` and `violated`.
-        facts: what it was made from, by name.
-        remarks: what was not done, and why.
+        facts: how the audit was made, by name.
+        remarks: what was not tested, and why.
     """
     violated = [one.name for one in audits if one.violated]
     return render(

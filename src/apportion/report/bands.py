@@ -1,4 +1,4 @@
-"""Popularity bands: equally many items each, from the most to the least popular by *released* popularity."""
+"""Popularity bands: equally many items each, from most to least popular by *released* popularity."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Band:
     Attributes:
         name: the band in words.
         short: the band as a tick label.
-        end: the least popular rank in it, as a shorter one.
+        end: the end of the band as an even shorter tick label.
         n_items: how many items it holds.
         popularity: median released popularity.
         typical: median reliability.
@@ -37,7 +37,7 @@ class Band:
 def popularity_bands(
     popularity: NDArray[np.floating[Any]], reliability: NDArray[np.floating[Any]], n_bands: int = 10
 ) -> list[Band]:
-    """Divide items into bands; fewer where there are fewer items than bands."""
+    """Divide items into bands; if there are fewer items than bands, into fewer."""
     order = np.argsort(-np.asarray(popularity, dtype=np.float64), kind="stable")
     parts = np.array_split(order, min(n_bands, len(order)))
     edges = np.linspace(0, 100, len(parts) + 1)

@@ -1,7 +1,7 @@
-"""The privacy card: what a release promises, as one JSON document for machines, and its page for people.
+"""The privacy card: the guarantee as one JSON document for machines, and a page for people.
 
-A card is made from a statement and, where settings were chosen by private selection, from what that cost. Its form is
-described by docs/privacy-card.schema.json.
+A card is made from a statement and, if private selection chose the settings, from its cost. Its format is
+docs/privacy-card.schema.json.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ def privacy_card(statement: Statement, selection: Mapping[str, Any] | None = Non
     """Return the card as plain data, ready for JSON.
 
     Args:
-        statement: what is promised, tuning included where it was paid for.
-        selection: what private selection cost, as `evaluation.tuning.Tuned.selection` has it; None if settings were not
-            chosen by it.
+        statement: the guarantee, including tuning if it was paid for.
+        selection: what private selection cost, from `evaluation.tuning.Tuned.selection`; None if it was not used.
     """
     if selection is not None:
         _refuse_unless_paid(statement, selection)
@@ -58,21 +57,21 @@ def privacy_card(statement: Statement, selection: Mapping[str, Any] | None = Non
 
 
 def card_json(card: Mapping[str, Any]) -> str:
-    """The card as the text of its file."""
+    """Return the text of the card's file."""
     return json.dumps(card, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def card_page(card: Mapping[str, Any]) -> str:
     """Return the page of a card, as self-contained HTML."""
-    promise, spent = card["guarantee"], card["spent"]
+    guarantee, spent = card["guarantee"], card["spent"]
     return render(
         "card.html",
         card=card,
-        promise=promise,
+        guarantee=guarantee,
         tuning=card["tuning"],
-        best_guess=_best_guess(promise["epsilon"], promise["delta"], spent["mu"]),
-        one_in="" if promise["delta"] == 0 else f"one in {whole(1 / promise['delta'])}",
-        unit=relation_of(unit=promise["unit"], **promise["neighbours"]).one.capitalize(),
+        best_guess=_best_guess(guarantee["epsilon"], guarantee["delta"], spent["mu"]),
+        one_in="" if guarantee["delta"] == 0 else f"one in {whole(1 / guarantee['delta'])}",
+        unit=relation_of(unit=guarantee["unit"], **guarantee["neighbours"]).one.capitalize(),
         not_releasable=SEEDED,
         with_tuning=_with_tuning(card["tuning"]),
         in_full=card_json(card),
@@ -82,18 +81,19 @@ def card_page(card: Mapping[str, Any]) -> str:
 def read_card(path: Path) -> dict[str, Any]:
     """Make the card of a model folder or of a statement's file.
 
-    What a private selection cost is taken from the card that lies beside the statement, if it is the card of that
-    statement.
+    The cost of private selection is taken from the card beside the statement, if that card belongs to the statement.
     """
     source = path / STATEMENT_FILE if path.is_dir() else path
     if not source.is_file():
-        raise InputError(f"There is no privacy statement at {str(source)!r}.")
+        raise InputError(f"There is no privacy statement at {str(source)!r}.", argument=None)
     try:
         statement = Statement.from_json(source.read_text(encoding="utf-8"))
     except InputError as problem:
-        raise InputError(f"The file {str(source)!r} cannot be used: {problem}") from None
+        raise InputError(f"The file {str(source)!r} cannot be used: {problem}", argument=None) from None
     except (ValueError, KeyError, TypeError, AttributeError) as damage:
-        raise InputError(f"The file {str(source)!r} does not hold a privacy statement: {damage}") from damage
+        raise InputError(
+            f"The file {str(source)!r} does not hold a privacy statement: {damage}", argument=None
+        ) from damage
     return privacy_card(statement, _stored_selection(source.parent / CARD, statement))
 
 
@@ -107,14 +107,18 @@ def _stored_selection(path: Path, statement: Statement) -> Mapping[str, Any] | N
     except InputError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as damage:
-        raise InputError(f"The privacy card at {str(path)!r} is damaged: {type(damage).__name__}.") from damage
+        raise InputError(
+            f"The privacy card at {str(path)!r} is damaged: {type(damage).__name__}.", argument=None
+        ) from damage
     if not same:
-        raise InputError(f"The privacy card at {str(path)!r} is not that of the statement beside it.")
+        raise InputError(
+            f"The privacy card at {str(path)!r} does not belong to the statement beside it.", argument=None
+        )
     return None if selection is None else dict(selection)
 
 
 def _tuning(statement: Statement, selection: Mapping[str, Any] | None) -> dict[str, Any]:
-    """ε without and with the choice of settings; with a choice that was not paid for it is not known."""
+    """Return ε without and with the choice of settings. If the choice was not paid for, the latter is unknown."""
     kind = statement.tuning_kind if selection is None else Tuning.SELECTION
     without = statement.epsilon if selection is None else selection["one_try"]["epsilon"]
     return {
@@ -132,7 +136,8 @@ def _refuse_unless_paid(statement: Statement, selection: Mapping[str, Any]) -> N
     if epsilon > statement.epsilon or delta > statement.delta:
         raise InputError(
             f"Expected a statement that covers a selection of epsilon {epsilon:g} at delta {delta:g}, got one of "
-            f"{statement.epsilon:g} at {statement.delta:g}."
+            f"{statement.epsilon:g} at {statement.delta:g}.",
+            argument=None,
         )
 
 
@@ -157,16 +162,16 @@ def _digest(statement: Statement) -> str:
 
 
 def _best_guess(epsilon: float, delta: float, mu: float | None) -> float:
-    """How often an attacker guesses a fair coin right at most: by μ if all releases have one, else by (ε, δ)."""
+    """Return how often an attacker can guess a fair coin right: by μ if all releases have one, otherwise by (ε, δ)."""
     if delta > 0 and mu is not None:
         return best_guess_of(gaussian.mu_of(epsilon, delta))
     return best_guess_of_pair(epsilon, delta)
 
 
 def _with_tuning(tuning: Mapping[str, Any]) -> str:
-    """What the page says of ε with tuning."""
+    """Return what the page says about ε with tuning."""
     if Tuning(tuning["kind"]) is Tuning.DECLARED:
-        return "Not known: settings were chosen in a way that was declared, and not paid for."
+        return "Not known: how settings were chosen is declared, but was not paid for."
     if Tuning(tuning["kind"]) is Tuning.SELECTION:
-        return "The search for settings is part of what was paid for."
-    return "The same: settings are the library’s own, chosen before these data."
+        return "The cost of the search for settings is included."
+    return "The same: settings are the library’s defaults, chosen before these data."

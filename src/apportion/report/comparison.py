@@ -37,10 +37,10 @@ class StudyTable:
     """One metric in one slice: a row per method and a column per ε.
 
     Attributes:
-        metric: the metric, as the results call it.
+        metric: the metric's name in the results.
         slice: the name of the slice, or `overall`.
         header: names of the columns.
-        rows: the method's name, then a figure per ε (None where nothing was measured).
+        rows: the method's name, then a figure per ε (None if nothing was measured).
     """
 
     metric: str
@@ -50,18 +50,18 @@ class StudyTable:
 
     @property
     def title(self) -> str:
-        """What it shows."""
+        """The title of the table."""
         better = "lower" if self.metric in LOWER_IS_BETTER else "higher"
         return f"{display_name(self.metric)}, {self.slice} ({better} is better)"
 
     @property
     def text_rows(self) -> list[list[str]]:
-        """Rows of text."""
+        """The rows as text."""
         return [[label, *map(figure_in_words, figures)] for label, figures in self.rows]
 
 
 def comparison_tables(results: StudyResults) -> list[StudyTable]:
-    """Every metric overall and in every slice."""
+    """Return a table of every metric, overall and in every slice."""
     places: list[tuple[str, int | None]] = [("overall", None)]
     places += [(name, position) for position, name in enumerate(results.slices)]
     epsilons = results.study.budgets.epsilon
@@ -82,19 +82,19 @@ def comparison_tables(results: StudyResults) -> list[StudyTable]:
 
 
 def tables_to_print(results: StudyResults) -> list[StudyTable]:
-    """Every metric overall, and the one that is meant for slices by slice."""
+    """Return every metric overall, and the main metric for slices by slice."""
     by_slice = metric_by_slice(results)
     return [table for table in comparison_tables(results) if table.slice == "overall" or table.metric == by_slice]
 
 
 def metric_by_slice(results: StudyResults) -> str:
-    """The metric with a cut-off for each slice where there is one, otherwise the main one."""
+    """Return the metric with its own cut-off for each slice if there is one, otherwise the main one."""
     metrics = results.study.metrics
     return metrics[-1] if results.study.measures.recall_at_by_slice else metrics[0]
 
 
 def comparison_csv(results: StudyResults) -> str:
-    """All tables as one: a line per metric, slice and method; mean, standard deviation and seeds for each ε."""
+    """Return all tables as one: a line per metric, slice and method; mean, standard deviation and seeds for each ε."""
     names = [f"epsilon={exact(epsilon)}" for epsilon in results.study.budgets.epsilon]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -131,9 +131,9 @@ def comparison_page(
     """Return the internal page of a study as self-contained HTML.
 
     Args:
-        results: what the study found.
+        results: the results of the study.
         facts: how it was measured, by name.
-        inspection: neighbours and overlaps of kept models.
+        inspection: neighbours and overlaps of saved models.
         titles: titles of items, for neighbours.
     """
     study = results.study
@@ -171,7 +171,7 @@ def _headline(results: StudyResults) -> str:
 
 
 def _lead(results: StudyResults) -> str:
-    """The best two private methods at each ε, and what is reached without privacy."""
+    """Name the best two private methods at each ε, and the best result without privacy."""
     metric = results.study.metrics[0]
     words = []
     for epsilon in results.study.budgets.epsilon:
@@ -185,17 +185,17 @@ def _lead(results: StudyResults) -> str:
 
 
 def _ranked(results: StudyResults, metric: str, epsilon: float) -> list[tuple[str, Figure]]:
-    """Private methods with what they measured at an ε, best first."""
-    found = [
+    """Return private methods with their results at an ε, best first."""
+    result = [
         (cell.label, figure)
         for cell in results.cells
         if cell.epsilon == epsilon and (figure := cell.figure(metric)) is not None
     ]
-    return sorted(found, key=lambda row: row[1].mean, reverse=metric not in LOWER_IS_BETTER)
+    return sorted(result, key=lambda row: row[1].mean, reverse=metric not in LOWER_IS_BETTER)
 
 
 def _part(results: StudyResults, metric: str) -> dict[str, Any]:
-    """What the page shows of one metric over all tasks."""
+    """Return what the page shows for one metric over all tasks."""
     table = next(each for each in comparison_tables(results) if (each.metric, each.slice) == (metric, "overall"))
     curves = [_curve_over_epsilon(results, label, metric) for label in results.labels]
     axis = Axis("ε", results.study.budgets.epsilon, logarithmic=True)
@@ -211,7 +211,7 @@ def _part(results: StudyResults, metric: str) -> dict[str, Any]:
 
 
 def _slice_part(results: StudyResults, epsilon: float) -> dict[str, Any]:
-    """What the page shows by slice at one ε."""
+    """Return what the page shows by slice at one ε."""
     metric = metric_by_slice(results)
     places = range(len(results.slices))
     by_label = {label: [_figure(results, label, epsilon, metric, k) for k in places] for label in results.labels}
@@ -261,7 +261,7 @@ def _style(cell: Cell | None) -> str:
 
 
 def _chosen_rows(results: StudyResults) -> list[dict[str, str]]:
-    """What tuning chose: a row per method and ε."""
+    """Return what tuning chose: a row per method and ε."""
     metric = "" if results.study.tuning is None else results.study.tuning.metric
     return [
         {
@@ -280,7 +280,7 @@ def _chosen_rows(results: StudyResults) -> list[dict[str, str]]:
 
 
 def _setting_parts(results: StudyResults) -> Iterator[dict[str, Any]]:
-    """A drawing for each numeric setting in a grid and each ε: the main metric, best over all other settings."""
+    """Return a chart for each numeric setting in a grid and each ε: the main metric, best over all other settings."""
     metric = results.study.metrics[0] if results.study.tuning is None else results.study.tuning.metric
     cells = results.explored or results.cells
     lower = metric in LOWER_IS_BETTER
@@ -297,16 +297,16 @@ def _setting_parts(results: StudyResults) -> Iterator[dict[str, Any]]:
 
 
 def _numeric_settings(cells: Sequence[Cell]) -> list[str]:
-    """Keys of grids whose values are numbers, of which there are at least two."""
+    """Return the keys of grids with at least two numeric values."""
     values: dict[str, list[Any]] = {}
     for cell in cells:
         for key, value in cell.combination.settings.items():
             values.setdefault(key, []).append(value)
     return [
         key
-        for key, found in values.items()
-        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in found)
-        and len(set(found)) > 1
+        for key, result in values.items()
+        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in result)
+        and len(set(result)) > 1
     ]
 
 
@@ -365,14 +365,14 @@ def _inspection_part(
             {
                 "title": titles.get(task, str(task)),
                 "epsilon": exact(epsilon),
-                "labels": list(found),
+                "labels": list(result),
                 "rows": list(
                     zip(
-                        *([titles.get(each.task, str(each.task)) for each in near] for near in found.values()),
+                        *([titles.get(each.task, str(each.task)) for each in near] for near in result.values()),
                         strict=True,
                     )
                 ),
             }
-            for (task, epsilon), found in inspection.neighbours.items()
+            for (task, epsilon), result in inspection.neighbours.items()
         ],
     }

@@ -1,4 +1,4 @@
-"""Drawings of a study: curves over ε, over slices or over a setting, with error bars."""
+"""Charts of a study: curves over ε, over slices or over a setting, with error bars."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from apportion.report.wording import compact
 
 _LEFT = 46.0
 _LETTER = 6.7
+_LEAST_OF_A_LINE = 3  # points; a line through two would show a course that nobody measured
 
 
 def figure_in_words(figure: Figure | None) -> str:
-    """Mean ± standard deviation.
+    """Format mean ± standard deviation.
 
     >>> figure_in_words(Figure(0.91234, 0.0021, 5)), figure_in_words(Figure(0.85, None, 1)), figure_in_words(None)
     ('0.9123 ± 0.0021', '0.8500', '–')
@@ -32,10 +33,10 @@ class Axis:
 
     Attributes:
         name: what it shows.
-        values: the values that are marked on it.
-        logarithmic: whether it goes in equal ratios.
-        words: what is written at the values, if not the numbers.
-        short_words: the same where there is little room.
+        values: the values marked on it.
+        logarithmic: whether the scale is logarithmic.
+        words: labels of the values, if not the numbers.
+        short_words: shorter labels for narrow charts.
     """
 
     name: str
@@ -46,19 +47,19 @@ class Axis:
 
     @classmethod
     def of_slices(cls, slices: Sequence[str]) -> Axis:
-        """Popularity slices, from the rarest to the most popular."""
+        """Return an axis of popularity slices, from the rarest to the most popular."""
         short = slice_labels(len(slices), "last", "top")
         return cls("items by popularity", range(len(slices)), words=tuple(slices), short_words=short)
 
     def scale(self, start: float, end: float) -> Linear | Log:
-        """Where a value lies between two places."""
+        """Return the scale that maps values to positions."""
         low, high = min(self.values), max(self.values)
         if low == high:
             return Linear(low - 1, high + 1, start, end)
         return Log(low, high, start, end) if self.logarithmic else Linear(low, high, start, end)
 
     def word(self, value: float, *, short: bool = False) -> str:
-        """What is written at a value."""
+        """Return the label of a value."""
         words = self.short_words if short else self.words
         return words[int(value)] if words else compact(value)
 
@@ -68,11 +69,11 @@ class Curve:
     """One method in a chart.
 
     Attributes:
-        name: what is written at its end.
+        name: the label at its end.
         colour: number of its colour, from 1.
         style: `main`, `minor` or an empty text.
-        points: places on the axis with their figures.
-        is_level: whether it is the same everywhere, and drawn from side to side without marks.
+        points: positions on the axis with their figures.
+        is_level: whether it is constant, and drawn as a line across without marks.
     """
 
     name: str
@@ -83,7 +84,10 @@ class Curve:
 
 
 def curve_chart(curves: Sequence[Curve], axis: Axis, metric: str, lower_is_better: bool, width: float) -> Drawing:
-    """Curves with a bar of one standard deviation to each side of every mean, each named at its end."""
+    """Draw curves with error bars of one standard deviation, each labelled at its end.
+
+    On an axis with fewer than three values there are no lines, and marks stand side by side.
+    """
     height, wide = max(320.0, 17.0 * len(curves) + 96), width > 500
     longest = max((len(curve.name) for curve in curves), default=0)
     right = width - (min(longest * _LETTER + 22, 0.42 * width) if wide else 12)
@@ -101,7 +105,8 @@ def curve_chart(curves: Sequence[Curve], axis: Axis, metric: str, lower_is_bette
         picture.text((_LEFT - 6, up(tick) + 4), words, "axis", anchor="end")
     for value in axis.values:
         picture.text((across(value), height - 30), axis.word(value, short=not wide), "axis", anchor="middle")
-    ends = [_draw(picture, curve, axis, across, up, right) for curve in reversed(curves)][::-1]
+    shifts = _apart(curves, axis)
+    ends = [_draw(picture, curve, axis, across, up, right, shifts[curve.name]) for curve in reversed(curves)][::-1]
     if wide:
         _name(picture, curves, ends, right)
     picture.text((4, 14), f"{metric} ({better})", "axis")
@@ -110,7 +115,7 @@ def curve_chart(curves: Sequence[Curve], axis: Axis, metric: str, lower_is_bette
 
 
 def tick_labels(ticks: Sequence[float]) -> list[str]:
-    """Evenly spaced numbers with as many decimals as tell them apart.
+    """Format evenly spaced numbers with just enough decimals to distinguish them.
 
     >>> tick_labels([1.0675, 1.07, 1.0725]), tick_labels([0.0, 0.2])
     (['1.0675', '1.0700', '1.0725'], ['0.0', '0.2'])
@@ -122,14 +127,26 @@ def tick_labels(ticks: Sequence[float]) -> list[str]:
     return [f"{tick:.{decimals}f}" for tick in ticks]
 
 
-def _draw(picture: Drawing, curve: Curve, axis: Axis, across: Linear | Log, up: Linear, right: float) -> Point | None:
+def _apart(curves: Sequence[Curve], axis: Axis) -> dict[str, float]:
+    """How far to the side each curve's marks go: where no lines are drawn, beside one another."""
+    marked = [curve.name for curve in curves if not curve.is_level]
+    apart = 0.0 if len(axis.values) >= _LEAST_OF_A_LINE else min(14.0, 60.0 / max(1, len(marked)))
+    return {curve.name: 0.0 for curve in curves} | {
+        name: (k - (len(marked) - 1) / 2) * apart for k, name in enumerate(marked)
+    }
+
+
+def _draw(
+    picture: Drawing, curve: Curve, axis: Axis, across: Linear | Log, up: Linear, right: float, shift: float
+) -> Point | None:
+    """Marks with bars; a line through them only where there are enough to show a course."""
     if not curve.points:
         return None
     if curve.is_level:
         y = up(curve.points[0][1].mean)
         picture.path([(_LEFT, y), (right - 20, y)], f"curve {curve.style} l{curve.colour}")
         return right - 20, y
-    places = [(across(x), up(figure.mean)) for x, figure in curve.points]
+    places = [(across(x) + shift, up(figure.mean)) for x, figure in curve.points]
     for (x, _), (value, figure) in zip(places, curve.points, strict=True):
         low, high = (up(end) for end in (_ends(figure)[0], _ends(figure)[-1]))
         picture.line((x, low), (x, high), f"whisker l{curve.colour}")
@@ -137,12 +154,13 @@ def _draw(picture: Drawing, curve: Curve, axis: Axis, across: Linear | Log, up: 
             picture.line((x - 4, end), (x + 4, end), f"whisker l{curve.colour}")
         hint = f"{curve.name}, {axis.name} {axis.word(value)}: {figure_in_words(figure)}"
         picture.circle((x, up(figure.mean)), 5 if curve.style == "main" else 3.5, f"c{curve.colour}", hint=hint)
-    picture.path(places, f"curve {curve.style} l{curve.colour}")
+    if len(axis.values) >= _LEAST_OF_A_LINE:
+        picture.path(places, f"curve {curve.style} l{curve.colour}")
     return places[-1]
 
 
 def _name(picture: Drawing, curves: Sequence[Curve], ends: Sequence[Point | None], right: float) -> None:
-    """Write names at the ends of curves, apart from one another and inside the picture."""
+    """Label the ends of curves without overlap, inside the picture."""
     named = sorted(
         ((end[1], curve) for curve, end in zip(curves, ends, strict=True) if end is not None), key=lambda pair: pair[0]
     )
@@ -159,7 +177,7 @@ def _ends(figure: Figure) -> tuple[float, float]:
 
 
 def _in_words(curves: Sequence[Curve], axis: Axis, metric: str, better: str) -> str:
-    """What the drawing shows, for readers who do not see it."""
+    """Describe the chart, for readers who cannot see it."""
     each = (
         f"{curve.name} {figure_in_words(curve.points[0][1])} throughout"
         if curve.is_level

@@ -1,6 +1,6 @@
 """The page of estimates that may be shared: released numbers, what follows from them, and the statement.
 
-Means, quantiles and coefficients of users' rows, each with its interval where it has one.
+The estimates are means, quantiles or coefficients of users' rows, each with its interval if it has one.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Kind = Literal["mean", "quantile", "regression", "logistic"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """One number that was released.
+    """One released number.
 
     Attributes:
-        name: the column, the coefficient, or the rank that a quantile has.
+        name: the column, the coefficient, or the rank of a quantile.
         value: the number.
-        interval: (low, high) that holds the truth with the level's probability; None where there is none.
-        noise: standard deviation of what privacy added; None where that is not known.
-        bounds: the public range that it lies in, if it has one.
-        rank: of a quantile, as asked for.
-        ranks: (low, high) between which its true rank lies with the level's probability.
+        interval: (low, high), a confidence interval at the given level; None if there is none.
+        noise: standard deviation of the privacy noise; None if it is not known.
+        bounds: the public range of the number, if it has one.
+        rank: the requested rank of a quantile.
+        ranks: (low, high), a confidence interval of its true rank.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Estimate:
 
     @property
     def value_in_words(self) -> str:
-        """The number, with as many digits as its interval leaves meaning."""
+        """The number, with as many digits as its interval justifies."""
         return precise(self.value, _reach(self.interval))
 
     @property
@@ -62,14 +62,14 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Estimates:
-    """What a command found, as it may be shared.
+    """The estimates of a command, as they may be shared.
 
     Attributes:
         kind: what was estimated.
         rows: the numbers.
-        level: of the intervals.
+        level: the level of the intervals.
         statement: the privacy statement.
-        caveats: what the intervals rest on, in full sentences.
+        caveats: what the intervals assume, in full sentences.
         facts: settings by name, for the page.
         label: what the coefficients predict.
     """
@@ -84,30 +84,30 @@ class Estimates:
 
     @property
     def has_intervals(self) -> bool:
-        """Whether every number has an interval, or for a quantile an interval of its rank."""
+        """Whether every number has an interval, or every quantile an interval of its rank."""
         return all(row.interval is not None or row.ranks is not None for row in self.rows)
 
 
 _NONE: Final = "–"
 
 
-def estimates_page(found: Estimates) -> str:
+def estimates_page(result: Estimates) -> str:
     """Return the page that may be shared, as self-contained HTML."""
-    statement = found.statement
+    statement = result.statement
     rows = explain(statement)
     meaning = meaning_of(statement, seen="these numbers")
-    columns = columns_of(found)
+    columns = columns_of(result)
     return render(
         "estimates.html",
-        found=found,
+        result=result,
         statement=statement,
         meaning=meaning,
-        headline=_headline(found),
-        about=_about(found),
+        headline=_headline(result),
+        explanation=_explanation(result),
         header=list(columns),
         lines=list(zip(*columns.values(), strict=True)),
-        draw_estimates=_drawing(found),
-        mixed=any(charts.holds_zero(row.interval) for row in found.rows) and found.kind in ("regression", "logistic"),
+        draw_estimates=_drawing(result),
+        mixed=any(charts.holds_zero(row.interval) for row in result.rows) and result.kind in ("regression", "logistic"),
         attack=attack_on(statement),
         alike=alike_without(statement),
         not_releasable=SEEDED,
@@ -129,14 +129,14 @@ def coefficients(
     intervals: Sequence[Sequence[float]] | None,
     noise: Sequence[float] | None = None,
 ) -> tuple[Estimate, ...]:
-    """Coefficients by name, the intercept last.
+    """Return coefficients by name, with the intercept last.
 
     Args:
-        names: of the features.
+        names: the names of the features.
         values: the coefficients.
         intercept: the constant, if there is one.
         intervals: (low, high) of every coefficient and then of the intercept, if there are any.
-        noise: standard deviation of what privacy added to each, likewise.
+        noise: standard deviation of the privacy noise on each, in the same order.
     """
     every = [*values] if intercept is None else [*values, intercept]
     named = [*names, charts.INTERCEPT][: len(every)]
@@ -152,7 +152,7 @@ def coefficients(
 
 
 def level_in_words(level: float) -> str:
-    """A level as it was given.
+    """Format a level as a percentage.
 
     >>> level_in_words(0.95), level_in_words(0.999)
     ('95 %', '99.9 %')
@@ -160,21 +160,23 @@ def level_in_words(level: float) -> str:
     return f"{100 * level:g} %"
 
 
-def _headline(found: Estimates) -> str:
-    if not found.statement.releasable:
+def _headline(result: Estimates) -> str:
+    if not result.statement.releasable:
         return "A rehearsal: its noise came from a seed, so it protects nobody."
-    first, several = found.rows[0], len(found.rows)
-    with_intervals = f", with {level_in_words(found.level)} intervals" if found.has_intervals else ""
-    if found.kind == "mean":
+    first, several = result.rows[0], len(result.rows)
+    with_intervals = f", with {level_in_words(result.level)} intervals" if result.has_intervals else ""
+    if result.kind == "mean":
         if several > 1:
             return f"Means of {several} columns{with_intervals}"
         return f"The mean of {first.name} is {first.value_in_words}" + _give_or_take(first)
-    if found.kind == "quantile":
+    if result.kind == "quantile":
         if several > 1:
-            return f"{several} quantiles of {found.label}"
-        return f"The {first.name} quantile of {found.label} is {number(first.value)}"
-    how = "How" if found.kind == "regression" else "How the odds of"
-    return f"{how} {found.label} go{'es' if found.kind == 'regression' else ''} with {_features(found)}{with_intervals}"
+            return f"{several} quantiles of {result.label}"
+        return f"The {first.name} quantile of {result.label} is {number(first.value)}"
+    how = "How" if result.kind == "regression" else "How the odds of"
+    return (
+        f"{how} {result.label} go{'es' if result.kind == 'regression' else ''} with {_features(result)}{with_intervals}"
+    )
 
 
 def _reach(ends: tuple[float, float] | None) -> float | None:
@@ -182,7 +184,7 @@ def _reach(ends: tuple[float, float] | None) -> float | None:
 
 
 def _ends(ends: tuple[float, float] | None) -> str:
-    """Both ends, or a dash.
+    """Format both ends, or a dash.
 
     >>> _ends((3.40181, 3.62)), _ends(None)
     ('3.40 to 3.62', '–')
@@ -197,57 +199,62 @@ def _give_or_take(row: Estimate) -> str:
     return f", give or take {precise(reach, reach)}"
 
 
-def _features(found: Estimates) -> str:
-    n_features = sum(row.name != charts.INTERCEPT for row in found.rows)
+def _features(result: Estimates) -> str:
+    n_features = sum(row.name != charts.INTERCEPT for row in result.rows)
     return f"{n_features} feature{'s' * (n_features != 1)}"
 
 
-def _about(found: Estimates) -> str:
-    likely = level_in_words(found.level)
-    if found.kind == "mean":
+def _explanation(result: Estimates) -> str:
+    likely = level_in_words(result.level)
+    if result.kind == "mean":
         return (
-            f"Dots are estimates. The line through a dot is an interval that holds the true mean with a probability of "
-            f"{likely}, each by itself. The grey bar is the public range: values beyond it were counted as its ends."
+            "Dots are estimates. The line through a dot is an interval that contains the true mean "
+            f"with a probability of {likely}, for each mean separately. The grey bar is the public "
+            "range; values outside it were clipped to it."
         )
-    if found.kind == "quantile":
+    if result.kind == "quantile":
         ranks = (
-            f" The upright line through a dot shows between which ranks it really lies with a probability of {likely}."
-            if found.has_intervals
+            " The vertical line through a dot shows the range that contains its true rank with a "
+            f"probability of {likely}."
+            if result.has_intervals
             else ""
         )
         return (
-            "The height of a dot is the rank that was asked for, the fraction of values below; its place from left to "
-            f"right is the point that was found, within the public range.{ranks}"
+            "The height of a dot is the requested rank, the fraction of values below it. Its "
+            f"horizontal position is the estimate, within the public range.{ranks}"
         )
     what = (
-        f"A dot says by how much {found.label} rises on average where a feature rises by one and the others stay."
-        if found.kind == "regression"
-        else f"A dot says by how much the logarithm of the odds of {found.label} rises where a feature rises by one "
-        "and the others stay."
+        f"A dot says by how much {result.label} rises on average where a feature rises by one and the others stay."
+        if result.kind == "regression"
+        else f"A dot shows by how much the logarithm of the odds of {result.label} rises when a feature "
+        "rises by one and the others stay the same."
     )
-    if not found.has_intervals:
+    if not result.has_intervals:
         return what
-    return f"{what} The line through it holds the true coefficient with a probability of {likely}, each by itself."
+    return (
+        f"{what} The line through it contains the true coefficient with a probability of {likely}, "
+        "for each coefficient separately."
+    )
 
 
-def columns_of(found: Estimates) -> dict[str, list[str]]:
+def columns_of(result: Estimates) -> dict[str, list[str]]:
     """A table of the estimates by columns; a column of which every cell would be empty is left out."""
-    likely = level_in_words(found.level)
+    likely = level_in_words(result.level)
     columns = {
-        {"mean": "Mean of", "quantile": "Rank asked for"}.get(found.kind, "Coefficient of"): [
-            r.name for r in found.rows
+        {"mean": "Mean of", "quantile": "Requested rank"}.get(result.kind, "Coefficient of"): [
+            r.name for r in result.rows
         ],
-        "Value" if found.kind == "quantile" else "Estimate": [row.value_in_words for row in found.rows],
-        f"{likely} interval": [row.interval_in_words for row in found.rows],
-        f"Its rank, with {likely}": [row.ranks_in_words for row in found.rows],
-        "Noise (standard deviation)": [_NONE if row.noise is None else number(row.noise) for row in found.rows],
+        "Value" if result.kind == "quantile" else "Estimate": [row.value_in_words for row in result.rows],
+        f"{likely} interval": [row.interval_in_words for row in result.rows],
+        f"Its rank, with {likely}": [row.ranks_in_words for row in result.rows],
+        "Noise (standard deviation)": [_NONE if row.noise is None else number(row.noise) for row in result.rows],
     }
     return {name: cells for name, cells in columns.items() if set(cells) != {_NONE}}
 
 
-def _drawing(found: Estimates) -> partial[Drawing]:
-    if found.kind == "mean":
-        return partial(charts.range_chart, found.rows)
-    if found.kind == "quantile":
-        return partial(charts.quantile_chart, found.rows, found.label)
-    return partial(charts.coefficient_chart, found.rows)
+def _drawing(result: Estimates) -> partial[Drawing]:
+    if result.kind == "mean":
+        return partial(charts.range_chart, result.rows)
+    if result.kind == "quantile":
+        return partial(charts.quantile_chart, result.rows, result.label)
+    return partial(charts.coefficient_chart, result.rows)

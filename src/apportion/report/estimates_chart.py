@@ -1,4 +1,4 @@
-"""The drawings of the page of estimates: dots with whiskers, and a bar of what the budget was spent on."""
+"""Charts of the estimates page: dots with whiskers, and a bar that shows how the budget was spent."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 INTERCEPT: Final = "(intercept)"
 _LETTER = 6.6
 _ROW = 58.0
-_CLEAR, _UNCLEAR = 3, 6  # colours of coefficients whose interval is clear of 0, and of the others
+_CLEAR, _UNCLEAR = 3, 6  # colours of coefficients whose interval excludes 0, and of the others
 
 
 def range_chart(rows: Sequence[Estimate], width: float) -> Drawing:
-    """Each number on a bar that is its public range."""
+    """Draw each number on a bar that shows its public range."""
     picture = Drawing(width, (_ROW + 14) * len(rows) - 10, _in_words(rows))
     for position, row in enumerate(rows):
         assert row.bounds is not None
@@ -35,7 +35,7 @@ def range_chart(rows: Sequence[Estimate], width: float) -> Drawing:
 
 
 def coefficient_chart(rows: Sequence[Estimate], width: float) -> Drawing:
-    """Coefficients on one axis, with a line at 0; the intercept, which is of another kind, is left to the table."""
+    """Draw coefficients on one axis with a line at 0. The intercept has other units and appears only in the table."""
     shown = [row for row in rows if row.name != INTERCEPT] or list(rows)
     height = _ROW * len(shown) + 36
     picture = Drawing(width, height, _in_words(rows))
@@ -54,7 +54,7 @@ def coefficient_chart(rows: Sequence[Estimate], width: float) -> Drawing:
 
 
 def quantile_chart(rows: Sequence[Estimate], column: str, width: float) -> Drawing:
-    """Points of the distribution: their value across, their rank upwards."""
+    """Draw the quantiles: value on the horizontal axis, rank on the vertical."""
     height = 300.0
     picture = Drawing(width, height, _in_words(rows))
     bounds = rows[0].bounds
@@ -76,7 +76,7 @@ def quantile_chart(rows: Sequence[Estimate], column: str, width: float) -> Drawi
 
 
 def shares_chart(families: Sequence[Family], left: float, width: float) -> Drawing:
-    """One bar, as wide as the budget, divided between what it was spent on."""
+    """Draw one bar as wide as the budget, divided by purpose."""
     picture = Drawing(width, 50, "; ".join(f"{family.name} {percent(family.share)}" for family in families))
     start = 0.0
     for family in families:
@@ -94,7 +94,7 @@ def shares_chart(families: Sequence[Family], left: float, width: float) -> Drawi
 
 
 def holds_zero(interval: tuple[float, float] | None) -> bool:
-    """Whether an interval holds 0, so that not even the sign is known."""
+    """Whether an interval contains 0, so that not even the sign is known."""
     return interval is not None and interval[0] <= 0 <= interval[1]
 
 
@@ -134,7 +134,7 @@ def _draw_point(picture: Drawing, row: Estimate, across: Linear, up: Linear) -> 
 
 
 def _in_words(rows: Sequence[Estimate]) -> str:
-    """What is drawn, for readers who do not see it."""
+    """Describe the chart, for readers who cannot see it."""
     return "; ".join(
         f"{row.name} {row.value_in_words}"
         + ("" if row.interval is None else f", interval {row.interval_in_words}")

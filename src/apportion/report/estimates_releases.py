@@ -1,4 +1,4 @@
-"""The table of releases of an estimate, with the steps of a descent in one line."""
+"""The table of an estimate's releases, with the steps of a descent on one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apportion.report.wording import bound, number
 
 @dataclass(frozen=True)
 class ReleaseGroup:
-    """Releases of one family in one line of the table."""
+    """Releases of one family on one line of the table."""
 
     name: str
     colour: int
@@ -24,11 +24,11 @@ class ReleaseGroup:
     noise: str
 
 
-_MOST_LINES: Final = 5  # of one family, in the table of releases
+_MOST_LINES: Final = 5  # releases of one family in the table
 
 
 def groups_of(rows: Sequence[ReleaseRow]) -> list[ReleaseGroup]:
-    """One line for each release, or for all steps of a descent, which differ in nothing but their number."""
+    """Return one line for each release; steps of a descent that differ only in their number share a line."""
     groups = []
     for family in families_of(rows):
         members = [row.release for row in rows if row.family == family.name]

@@ -1,8 +1,8 @@
-"""The explorer: one page to look into a model and to try it, from released values alone.
+"""The explorer: a page for looking into a model and trying it, made from released values alone.
 
 It holds the item side of the model, rounded, and a script that solves a visitor's regression in the browser. A policy
-in the page forbids every request, so that what visitors do stays with them. It may be shared wherever the statement
-may; with figures from raw data (`Inside`) it is internal.
+in the page forbids all requests, so what visitors do stays with them. The page may be shared wherever the statement
+may. With figures from raw data (`Inside`) it is internal.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _SCRIPTS: Final = (
     "page",
 )
 _CURVES: Final = {
-    "gaussian": "All noise here adds up to Gaussian noise, so the curve is exact: no test does better, and one does as "
-    "well.",
-    "pure": "Only ε is known of the releases, and the curve is the best test that any such release can allow.",
-    "pair": "Only ε and δ are known of the releases together, and the curve is the best test that these allow.",
+    "gaussian": "All noise here adds up to Gaussian noise, so the curve is exact: no test can do better, "
+    "and one test does as well.",
+    "pure": "Only the ε of the releases is known. The curve shows the best test that any such release allows.",
+    "pair": "Only ε and δ of the releases together are known. The curve shows the best test that these allow.",
 }
 
 
@@ -57,13 +57,16 @@ def explorer_page(model: ItemModel, *, titles: Titles | None = None, inside: Ins
     """Return the explorer of a model as self-contained HTML.
 
     Args:
-        model: a private model; one without a statement has nothing that may be shared.
-        titles: names of items by their ids, which are shown in place of the ids.
+        model: a private model; nothing of a model without a statement may be shared.
+        titles: names of items by their ids, shown instead of the ids.
         inside: figures from raw data, which make the page internal.
     """
     statement = model.statement
     if statement is None:
-        raise InputError("This model was fitted without privacy: it has no statement, and no page may be shared.")
+        raise InputError(
+            "This model was fitted without privacy: it has no statement, so no page of it may be shared.",
+            argument="model",
+        )
     order = np.argsort(-np.asarray(model.popularity, np.float64), kind="stable")
     rounded = packing.round_features(model.fold_in, order, _score_scale(model))
     solvable = isinstance(model, RatingModel | ClickModel)
@@ -80,12 +83,12 @@ def explorer_page(model: ItemModel, *, titles: Titles | None = None, inside: Ins
         n_made_up=packing.N_HISTORIES,
         n_dimensions=model.vectors.shape[1],
         internal=inside and internal_parts(inside),
-        **_about_model(model, statement),
+        **_words_and_charts(model, statement),
     )
 
 
-def _about_model(model: ItemModel, statement: Statement) -> dict[str, Any]:
-    """What the page says in words and drawings, as the page of the statement does."""
+def _words_and_charts(model: ItemModel, statement: Statement) -> dict[str, Any]:
+    """Return the texts and charts of the page, as on the page of the statement."""
     rows = explain(statement)
     noise = popularity_noise(statement, model.n_tasks)
     bands = popularity_bands(model.popularity, model.reliability)
@@ -121,10 +124,10 @@ def _block(
     titles: Titles,
     inside: Inside | None,
 ) -> str:
-    """All numbers of the page, items in the order of released popularity."""
+    """Return all numbers of the page, with items in order of released popularity."""
     ids = [model.task_ids.id_of(int(code)) for code in order]
     start, own = _compared_by(model, order)
-    about = {
+    header = {
         "kind": model.kind,
         "solvable": isinstance(model, RatingModel | ClickModel),
         "ids": ids,
@@ -153,11 +156,11 @@ def _block(
         **({} if own is None else {"vectorPlanes": own.planes()}),
         **({} if inside is None else twin_arrays(inside, order)),
     }
-    return packing.pack(about, arrays)
+    return packing.pack(header, arrays)
 
 
 def _flow(row: ReleaseRow) -> dict[str, Any]:
-    """A release as the flow of the budget shows it."""
+    """Return a release as the flow chart of the budget shows it."""
     release = row.release
     return {
         "name": release.name,
@@ -186,14 +189,14 @@ def _budget(statement: Statement) -> dict[str, Any]:
 
 
 def _form(statement: Statement) -> str:
-    """What is known of the releases together; the same cases as in `meaning_of`."""
+    """Return what is known about the releases together; the cases are those of `meaning_of`."""
     if statement.delta == 0:
         return "pure"
     return "pair" if statement.spent_mu is None else "gaussian"
 
 
 def _compared_by(model: ItemModel, order: NDArray[np.int64]) -> tuple[int | None, packing.RoundedFeatures | None]:
-    """The column where the vectors begin that items are compared by; where features lack them, the vectors."""
+    """Return the first column of the vectors by which items are compared; if the features lack them, the vectors."""
     start = model.fold_in.features.shape[1] - model.vectors.shape[1]
     if start >= 0 and _same_directions(model.fold_in.features[:, start:], model.vectors):
         return start, None
@@ -201,7 +204,7 @@ def _compared_by(model: ItemModel, order: NDArray[np.int64]) -> tuple[int | None
 
 
 def _same_directions(one: NDArray[np.floating[Any]], other: NDArray[np.floating[Any]]) -> bool:
-    """Whether one array is a multiple of the other, but for the rounding of float32."""
+    """Whether one array is a multiple of the other, up to the rounding of float32."""
     lengths = [float(np.sqrt(np.square(array, dtype=np.float64).sum())) for array in (one, other)]
     if min(lengths) == 0:
         return lengths[0] == lengths[1]
@@ -214,7 +217,7 @@ def _score_scale(model: ItemModel) -> float:
 
 
 def _plain_digits(loss: float) -> str:
-    """A small number rounded up to one digit, without an exponent."""
+    """Round a small number up to one digit, without an exponent."""
     return np.format_float_positional(rounded_up(loss, 1), trim="-")
 
 
@@ -231,5 +234,5 @@ def _verbatim(text: str) -> Any:
     from markupsafe import Markup
 
     if "</" in text:
-        raise ValueError("Expected a script or a style sheet that does not end its own element.")
+        raise ValueError("Expected a script or style sheet that does not close its own element.")
     return Markup(text)

@@ -1,8 +1,8 @@
-"""What public features added to the model, by popularity, from released values alone.
+"""What public features add to the model, by popularity, from released values alone.
 
-The vectors of a model fitted with features have learned coordinates, then directions of the features. Features account
-for these directions, and for what a regression on them explains of the learned coordinates: their prior follows the
-features too.
+The vectors of a model fitted with features have learned coordinates, followed by directions of the features. Features
+account for these directions, and for the part of the learned coordinates that a regression on them explains, because
+the prior follows the features too.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Floats = NDArray[np.floating[Any]]
 
 
 def share_by_band(model: ItemModel, n_bands: int) -> list[float]:
-    """The part of the squared length of item vectors that features account for, in each popularity band.
+    """Return the fraction of the squared length of item vectors that features explain, in each popularity band.
 
-    Empty for a model without directions of features.
+    It is empty for a model without feature directions.
     """
     learned = model.settings.get("dimension")
     if model.feature_map is None or not isinstance(learned, int) or not 0 < learned < model.vectors.shape[1]:
@@ -38,10 +38,10 @@ def share_by_band(model: ItemModel, n_bands: int) -> list[float]:
 
 
 def _explained(learned: Floats, directions: Floats) -> Floats:
-    """What the leading directions explain of the learned coordinates; at most one for every ten items."""
-    about = directions[:, : max(1, len(learned) // 10)]
-    coefficients = np.linalg.lstsq(about, learned, rcond=None)[0]
-    return np.asarray(about @ coefficients)
+    """Return the part of the learned coordinates that the leading directions explain, at most one per ten items."""
+    leading = directions[:, : max(1, len(learned) // 10)]
+    coefficients = np.linalg.lstsq(leading, learned, rcond=None)[0]
+    return np.asarray(leading @ coefficients)
 
 
 def _rest(part: float, whole: float) -> float:
@@ -49,27 +49,29 @@ def _rest(part: float, whole: float) -> float:
 
 
 def feature_words(model: ItemModel, shares: Sequence[float]) -> str:
-    """What the drawing shows, or why there is none."""
+    """Describe the chart, or say why there is none."""
     if model.feature_map is None:
         return (
-            "This model was fitted without features of items: a rare item is known by what all items have in common. "
-            "With public features it would be known by those, at no cost in privacy."
+            "This model was fitted without item features: a rare item is described by what all items "
+            "have in common. Public features would describe it better, at no cost in privacy."
         )
     if not shares:
-        return "Features moved the prior of each item’s vector; that part cannot be told apart from released values."
+        return (
+            "Features shifted the prior of each item’s vector. Their effect cannot be separated in the released values."
+        )
     return (
-        "The part of item vectors (of their squared length) that public features account for: directions of the "
-        "features themselves, and what a regression on them explains of the learned rest. It is "
-        f"{percent(shares[0])} among the most popular items and {percent(shares[-1])} among the rarest. Features cost "
-        "no privacy."
+        "The part of item vectors (of their squared length) that public features explain: the "
+        "directions of the features themselves, and the part of the learned coordinates that a "
+        f"regression on them explains. It is {percent(shares[0])} for the most popular items and "
+        f"{percent(shares[-1])} for the rarest. Features cost no privacy."
     )
 
 
 def features_chart(bands: Sequence[Band], shares: Sequence[float], width: float) -> Drawing:
-    """The part of features in each popularity band, from the most to the least popular items."""
+    """Draw the part explained by features in each popularity band, from the most to the least popular items."""
     height = 250.0
     told = "; ".join(f"{band.name} {percent(share)}" for band, share in zip(bands, shares, strict=True))
-    picture = Drawing(width, height, f"Part of item vectors that features account for: {told}")
+    picture = Drawing(width, height, f"Part of item vectors explained by features: {told}")
     up = Linear(0, 1, height - 58, 22)
     for tick in up.ticks(4):
         picture.line((46, up(tick)), (width - 8, up(tick)), "grid" if tick else "base")
@@ -84,5 +86,5 @@ def features_chart(bands: Sequence[Band], shares: Sequence[float], width: float)
         picture.text((centre, up(1) - 6), f"{100 * share:.0f}", "strong small", anchor="middle")
     picture.text((46, height - 30), "← most popular items", "axis")
     picture.text((width - 8, height - 30), "rarest items →", "axis", anchor="end")
-    picture.text((46, height - 10), "green: by features · blue-green: learned from people alone", "axis")
+    picture.text((46, height - 10), "green: from features · blue-green: learned from people’s data", "axis")
     return picture

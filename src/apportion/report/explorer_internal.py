@@ -1,4 +1,4 @@
-"""The internal part of the explorer: quality on raw data, and the neighbours of every item without privacy."""
+"""The internal part of the explorer: quality on raw data, and every item's neighbours without privacy."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _FULL: Final = 32767
 
 @dataclass(frozen=True)
 class Inside:
-    """What is known of a model from raw data, beside its twin without privacy.
+    """Results for a model on raw data, and its non-private twin.
 
     Attributes:
         comparison: evaluations of all models on the same targets.
         roles: which of them is which.
-        twin: the model without privacy, over the same list of items.
-        shared: the part of nearest neighbours that the private model shares with it.
-        remarks: cautions to put beside the figures.
+        twin: the non-private model, for the same list of items.
+        shared: the fraction of nearest neighbours that both models share.
+        remarks: warnings to show beside the figures.
     """
 
     comparison: Comparison
@@ -38,12 +38,12 @@ class Inside:
 
     @property
     def n_near(self) -> int:
-        """How many neighbours are listed."""
+        """The number of neighbours listed."""
         return n_near_of(self.twin)
 
 
 def n_near_of(model: ItemModel) -> int:
-    """How many neighbours are compared: ten, or all others where there are fewer."""
+    """Return the number of neighbours compared: ten, or all other items if there are fewer."""
     return min(_N_NEAR, model.n_tasks - 1)
 
 
@@ -55,13 +55,13 @@ def inside_of(
     slices: PopularitySlices,
     remarks: Sequence[str] = (),
 ) -> Inside:
-    """Compare the neighbours of the private model with those of its twin, and put all figures together."""
+    """Compare the neighbours of the private model with those of its twin, and collect all figures."""
     shared = overlap(model, twin, n_near_of(twin), slices=slices)
     return Inside(comparison, roles, twin, shared, remarks)
 
 
 def internal_parts(inside: Inside) -> dict[str, Any]:
-    """What the page shows about quality."""
+    """Return what the page shows about quality."""
     private = inside.comparison[inside.roles.private]
     return {
         "summary": summary(inside.comparison, inside.roles),
@@ -74,7 +74,7 @@ def internal_parts(inside: Inside) -> dict[str, Any]:
 
 
 def twin_arrays(inside: Inside, order: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """Each item's neighbours without privacy, by their places in the page's order, with cosines in whole steps."""
+    """Return each item's neighbours without privacy, by position in the page's order, with cosines in whole steps."""
     near = nearest(inside.twin, inside.n_near)
     places = np.empty(len(order), np.uint32)
     places[order] = np.arange(len(order), dtype=np.uint32)

@@ -1,11 +1,11 @@
-"""The numbers of the explorer in one block of text: whole numbers, deflated, in base 64.
+"""The numbers of the explorer in one block of text: whole numbers, compressed, in base 64.
 
-Item features are rounded to whole steps, column by column. The steps are chosen by what rounding does to a score: of a
-user whose coefficients u have the second moments r² of the fold-in's prior, steps of s_k move f · u by about
+Item features are rounded to whole steps, column by column. The steps follow from the effect of rounding on a score. For
+a user whose coefficients u have the second moments r² of the fold-in's prior, steps of s_k change f · u by about
 √(Σ r_k² s_k² / 12). Each column gets an equal part of the tolerance. If the block would be too large, the tolerance is
-doubled until it fits. `rounding_loss` measures what it came to.
+doubled until it fits. `rounding_loss` measures the effect.
 
-Items lie in the order of released popularity, so that numbers of like size follow each other and deflate well.
+Items are in the order of released popularity, so that numbers of similar size follow each other and compress well.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from apportion.recommend.model import FoldIn, ItemModel
 Array = NDArray[Any]
 
 _TOLERANCE: Final = 4e-6  # standard deviation of the error of a score, on a scale of 1
-_MOST_BYTES: Final = 3_400_000  # of the features when deflated; a page of 20,000 items stays below 5 MB
+_MOST_BYTES: Final = 3_400_000  # size of the compressed features; a page of 20,000 items stays below 5 MB
 N_HISTORIES: Final = 20
-"""How many made-up histories the loss by rounding is measured on."""
+"""Number of made-up histories on which the effect of rounding is measured."""
 _LONGEST_HISTORY: Final = 40
 
 
@@ -40,7 +40,7 @@ class RoundedFeatures:
     Attributes:
         whole: one row per item.
         steps: size of a step, per column.
-        tolerance: standard deviation of the error of a score that the steps were chosen for.
+        tolerance: the standard deviation of a score's error for which the steps were chosen.
     """
 
     whole: NDArray[np.int64]
@@ -49,23 +49,23 @@ class RoundedFeatures:
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """The features as the page has them."""
+        """The features as the page uses them."""
         return np.asarray(self.whole * self.steps)
 
     def planes(self) -> NDArray[np.uint8]:
-        """Byte by byte, lowest first, with the sign in the lowest bit: upper bytes are mostly zero."""
+        """Return the bytes, lowest first, with the sign in the lowest bit: upper bytes are mostly zero."""
         folded = np.where(self.whole < 0, -2 * self.whole - 1, 2 * self.whole)
         n_planes = max(1, math.ceil(int(folded.max(initial=0)).bit_length() / 8))
         return np.stack([(folded >> (8 * plane) & 255).astype(np.uint8) for plane in range(n_planes)])
 
 
 def round_features(fold_in: FoldIn, order: NDArray[np.int64], scale: float = 1.0) -> RoundedFeatures:
-    """Round the features of a fold-in, as finely as the size of the page allows.
+    """Round the features of a fold-in as finely as the size of the page allows.
 
     Args:
         fold_in: the regression whose features are rounded.
         order: the order of items.
-        scale: the size of a score that matters: a quarter of the scale of ratings, or 1.
+        scale: the size of a score difference that matters: a quarter of the scale of ratings, or 1.
     """
     features = np.asarray(fold_in.features, np.float64)[order]
     sizes = _coefficient_sizes(fold_in)
@@ -79,7 +79,7 @@ def round_features(fold_in: FoldIn, order: NDArray[np.int64], scale: float = 1.0
 
 
 def round_vectors(vectors: Array) -> RoundedFeatures:
-    """Round vectors that are only compared by angle: a cosine moves by about a hundred-thousandth."""
+    """Round vectors that are only compared by angle: a cosine changes by about 1e-5."""
     exact = np.asarray(vectors, np.float64)
     typical = float(np.sqrt(np.square(exact).sum(axis=1)).mean()) or 1.0
     steps = np.full(exact.shape[1], float(f"{_TOLERANCE * typical:.6g}"))
@@ -87,7 +87,7 @@ def round_vectors(vectors: Array) -> RoundedFeatures:
 
 
 def _coefficient_sizes(fold_in: FoldIn) -> NDArray[np.float64]:
-    """Root mean square of a user's coefficients under the prior of the fold-in, kept to six digits."""
+    """Return the root mean square of a user's coefficients under the prior of the fold-in, to six digits."""
     base = np.asarray(fold_in.base, np.float64)
     covariance = np.linalg.inv(base + 1e-9 * np.trace(base) / len(base) * np.eye(len(base)))
     mean = covariance @ np.asarray(fold_in.base_rhs, np.float64)
@@ -97,7 +97,7 @@ def _coefficient_sizes(fold_in: FoldIn) -> NDArray[np.float64]:
 
 
 def rounding_loss(model: ItemModel, rounded: RoundedFeatures, order: NDArray[np.int64]) -> float:
-    """The largest difference that rounding makes to any score, over made-up histories of popular and rare items."""
+    """Return the largest change of any score by rounding, over made-up histories of popular and rare items."""
     features = np.empty(model.fold_in.features.shape, np.float32)
     features[order] = rounded.values
     history = _made_up(model)
@@ -107,7 +107,7 @@ def rounding_loss(model: ItemModel, rounded: RoundedFeatures, order: NDArray[np.
 
 
 def _made_up(model: ItemModel) -> Interactions:
-    """Histories of random items, half of them drawn among the most popular hundred, with random values."""
+    """Return histories of random items, half of them from the hundred most popular, with random values."""
     rng = np.random.default_rng(0)
     longest = min(_LONGEST_HISTORY, model.n_tasks)
     popular = np.argsort(-model.popularity, kind="stable")[: max(100, longest)]
@@ -137,11 +137,11 @@ def _with_features(model: ItemModel, features: NDArray[np.float32]) -> ItemModel
     )
 
 
-def pack(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
-    """One block of text: a header that says what is where, then the arrays; deflated, in base 64.
+def pack(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
+    """Return one block of text: a header that lists the arrays, then the arrays; compressed, in base 64.
 
     Args:
-        about: what goes into the header as it is.
+        header: further entries of the header.
         arrays: little-endian numbers by name.
     """
     listed: dict[str, dict[str, Any]] = {}
@@ -153,8 +153,8 @@ def pack(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
         listed[name] = {"type": array.dtype.name, "shape": list(array.shape), "start": start}
         parts.append(content)
         start += len(content)
-    header = json.dumps({**about, "arrays": listed}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    text = header.encode("utf-8")
+    encoded = json.dumps({**header, "arrays": listed}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = encoded.encode("utf-8")
     text += b" " * (-(len(text) + 4) % 8)
     whole = np.array([len(text)], "<u4").tobytes() + text + b"".join(parts)
     return base64.b64encode(_deflated(whole)).decode("ascii")

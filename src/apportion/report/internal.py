@@ -19,13 +19,13 @@ _BASELINE_COLOURS = (6, 2, 5, 7)
 
 @dataclass(frozen=True)
 class Roles:
-    """Which model of a comparison plays which part.
+    """The role of each model in a comparison.
 
     Attributes:
-        private: the model that the page is about.
+        private: the model that the page presents.
         twin: the same kind of model without privacy, if there is one.
-        baselines: what can be said without learning anybody's taste, weakest first.
-        plain: the private model without features, where that of the page has them.
+        baselines: predictions that learn nobody's taste, weakest first.
+        plain: the private model without features, if the page's model has features.
     """
 
     private: str
@@ -35,17 +35,17 @@ class Roles:
 
     @property
     def in_order(self) -> tuple[str, ...]:
-        """All models, as tables and charts list them."""
+        """All models, in the order of tables and charts."""
         models = (self.private, self.plain, self.twin)
         return (*(name for name in models if name), *reversed(self.baselines))
 
 
 @dataclass(frozen=True)
 class NewItems:
-    """How items fare that training has not met, known by their features alone.
+    """Results for items that were not in training, known by their features alone.
 
     Attributes:
-        comparison: the model first, then what it is measured against.
+        comparison: the model first, then what it is compared with.
         words: which items these are, and how it was measured.
     """
 
@@ -54,11 +54,11 @@ class NewItems:
 
     @property
     def summary(self) -> str:
-        """The main figure beside the others, in a sentence."""
+        """Compare the main figure with the others, in a sentence."""
         models = self.comparison.evaluations
         metric = next(iter(next(iter(models.values())).metrics))
         figures = [f"{evaluation[metric].overall:.4f} ({name})" for name, evaluation in models.items()]
-        return f"{display_name(metric)} on items that training has not met: {', '.join(figures)}."
+        return f"{display_name(metric)} on items that were not in training: {', '.join(figures)}."
 
 
 def internal_page(
@@ -77,8 +77,8 @@ def internal_page(
         roles: which of them is which.
         statement: the privacy statement of the private model.
         facts: how it was measured, by name.
-        remarks: cautions to put beside the figures.
-        new_items: how items fare that training has not met.
+        remarks: warnings to show beside the figures.
+        new_items: results for items that were not in training.
     """
     metrics = list(comparison[roles.private].metrics)
     slices = comparison[roles.private].slices
@@ -99,25 +99,25 @@ def internal_page(
 
 
 def summary(comparison: Comparison, roles: Roles) -> str:
-    """The main figure against the twin and the baselines, in a sentence or two."""
+    """Compare the main figure with the twin and the baselines, in a sentence or two."""
     metric = next(iter(comparison[roles.private].metrics))
     mine = comparison[roles.private][metric].overall
     words = f"{display_name(metric)} of the private model is {mine:.4f}"
     if roles.plain:
-        words += f" with features ({comparison[roles.plain][metric].overall:.4f} by id alone)"
+        words += f" with features ({comparison[roles.plain][metric].overall:.4f} without features)"
     if roles.twin:
         words += f", against {comparison[roles.twin][metric].overall:.4f} without privacy"
     if roles.baselines:
         each = [f"{comparison[name][metric].overall:.4f} ({name})" for name in roles.baselines]
-        words += f"{' and' if roles.twin else ', against'} {_joined(each)} for what needs no learning of taste"
+        words += f"{' and' if roles.twin else ', against'} {_joined(each)} for baselines that learn nobody’s taste"
     ahead = [name for name in roles.baselines if _is_better(comparison[name][metric].overall, mine, metric)]
     if not ahead:
         return words + "."
-    return words + f". Computed without privacy, {_joined(ahead)} would do better than the private model."
+    return words + f". Without privacy, {_joined(ahead)} would do better than the private model."
 
 
 def display_name(metric: str) -> str:
-    """A metric's name as people write it.
+    """Return a metric's name as people write it.
 
     >>> display_name("rmse"), display_name("recall@20"), display_name("ndcg@100")
     ('RMSE', 'Recall@20', 'NDCG@100')
@@ -126,7 +126,7 @@ def display_name(metric: str) -> str:
 
 
 def share_kept(comparison: Comparison, roles: Roles, metric: str) -> float | None:
-    """How far the private model gets from the weakest baseline (0) to the twin (1); None without both."""
+    """Return how far the private model gets from the weakest baseline (0) to the twin (1); None without both."""
     if roles.twin is None or not roles.baselines:
         return None
     floor, limit = comparison[roles.baselines[0]][metric].overall, comparison[roles.twin][metric].overall
@@ -142,9 +142,9 @@ def _headline(comparison: Comparison, roles: Roles, metric: str) -> str:
     if kept <= 0:
         return f"At this budget the private model does no better than the {roles.baselines[0]}."
     if kept >= 1:
-        return "With privacy, the model does as well as its twin without."
+        return "With privacy, the model does as well as without."
     floor = roles.baselines[0]
-    return f"With privacy, the model keeps {100 * kept:.0f} % of what learning buys over the {floor}."
+    return f"With privacy, the model keeps {100 * kept:.0f} % of the improvement over the {floor}."
 
 
 def _overall_row(comparison: Comparison, roles: Roles, name: str, metrics: Sequence[str]) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _overall_row(comparison: Comparison, roles: Roles, name: str, metrics: Seque
 
 
 def metric_part(comparison: Comparison, roles: Roles, metric: str, slices: Sequence[str]) -> dict[str, Any]:
-    """What a page shows about one metric: figures, and drawings overall and by slice."""
+    """Return what a page shows about one metric: figures, and charts overall and by slice."""
     lines = [_line(comparison[name][metric], roles, name) for name in roles.in_order]
     lower, shown = metric in _LOWER_IS_BETTER, display_name(metric)
     return {
@@ -179,12 +179,12 @@ def metric_part(comparison: Comparison, roles: Roles, metric: str, slices: Seque
     }
 
 
-def _new_items(found: NewItems) -> dict[str, Any]:
-    """What the page shows about items that training has not met."""
-    models = found.comparison.evaluations
+def _new_items(result: NewItems) -> dict[str, Any]:
+    """Return what the page shows about items that were not in training."""
+    models = result.comparison.evaluations
     metrics = list(next(iter(models.values())).metrics)
     return {
-        "words": found.words,
+        "words": result.words,
         "names": [display_name(metric) for metric in metrics],
         "rows": [(name, [f"{each[metric].overall:.4f}" for metric in metrics]) for name, each in models.items()],
     }

@@ -1,4 +1,4 @@
-"""The drawings of the internal page: models side by side, overall and by popularity slice."""
+"""Charts of the internal page: models side by side, overall and by popularity slice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Line:
         colour: number of its colour, from 1.
         style: `main`, `minor` or an empty text.
         overall: the metric over all targets.
-        by_slice: the metric by slice, rarest first; `None` where nothing was measured.
+        by_slice: the metric by slice, rarest first; `None` if nothing was measured.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Line:
 
 
 def overall_chart(lines: Sequence[Line], metric: str, lower_is_better: bool, width: float) -> Drawing:
-    """One row per model, a dot at its figure, on one axis."""
+    """Draw one row per model, with a dot at its figure, on one axis."""
     height = _ROW * len(lines) + 58
     figures = ", ".join(f"{line.name} {line.overall:.4f}" for line in lines)
     picture = Drawing(width, height, f"{metric}: {figures}")
@@ -52,7 +52,7 @@ def overall_chart(lines: Sequence[Line], metric: str, lower_is_better: bool, wid
 def slice_chart(
     lines: Sequence[Line], slices: Sequence[str], metric: str, lower_is_better: bool, width: float
 ) -> Drawing:
-    """A curve per model over slices from the rarest to the most popular items, named at its end."""
+    """Draw a curve per model over slices from the rarest to the most popular items, labelled at its end."""
     height, wide = 320.0, width > 500
     right = width - (max(len(line.name) for line in lines) * _LETTER + 22 if wide else 12)
     picture = Drawing(width, height, f"{metric} by popularity slice for {len(lines)} models.")

@@ -30,22 +30,22 @@ from apportion.report.wording import Meaning, bound, exact, meaning_of, whole
 
 FOR_THIS_PARTY: Final = "For this party only; computed from its raw data."
 INTERCEPT: Final = "(intercept)"
-_MOST_CELLS = 40  # features in a map
+_MOST_CELLS = 40  # largest number of features in a map
 _MOST_NAMES = 30
-_BETWEEN = "\0"  # pages of parties, which no name can hold
+_BETWEEN = "\0"  # placeholder in pages of parties that no name can contain
 
 STRUCTURES: Final = {
-    "em": "one covariance of all models, which everybody takes as its prior",
+    "em": "one covariance of all models, which every party uses as its prior",
     "low-rank": "models that lie near a few common directions",
     "group-sparse": "models that use the same few features",
-    "low-rank+sparse": "models that lie near a few common directions, but for single entries",
-    "relations": "models that are related to one another, as their covariance has it",
+    "low-rank+sparse": "models that lie near a few common directions, except for single entries",
+    "relations": "models that are related as their covariance describes",
 }
 _GRADES: Final = (
     (0.60, "Whoever sees what was shared learns almost nothing about {secret}."),
     (0.75, "Whoever sees what was shared learns only a little about {secret}."),
     (0.90, "Whoever sees what was shared may learn something about {secret}, within a limit."),
-    (1.01, "Parties are weakly protected here: an able attacker could often tell {secret}."),
+    (1.01, "Parties are weakly protected here: a capable attacker could often find out {secret}."),
 )
 
 
@@ -55,16 +55,16 @@ class SharedResult:
 
     Attributes:
         structure: what was assumed to be shared.
-        loss: of the models.
+        loss: the loss of the models.
         label: the column that is predicted.
         features: names, in the order of the matrices; public.
-        tasks: names of all tasks, where everybody may know them.
+        tasks: names of all tasks, if they are public.
         rounds: what was released, one for each round.
-        pooled: whether a round has the mean of all releases so far.
-        noise_words: what the stated deviation of the noise is.
-        unit: K², which eigenvalues are in units of.
+        pooled: whether a round holds the mean of all releases so far.
+        noise_words: what the stated standard deviation of the noise refers to.
+        unit: K², the unit of eigenvalues.
         statement: the privacy statement.
-        instance: what parties promise for their single rows, if they do.
+        instance: the guarantee of parties for their single rows, if there is one.
     """
 
     structure: str
@@ -83,7 +83,7 @@ class SharedResult:
     def of(
         cls, model: ProtectedMultiTask, *, label: str, features: Sequence[str], tasks: Sequence[str] | None
     ) -> SharedResult:
-        """Take from a fitted model what may be shared, and nothing else."""
+        """Take only what may be shared from a fitted model."""
         return cls(
             model.structure,
             model.loss,
@@ -100,7 +100,7 @@ class SharedResult:
 
     @property
     def last(self) -> Released:
-        """What was released last, from which parties learned in the end."""
+        """The last release, from which parties finally learned."""
         return self.rounds[-1]
 
 
@@ -144,14 +144,14 @@ def shared_page(result: SharedResult) -> str:
 
 @dataclass(frozen=True, eq=False)
 class PartyResult:
-    """What one party gets; none of it may be shared.
+    """What one party gets. None of it may be shared.
 
     Attributes:
-        task: its name.
-        model: with coefficients by name.
-        gain: against learning alone.
-        own_weight: how much of the model is what it learned alone.
-        unlabelled: its rows that were left out because they have no label.
+        task: the task's name.
+        model: its model, with coefficients by name.
+        gain: its gain over learning alone.
+        own_weight: how much of the model it learned alone.
+        unlabelled: number of its rows that were left out because they have no label.
     """
 
     task: str
@@ -162,17 +162,17 @@ class PartyResult:
 
     @property
     def loss(self) -> str:
-        """That errors are measured by."""
+        """The name of the error measure."""
         return "log loss" if self.model["loss"] == "logistic" else "mean squared error"
 
     @property
     def headline(self) -> str:
-        """What became of it, in one line."""
+        """The outcome in one line."""
         return _party_headline(self.gain)
 
 
 def party_pages(parties: Sequence[PartyResult], statement: Statement) -> list[str]:
-    """Return the page of each party, which is for it alone."""
+    """Return the page of each party, which is for that party alone."""
     pages = render("parties.html", parties=parties, statement=statement, mark=FOR_THIS_PARTY)
     return pages.split(_BETWEEN)[: len(parties)]
 
@@ -182,16 +182,16 @@ def _headline(result: SharedResult) -> str:
         return "A rehearsal: its noise came from a seed, so it protects nobody."
     kept = result.last.kept
     if not kept:
-        return "Nothing stands out of the noise: every party learns alone"
+        return "Nothing exceeds the noise: every party learns alone"
     one, several = "s" * (kept == 1), "s" * (kept != 1)
     if result.last.matrix.ndim == 1:
-        return f"{kept} feature{several} that models use more, or less, than others stand{one} out of the noise"
-    return f"{kept} direction{several} that tasks have in common stand{one} out of the noise"
+        return f"{kept} feature{several} that models use more, or less, than others exceed{one} the noise"
+    return f"{kept} direction{several} that tasks have in common exceed{one} the noise"
 
 
 def _party_headline(gain: OwnGain) -> str:
     if gain.gain is None or gain.alone is None:
-        return "Too few rows with a label to compare"
+        return "Too few rows with a label for a comparison"
     relative = gain.gain / gain.alone if gain.alone > 0 else 0.0
     if abs(relative) < 1e-3:
         return "Learning with the others makes no difference"
@@ -202,14 +202,14 @@ def _lead(statement: Statement, meaning: Meaning) -> str:
     words = next(words for limit, words in _GRADES if meaning.best_guess <= limit)
     one = "any one" if meaning.best_guess <= 0.75 else "a"
     added = statement.neighbours == ADD_REMOVE_TASK
-    return words.format(secret=f"whether {one} party took part" if added else f"what {one} party’s rows hold")
+    return words.format(secret=f"whether {one} party took part" if added else f"the contents of {one} party’s rows")
 
 
 def _attack(statement: Statement) -> str:
-    known = "knows all other parties’ data and models, sees all that was shared, and wants to tell "
+    known = "knows all other parties’ data and models, sees everything that was shared, and wants to find out "
     if statement.neighbours == ADD_REMOVE_TASK:
         return f"{known}whether one particular party took part"
-    return f"{known}which of two guesses at one particular party’s rows is right"
+    return f"{known}which of two guesses about one particular party’s rows is right"
 
 
 def _alike(statement: Statement) -> str:
@@ -217,7 +217,7 @@ def _alike(statement: Statement) -> str:
 
 
 def _in_short(delta: float) -> str:
-    """A declared δ as it was given; one by formula, which has many digits, rounded up.
+    """Format a declared δ as given, and a δ by formula, which has many digits, rounded up.
 
     >>> _in_short(1e-6), _in_short(1 / 150**2)
     ('1e-6', '4.445e-05')
@@ -232,7 +232,7 @@ def _facts(result: SharedResult) -> dict[str, str]:
     if result.instance is not None:
         each = f", {result.instance.per_round:g} in each of {result.instance.rounds} rounds"
         facts["Single rows, against the curator"] = (
-            f"every party protects any of its own rows by ε = {result.instance.epsilon:g}, δ = 0"
+            f"every party protects each of its rows with ε = {result.instance.epsilon:g}, δ = 0"
             + (each if result.instance.rounds > 1 else "")
             + ", before it sends anything"
         )
@@ -249,7 +249,7 @@ def _square(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _shown(result: SharedResult) -> list[int]:
-    """Features in the maps: all, or those that are strongest in what was sent back, in their order."""
+    """Return the features in the maps: all, or the strongest in what was sent back, in their order."""
     strongest = np.argsort(-np.diag(result.last.shared), kind="stable")[:_MOST_CELLS]
     return sorted(int(at) for at in strongest)
 

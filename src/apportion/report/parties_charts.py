@@ -1,6 +1,6 @@
-"""The drawings of the shared page of protected multi-task learning: a matrix as a map, and its eigenvalues.
+"""Charts of the shared page of protected multi-task learning: a matrix as a map, and its eigenvalues.
 
-All of them are made from released numbers. Colours of a map's cells are steps of two colours (heat.css).
+All are made from released numbers. The cells of a map have shades of two colours (heat.css).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from apportion.report.wording import number
 Floats = NDArray[np.float64]
 
 STEPS: Final = 8
-"""Of a colour, from faint to full."""
+"""Number of shades of a colour, from faint to full."""
 _LETTER = 6.6
-_NAMED = 24  # so many features at most have their names beside the map
+_NAMED = 24  # maps with at most this many features show their names
 _LARGEST_CELL, _WRITTEN_CELL = 52.0, 44.0  # pixels; a cell of the second size has room for its number
-_OUT, _IN = 3, 6  # colours of what stands out, and of what does not
+_OUT, _IN = 3, 6  # colours of values that exceed the noise, and of the others
 
 
 def heat_map(matrix: Floats, names: Sequence[str], width: float) -> Drawing:
-    """A symmetric matrix, one cell for each pair of features; the largest entry has the full colour."""
+    """Draw a symmetric matrix, one cell for each pair of features; the largest entry has the full colour."""
     size, largest = len(matrix), float(np.abs(matrix).max(initial=0.0))
     room = 18 + _LETTER * max(len(name) for name in names) if size <= _NAMED else 8.0
     left = min(room, width * 0.3)
@@ -52,7 +52,7 @@ def heat_map(matrix: Floats, names: Sequence[str], width: float) -> Drawing:
 
 
 def heat_class(value: float, largest: float) -> str:
-    """The class of a cell: its sign and one of a few steps by its size.
+    """Return the class of a cell: its sign and a shade for its size.
 
     >>> heat_class(2.0, 2.0), heat_class(-0.1, 2.0), heat_class(0.0, 2.0)
     ('above h8', 'below h1', 'track h0')
@@ -62,14 +62,14 @@ def heat_class(value: float, largest: float) -> str:
 
 
 def values_chart(values: Floats, zone: tuple[float, float], kept: Sequence[int], what: str, width: float) -> Drawing:
-    """Eigenvalues or entries from the largest down, over the zone that noise alone reaches.
+    """Draw eigenvalues or entries from the largest down, over the zone that noise alone reaches.
 
     Args:
-        values: in any order.
+        values: the values, in any order.
         zone: (low, high) of noise.
-        kept: positions in `values` of those that stand out.
-        what: they are called.
-        width: of the drawing.
+        kept: positions in `values` of those that exceed the noise.
+        what: what the values are called.
+        width: width of the chart.
     """
     height, left = 280.0, 58.0
     order = np.argsort(-values, kind="stable")
@@ -91,7 +91,7 @@ def values_chart(values: Floats, zone: tuple[float, float], kept: Sequence[int],
 
 
 def _draw_scale(picture: Drawing, largest: float, left: float, y: float) -> None:
-    """What the colours stand for, from the most negative to the most positive."""
+    """Draw the colour scale, from the most negative to the most positive."""
     shown = number(largest)
     part = min(11.0, (picture.width - left - _LETTER * (2 * len(shown) + 4)) / (2 * STEPS + 1))
     start = left + _LETTER * (len(shown) + 2)
@@ -103,13 +103,13 @@ def _draw_scale(picture: Drawing, largest: float, left: float, y: float) -> None
 
 
 def _written(value: float, largest: float) -> str:
-    """An entry with as many decimals as show two digits of the largest.
+    """Format an entry with enough decimals to show two digits of the largest.
 
     >>> _written(-0.0043, 0.95), _written(17.3, 83.0), _written(0.04, 3.97)
     ('0.00', '17', '0.0')
     """
     decimals = min(max(0, 1 - math.floor(math.log10(largest))), 6)
-    return f"{round(value, decimals) + 0.0:.{decimals}f}"  # no minus before a zero
+    return f"{round(value, decimals) + 0.0:.{decimals}f}"  # no minus sign before a zero
 
 
 def _cut(name: str, room: float) -> str:

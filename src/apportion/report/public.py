@@ -38,7 +38,7 @@ _PLACES = ((0.0, "The most popular"), (0.5, "In the middle"), (0.95, "Far down t
 
 @dataclass(frozen=True)
 class Near:
-    """An item close to the one looked at."""
+    """An item close to the one shown."""
 
     title: str
     similarity: float
@@ -59,12 +59,15 @@ def public_page(model: ItemModel, *, titles: Titles | None = None) -> str:
     """Return the page that may be shared, as self-contained HTML.
 
     Args:
-        model: a private model; one without a statement has nothing that may be shared.
-        titles: names of items by their ids, which are shown in place of the ids.
+        model: a private model; nothing of a model without a statement may be shared.
+        titles: names of items by their ids, shown instead of the ids.
     """
     statement = model.statement
     if statement is None:
-        raise InputError("This model was fitted without privacy: it has no statement, and no page may be shared.")
+        raise InputError(
+            "This model was fitted without privacy: it has no statement, so no page of it may be shared.",
+            argument="model",
+        )
     rows = explain(statement)
     noise = popularity_noise(statement, model.n_tasks)
     bands = popularity_bands(model.popularity, model.reliability)
@@ -98,7 +101,7 @@ def public_page(model: ItemModel, *, titles: Titles | None = None) -> str:
 
 
 def _looks(model: ItemModel, titles: Titles) -> list[Look]:
-    """A popular, a middling and a rare item with the items nearest to them."""
+    """Return a popular, a middling and a rare item with their nearest items."""
     k = min(_N_NEAR, model.n_tasks - 1)
     if k < 1:
         return []
@@ -119,14 +122,14 @@ def _title(task: int | str, titles: Titles) -> str:
 
 
 def settings_in_words(settings: Mapping[str, Any]) -> str:
-    """The settings of a fit, on one line."""
+    """Format the settings of a fit on one line."""
     return ", ".join(
         f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}" for name, value in settings.items()
     )
 
 
 def features_in_words(model: ItemModel) -> list[str]:
-    """The public features that the model was fitted with, in words."""
+    """Describe the public features that the model was fitted with."""
     if model.feature_map is None:
         return []
     groups = model.feature_map.space.groups
@@ -134,14 +137,15 @@ def features_in_words(model: ItemModel) -> list[str]:
 
 
 def popularity_words(model: ItemModel, noise: float | None) -> str:
-    """How many items rest on data, and how many stand clear of the noise."""
+    """Say how many items rest on data, and how many exceed the noise."""
     n_reliable = int((model.reliability >= 0.5).sum())
     who = f"{whole(n_reliable)} of the" if n_reliable else "None of the"
-    known = model.feature_map is not None and model.settings.get("feature_prior", True)  # for clicks a setting
-    prior = "what features of an item, which are public, tell of it" if known else "what all items have in common"
+    known = model.feature_map is not None and model.settings.get("feature_prior", True)  # a setting, for clicks
+    prior = "what the item’s public features say about it" if known else "what all items have in common"
     words = (
-        "Noise does not grow with popularity, so popular items shrug it off and rare ones drown in it. "
-        f"{who} {whole(model.n_tasks)} items rest more on data than on the prior, which is {prior}."
+        "The noise is the same for all items, so popular items are hardly affected and rare ones "
+        f"are dominated by it. {who} {whole(model.n_tasks)} items rest more on data than on the "
+        f"prior, which is {prior}."
     )
     if noise is None:
         return words
@@ -150,13 +154,13 @@ def popularity_words(model: ItemModel, noise: float | None) -> str:
 
 
 def popularity_caption(noise: float | None) -> str:
-    """What the drawing of popularity shows."""
+    """Describe the popularity chart."""
     words = (
-        "Popularity as it was released and then smoothed, largest first; both axes go in factors of ten. A person "
-        "who touched n items counts 1/√n for each of them."
+        "Popularity as released and then smoothed, largest first; both axes are logarithmic. A "
+        "person with n items counts 1/√n for each of them."
     )
     if noise is None:
         return words
     return words + (
-        f" One item’s value carries noise of ± {number(noise)}: in the shaded zone the order of items is mostly chance."
+        f" Each item’s value has noise of ± {number(noise)}: in the shaded zone the order of items is mostly chance."
     )

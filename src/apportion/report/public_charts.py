@@ -1,4 +1,4 @@
-"""The drawings of the page that may be shared. They are made from released values and the statement alone."""
+"""Charts of the page that may be shared, made from released values and the statement alone."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from apportion.report.releases import ReleaseRow, unspent
 from apportion.report.svg import Anchor, Drawing, Linear, Log
 from apportion.report.wording import compact, number, percent, percent_bound, whole
 
-_LETTER = 6.6  # average width of a letter at the size of chart text
+_LETTER = 6.6  # average width of a letter in chart text
 _MOST_POINTS = 240
 
 
 def guess_chart(best_guess: float, width: float) -> Drawing:
-    """How far the attacker's best guess can get from a coin toss towards certainty."""
+    """Draw how far the attacker's best guess can get from a coin toss towards certainty."""
     picture = Drawing(width, 84, f"Best possible guess {percent_bound(best_guess)}, where a coin toss is 50 %.")
     place = Linear(0.5, 1.0, 2, width - 2)
     picture.rect((2, 36), width - 4, 14, "track", radius=7)
@@ -36,7 +36,7 @@ def guess_chart(best_guess: float, width: float) -> Drawing:
 
 
 def budget_chart(rows: Sequence[ReleaseRow], width: float) -> Drawing:
-    """One bar, as wide as the budget, divided between releases, with the rounds bracketed below."""
+    """Draw one bar as wide as the budget, divided between releases, with the rounds bracketed below."""
     left = unspent(rows)
     picture = Drawing(width, 92, f"The budget divided between {len(rows)} releases.")
     gap, start = 1.5, 0.0
@@ -54,7 +54,7 @@ def budget_chart(rows: Sequence[ReleaseRow], width: float) -> Drawing:
 
 
 def popularity_chart(popularity: NDArray[np.floating[Any]], noise: float | None, width: float) -> Drawing:
-    """Released popularity against rank, both on ratio scales, with the level of the noise drawn in."""
+    """Draw released popularity against rank, both on logarithmic scales, with the level of the noise."""
     ordered = np.sort(np.asarray(popularity, dtype=np.float64))[::-1]
     height = 330 if width > 500 else 290
     top = max(float(ordered[0]), 1e-9)
@@ -75,7 +75,7 @@ def popularity_chart(popularity: NDArray[np.floating[Any]], noise: float | None,
 
 
 def reliability_chart(bands: Sequence[Band], width: float) -> Drawing:
-    """Typical reliability in bands of equally many items, from the most to the least popular."""
+    """Draw typical reliability in bands of equally many items, from the most to the least popular."""
     height = 270
     picture = Drawing(
         width,
@@ -128,7 +128,7 @@ def _label_inside(picture: Drawing, place: tuple[float, float], room: float, wor
 
 
 def _bracket_stages(picture: Drawing, rows: Sequence[ReleaseRow], width: float) -> None:
-    """Mark which part of the bar belongs to which round; what comes before the first is preparation."""
+    """Mark which part of the bar belongs to which round; everything before the first is preparation."""
     start = 0.0
     for stage, members in itertools.groupby(rows, key=lambda row: row.stage):
         length = sum(row.release.share for row in members) * width
@@ -158,14 +158,14 @@ def _draw_noise_level(picture: Drawing, across: Log, up: Log, ordered: NDArray[n
     if 0 < above < len(ordered):
         x = across(above)
         picture.line((x, up(float(ordered[above - 1]))), (x, up.start), "guide")
-        words = f"{whole(above)} items stand clear of it"
+        words = f"{whole(above)} items are clearly above it"
         to_the_left = x > picture.width * 0.6
         anchor: Anchor = "end" if to_the_left else "start"
         picture.text((x + (-7 if to_the_left else 7), up.start - 10), words, "strong small", anchor=anchor)
 
 
 def _floor(ordered: NDArray[np.float64], noise: float | None) -> float:
-    """Where the vertical axis starts: a third of the noise, or the smallest popularity that can be drawn."""
+    """Return where the vertical axis starts: a third of the noise, or the smallest popularity that can be drawn."""
     if noise is not None:
         return noise / 3
     positive = ordered[ordered > 0]
@@ -173,7 +173,7 @@ def _floor(ordered: NDArray[np.float64], noise: float | None) -> float:
 
 
 def _sample_ranks(n_items: int) -> list[int]:
-    """Ranks, from 0, spread evenly on a ratio scale; all of them where there are few."""
+    """Return ranks, from 0, evenly spaced on a logarithmic scale; all of them if there are few."""
     if n_items <= _MOST_POINTS:
         return list(range(n_items))
     ranks = np.unique(np.geomspace(1, n_items, _MOST_POINTS).round().astype(int)) - 1

@@ -1,4 +1,4 @@
-"""Releases as pages show them: explained by their purpose, and grouped by it into families of one colour."""
+"""Releases as pages show them: explained by their purpose, and grouped by it into families with one colour."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ COLOURS: Final = {
     Purpose.TASK_MATRICES: 4,
     Purpose.FIRST_MOMENTS: 4,
     Purpose.RESIDUALS: 4,
+    Purpose.NORMS: 6,
     Purpose.SHARED_RESIDUALS: 4,
     Purpose.USERS_MATRIX: 5,
     Purpose.SHARED_MOMENTS: 5,
     Purpose.TOTAL_WEIGHT: 6,
     Purpose.VALIDATION_SCORE: 6,
+    Purpose.VOTES: 6,
     Purpose.COMPARISON: 6,
     Purpose.EVIDENCE: 6,
     Purpose.NUMBER_OF_USERS: 7,
@@ -55,7 +57,7 @@ class ReleaseRow:
 
     @property
     def family(self) -> str:
-        """What it measures, whatever the round; a release of the caller's own is a family for itself."""
+        """What it measures, whatever the round. A release of the caller's own is a family of its own."""
         purpose = self.release.purpose
         return self.release.name if purpose is Purpose.OTHER else purpose.label
 
@@ -71,13 +73,13 @@ class ReleaseRow:
 
     @property
     def colour(self) -> int:
-        """Number of the colour."""
+        """The number of its colour."""
         return COLOURS[self.release.purpose]
 
 
 @dataclass(frozen=True)
 class Family:
-    """All releases that measure the same thing: their share together and what they are for."""
+    """All releases that measure the same thing: their total share and their purpose."""
 
     name: str
     share: float
@@ -91,7 +93,7 @@ def explain(statement: Statement) -> list[ReleaseRow]:
 
 
 def families_of(rows: Sequence[ReleaseRow]) -> list[Family]:
-    """Group releases by what they measure, in the order in which they first occur."""
+    """Group releases by what they measure, in order of first occurrence."""
     first = {row.family: row for row in reversed(rows)}
     names = dict.fromkeys(row.family for row in rows)
     shares = {name: sum(row.release.share for row in rows if row.family == name) for name in names}
@@ -99,12 +101,12 @@ def families_of(rows: Sequence[ReleaseRow]) -> list[Family]:
 
 
 def mechanisms_of(rows: Sequence[ReleaseRow]) -> str:
-    """The mechanisms of all releases, each once, in words."""
+    """Return the mechanisms of all releases, each once, in words."""
     return " and ".join(dict.fromkeys(row.release.mechanism_words for row in rows))
 
 
 def popularity_noise(statement: Statement, n_tasks: int) -> float | None:
-    """The noise that one item's released popularity got, if popularity was a release of its own."""
+    """Return the noise on one item's released popularity, if popularity was a separate release."""
     for release in statement.releases:
         if release.purpose is Purpose.POPULARITY and release.shape == (n_tasks,):
             return release.stddev
@@ -112,6 +114,6 @@ def popularity_noise(statement: Statement, n_tasks: int) -> float | None:
 
 
 def unspent(rows: Sequence[ReleaseRow]) -> float:
-    """The fraction of the budget that no release took; rounding of a plan is not worth a mention."""
+    """Return the fraction of the budget that no release took, ignoring the rounding of a plan."""
     left = 1.0 - sum(row.release.share for row in rows)
     return left if left > 1e-6 else 0.0

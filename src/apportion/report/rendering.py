@@ -1,4 +1,4 @@
-"""Templates into pages: every value is escaped, and a page refers to nothing outside itself."""
+"""Templates to pages: every value is escaped, and a page refers to nothing outside itself."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from apportion.report import wording
 
 _FUNCTIONS = (
+    wording.begun,
     wording.bound,
     wording.exact,
     wording.number,
@@ -19,12 +20,12 @@ _FUNCTIONS = (
 
 
 def source(name: str) -> str:
-    """A style sheet or a script from the templates, as it is."""
+    """Return a style sheet or script from the templates, unchanged."""
     return (files("apportion.report") / "templates" / name).read_text(encoding="utf-8")
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill in one of the templates; a name that is missing is an error."""
+    """Fill in a template; a missing name is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

@@ -1,13 +1,13 @@
-"""Numbers and guarantees in words a reader can trust: how they are written, and what an ε of some size means.
+"""Numbers and guarantees in words that a reader can trust: how they are written, and what an ε means.
 
-The attacker here knows everything but one thing: whether one person's data was used, which a fair coin
-decided. From a μ-GDP model the best guess is right with probability at most Φ(μ/2) (Dong, Roth and Su 2022,
-section 2). The log of the factor by which the odds move is at worst normal with mean μ²/2 and deviation μ, so it
-exceeds μ²/2 + μ Φ⁻¹(1 − δ) with probability δ only. (It exceeds ε more often than that: δ bounds how much of the
-probability lies beyond e^ε, not how often the odds do.)
+The attacker here knows everything except one thing: whether one person's data was used, which a fair coin decided. From
+a μ-GDP model, the best guess is right with probability at most Φ(μ/2) (Dong, Roth and Su 2022, section 2). The
+logarithm of the factor by which the odds move is at worst normal with mean μ²/2 and standard deviation μ, so it exceeds
+μ²/2 + μ Φ⁻¹(1 − δ) only with probability δ. (It exceeds ε more often: δ bounds how much probability lies beyond e^ε,
+not how often the odds exceed it.)
 
-Where δ is 0 the odds never move by more than e^ε, and the best guess is right with probability at most e^ε/(1 + e^ε).
-Where neighbours replace what one person's rows hold, the coin decides between two contents of those rows.
+If δ is 0, the odds never move by more than e^ε, and the best guess is right with probability at most e^ε/(1 + e^ε). If
+neighbours replace the contents of one person's rows, the coin decides between two contents of those rows.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Meaning:
     Attributes:
         headline: the guarantee in plain words, no stronger than it is.
         verdict: how far from a coin toss the attacker gets.
-        best_guess: largest probability of guessing right whether one person took part, or which of two contents that
-            person's rows have.
-        odds_factor: what the odds move by at most, except with probability δ.
+        best_guess: the largest probability of guessing right whether one person took part, or which of two contents
+            that person's rows have.
+        odds_factor: the largest factor by which the odds move, except with probability δ.
     """
 
     headline: str
@@ -45,38 +45,49 @@ _GRADES: Final = (
     (
         0.75,
         "Whoever sees {seen} learns only a little about {secret}.",
-        "better than a coin toss, and still wrong often",
+        "better than a coin toss, but still often wrong",
     ),
     (
         0.90,
         "Whoever sees {seen} may learn something about {secret}, within a limit.",
-        "well above a coin toss: a limited protection",
+        "well above a coin toss: limited protection",
     ),
     (
         1.01,
-        "People are weakly protected here: from {seen} an able attacker could often tell {secret}.",
-        "close to certainty in the worst case: a weak protection",
+        "People are weakly protected here: from {seen}, a capable attacker could often find out {secret}.",
+        "close to certainty in the worst case: weak protection",
     ),
 )
 _SECRETS: Final = {
-    REPLACE_VALUES: "what {one} person’s rows hold",
-    REPLACE_LABELS: "what {one} person’s labels are",
-    REPLACE_VALUES_PUBLIC_GRAPH: "which values {one} person’s rows have",
+    REPLACE_VALUES: "the contents of {one} person’s rows",
+    REPLACE_LABELS: "{one} person’s labels",
+    REPLACE_VALUES_PUBLIC_GRAPH: "the values in {one} person’s rows",
 }
 _REPLACED: Final = {REPLACE_LABELS: "labels", REPLACE_VALUES_PUBLIC_GRAPH: "values"}
 _TOOK_PART: Final = "whether {one} person’s data was used"
 
 
+def begun(words: str) -> str:
+    """Words as a heading begins them: with a capital, unless the first letter is a symbol.
+
+    >>> begun("rarest 20 %"), begun("ε = 1"), begun("20-40 %")
+    ('Rarest 20 %', 'ε = 1', '20-40 %')
+    """
+    return words[:1].upper() + words[1:] if words[:1].isascii() else words
+
+
 def meaning_of(statement: Statement, *, seen: str = "this model") -> Meaning:
-    """Grade a statement by the whole budget, which bounds what was spent however it was spent.
+    """Grade a statement by the whole budget, which bounds whatever was spent.
 
     Args:
-        statement: what is promised.
+        statement: the privacy statement.
         seen: what was released, for the headline.
     """
     if statement.delta == 0:
         best_guess, log_odds = best_guess_of_pure(statement.epsilon), statement.epsilon
-    elif statement.spent_mu is None:  # (ε, δ) alone is known, which bounds less: odds by 2ε, up to a little more than δ
+    elif (
+        statement.spent_mu is None
+    ):  # only (ε, δ) is known, which bounds less: odds by 2ε, except with slightly more than δ
         best_guess, log_odds = best_guess_of_pair(statement.epsilon, statement.delta), 2 * statement.epsilon
     else:
         mu = gaussian.mu_of(statement.epsilon, statement.delta)
@@ -89,35 +100,36 @@ def meaning_of(statement: Statement, *, seen: str = "this model") -> Meaning:
 
 
 def secret_of(statement: Statement, one: str = "one") -> str:
-    """What an attacker wants to tell: whether a person took part, or what that person's rows or labels are."""
+    """Return what an attacker wants to know: whether a person took part, or that person's rows or labels."""
     return _SECRETS.get(statement.neighbours, _TOOK_PART).format(one=one)
 
 
 def attack_on(statement: Statement) -> str:
-    """What the attacker knows and wants, by the neighbour relation."""
+    """Return what the attacker knows and wants, by the neighbour relation."""
     if statement.neighbours == ADD_REMOVE:
         return (
-            "knows everybody else’s data, sees all that was released, and wants to tell whether one particular person "
-            "took part"
+            "knows everybody else’s data, sees everything that was released, and wants to find out "
+            "whether one particular person took part"
         )
     what = _REPLACED.get(statement.neighbours, "rows")
     return (
-        "knows everybody else’s data and all that was assumed public, sees all that was released, and wants to tell "
-        f"which of two guesses at one particular person’s {what} is right"
+        "knows everybody else’s data and everything assumed public, sees everything that was "
+        "released, and wants to find out which of two guesses about one particular person’s "
+        f"{what} is right"
     )
 
 
 def alike_without(statement: Statement) -> str:
-    """What could have been different without the numbers coming out much different."""
+    """Return what could have been different without much change in the numbers."""
     if statement.neighbours == ADD_REMOVE:
-        return "had any one person’s rows, all of them, not been there"
+        return "if all rows of any one person had been missing"
     if statement.neighbours in _REPLACED:
-        return f"had any one person’s {_REPLACED[statement.neighbours]} been any others"
-    return "had any one person’s rows, all of them, held anything else"
+        return f"if any one person’s {_REPLACED[statement.neighbours]} had been different"
+    return "if the contents of all rows of any one person had been different"
 
 
 def best_guess_of(mu: float) -> float:
-    """The largest probability of guessing a fair coin right from a μ-GDP output: Φ(μ/2).
+    """Return the largest probability of guessing a fair coin right from a μ-GDP output: Φ(μ/2).
 
     >>> best_guess_of(0.0)
     0.5
@@ -126,7 +138,7 @@ def best_guess_of(mu: float) -> float:
 
 
 def best_guess_of_pure(epsilon: float) -> float:
-    """The same from an ε-DP output: e^ε/(1 + e^ε).
+    """Return the same for an ε-DP output: e^ε/(1 + e^ε).
 
     >>> best_guess_of_pure(0.0)
     0.5
@@ -135,7 +147,7 @@ def best_guess_of_pure(epsilon: float) -> float:
 
 
 def best_guess_of_pair(epsilon: float, delta: float) -> float:
-    """The same from an output of which (ε, δ)-DP is all that is known.
+    """Return the same for an output known only to be (ε, δ)-DP.
 
     >>> best_guess_of_pair(0.0, 0.5)
     0.75
@@ -144,7 +156,7 @@ def best_guess_of_pair(epsilon: float, delta: float) -> float:
 
 
 def factor(epsilon: float) -> str:
-    """e^ε, rounded up in its last digit so that it stays a bound.
+    """Return e^ε, rounded up in its last digit so that it stays a bound.
 
     >>> factor(1.0), factor(8.0), factor(30.0)
     ('2.8', '2,990', '1.1e+13')
@@ -159,7 +171,7 @@ def factor(epsilon: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A fraction as a percentage of about three digits.
+    """Format a fraction as a percentage of about three digits.
 
     >>> percent(0.5531), percent(0.034), percent(0.00021), percent(0), percent(1)
     ('55.3 %', '3.4 %', '0.021 %', '0 %', '100 %')
@@ -171,7 +183,7 @@ def percent(fraction: float) -> str:
 
 
 def number(value: float) -> str:
-    """A number of four digits, without an exponent where that reads better.
+    """Format a number with four digits, without an exponent where that reads better.
 
     >>> number(0.893127), number(12345.6), number(0.0000123), number(3)
     ('0.8931', '12,346', '1.23e-05', '3')
@@ -184,7 +196,7 @@ def number(value: float) -> str:
 
 
 def precise(value: float, reach: float | None) -> str:
-    """A number with as many decimals as show two digits of an error of this size.
+    """Format a number with enough decimals to show two digits of an error of this size.
 
     >>> precise(3.000142, 0.00057), precise(175.168, 4.1), precise(12345.6, 80.0), precise(0.893127, None)
     ('3.00014', '175.2', '12,346', '0.8931')
@@ -196,12 +208,12 @@ def precise(value: float, reach: float | None) -> str:
 
 
 def whole(value: float) -> str:
-    """A count with thousands set apart."""
+    """Format a count with thousands separators."""
     return f"{value:,.0f}"
 
 
 def compact(value: float) -> str:
-    """A tick label: short, no trailing zeros.
+    """Format a tick label: short, without trailing zeros.
 
     >>> compact(0.25), compact(1000.0), compact(25000.0), compact(3e6), compact(0.0001)
     ('0.25', '1,000', '25k', '3M', '0.0001')
@@ -213,12 +225,12 @@ def compact(value: float) -> str:
 
 
 def shape(dimensions: tuple[int, ...]) -> str:
-    """The size of a release."""
+    """Format the size of a release."""
     return " × ".join(whole(n) for n in dimensions) or "one number"
 
 
 def exact(value: float) -> str:
-    """A declared number, with all its digits and no others.
+    """Format a declared number with all its digits.
 
     >>> exact(1.0), exact(1e-6), exact(2.5e-5), exact(0.1234567891)
     ('1', '1e-6', '2.5e-5', '0.1234567891')
@@ -228,7 +240,7 @@ def exact(value: float) -> str:
 
 
 def bound(value: float) -> str:
-    """A bound, rounded up to four digits.
+    """Format a bound, rounded up to four digits.
 
     >>> bound(1.41421356), bound(0.99999), bound(2.0)
     ('1.415', '1', '2')
@@ -238,7 +250,7 @@ def bound(value: float) -> str:
 
 
 def percent_bound(fraction: float) -> str:
-    """A bound as a percentage, rounded up to a tenth.
+    """Format a bound as a percentage, rounded up to a tenth.
 
     >>> percent_bound(0.54706), percent_bound(0.5), percent_bound(0.99999)
     ('54.8 %', '50.0 %', '100.0 %')

@@ -1,8 +1,8 @@
 """The mean of users' values, each user's contribution bounded smoothly, with an interval.
 
 Algorithm 1 of Epasto et al., "Smoothly Bounding User Contributions in Differential Privacy" (2020), with the optimal
-weights, for vectors as well, with Laplace or Gaussian noise. What the paper takes from the data, the variance, is an
-argument here or paid for.
+weights, also for vectors, with Laplace or Gaussian noise. The paper takes the variance from the data; here it is an
+argument or paid for.
 """
 
 from __future__ import annotations
@@ -48,29 +48,30 @@ class UserMean(ContributionsEstimator):
     Args:
         epsilon: ε of the whole fit.
         delta: 0 for pure ε-DP by Laplace noise; above 0 for Gaussian noise.
-        value_range: (low, high), public; numbers, or one for each column. Values beyond are clipped.
-        variance: of one value, if it is public: a number, or one for each column. None estimates it with
+        value_range: (low, high), public; numbers, or one for each column. Values outside are clipped.
+        variance: the variance of one value, if it is public: a number, or one for each column. None estimates it with
             `variance_share` of the budget, or takes the largest that the range allows if that is 0.
         variance_share: share of the budget for the variance.
-        correlation: assumed, public, between two values of one user; 0 for independent values, as in the paper.
+        correlation: public assumption on the correlation of two values of one user; 0 for independent values, as in the
+            paper.
         bounding: how each user's contribution is bounded: Smooth(), SampleLimit() or Unbounded().
         sizes: "public" if everybody may know how many rows each user has; "private" to protect that too.
         sizes_share: share of the budget for a histogram of sizes, from which the threshold is chosen, if they are
             private.
-        max_size: a public bound on the threshold where sizes are private.
-        level: of the interval.
-        public: further sentences for the statement on what is assumed public.
+        max_size: a public bound on the threshold, if sizes are private.
+        level: the confidence level of the interval.
+        public: further sentences about public assumptions, for the statement.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
+        tuning: how settings were chosen, for the statement, if any were given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
         engine: where sums are formed; None for this machine's processors.
 
     Attributes:
         mean_: a number, or one for each column.
         interval_: (low, high) of the interval for each, for a mean of values drawn independently for each user.
-        noise_stddev_: standard deviation of what privacy added to each.
+        noise_stddev_: standard deviation of the privacy noise on each.
         variance_: of one value: as given, estimated, or the largest possible.
-        threshold_: h, above which a user's further rows add no weight.
+        threshold_: h, the number of rows beyond which a user's rows add no weight.
         statement_: the privacy statement.
 
     Privacy: with public sizes, replacing the values of one user; with private ones, adding or removing one user. The
@@ -139,14 +140,14 @@ class UserMean(ContributionsEstimator):
         groups: ArrayLike | None = None,
         session: Session | None = None,
     ) -> Self:
-        """Spend the budget on the data; afterwards everything that ends in _ may be released.
+        """Spend the budget on the data. Afterwards everything that ends in _ may be released.
 
         Args:
             X: values, one per row, or a matrix with one column for each mean.
             y: ignored, for compatibility.
-            users: whose row it is, integers or text.
-            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
-            session: brings its own budget, noise and window; those of the estimator are then not used.
+            users: the user of each row, integers or text.
+            groups: the same as `users`, for scikit-learn tools that use this name; give one of the two.
+            session: a session with its own budget, noise and window, which replace those of the estimator.
         """
         values = finite_rows(X, "X")
         box = _Box.of(self.value_range, values.shape[1])
@@ -166,14 +167,14 @@ class UserMean(ContributionsEstimator):
         return self
 
     def _given_variance(self, box: _Box) -> Floats | None:
-        """The variance of scaled values, if it is public."""
+        """Return the variance of scaled values, if it is public."""
         if self.variance is None:
             if self.variance_share > 0:
                 return None
             return np.full(len(box.low), _LARGEST_VARIANCE)
         given = np.broadcast_to(np.asarray(self.variance, np.float64), box.low.shape)
         if not ((given >= 0) & np.isfinite(given)).all():
-            raise InputError(f"Expected a finite variance of at least 0, got {self.variance}.")
+            raise InputError(f"Expected a finite variance of at least 0, got {self.variance}.", argument="variance")
         return np.minimum(given / np.square(box.width), _LARGEST_VARIANCE)
 
     def _assumed_public(self, is_given: bool) -> list[str]:
@@ -192,14 +193,16 @@ class UserMean(ContributionsEstimator):
         first = {**self._sizes_fractions(), **({"variance": self.variance_share} if estimates_variance else {})}
         rest = 1 - sum(first.values())
         if not 0 <= self.correlation <= 1:
-            raise InputError(f"Expected a correlation from 0 to 1, got {self.correlation}.")
+            raise InputError(f"Expected a correlation from 0 to 1, got {self.correlation}.", argument="correlation")
         if rest <= 0 or not 0 < self.level < 1:
             asked = f"{1 - rest:g} and a level of {self.level:g}"
-            raise InputError(f"Expected first shares below 1 in all and a level between 0 and 1, got {asked}.")
+            raise InputError(
+                f"Expected first shares below 1 in total and a level between 0 and 1, got {asked}.", argument=None
+            )
         return session.plan(**first, mean=rest)
 
     def _price(self, width: int, session: Session, share: Share) -> float:
-        """Variance of the noise in one coordinate for each squared unit of the largest total weight."""
+        """Return the variance of the noise in one coordinate per squared unit of the largest total weight."""
         columns = width + self._sizes_are_private
         if session.budget.pure:
             return 2 * (columns / share.pure_epsilon) ** 2 / (4 if self._sizes_are_private else 1)
@@ -228,7 +231,7 @@ class UserMean(ContributionsEstimator):
     def _released(
         self, name: Purpose, values: BoxedColumns, columns: int, found: Bounded, session: Session, share: Share
     ) -> _Estimate:
-        """Means of the columns, and what their errors are made of."""
+        """Return means of the columns, and the components of their errors."""
         public = isinstance(found.weights, PublicRowWeights)
         form = values if public else replace(values, constant=True)
         width = form.width(columns)
@@ -240,7 +243,7 @@ class UserMean(ContributionsEstimator):
         return _Estimate(noisy.values, np.full(width, noisy.stddev), scales, (1 - rho) * rows + rho * totals)
 
     def _ratio(self, noisy: Noisy, threshold: float) -> _Estimate:
-        """A noisy sum over a noisy total weight; the total's noise counts in the error, and makes it err low."""
+        """Return a noisy sum over a noisy total weight; the total's noise counts in the error, which errs low."""
         total_noise = 2 * math.sqrt(noisy.variance)
         total = max(2 * float(noisy.values[-1]), threshold)
         safe = max(total - 2 * _CAREFUL * total_noise, threshold)
@@ -278,7 +281,9 @@ class _Box:
         try:
             low, high = (np.broadcast_to(np.asarray(end, np.float64), (width,)) for end in value_range)
         except (TypeError, ValueError) as problem:
-            raise InputError(f"Expected a value range (low, high) for {width} columns, got {value_range}.") from problem
+            raise InputError(
+                f"Expected a value range (low, high) for {width} columns, got {value_range}.", argument="value_range"
+            ) from problem
         for ends in zip(low.tolist(), high.tolist(), strict=True):
             check_value_range(ends)
         return cls(low, high)
@@ -288,7 +293,7 @@ class _Box:
         return np.asarray(self.high - self.low)
 
     def restored(self, scaled: Floats) -> Floats:
-        """Numbers in [-1/2, 1/2] in the units of the data."""
+        """Return numbers in [-1/2, 1/2] in the units of the data."""
         return np.asarray((self.low + self.high) / 2 + scaled * self.width)
 
 

@@ -3,8 +3,8 @@
 Algorithm 4 of Epasto et al., "Smoothly Bounding User Contributions in Differential Privacy" (2020): a point is drawn
 with probability proportional to a public base distribution times exp(−ε |rank − q| / (2 W)), exactly, over the
 intervals between neighbouring values. Several quantiles are found by halving: the middle one first, then the middle
-ones on either side of it, and so on; one user's rows are shared out over the parts of one halving, so that they cost
-about as much together as one alone (docs/proofs/contributions.md).
+ones on either side of it, and so on. One user's rows are divided over the parts of a halving, so several quantiles
+together cost about as much as one (docs/proofs/contributions.md).
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ class UserQuantile(ContributionsEstimator):
     Args:
         quantiles: one number strictly between 0 and 1, or several.
         epsilon: ε of the whole fit.
-        value_range: (low, high), public; points of it are equally likely beforehand. Values beyond count as its ends.
+        value_range: (low, high), public, with a uniform prior over it. Values outside are clipped.
         base: a public distribution over the line instead: an object with `cdf`, `ppf` and `support`, such as a frozen
-            distribution of SciPy.
+            SciPy distribution.
         bounding: how each user's contribution is bounded: Smooth(), SampleLimit() or Unbounded().
         sizes: "public" if everybody may know how many rows each user has; "private" to protect that too.
         sizes_share: share of the budget for a histogram of sizes, if they are private.
-        max_size: a public bound on the threshold where sizes are private.
-        level: the probability with which ranks are off by at most `rank_error_`.
-        base_mass: assumed, public: how much of the base lies on points of about the right rank; for `rank_error_`.
-        public: further sentences for the statement on what is assumed public.
+        max_size: a public bound on the threshold, if sizes are private.
+        level: the probability that ranks are off by at most `rank_error_`.
+        base_mass: public assumption on how much of the base lies on points of about the right rank; for `rank_error_`.
+        public: further sentences about public assumptions, for the statement.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
+        tuning: how settings were chosen, for the statement, if any were given.
         noise: the noise source; None for the operating system's.
 
     Attributes:
-        quantiles_: the points found, in the order asked for: a number, or one for each.
-        rank_error_: how far the rank of a point is from the one asked for, in the population that rows were drawn from,
-            with probability `level`; None where sizes are private, since it would reveal them.
-        threshold_: h, above which a user's further rows add no weight.
+        quantiles_: the estimates, in the requested order: a number, or one for each.
+        rank_error_: how far the rank of an estimate is from the requested one, in the population from which rows were
+            drawn, with probability `level`; None if sizes are private, because it would reveal them.
+        threshold_: h, the number of rows beyond which a user's rows add no weight.
         statement_: the privacy statement.
 
     Privacy: with public sizes, replacing the values of one user; with private ones, adding or removing one user. The
@@ -120,27 +120,27 @@ class UserQuantile(ContributionsEstimator):
         groups: ArrayLike | None = None,
         session: Session | None = None,
     ) -> Self:
-        """Spend the budget on the data; afterwards everything that ends in _ may be released.
+        """Spend the budget on the data. Afterwards everything that ends in _ may be released.
 
         Args:
             X: values, one per row.
             y: ignored, for compatibility.
-            users: whose row it is, integers or text.
-            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
-            session: brings its own budget, noise and window; those of the estimator are then not used.
+            users: the user of each row, integers or text.
+            groups: the same as `users`, for scikit-learn tools that use this name; give one of the two.
+            session: a session with its own budget, noise and window, which replace those of the estimator.
         """
         sought = self._sought()
         base, about = self._base()
         values = finite_rows(X, "X")
         if values.shape[1] != 1:
-            raise InputError(f"Expected one column of values, got {values.shape[1]}.")
+            raise InputError(f"Expected one column of values, got {values.shape[1]}.", argument="X")
         grouping = group_rows(one_of(users, groups), len(values), single_user=self._sizes_are_private)
         opened = self._session(session, [about])
         halvings = math.ceil(math.log2(len(sought) + 1))
         first = self._sizes_fractions()
         rest = 1 - sum(first.values())
         if rest <= 0:
-            raise InputError(f"Expected a sizes_share below 1, got {self.sizes_share:g}.")
+            raise InputError(f"Expected a sizes_share below 1, got {self.sizes_share:g}.", argument="sizes_share")
         plan = opened.plan(**first, halvings=[rest / halvings] * halvings)
         shares = plan.several("halvings")
         trade_off = _trade_off(sought, shares[0].pure_epsilon)
@@ -164,16 +164,20 @@ class UserQuantile(ContributionsEstimator):
     def _sought(self) -> list[float]:
         asked = np.atleast_1d(np.asarray(self.quantiles, np.float64))
         if asked.ndim != 1 or not len(asked) or not ((asked > 0) & (asked < 1)).all():
-            raise InputError(f"Expected quantiles strictly between 0 and 1, got {self.quantiles}.")
+            raise InputError(
+                f"Expected quantiles strictly between 0 and 1, got {self.quantiles}.", argument="quantiles"
+            )
         if not (0 < self.level < 1 and 0 < self.base_mass < 1):
             asked_for = f"{self.level:g} and {self.base_mass:g}"
-            raise InputError(f"Expected a level and a base_mass strictly between 0 and 1, got {asked_for}.")
+            raise InputError(
+                f"Expected a level and a base_mass strictly between 0 and 1, got {asked_for}.", argument=None
+            )
         return sorted(set(asked.tolist()))
 
     def _base(self) -> tuple[Base, str]:
-        """The base, and a sentence on it."""
+        """Return the base, and a sentence about it."""
         if (self.base is None) == (self.value_range is None):
-            raise InputError("Expected either a value_range or a base, and not both.")
+            raise InputError("Expected either a value_range or a base, but not both.", argument=None)
         if self.base is not None:
             return self.base, f"the base distribution, {_words(self.base)}"
         assert self.value_range is not None
@@ -181,7 +185,7 @@ class UserQuantile(ContributionsEstimator):
         return UniformBase(float(low), float(high)), f"the range of values, {low:.12g} to {high:.12g}"
 
     def _rank_errors(self, weights: RowWeighting, scales: Sequence[float]) -> Floats | None:
-        """Claims 5 and 6 of the paper, with a normal quantile in place of Hoeffding's bound; halvings add up."""
+        """Return the errors by Claims 5 and 6 of the paper, with a normal quantile instead of Hoeffding's bound."""
         if not isinstance(weights, PublicRowWeights):
             return None
         q = np.atleast_1d(np.asarray(self.quantiles, np.float64))
@@ -193,7 +197,7 @@ class UserQuantile(ContributionsEstimator):
 
 @dataclass
 class _Part:
-    """A part of the line between two points found, and the quantiles still sought in it."""
+    """A part of the line between two points, and the quantiles still sought in it."""
 
     quantiles: tuple[float, ...]
     low: float
@@ -209,14 +213,14 @@ class _Search:
         self._cuts: list[float] = []
 
     def cells(self) -> tuple[list[float], list[float | None]]:
-        """Where the line is cut, and which quantile of each part's own weight to look for."""
+        """Return where the line is cut, and which quantile of each part's own weight to look for."""
         return self._cuts, [
             (_middle(part.quantiles) - part.low) / (part.high - part.low) if part.quantiles else None
             for part in self._parts
         ]
 
     def answer(self, points: Sequence[float]) -> None:
-        """Cut every part that looked for a quantile at the point found for it."""
+        """Cut every part that looked for a quantile at the chosen point."""
         left = iter(points)
         parts: list[_Part] = []
         cuts: list[float] = []

@@ -1,7 +1,7 @@
-"""DP-Adam and DP-AdamBC: Algorithm 2 of the heavy-tail paper, after the gradient was released.
+"""DP-Adam and DP-AdamBC: Algorithm 2 of the heavy-tail paper, applied after the gradient was released.
 
 The second moment of a noisy gradient is too large by the variance of the noise: E[v̂_t] = E[ĝ²]_t + n_t, where n_t is
-the same moving average of the variances that were added, (σC/L)² where they are all alike. DP-AdamBC divides by
+the same moving average of the added variances, (σC/L)² if they are all equal. DP-AdamBC divides by
 √max(v̂_t − n_t, floor) (Tang, Shpilevskiy and Lécuyer, 2023), DP-Adam by √v̂_t + γ.
 """
 
@@ -17,11 +17,11 @@ from torch import Tensor
 
 from apportion.training.known_noise import AddedNoise, KnownNoiseOptimizer, decayed, require
 
-_TINY = 1e-16  # a floor of second moments: the square of Adam's usual 1e-8
+_TINY = 1e-16  # least second moment: the square of Adam's usual 1e-8
 
 
 class _Moments(KnownNoiseOptimizer):
-    """What both share: moving averages of gradients and of their squares, corrected for their start at zero."""
+    """The common part: moving averages of gradients and of their squares, corrected for their start at zero."""
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         require("lr", defaults["lr"], low=0)
@@ -47,11 +47,11 @@ class _Moments(KnownNoiseOptimizer):
         parameter.addcdiv_(state["exp_avg"], divisor, value=-group["lr"] / (1 - first**taken))
 
     def _remember(self, parameter: Tensor, group: dict[str, Any], noise: AddedNoise) -> None:
-        """Keep what a divisor needs of the noise; nothing, unless a subclass says otherwise."""
+        """Store what a divisor needs to know about the noise; by default, nothing."""
 
     @abstractmethod
     def _divisor(self, squares: Tensor, state: dict[str, Any], group: dict[str, Any], weight: float) -> Tensor:
-        """What the first moment is divided by."""
+        """Return the divisor of the first moment."""
 
 
 class DPAdam(_Moments):
@@ -103,7 +103,7 @@ class DPAdam(_Moments):
 
 
 class DPAdamBC(_Moments):
-    """Adam on released gradients, the noise's own variance taken out of the second moment.
+    """Adam on released gradients, with the noise variance removed from the second moment.
 
     θ ← θ − η m̂ / √max(v̂ − n̂, γ'), where n̂ averages the variances of the noise that was added, as v̂ averages
     squares; the floor γ' is the larger of `floor` and `noise_floor` · n̂. v̂ − n̂ has no bias, whether or not noise,
@@ -113,8 +113,8 @@ class DPAdamBC(_Moments):
         params: parameters, or groups of them.
         lr: the learning rate η.
         betas: of the moving averages of gradients and of their squares.
-        noise_floor: part of the floor that is relative to the variance of the noise.
-        floor: part of the floor that is not.
+        noise_floor: relative part of the floor, in units of the noise variance.
+        floor: absolute part of the floor.
         weight_decay: of parameters towards 0.
         decoupled_weight_decay: shrink parameters by η · weight_decay, instead of adding to gradients.
 
@@ -149,7 +149,7 @@ class DPAdamBC(_Moments):
         )
 
     def second_moment(self, parameter: Tensor) -> Tensor:
-        """The unbiased estimate v̂ − n̂ of one parameter's squared gradients, before the floor; may be negative."""
+        """Return the unbiased estimate v̂ − n̂ of a parameter's squared gradients, before the floor."""
         state, second = self.state[parameter], self._betas_of(parameter)[1]
         weight = 1 - second ** state["step"].item()
         return torch.as_tensor((state["exp_avg_sq"] - state["noise_sq"]) / weight)

@@ -1,11 +1,11 @@
-"""Parts of units' gradients, by parameter: stored as they are, or as the factors that a gradient is made of.
+"""Parts of units' gradients, by parameter: stored in full, or as factors.
 
-The gradient of a linear map's weight, for one unit, is Σ_t b_t a_tᵀ over the unit's positions t (rows, times, pixels):
-a is what goes in, b the gradient of what comes out. Its squared length is Σ_{t,t'} (a_t · a_t')(b_t · b_t'), and a
-weighted sum over units is one product of matrices, so no unit's gradient is formed where that would cost more.
+The gradient of a linear map's weight, for one unit, is Σ_t b_t a_tᵀ over the unit's positions t (rows, times, pixels),
+where a is the input and b the gradient of the output. Its squared length is Σ_{t,t'} (a_t · a_t')(b_t · b_t'), and a
+weighted sum over units is one matrix product, so no unit's gradient is formed if that would cost more.
 
 Lengths and sums are float64, whatever the gradients are. Positions may cancel, and then the squared length of the sum
-is lost in the rounding of its terms; so a length from factors has `_ROUNDING` times the size of its terms added to it,
+is lost in the rounding of its terms. So a length from factors has `_ROUNDING` times the size of its terms added to it,
 and is never below the length of what the unit adds (docs/proofs/optimizers.md).
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_ROUNDING = 1e-6  # of Σ_t |a_t||b_t|: a bound of the float64 rounding of a length that is computed from factors
+_ROUNDING = 1e-6  # of Σ_t |a_t||b_t|: bounds the float64 rounding of a length computed from factors
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,21 +32,21 @@ class Stored:
     values: Tensor
 
     def squared_norms(self, scales: Any | None) -> Tensor:
-        """Squared length of each unit's gradient, divided by scales if given."""
+        """Return the squared length of each unit's gradient, divided by scales if given."""
         values = self.values.double().flatten(1)
         return lengths(values if scales is None else values / scales.double().flatten()).square()
 
     def weighted_sum(self, factors: Any) -> Tensor:
-        """Sum over units, each times its factor."""
+        """Return the sum over units, each times its factor."""
         weights = factors.to(self.values.device).double()
         return (weights @ self.values.double().flatten(1)).reshape(self.values.shape[1:])
 
     def each(self) -> Tensor:
-        """One gradient for each unit."""
+        """Return one gradient for each unit."""
         return self.values
 
     def keeping(self, kept: Any) -> Stored:
-        """Zeros for units that are not kept."""
+        """Return the block with zeros for units that are not kept."""
         mask = kept.to(self.values.device).reshape(-1, *[1] * (self.values.dim() - 1))
         return Stored(self.values.where(mask, 0.0))
 
@@ -66,7 +66,7 @@ class Product:
     shape: tuple[int, ...]
 
     def squared_norms(self, scales: Any | None) -> Tensor:
-        """Squared length of each unit's gradient, in the cheapest way."""
+        """Return the squared length of each unit's gradient, computed in the cheapest way."""
         a, b = self.incoming, self.outgoing
         if scales is not None:
             return Stored(self._formed).squared_norms(scales)
@@ -76,11 +76,11 @@ class Product:
             return Stored(self._formed).squared_norms(None)
         (a, tops), (b, others) = _at_most_one(a), _at_most_one(b)
         sizes = (lengths(a) * lengths(b)).sum(1)
-        found = (torch.bmm(a, a.mT) * torch.bmm(b, b.mT)).sum((1, 2)).clamp_min(0)
-        return (found + (_ROUNDING * sizes).square()) * (tops * others).square()
+        result = (torch.bmm(a, a.mT) * torch.bmm(b, b.mT)).sum((1, 2)).clamp_min(0)
+        return (result + (_ROUNDING * sizes).square()) * (tops * others).square()
 
     def weighted_sum(self, factors: Any) -> Tensor:
-        """Sum over units, each times its factor; from their gradients, if those were formed for the lengths."""
+        """Return the sum over units, each times its factor; from their gradients, if those were formed."""
         if "_formed" in self.__dict__:
             return Stored(self._formed).weighted_sum(factors).reshape(self.shape)
         a, b = self.incoming.double().flatten(0, 1), self.outgoing.double()
@@ -88,11 +88,11 @@ class Product:
         return (scaled.flatten(0, 1).T @ a).reshape(self.shape)
 
     def each(self) -> Tensor:
-        """One gradient for each unit."""
+        """Return one gradient for each unit."""
         return self._formed.reshape(-1, *self.shape).to(self.outgoing.dtype)
 
     def keeping(self, kept: Any) -> Product | Stored:
-        """Zeros for units that are not kept; gradients that lengths were taken of stay those that are added."""
+        """Return the block with zeros for units that are not kept; gradients used for lengths are the ones added."""
         if "_formed" in self.__dict__:
             return Stored(self._formed.reshape(-1, *self.shape)).keeping(kept)
         mask = kept.to(self.outgoing.device)[:, None, None]
@@ -100,13 +100,13 @@ class Product:
 
     @cached_property
     def _formed(self) -> Tensor:
-        """Gradients of all units; lengths and sums are of these very numbers, so their own rounding does no harm."""
+        """Return the gradients of all units. Lengths and sums use the same numbers, so their rounding does no harm."""
         return torch.bmm(self.outgoing.mT, self.incoming).flatten(1).double()
 
 
 @dataclass(frozen=True, repr=False)
 class Lookup:
-    """The gradient of an embedding: the rows that were looked up, and the gradients of what came out.
+    """The gradient of an embedding: the rows that were looked up, and the gradients of the outputs.
 
     Attributes:
         outgoing: b, of shape [units, positions, width].
@@ -119,36 +119,36 @@ class Lookup:
     shape: tuple[int, ...]
 
     def squared_norms(self, scales: Any | None) -> Tensor:
-        """Squared length of each unit's gradient: positions that looked up the same row add up first."""
+        """Return the squared length of each unit's gradient; positions that looked up the same row are added first."""
         b, tops = _at_most_one(self.outgoing)
         b = b * (self.rows >= 0)[:, :, None]
         if scales is not None:
             b = b / scales.double()[self.rows.clamp_min(0)]
         same = self.rows[:, :, None] == self.rows[:, None, :]
-        found = (torch.bmm(b, b.mT) * same).sum((1, 2)).clamp_min(0)
-        return (found + (_ROUNDING * lengths(b).sum(1)).square()) * tops.square()
+        result = (torch.bmm(b, b.mT) * same).sum((1, 2)).clamp_min(0)
+        return (result + (_ROUNDING * lengths(b).sum(1)).square()) * tops.square()
 
     def weighted_sum(self, factors: Any) -> Tensor:
-        """Sum over units, each times its factor."""
+        """Return the sum over units, each times its factor."""
         scaled = self.outgoing.double() * factors.to(self.outgoing.device).double()[:, None, None]
         known = self.rows >= 0
         total = torch.zeros(self.shape, dtype=scaled.dtype, device=scaled.device)
         return total.index_add_(0, self.rows[known], scaled[known])
 
     def each(self) -> Tensor:
-        """One gradient for each unit."""
+        """Return one gradient for each unit."""
         n, positions, width = self.outgoing.shape
-        found = self.outgoing.new_zeros((n, self.shape[0] + 1, width))
+        result = self.outgoing.new_zeros((n, self.shape[0] + 1, width))
         at = self.rows.where(self.rows >= 0, self.shape[0])[:, :, None].expand(n, positions, width)
-        return found.scatter_add_(1, at, self.outgoing)[:, :-1]
+        return result.scatter_add_(1, at, self.outgoing)[:, :-1]
 
     def keeping(self, kept: Any) -> Lookup:
-        """Zeros for units that are not kept."""
+        """Return the block with zeros for units that are not kept."""
         return Lookup(self.outgoing.where(kept.to(self.outgoing.device)[:, None, None], 0.0), self.rows, self.shape)
 
 
 def lengths(values: Tensor) -> Tensor:
-    """Lengths along the last axis in float64, right also where squares of float64 numbers would leave its range."""
+    """Return lengths along the last axis in float64, correct even if squares would overflow or underflow."""
     wide = values.double()
     plain = torch.linalg.vector_norm(wide, dim=-1)
     if values.dtype != torch.float64 or bool(((plain > 1e-140) & plain.isfinite()).all()):
@@ -158,9 +158,9 @@ def lengths(values: Tensor) -> Tensor:
 
 
 def _at_most_one(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Each unit's numbers in float64, divided by the largest of them; and the largest."""
+    """Return each unit's numbers in float64 divided by the largest of them, and the largest."""
     wide = values.double()
-    if values.dtype != torch.float64:  # squares of float32 numbers are in the range of float64
+    if values.dtype != torch.float64:  # squares of float32 numbers fit in float64
         return wide, wide.new_ones(len(wide))
     tops = _tops(wide, (1, 2))
     return wide / tops, tops.flatten()

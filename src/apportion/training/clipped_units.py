@@ -1,7 +1,7 @@
-"""What clipping and noise do to watched units, computed from raw data: nothing here is covered by ε.
+"""What clipping and noise do to watched units. It is computed from raw data and not covered by ε.
 
-A unit is what is clipped in training: a user with all watched rows, or one row. Its length is taken in the metric that
-the step clips in, so that the figures are about the very thing that happens.
+A unit is what training clips: a user with all watched rows, or one row. Its length is taken in the metric in which the
+step clips, so the figures describe what really happens.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from apportion.training.per_unit import Loss, gradient_way, means_of_units, trai
 from apportion.training.units import ExampleRows, UserRows
 
 Floats = NDArray[np.float64]
-_ROWS = 256  # at a time
+_ROWS = 256  # rows at a time
 
 
 class WatchedRows:
-    """Raw rows in the order of the units that they belong to.
+    """Raw rows, ordered by unit.
 
     Args:
         inputs: rows of model inputs.
         targets: their targets.
         class_groups: the group of each target, from 0.
-        users: whose row it is; None where each row is a unit.
+        users: the user of each row; None if each row is a unit.
     """
 
     def __init__(self, inputs: Tensor, targets: Tensor, class_groups: ArrayLike, users: ArrayLike | None) -> None:
@@ -38,15 +38,15 @@ class WatchedRows:
         self._class_groups = torch.as_tensor(np.asarray(class_groups, np.int64))
         if self._class_groups.shape != targets.shape:
             raise InputError(
-                f"Expected a group for each target, got class_groups of shape "
-                f"{tuple(self._class_groups.shape)} for targets of "
-                f"shape {tuple(targets.shape)}."
+                "Expected a group for each target, got class_groups of shape "
+                f"{tuple(self._class_groups.shape)} for targets of shape {tuple(targets.shape)}.",
+                argument="class_groups",
             )
         places = torch.arange(len(inputs))
         self.units = ExampleRows(inputs, places) if users is None else UserRows(inputs, places, users)
 
     def batches(self) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor, Tensor, Tensor]]:
-        """Units, and their inputs, targets, class groups and offsets, some at a time."""
+        """Yield units with their inputs, targets, class groups and offsets, in batches."""
         first = 0
         for inputs, places, offsets in self.units.batches(np.arange(len(self.units)), _ROWS):
             units = np.arange(first, first + len(offsets) - 1)
@@ -55,7 +55,7 @@ class WatchedRows:
 
 
 def clip_factors(module: nn.Module, loss: Loss, rows: WatchedRows, step: ComingStep) -> Floats:
-    """What each unit's gradient is multiplied by: 1 within the clip norm, less beyond, 0 if it is not finite."""
+    """Return the factor of each unit's gradient: 1 within the clip norm, less beyond, 0 if it is not finite."""
     parameters, way = list(trainable(module).values()), None
     scales = [step.noise.scales.get(p) for p in parameters]
     factors = np.zeros(len(rows.units))
@@ -65,27 +65,27 @@ def clip_factors(module: nn.Module, loss: Loss, rows: WatchedRows, step: ComingS
         parts = means_of_units(blocks, offsets) if step.mean_of_rows else blocks
         squares = [part.squared_norms(scale).double().cpu() for part, scale in zip(parts, scales, strict=True)]
         lengths = torch.stack(squares).sum(0).clamp_min(0).sqrt()
-        found = step.clip_norm / lengths.clamp_min(step.clip_norm)
-        factors[units] = found.where(lengths.isfinite(), 0.0).numpy()
+        result = step.clip_norm / lengths.clamp_min(step.clip_norm)
+        factors[units] = result.where(lengths.isfinite(), 0.0).numpy()
     return factors
 
 
 def noise_to_signal(
     module: nn.Module, loss: Loss, rows: WatchedRows, n_class_groups: int, step: ComingStep, factors: Floats
 ) -> Floats:
-    """Length of a step's noise over that of each group's part of the units' mean clipped gradient.
+    """Return the length of a step's noise over that of each group's part of the mean clipped gradient.
 
-    A unit's gradient is split by the groups of its targets: the slopes of its loss in the outputs are, and outputs have
-    their classes on axis 1. The mean is over the watched units, as if they were all units, or a fair sample of them.
-    NaN for a group without targets.
+    A unit's gradient is split by the groups of its targets. To this end, the derivatives of its loss in the outputs are
+    split; outputs have their classes on axis 1. The mean is over the watched units, as if they were all units or a fair
+    sample. A group without targets gets NaN.
 
     Args:
-        module: as it is before the step.
-        loss: that is trained with.
-        rows: that are watched.
-        n_class_groups: how many of these groups there are.
+        module: the module before the step.
+        loss: the training loss.
+        rows: the watched rows.
+        n_class_groups: the number of groups.
         step: how the step treats units.
-        factors: what each unit's gradient is multiplied by, from `clip_factors`.
+        factors: the factor of each unit's gradient, from `clip_factors`.
     """
     parameters = list(trainable(module).values())
     sums = [[torch.zeros(p.shape, dtype=torch.float64) for p in parameters] for _ in range(n_class_groups)]
@@ -95,7 +95,7 @@ def noise_to_signal(
         sizes = offsets.diff()
         by_unit = torch.as_tensor(factors[units]) / (sizes.clamp_min(1) if step.mean_of_rows else 1)
         weights = by_unit.repeat_interleave(sizes)
-        kept = weights > 0  # zero times what is not finite would not be zero
+        kept = weights > 0  # zero times a non-finite number would not be zero
         if bool(kept.any()):
             chosen = [part[kept.to(part.device)] for part in (inputs, targets)]
             _add_parts(sums, module, loss, (chosen[0], chosen[1]), class_groups[kept], weights[kept], parameters)
@@ -122,8 +122,8 @@ def _add_parts(
         (slopes,) = torch.autograd.grad(weighted.sum(), outputs, retain_graph=True)
         for group in class_groups.unique().tolist():
             part = slopes * (class_groups == group).to(slopes.device).unsqueeze(1)
-            found = torch.autograd.grad(outputs, parameters, part, retain_graph=True, allow_unused=True)
-            for total, gradient in zip(sums[group], found, strict=True):
+            result = torch.autograd.grad(outputs, parameters, part, retain_graph=True, allow_unused=True)
+            for total, gradient in zip(sums[group], result, strict=True):
                 if gradient is not None:
                     total += gradient.double().cpu()
 
@@ -133,7 +133,7 @@ def _length(parts: Sequence[Tensor]) -> float:
 
 
 def _length_of_noise(noise: AddedNoise, parameters: Sequence[nn.Parameter]) -> float:
-    """The root of the sum of all coordinates' variances."""
+    """Return the square root of the sum of all coordinates' variances."""
     total = 0.0
     for parameter in parameters:
         variance = noise.variance_of(parameter)

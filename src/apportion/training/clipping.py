@@ -1,7 +1,7 @@
-"""What gradients are clipped to: a constant, or a norm that follows a quantile of gradient lengths and pays for it.
+"""The norm to which gradients are clipped: a constant, or one that follows a quantile of gradient lengths at a cost.
 
-And in which metric: with `SecondMomentScales` gradients are divided by released scales before they are clipped and get
-noise (scale-then-privatise), so that coordinates with small gradients get small noise.
+Also the metric: with `SecondMomentScales`, gradients are divided by released scales before clipping and noise
+(scale-then-privatise), so that coordinates with small gradients get little noise.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class Clip(Protocol):
 
     @property
     def counted(self) -> float:
-        """Share of the squared sensitivity that the count of units within the norm takes; 0 for none."""
+        """The share of the squared sensitivity for counting the units within the norm; 0 if they are not counted."""
 
     @property
     def start(self) -> float:
         """The norm of the first step."""
 
     def following(self, norm: float, within: float) -> float:
-        """The next norm, from this one and the released fraction of units within it."""
+        """Return the next norm, from this one and the released fraction of units within it."""
 
     @property
     def sentence(self) -> str:
-        """For the statement, on what is public."""
+        """A sentence for the statement on what is public."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class FixedClip:
 
     def __post_init__(self) -> None:
         if not 0 < self.norm < math.inf or self.counted:
-            raise InputError(f"Expected a finite clip norm above 0 and nothing counted, got {self.norm}.")
+            raise InputError(f"Expected a finite clip norm above 0, got {self.norm}.", argument="norm")
 
     @property
     def start(self) -> float:
@@ -58,18 +58,18 @@ class FixedClip:
         return self.norm
 
     def following(self, norm: float, within: float) -> float:
-        """The same norm."""
+        """Return the same norm."""
         return norm
 
     @property
     def sentence(self) -> str:
-        """For the statement."""
-        return f"the norm {self.norm:g} that gradients are clipped to"
+        """A sentence for the statement."""
+        return f"the norm {self.norm:g} to which gradients are clipped"
 
 
 @dataclass(frozen=True)
 class QuantileClip:
-    """A norm that moves to a quantile of units' gradient lengths, by a count that is released with every step.
+    """A norm that moves to a quantile of units' gradient lengths, by a count released with every step.
 
     C ← C exp(−rate (b̃ − quantile)), b̃ the released fraction of units whose gradients are within C (Andrew, Thakkar,
     McMahan and Ramaswamy, "Differentially Private Learning with Adaptive Clipping", 2021). The count is one more
@@ -77,11 +77,11 @@ class QuantileClip:
 
     Attributes:
         start: the norm of the first step.
-        quantile: the fraction of units that shall be within the norm.
-        rate: of the updates.
+        quantile: the fraction of units that should be within the norm.
+        rate: the rate of the updates.
         counted: share of the squared sensitivity for the count.
-        smallest: the norm stays at or above it.
-        largest: the norm stays at or below it.
+        smallest: lower limit of the norm.
+        largest: upper limit of the norm.
     """
 
     start: float = 1.0
@@ -95,16 +95,18 @@ class QuantileClip:
         require("quantile", self.quantile, low=0, high=1)
         require("start", self.start, low=self.smallest, high=self.largest)
         if not (0 < self.counted < 1 and self.rate > 0):
-            raise InputError(f"Expected a rate above 0 and counted in (0, 1), got {self.rate} and {self.counted}.")
+            raise InputError(
+                f"Expected a rate above 0 and counted in (0, 1), got {self.rate} and {self.counted}.", argument=None
+            )
 
     def following(self, norm: float, within: float) -> float:
-        """The next norm; a released fraction beyond [0, 1] is noise."""
+        """Return the next norm. A released fraction outside [0, 1] is noise and is clipped."""
         moved = norm * math.exp(-self.rate * (min(max(within, 0.0), 1.0) - self.quantile))
         return min(max(moved, self.smallest), self.largest)
 
     @property
     def sentence(self) -> str:
-        """For the statement."""
+        """A sentence for the statement."""
         return (
             f"the start {self.start:g}, quantile {self.quantile:g} and rate {self.rate:g} of a clip norm that follows "
             "released counts"
@@ -122,7 +124,7 @@ class SecondMomentScales:
     Attributes:
         beta: of the moving averages.
         noise_floor: the floor, relative to the mean of the noise's variance.
-        after: how many steps are made with equal scales first.
+        after: number of initial steps with equal scales.
     """
 
     beta: float = 0.99
@@ -133,16 +135,17 @@ class SecondMomentScales:
         require("beta", self.beta, low=0, high=1, strictly_below=True)
         if not (self.noise_floor > 0 and self.after >= 1):
             raise InputError(
-                f"Expected noise_floor above 0 and after of at least 1, got {self.noise_floor} and {self.after}."
+                f"Expected noise_floor above 0 and after of at least 1, got {self.noise_floor} and {self.after}.",
+                argument=None,
             )
 
     def begin(self) -> MovingScales:
-        """The scales of one training, before its first step."""
+        """Return the scales of one training before its first step."""
         return MovingScales(self)
 
 
 class MovingScales:
-    """The scales of one training, as released gradients come in.
+    """The scales of one training, updated by released gradients.
 
     Args:
         rule: how they are made.
@@ -155,7 +158,7 @@ class MovingScales:
         self._noise: list[Tensor] = []
 
     def scales(self) -> list[Tensor] | None:
-        """One tensor for each parameter; None while all are 1."""
+        """Return one tensor for each parameter; None while all are 1."""
         if self._steps < self._rule.after:
             return None
         weight = 1 - self._rule.beta**self._steps
@@ -166,7 +169,7 @@ class MovingScales:
         return [root / mean for root in roots]
 
     def observe(self, released: Sequence[Tensor], variances: Sequence[Tensor | float]) -> None:
-        """Take in a released gradient and the variance of the noise in it."""
+        """Update from a released gradient and the variance of its noise."""
         if not self._steps:
             self._squares = [torch.zeros_like(g) for g in released]
             self._noise = [torch.zeros_like(g) for g in released]
@@ -181,9 +184,9 @@ class ComingStep:
     """How the next private step treats units; public and released values only.
 
     Attributes:
-        clip_norm: that a unit's gradient is clipped to.
-        noise: what the release will add, with the relative scales that gradients are divided by before the clip.
-        mean_of_rows: whether a unit's gradient is the mean over its rows, instead of their sum.
+        clip_norm: the norm to which a unit's gradient is clipped.
+        noise: the noise of the release, with the relative scales by which gradients are divided before clipping.
+        mean_of_rows: whether a unit's gradient is the mean over its rows instead of the sum.
     """
 
     clip_norm: float
@@ -194,7 +197,7 @@ class ComingStep:
 def noise_of(
     stddev: float, divisor: float, parameters: Sequence[Tensor], scales: Sequence[Tensor] | None
 ) -> AddedNoise:
-    """What a release put into the gradients."""
+    """Return the noise that a release added to the gradients."""
     if scales is None:
         return AddedNoise(stddev, divisor)
     placed = {p: s.to(p.device, p.dtype) for p, s in zip(parameters, scales, strict=True)}

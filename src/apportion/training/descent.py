@@ -21,9 +21,9 @@ class DPSGD(KnownNoiseOptimizer):
         params: parameters, or groups of them.
         lr: the learning rate η.
         momentum: μ.
-        dampening: of new gradients in the momentum.
-        nesterov: look one momentum step ahead.
-        weight_decay: of parameters towards 0.
+        dampening: dampening of new gradients in the momentum.
+        nesterov: whether to look one momentum step ahead.
+        weight_decay: decay of parameters towards 0.
         decoupled_weight_decay: shrink parameters by η · weight_decay, instead of adding to gradients.
 
     Privacy: post-processing of released gradients.
@@ -44,7 +44,10 @@ class DPSGD(KnownNoiseOptimizer):
         require("momentum", momentum, low=0)
         require("weight_decay", weight_decay, low=0)
         if nesterov and (momentum <= 0 or dampening != 0):
-            raise InputError(f"Expected momentum above 0 and no dampening with nesterov, got {momentum}, {dampening}.")
+            raise InputError(
+                f"Expected momentum above 0 and no dampening with nesterov, got {momentum} and {dampening}.",
+                argument=None,
+            )
         super().__init__(
             params,
             {

@@ -1,7 +1,7 @@
-"""What training does to frequent and rare classes, computed from raw data: nothing here is covered by ε.
+"""What training does to frequent and rare classes. It is computed from raw data and not covered by ε.
 
-Losses and accuracies by group of classes; how well gradients of one class are aligned (fig. 1 of the heavy-tail paper);
-and the law of its section 2, by which the gradient and the Hessian of class k are proportional to its frequency π_k.
+It covers losses and accuracies by group of classes, the alignment of gradients within a class (fig. 1 of the heavy-tail
+paper), and the law of its section 2: the gradient and the Hessian of class k are proportional to its frequency π_k.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from apportion.training.per_unit import Loss, gradient_way
 
 NOT_COVERED = "computed from raw data, not covered by epsilon"
 Floats = NDArray[np.float64]
-_ROWS = 256  # at a time
+_ROWS = 256  # rows at a time
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class GroupScores:
 
 
 def frequency_groups(labels: ArrayLike, edges: ArrayLike) -> NDArray[np.int64]:
-    """The group of each row by how often its class occurs: 0 for classes at least as frequent as the first edge.
+    """Return the group of each row by the frequency of its class; 0 for classes at least as frequent as the first edge.
 
     Args:
         labels: the class of each row, from 0.
-        edges: numbers of rows, falling; group k has classes below edge k - 1 and not below edge k.
+        edges: numbers of rows, descending; group k has classes below edge k - 1 and not below edge k.
     """
     classes = np.asarray(labels, np.int64)
     counts = np.bincount(classes.ravel())
@@ -54,7 +54,7 @@ def frequency_groups(labels: ArrayLike, edges: ArrayLike) -> NDArray[np.int64]:
 def scores_by_group(
     module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, class_groups: ArrayLike, n_class_groups: int
 ) -> GroupScores:
-    """Score a module on raw rows; outputs have their classes on axis 1, groups are one for each target."""
+    """Score a module on raw rows. Outputs have their classes on axis 1; each target has a group."""
     lost: list[Tensor] = []
     right: list[Tensor] = []
     for first in range(0, len(inputs), _ROWS):
@@ -86,7 +86,7 @@ class Alignment:
 
 
 def gradient_alignment(module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> Alignment:
-    """How well gradients of rows are aligned within a class and across classes (fig. 1)."""
+    """Return how well gradients of rows are aligned within a class and across classes (fig. 1)."""
     order = torch.argsort(targets, stable=True)
     gradients = torch.cat(list(_row_gradients(module, loss, inputs[order], targets[order])))
     units = gradients / torch.linalg.vector_norm(gradients, dim=1, keepdim=True).clamp_min(1e-30)
@@ -117,7 +117,7 @@ class ClassLaw:
 
 
 def class_law(weights: ArrayLike, inputs: ArrayLike, labels: ArrayLike, bias: ArrayLike | None = None) -> ClassLaw:
-    """Compare gradients and Hessians by class with what the law says of them.
+    """Compare gradients and Hessians by class with the law.
 
     Args:
         weights: of the linear model, one row per class.
@@ -135,14 +135,14 @@ def class_law(weights: ArrayLike, inputs: ArrayLike, labels: ArrayLike, bias: Ar
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def law_of_head(module: nn.Module, inputs: Tensor, labels: Tensor) -> ClassLaw | None:
-    """The law for the linear layer whose scores are the module's outputs, on what goes into it; None without one."""
+    """Return the law for the linear layer whose outputs are the module's scores; None if there is no such layer."""
     sums: _ClassSums | None = None
     for first in range(0, len(inputs), _ROWS):
         part = slice(first, first + _ROWS)
-        found = _into_head(module, inputs[part])
-        if found is None:
+        result = _into_head(module, inputs[part])
+        if result is None:
             return None
-        head, features = found
+        head, features = result
         if sums is None:
             bias = 0.0 if head.bias is None else head.bias.double().cpu().numpy()
             sums = _ClassSums(head.weight.double().cpu().numpy(), bias)
@@ -151,7 +151,7 @@ def law_of_head(module: nn.Module, inputs: Tensor, labels: Tensor) -> ClassLaw |
 
 
 def _into_head(module: nn.Module, inputs: Tensor) -> tuple[nn.Linear, Tensor] | None:
-    """The linear layer that puts out what the module does, one row of scores for each row, and what goes into it."""
+    """Return the linear layer that computes the module's scores, and its input."""
     passed: list[tuple[nn.Linear, Tensor, Tensor]] = []
     layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
     hooks = [
@@ -169,7 +169,7 @@ def _into_head(module: nn.Module, inputs: Tensor) -> tuple[nn.Linear, Tensor] | 
 
 
 class _ClassSums:
-    """What the law needs of rows, added up some at a time."""
+    """The sums over rows that the law needs, added in batches."""
 
     def __init__(self, weights: Floats, bias: Floats | float) -> None:
         self._weights = weights
@@ -194,7 +194,7 @@ class _ClassSums:
         self._inputs += hot.T @ x
 
     def law(self) -> ClassLaw:
-        """Means over all rows, and what the law says of them."""
+        """Return means over all rows, and what the law predicts."""
         n, counts = self._counts.sum(), np.maximum(self._counts, 1.0)
         frequency, right = self._counts / n, self._right / counts
         return ClassLaw(
@@ -207,7 +207,7 @@ class _ClassSums:
 
 
 def _row_gradients(module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> Iterator[Tensor]:
-    """Whole gradients of rows, some at a time."""
+    """Yield whole gradients of rows, in batches."""
     way = gradient_way(module, loss, inputs, targets)
     for first in range(0, len(inputs), _ROWS):
         part = slice(first, first + _ROWS)

@@ -1,10 +1,10 @@
-"""Opacus and our optimizers: a drop-in for its PrivacyEngine, and how its optimizer's noise is read.
+"""Our optimizers in Opacus: a drop-in for its PrivacyEngine, and how the noise of its optimizer is read.
 
-Opacus clips, adds noise and scales, then calls the optimizer that it wraps. What it added is read at that moment from
+Opacus clips, adds noise and scales, then calls the optimizer that it wraps. At that moment, what it added is read from
 the numbers that it used itself: its noise multiplier (adapted or not), its clip norm, the expected batch size, the
-batches it accumulated, the processes it runs in. So noise schedulers, adaptive clipping, per-layer clipping, ghost
-clipping, virtual batches and data in several processes are followed. Each of Opacus' optimizers has its own way to add
-noise; one whose way is not known here is refused.
+accumulated batches and the number of processes. So noise schedulers, adaptive clipping, per-layer clipping, ghost
+clipping, virtual batches and several processes are all followed. Each of Opacus' optimizers adds noise in its own way;
+an unknown one is refused.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _AVERAGED = {DistributedDPOptimizer.reduce_gradients, DistributedDPOptimizerFast
 
 
 def added_by(optimizer: DPOptimizer) -> AddedNoise:
-    """The noise that is in the gradients of an Opacus optimizer when it hands them to the one inside.
+    """Return the noise in the gradients of an Opacus optimizer when it passes them to the wrapped one.
 
-    Right between its scaling of the gradients and the step. In several processes one of them adds the noise, and all
-    of them divide by their number after that.
+    Call it between the scaling of the gradients and the step. With several processes, one of them adds the noise, and
+    afterwards all divide by their number.
     """
     _require_known(type(optimizer))
     divisor = 1.0
@@ -48,18 +48,18 @@ def added_by(optimizer: DPOptimizer) -> AddedNoise:
 
 
 def _multiplier(optimizer: DPOptimizer) -> float:
-    """The noise on gradients over the clip norm, as the optimizer's own `add_noise` has it."""
+    """Return the noise on gradients over the clip norm, as in the optimizer's own `add_noise`."""
     told = float(optimizer.noise_multiplier)
     if type(optimizer).add_noise in _GHOST:
         return float(getattr(optimizer, "_adjusted_noise_multiplier", told))
     if type(optimizer).add_noise in _ADAPTIVE and told > 0:
-        # the count of unclipped rows takes its part of the guarantee (Andrew et al., 2021, theorem 1)
+        # the count of unclipped rows takes part of the guarantee (Andrew et al., 2021, theorem 1)
         return float((told**-2 - (2 * optimizer.unclipped_num_std) ** -2) ** -0.5)
     return told
 
 
 def follow(optimizer: DPOptimizer) -> DPOptimizer:
-    """Make an Opacus optimizer that wraps one of ours tell it the noise of every step; returns it.
+    """Make an Opacus optimizer tell the wrapped optimizer the noise of every step; return it.
 
     >>> import torch
     >>> from apportion.training import DPAdamBC
@@ -70,17 +70,20 @@ def follow(optimizer: DPOptimizer) -> DPOptimizer:
     """
     inner = optimizer.original_optimizer
     if not isinstance(inner, KnownNoiseOptimizer):
-        raise InputError(f"Expected an optimizer of apportion.training inside Opacus' own, got {type(inner).__name__}.")
+        raise InputError(
+            f"Expected an optimizer of apportion.training inside the Opacus optimizer, got {type(inner).__name__}.",
+            argument="optimizer",
+        )
     _require_known(type(optimizer))
     optimizer.scale_grad = MethodType(_scale_and_tell, optimizer)
     return optimizer
 
 
 def _require_known(kind: type[DPOptimizer]) -> None:
-    """Refuse an optimizer that adds noise, scales or averages in a way of its own."""
+    """Refuse an optimizer with its own way to add noise, scale or average."""
     known = kind.add_noise in _FLAT | _GHOST | _ADAPTIVE and kind.scale_grad is DPOptimizer.scale_grad
     if not known or getattr(kind, "reduce_gradients", None) not in {None, *_AVERAGED}:
-        raise InputError(f"Expected an Opacus optimizer whose noise is known here, got {kind.__name__}.")
+        raise InputError(f"Expected an Opacus optimizer whose noise is known here, got {kind.__name__}.", argument=None)
 
 
 def _scale_and_tell(optimizer: DPOptimizer) -> None:
@@ -89,9 +92,9 @@ def _scale_and_tell(optimizer: DPOptimizer) -> None:
 
 
 class KnownNoisePrivacyEngine(PrivacyEngine):  # type: ignore[misc]
-    """Opacus' PrivacyEngine for the optimizers of `apportion.training`: `make_private` and all else as there.
+    """Opacus' PrivacyEngine for the optimizers of `apportion.training`; `make_private` and the rest work as usual.
 
-    Privacy: Opacus' own: for adding or removing one row, by its accountants. Users with several rows are protected
+    Privacy: that of Opacus: for adding or removing one row, by its accountants. Users with several rows are protected
     less.
     """
 

@@ -1,8 +1,8 @@
-"""What noise the gradients of a step carry, and the optimizers' common part, which is told of it at every step.
+"""The noise in the gradients of a step, and the common part of the optimizers, which learn of it at every step.
 
-A bias correction subtracts the variance of noise that was really added. So nobody passes that variance: whoever adds
-noise to gradients (`PrivateGradients`, Opacus through `for_opacus`) makes an `AddedNoise` from what it did, and hands
-it to the optimizer together with the gradients. It is used for one step and then forgotten.
+A bias correction subtracts the variance of the noise that was really added. So nobody passes that variance by hand.
+Whatever adds noise to gradients (`PrivateGradients`, or Opacus through `for_opacus`) makes an `AddedNoise` from what it
+did, and passes it to the optimizer together with the gradients. It is used for one step and then forgotten.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class AddedNoise:
     """The noise in the gradients of one step: N(0, (stddev / divisor)²) in every coordinate, times relative scales.
 
     Attributes:
-        stddev: of the noise on the clipped sum, noise multiplier times sensitivity.
-        divisor: what the noisy sum was divided by: the EXPECTED number of units in a batch, or 1 for a sum.
+        stddev: standard deviation of the noise on the clipped sum: noise multiplier times sensitivity.
+        divisor: the divisor of the noisy sum: the EXPECTED number of units in a batch, or 1 for a sum.
         scales: relative noise of each coordinate, one tensor for each parameter that has any; 1 for all others.
     """
 
@@ -34,11 +34,11 @@ class AddedNoise:
 
     @property
     def variance(self) -> float:
-        """Of one coordinate of a gradient whose relative scale is 1: (σC/L)²."""
+        """The variance of one coordinate of a gradient with relative scale 1: (σC/L)²."""
         return (self.stddev / self.divisor) ** 2
 
     def variance_of(self, parameter: Tensor) -> Tensor | float:
-        """Of the coordinates of one parameter's gradient."""
+        """Return the variance of the coordinates of one parameter's gradient."""
         scales = self.scales.get(parameter)
         return self.variance if scales is None else self.variance * scales.square()
 
@@ -49,8 +49,8 @@ NO_NOISE = AddedNoise(0.0, 1.0)
 class KnownNoiseOptimizer(torch.optim.Optimizer, ABC):  # type: ignore[misc]
     """A PyTorch optimizer that knows the noise in its gradients.
 
-    Everything that PyTorch has for optimizers works: parameter groups, `state_dict`, learning-rate schedulers,
-    parameters on several devices. Steps are post-processing of gradients that were released already.
+    All features of PyTorch optimizers work: parameter groups, `state_dict`, learning-rate schedulers, parameters on
+    several devices. Steps are post-processing of released gradients.
     """
 
     needs_noise = False
@@ -60,23 +60,27 @@ class KnownNoiseOptimizer(torch.optim.Optimizer, ABC):  # type: ignore[misc]
         self._added: AddedNoise | None = None
 
     def gradients_carry(self, noise: AddedNoise) -> None:
-        """Tell what was added to the gradients of the coming step; called by whoever added it."""
+        """Set the noise in the gradients of the coming step; called by the code that added it."""
         self._added = noise
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore what a copy or a pickle holds; noise of a pending step is not carried over."""
+        """Restore a copy or a pickle. The noise of a pending step is not restored."""
         super().__setstate__(state)
         self._added = None
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update all parameters that have gradients; closures would compute gradients without privacy."""
+        """Update all parameters that have gradients. A closure would compute gradients without privacy."""
         if closure is not None:
-            raise InputError("Expected no closure: gradients must come from private releases, not from a closure.")
+            raise InputError(
+                "Expected no closure: gradients must come from private releases, not from a closure.",
+                argument="closure",
+            )
         if self._added is None and self.needs_noise:
             raise InputError(
-                f"Expected {type(self).__name__} to be told the noise in its gradients before every step; let "
-                "PrivateGradients fill them, or pass Opacus' optimizer to for_opacus.follow."
+                f"{type(self).__name__} must know the noise in its gradients before every step; let "
+                "PrivateGradients fill them, or pass the Opacus optimizer to for_opacus.follow.",
+                argument=None,
             )
         noise, self._added = self._added or NO_NOISE, None
         for group in self.param_groups:
@@ -91,7 +95,7 @@ class KnownNoiseOptimizer(torch.optim.Optimizer, ABC):  # type: ignore[misc]
 
 
 def decayed(parameter: Tensor, group: dict[str, Any]) -> Tensor:
-    """The gradient after weight decay; decoupled decay shrinks the parameter in place and leaves the gradient."""
+    """Return the gradient after weight decay. Decoupled decay shrinks the parameter instead, in place."""
     gradient = parameter.grad
     assert gradient is not None
     if not group["weight_decay"]:
@@ -107,4 +111,4 @@ def require(name: str, value: float, *, low: float, high: float = float("inf"), 
     if not (low <= value < high if strictly_below else low <= value <= high):
         end = f"below {high:g}" if strictly_below else f"to {high:g}"
         limits = f"at least {low:g}" if high == float("inf") else f"from {low:g} {end}"
-        raise InputError(f"Expected {name} {limits}, got {value}.")
+        raise InputError(f"Expected {name} {limits}, got {value}.", argument=name)

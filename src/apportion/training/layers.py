@@ -1,8 +1,8 @@
-"""Gradients of every unit from one backward pass, where all trained layers are of known kinds.
+"""Gradients of every unit from one backward pass, if all trained layers are of known kinds.
 
-Hooks keep what goes into a layer, and the gradient of what comes out of it; the rest is arithmetic (`blocks`).
-Goodfellow, "Efficient per-example gradient computations" (2015); Bu et al., "Automatic clipping / Book-keeping" (2022)
-for using the factors twice instead of going backward twice.
+Hooks keep the input of a layer and the gradient of its output; the rest is arithmetic (`blocks`). See Goodfellow,
+"Efficient per-example gradient computations" (2015), and Bu et al., "Automatic clipping / Book-keeping" (2022) for
+using the factors twice instead of going backward twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LayerBlock = Stored | Product | Lookup
 
 
 def supported(module: nn.Module) -> bool:
-    """Whether every trained parameter belongs to one layer of a known kind, and to no other."""
+    """Whether every trained parameter belongs to exactly one layer, of a known kind."""
     owners: dict[int, int] = {}
     for part in module.modules():
         own = [p for p in part.parameters(recurse=False) if p.requires_grad]
@@ -46,8 +46,8 @@ def _known(part: nn.Module) -> bool:
 class LayerFactors:
     """Gradients of every unit as factors, from one forward and one backward pass.
 
-    Right only where every layer sees one row of numbers for each row of data, and rows do not mix; it cannot see that
-    itself, so take it from `gradient_way`, which does.
+    It is correct only if every layer sees one row of numbers for each row of data, and rows do not mix. It cannot check
+    that itself, so get it from `gradient_way`, which does.
     """
 
     def __init__(self, module: nn.Module, loss: Callable[[Any, Any], Tensor]) -> None:
@@ -55,7 +55,7 @@ class LayerFactors:
         self._loss = loss
 
     def blocks(self, inputs: Tensor, targets: Tensor, offsets: Tensor) -> list[LayerBlock]:
-        """One block for each trained parameter, in the order of the module's parameters."""
+        """Return one block for each trained parameter, in the order of the module's parameters."""
         layers = [m for m in self._module.modules() if any(p.requires_grad for p in m.parameters(recurse=False))]
         seen: dict[nn.Module, tuple[Tensor, GradientEdge]] = {}
         hooks = [layer.register_forward_hook(_keeper(seen)) for layer in layers]
@@ -63,12 +63,12 @@ class LayerFactors:
             with torch.enable_grad():
                 losses = self._loss(self._module(inputs), targets)
                 used = [layer for layer in layers if layer in seen]
-                found = torch.autograd.grad(losses.sum(), [seen[layer][1] for layer in used])
+                result = torch.autograd.grad(losses.sum(), [seen[layer][1] for layer in used])
         finally:
             for hook in hooks:
                 hook.remove()
         made: dict[int, LayerBlock] = {}
-        for layer, gradient in zip(used, found, strict=True):
+        for layer, gradient in zip(used, result, strict=True):
             made |= _blocks_of(layer, seen[layer][0].detach(), gradient.detach(), offsets)
         nothing = len(offsets) - 1
         return [
@@ -82,15 +82,16 @@ def _keeper(seen: dict[nn.Module, tuple[Tensor, GradientEdge]]) -> Callable[[nn.
     def keep(layer: nn.Module, inputs: Any, output: Tensor) -> None:
         if layer in seen:
             raise InputError(
-                f"Expected each layer to be used once in a pass, got {layer} twice; use FunctionalGradients."
+                f"Expected each layer to be used once in a pass, got {layer} twice; use FunctionalGradients.",
+                argument="module",
             )
-        seen[layer] = inputs[0], get_gradient_edge(output)  # of the output as it is now, before what works in place
+        seen[layer] = inputs[0], get_gradient_edge(output)  # of the output as it is now, before in-place operations
 
     return keep
 
 
 def _blocks_of(layer: nn.Module, a: Tensor, b: Tensor, offsets: Tensor) -> dict[int, LayerBlock]:
-    """Blocks of a layer's parameters, by the parameter's identity."""
+    """Return the blocks of a layer's parameters, by the parameter's identity."""
     made: dict[int, LayerBlock] = {}
     if isinstance(layer, nn.Embedding):
         if layer.weight.requires_grad:
@@ -115,9 +116,9 @@ def _blocks_of(layer: nn.Module, a: Tensor, b: Tensor, offsets: Tensor) -> dict[
 
 
 def _windows(a: Tensor, layer: nn.Conv2d) -> Tensor:
-    """What a convolution sees at each of its places: [rows, places, channels x kernel]."""
+    """Return what a convolution sees at each place: [rows, places, channels x kernel]."""
     (high, wide), (down, across), (gap, side_gap) = layer.kernel_size, layer.stride, layer.dilation
-    assert not isinstance(layer.padding, str)  # as `supported` sees to
+    assert not isinstance(layer.padding, str)  # `supported` ensures this
     padded = functional.pad(a, (layer.padding[1], layer.padding[1], layer.padding[0], layer.padding[0]))
     reached = padded.unfold(2, gap * (high - 1) + 1, down).unfold(3, side_gap * (wide - 1) + 1, across)
     seen = reached[..., ::gap, ::side_gap].permute(0, 2, 3, 1, 4, 5)
@@ -125,7 +126,7 @@ def _windows(a: Tensor, layer: nn.Conv2d) -> Tensor:
 
 
 def by_unit(values: Tensor, offsets: Tensor) -> Tensor:
-    """Rows [rows, positions, width] as [units, rows of the largest x positions, width], filled up with zeros."""
+    """Return rows [rows, positions, width] as [units, rows of the largest x positions, width], padded with zeros."""
     sizes = offsets.diff()
     if len(sizes) == len(values) and bool((sizes == 1).all()):
         return values

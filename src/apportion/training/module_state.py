@@ -1,8 +1,8 @@
-"""A module as it was before a pass: what a pass over raw rows writes into it must not stay there.
+"""Undo what a pass over raw rows writes into a module.
 
 Layers may keep running means, rescale what they look up, or remember their last inputs. None of that is released, so
-all of it is undone after every pass. Only what a module keeps outside itself, or in lists and dictionaries of its own,
-is out of reach.
+all of it is undone after every pass. Only what a module stores outside itself, or in its own lists and dictionaries, is
+out of reach.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _HELD = ("_parameters", "_buffers")
 
 @contextmanager
 def unchanged(module: nn.Module, *, trained: bool = False) -> Iterator[None]:
-    """Put all buffers, frozen parameters and attributes back as they were, whatever happens inside.
+    """Restore all buffers, frozen parameters and attributes afterwards, whatever happens inside.
 
     Args:
-        module: with all its parts.
-        trained: whether to put back trained parameters, too.
+        module: the module with all its parts.
+        trained: whether to restore trained parameters too.
     """
     parts = list(module.modules())
     attributes = [dict(vars(part)) for part in parts]
@@ -43,10 +43,10 @@ def unchanged(module: nn.Module, *, trained: bool = False) -> Iterator[None]:
 
 
 def _tensors(attributes: list[dict[str, Any]], members: list[list[dict[str, Any]]]) -> list[Tensor]:
-    """Every tensor that a part holds, each once."""
+    """Return every tensor that a part holds, each once."""
     held = [*attributes, *(inside for both in members for inside in both)]
-    found = {id(value): value for values in held for value in values.values() if isinstance(value, Tensor)}
-    return list(found.values())
+    result = {id(value): value for values in held for value in values.values() if isinstance(value, Tensor)}
+    return list(result.values())
 
 
 def _put_back(now: dict[str, Any], before: dict[str, Any]) -> None:

@@ -1,11 +1,11 @@
-"""Padding of passes, so that how a row's numbers are rounded does not depend on who else is there.
+"""Padding of passes, so that the rounding of a row's numbers does not depend on other rows.
 
-Products of matrices treat the last few rows of a batch in another way than the rest, and some of them every second or
-fourth row. In real numbers that is nothing; but at the kink of a loss a last bit decides on which side of it a row is,
-and a unit that is added before others, or behind them, could lift them over it (docs/proofs/optimizers.md). So the
-number of rows is always a multiple of 16, and where made-up rows show that the place of a row matters, every unit
-starts at a place that is treated alike. The padding is copies of a row of the same unit, whose gradients are
-dropped before anything is added or counted.
+Matrix products treat the last few rows of a batch differently from the rest, and some treat every second or fourth row
+differently. In real numbers this makes no difference. But at a kink of a loss, the last bit decides on which side a row
+falls, so adding a unit before or after others could move them across (docs/proofs/optimizers.md). The number of rows is
+therefore always a multiple of 16, and if made-up rows show that the position of a row matters, every unit starts at an
+equivalent position. The padding consists of copies of a row of the same unit, whose gradients are dropped before
+anything is added or counted.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from apportion.training.layers import LayerFactors
 from apportion.training.module_state import unchanged
 from apportion.training.probing import equal_rows
 
-_FULL = 16  # rows that a pass has a multiple of
-_LOOKED_AT = 32  # equal rows that show whether places matter
+_FULL = 16  # the number of rows in a pass is a multiple of this
+_LOOKED_AT = 32  # number of equal rows that show whether positions matter
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,9 +29,9 @@ class PaddedPass:
     """A pass over some units, with its padding.
 
     Attributes:
-        rows: which row of the batch goes where.
-        offsets: where units start and end, with those that are padding.
-        real: for each of these, whether it is a unit.
+        rows: the row of the batch at each position.
+        offsets: offsets of units, including padding.
+        real: for each of these, whether it is a real unit.
     """
 
     rows: Tensor
@@ -40,9 +40,9 @@ class PaddedPass:
 
 
 def padded(offsets: Tensor, apart: int) -> PaddedPass:
-    """Copies of each unit's last row behind it until the next one starts at a multiple of `apart`; 16s in all.
+    """Copy each unit's last row behind it until the next one starts at a multiple of `apart`; pad to a multiple of 16.
 
-    With 0 nothing is padded: for units that are alone in a pass.
+    With `apart` 0 nothing is padded: for a unit that is alone in a pass.
     """
     sizes = offsets.diff()
     if not apart:
@@ -57,7 +57,7 @@ def padded(offsets: Tensor, apart: int) -> PaddedPass:
     starts = torch.cumsum(sizes + behind, 0) - sizes - behind
     within = torch.arange(len(units)) - starts[units]
     rows = offsets[:-1][units] + torch.minimum(within, sizes[units] - 1)
-    pieces = -(-behind // longest)  # no filling is longer than the longest unit, to which all are padded
+    pieces = -(-behind // longest)  # no padding is longer than the longest unit
     counts = 1 + pieces
     owner = torch.repeat_interleave(torch.arange(len(sizes)), counts)
     place = torch.arange(len(owner)) - (torch.cumsum(counts, 0) - counts)[owner]
@@ -68,7 +68,7 @@ def padded(offsets: Tensor, apart: int) -> PaddedPass:
 
 
 def row_alignment(way: Any, module: nn.Module, loss: Any, inputs: Tensor, targets: Tensor) -> int:
-    """The least distance of places at which equal made-up rows give equal numbers, up to 16; 16 if there is none."""
+    """Return the least distance of positions at which equal made-up rows give equal numbers, at most 16."""
     apart = 1
     with equal_rows(module, loss, inputs, targets, _LOOKED_AT) as batches:
         for x, t, watched in batches:

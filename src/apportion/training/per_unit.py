@@ -1,8 +1,8 @@
-"""Gradients of every unit of a batch: by torch.func for any module, by the factors of known layers where they suffice.
+"""Gradients of every unit of a batch: by torch.func for any module, or by the factors of known layers if possible.
 
-Rows of a batch come ordered by unit; unit k has the rows from offsets[k] to offsets[k + 1]. The loss returns one number
-for each row, and must treat each row by itself, as must the module: both would otherwise mix units before the clip.
-`gradient_way` looks whether they do (`probing`).
+Rows of a batch are ordered by unit; unit k has the rows from offsets[k] to offsets[k + 1]. The loss returns one number
+for each row. Both loss and module must treat each row by itself, otherwise they would mix units before clipping.
+`gradient_way` checks this (`probing`).
 """
 
 from __future__ import annotations
@@ -21,50 +21,52 @@ from apportion.training.module_state import unchanged
 from apportion.training.probing import factors_suffice
 
 Loss = Callable[[Any, Any], Tensor]
-"""Takes outputs and targets of some rows; returns one number for each row (or several, which are added up)."""
+"""Takes outputs and targets of some rows; returns one number for each row (or several, which are added)."""
 
 
 class UnitBlock(Block, Protocol):
-    """A block that can also show its units' gradients one by one."""
+    """A block that can also return its units' gradients one by one."""
 
     def each(self) -> Tensor:
-        """One gradient for each unit."""
+        """Return one gradient for each unit."""
 
 
 class GradientWay(Protocol):
-    """A way to the gradients of every unit."""
+    """A way to compute the gradients of every unit."""
 
     def blocks(self, inputs: Tensor, targets: Tensor, offsets: Tensor) -> Sequence[UnitBlock]:
-        """One block for each trainable parameter."""
+        """Return one block for each trainable parameter."""
 
 
 def trainable(module: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that are trained, by name, each once."""
+    """Return the trained parameters by name, each once."""
     return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
 def gradient_way(module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> GradientWay:
-    """The cheapest way that this module allows, by a pass over made-up rows of the same shapes and kinds of numbers."""
+    """Return the cheapest way that this module allows, found by a pass over made-up rows of the same kind."""
     if factors_suffice(module, loss, inputs, targets):
         return LayerFactors(module, loss)
     way, zeros = FunctionalGradients(module, loss), [like.new_zeros((2, *like.shape[1:])) for like in (inputs, targets)]
     try:
         with unchanged(module):
             way.blocks(zeros[0], zeros[1], torch.arange(3))
-    except Exception as error:  # whatever torch.func says to what it cannot take
-        raise InputError(f"Expected a module that torch.func can take row by row, got {error}") from error
+    except Exception as error:  # whatever torch.func raises for an unsupported module
+        raise InputError(
+            f"Expected a module that torch.func can apply row by row, got the error {error}", argument="module"
+        ) from error
     return way
 
 
 class FunctionalGradients:
-    """Gradients of every row by torch.func's vmap of grad, added up by unit: for any module that vmap can take."""
+    """Gradients of every row by torch.func's vmap of grad, added up by unit; for any module that vmap supports."""
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
         self._module = module
         self._loss = loss
 
     def blocks(self, inputs: Tensor, targets: Tensor, offsets: Tensor) -> list[Stored]:
-        """One stored block for each parameter."""
+        """Return one stored block for each parameter."""
         parameters = trainable(self._module)
         held = {name: p.detach() for name, p in parameters.items()}
         fixed = {name: p.detach() for name, p in self._module.named_parameters() if name not in held}
@@ -75,12 +77,12 @@ class FunctionalGradients:
             return self._loss(outputs, target.unsqueeze(0)).sum()
 
         by_row = torch.func.vmap(torch.func.grad(loss_of_row), in_dims=(None, 0, 0), randomness="error")
-        found = by_row(held, inputs, targets)
-        return [Stored(added_by_unit(found[name], offsets)) for name in parameters]
+        result = by_row(held, inputs, targets)
+        return [Stored(added_by_unit(result[name], offsets)) for name in parameters]
 
 
 def added_by_unit(values: Tensor, offsets: Tensor) -> Tensor:
-    """Sums over the rows of each unit."""
+    """Return sums over the rows of each unit."""
     if len(offsets) == len(values) + 1 and bool((offsets.diff() == 1).all()):
         return values
     units = torch.repeat_interleave(torch.arange(len(offsets) - 1), offsets.diff()).to(values.device)
@@ -89,20 +91,20 @@ def added_by_unit(values: Tensor, offsets: Tensor) -> Tensor:
 
 
 def means_of_units(blocks: Sequence[Block], offsets: Tensor) -> list[Any]:
-    """Each unit's gradient divided by its number of rows."""
+    """Return each unit's gradient divided by its number of rows."""
     return [_Scaled(block, 1 / offsets.diff().clamp_min(1).double()) for block in blocks]
 
 
 class _Scaled:
-    """A block with each unit's part times a number of its own."""
+    """A block with each unit's part multiplied by its own factor."""
 
     def __init__(self, block: Block, numbers: Tensor) -> None:
         self._block = block
         self._numbers = numbers
 
     def squared_norms(self, scales: Any | None) -> Tensor:
-        found: Tensor = self._block.squared_norms(scales)
-        return found * self._numbers.to(found.device).square()
+        result: Tensor = self._block.squared_norms(scales)
+        return result * self._numbers.to(result.device).square()
 
     def weighted_sum(self, factors: Any) -> Any:
         return self._block.weighted_sum(factors * self._numbers.to(factors.device))

@@ -1,7 +1,7 @@
-"""The private step of training: units' gradients, clipped and added up in a hidden sum, released by a session.
+"""The private step of training: gradients of units, clipped and added in a hidden sum, released by a session.
 
-Everything is planned before the first step: how many there are, with which probability a unit takes part, and so the
-noise multiplier. The optimizer gets the released gradients together with the noise that is in them (`known_noise`).
+Everything is planned before the first step: the number of steps, the probability that a unit takes part, and so the
+noise multiplier. The optimizer gets the released gradients together with their noise (`known_noise`).
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ _Share = Share | PlannedShare[SampledGaussian]
 
 
 class PrivateGradients:
-    """Fills the gradients of a module from releases, and tells the optimizer what noise they carry.
+    """Fills the gradients of a module from releases, and tells the optimizer their noise.
 
     Args:
-        module: what is trained; parameters that need no gradient stay as they are.
+        module: the module to train; parameters that need no gradient are not changed.
         loss: takes outputs and targets of some rows and returns one number for each row.
         units: the training rows, as users or as examples.
         session: pays for everything; its neighbours must be those of the units.
-        steps: how many gradients will be released.
-        sampling: probability with which a unit takes part in a step; 1 for full batches.
-        n_units: a number of units that is declared public; None to release it.
-        clip: the rule for the norm that a unit's whole gradient is clipped to.
-        scaling: released scales in whose metric gradients are clipped, if any.
-        mean_of_rows: whether a unit's gradient is the mean over its rows, instead of their sum.
-        rows_at_once: how many rows go through the module at a time; a batch may be larger. With 1 every unit goes
-            through alone, so that nothing about it can depend on others, not even by rounding.
+        steps: number of gradients to release.
+        sampling: probability that a unit takes part in a step; 1 for full batches.
+        n_units: the number of units, declared public; None to release it with noise.
+        clip: the rule for the norm to which a unit's whole gradient is clipped.
+        scaling: released scales that define the metric of clipping, if any.
+        mean_of_rows: whether a unit's gradient is the mean over its rows instead of the sum.
+        rows_at_once: number of rows that go through the module at a time; a batch may be larger. With 1, every unit
+            goes through alone, so nothing about it can depend on others, not even by rounding.
         units_share: share of the budget for the number of units, if it is not declared.
-        way: how units' gradients are formed; None for the cheapest that the module allows.
+        way: how units' gradients are computed; None for the cheapest way that the module allows.
 
-    A module or a loss that is seen to mix rows, to draw random numbers or to train parameters below float32 is refused
-    on made-up rows. Labels and ids must be in the range that the module and the loss can take: one that is not raises,
-    which tells of it. What a pass writes into the module's buffers is undone.
+    A check on made-up rows refuses a module or loss that mixes rows, draws random numbers or trains parameters below
+    float32. Labels and ids must be in the range that the module and the loss accept: any other raises an error, which
+    reveals it. What a pass writes into the module's buffers is undone.
 
     Privacy: each fill is one Gaussian release of the sum of clipped gradients, on all units or on a fresh Poisson
-    sample, for adding or removing one unit. Batches may be empty: then the release is noise alone.
+    sample, for adding or removing one unit. Batches may be empty: the release is then only noise.
     """
 
     def __init__(
@@ -76,22 +76,28 @@ class PrivateGradients:
     ) -> None:
         if session.neighbours != units.neighbours:
             raise InputError(
-                f"Expected a session whose neighbours differ thus: {units.neighbours.relation}; got one for: "
-                f"{session.neighbours.relation}."
+                f"The neighbours of the session are {session.neighbours.relation!r}, those of the units "
+                f"{units.neighbours.relation!r}; open a session for the same neighbours.",
+                argument="session",
             )
         if steps < 1 or rows_at_once < 1 or not 0 < sampling <= 1:
             raise InputError(
-                "Expected steps and rows_at_once of at least 1 and sampling in (0, 1], got "
-                f"{steps}, {rows_at_once} and {sampling}."
+                f"Expected steps and rows_at_once of at least 1 and sampling in (0, 1], got {steps}, "
+                f"{rows_at_once} and {sampling}.",
+                argument=None,
             )
         if n_units is not None and n_units < 1:
-            raise InputError(f"Expected a declared number of {units.name} of at least 1, got {n_units}.")
+            raise InputError(
+                f"Expected a declared number of {units.name} of at least 1, got {n_units}.", argument="n_units"
+            )
         self._parameters = list(trainable(module).values())
         if not self._parameters:
-            raise InputError("Expected a module with parameters to train, got one without any.")
+            raise InputError("Expected a module with trainable parameters, got one without any.", argument="module")
         coarse = {p.dtype for p in self._parameters} - {torch.float32, torch.float64}
         if coarse:
-            raise InputError(f"Expected parameters of float32 or float64 to train, got {coarse.pop()}.")
+            raise InputError(
+                f"Expected trainable parameters of float32 or float64, got {coarse.pop()}.", argument="module"
+            )
         self._module = module
         self._loss = loss
         self._given = way
@@ -112,30 +118,30 @@ class PrivateGradients:
 
     @property
     def steps_left(self) -> int:
-        """How many of the planned releases were not made yet."""
+        """The number of planned releases that are left."""
         return len(self._shares) - self._made
 
     @property
     def noise_multiplier(self) -> float:
-        """Noise over sensitivity, the same at every step."""
+        """Noise divided by sensitivity, the same at every step."""
         return 1 / self._shares[0].mu
 
     @property
     def coming_step(self) -> ComingStep:
-        """How the next release treats units, by the clip norm and the relative scales that it will be made with."""
+        """Return how the next release treats units: its clip norm and relative scales."""
         widened = self.clip_norm / math.sqrt(1 - self._clip.counted)
         scales = None if self._scaling is None else self._scaling.scales()
         noise = noise_of(widened * self.noise_multiplier, self._expected, self._parameters, scales)
         return ComingStep(self.clip_norm, noise, self._mean_of_rows)
 
     def fill(self, optimizer: torch.optim.Optimizer | None = None) -> AddedNoise:
-        """Release one gradient, put it into the parameters' `grad`, and tell the optimizer what noise it carries.
+        """Release one gradient, put it into the parameters' `grad`, and tell the optimizer its noise.
 
         Returns:
             The noise in the gradients, as the optimizer is told.
         """
         if not self.steps_left:
-            raise BudgetError(f"All {len(self._shares)} planned steps were made.")
+            raise BudgetError(f"All {len(self._shares)} planned steps have been made.")
         self._check_module()
         share = self._shares[self._made]
         self._made += 1
@@ -155,33 +161,38 @@ class PrivateGradients:
         return noise
 
     def _checked_way(self) -> GradientWay:
-        """The way that was given, or the cheapest; refuse a module that mixes rows in either case."""
-        found = gradient_way(self._module, self._loss, *self._units.like)
-        if isinstance(self._given, LayerFactors) and not isinstance(found, LayerFactors):
-            raise InputError("Expected a module whose layers have one row for each row of data, as LayerFactors needs.")
-        way = self._given or found
+        """Return the given way or the cheapest. Refuse a module that mixes rows in either case."""
+        result = gradient_way(self._module, self._loss, *self._units.like)
+        if isinstance(self._given, LayerFactors) and not isinstance(result, LayerFactors):
+            raise InputError(
+                "Expected a module whose layers have one row for each row of data, which LayerFactors needs.",
+                argument="module",
+            )
+        way = self._given or result
         if self._rows_at_once > 1:
             self._apart = row_alignment(way, self._module, self._loss, *self._units.like)
         return way
 
     def _check_module(self) -> None:
-        """Refuse other trained parameters than at the start; look at the module again where its modes changed."""
+        """Refuse other trained parameters than at the start; check the module again if its modes changed."""
         now = list(trainable(self._module).values())
         if list(map(id, now)) != list(map(id, self._parameters)):
-            raise InputError("Expected the same parameters to be trained at every step, got others than at the start.")
+            raise InputError(
+                "Expected the same trained parameters at every step, got others than at the start.", argument="module"
+            )
         if self._modes != _modes(self._module):
             self._way = self._checked_way()
             self._modes = _modes(self._module)
 
     def _forget_other_gradients(self, optimizer: torch.optim.Optimizer | None) -> None:
-        """No gradient but released ones may be left for the optimizer."""
+        """Clear all gradients except released ones before the optimizer uses them."""
         groups = [] if optimizer is None else [group["params"] for group in optimizer.param_groups]
         for parameters in (self._module.parameters(), *groups):
             for parameter in parameters:
                 parameter.grad = None
 
     def _plan(self, steps: int, n_units: int | None, units_share: float) -> list[_Share]:
-        """Fix what every step costs; release the number of units first if it is not declared."""
+        """Fix the cost of every step. Release the number of units first if it is not declared."""
         session, kept = self._session, 1.0 if n_units is not None else 1 - units_share
         others = {} if n_units is not None else {"units": units_share}
         shares: list[_Share]
@@ -206,11 +217,11 @@ class PrivateGradients:
         return np.asarray(self._session.release(name, form(None), share), np.float64)
 
     def _taking_part(self, sample: Sample | None) -> NDArray[np.int64]:
-        """Which units are in the sample; all of them without one."""
+        """Return which units are in the sample; without a sample, all of them."""
         return np.arange(len(self._units)) if sample is None else np.flatnonzero(sample.members(self._units.keys))
 
     def _sum(self, units: NDArray[np.int64], scales: list[Tensor] | None) -> BoundedSum:
-        """The hidden sum of these units' clipped gradients."""
+        """Return the hidden sum of these units' clipped gradients."""
         shapes = [tuple(p.shape) for p in self._parameters]
         placed = None if scales is None else [s.to(p.device) for s, p in zip(scales, self._parameters, strict=True)]
         total = GradientTotal(
@@ -225,7 +236,7 @@ class PrivateGradients:
         return total.sealed()
 
     def _place(self, released: NDArray[np.float64], noise: AddedNoise) -> None:
-        """The mean gradient into `grad`, its square into the scaling, the count into the clip rule."""
+        """Put the mean gradient into `grad`, its square into the scaling, and the count into the clip rule."""
         first = 0
         mean: list[Tensor] = []
         for parameter in self._parameters:
@@ -242,12 +253,12 @@ class PrivateGradients:
 
 
 def _modes(module: nn.Module) -> list[tuple[int, bool]]:
-    """Which parts the module has, and which are in training mode."""
+    """Return the module's parts and which of them are in training mode."""
     return [(id(part), part.training) for part in module.modules()]
 
 
 class PlainGradients:
-    """Gradients without clipping or noise, of full batches: what a private run is compared with. Not private.
+    """Gradients of full batches without clipping or noise, to compare private runs with. Not private.
 
     Args:
         module: what is trained.

@@ -1,10 +1,10 @@
-"""A pass over made-up rows that shows whether a module and a loss treat every row by itself, before raw rows are seen.
+"""A check on made-up rows that a module and a loss treat every row by itself, before raw rows are used.
 
-Only shapes, kinds of numbers and the module are looked at, all public, so a refusal tells of nobody. Parameters are
-moved at random for the pass: at a start of zeros no row would depend on anything. Other rows come in several sizes, and
-so do gradients, since a module may mix rows only where they are large. What is found is what made-up rows show; a
-module that treats rows by themselves here and not there is beyond it. A unit that is alone in a pass (rows_at_once=1)
-needs no such look.
+It looks only at shapes, dtypes and the module, all public, so a refusal reveals nothing about anybody. Parameters are
+perturbed at random for the check, because at a start of zeros no row would depend on anything. The other rows come in
+several sizes, and so do gradients, because a module may mix rows only if they are large. The check covers what made-up
+rows can show; a module that behaves differently on other rows is beyond it. A unit that is alone in a pass
+(rows_at_once=1) needs no such check.
 """
 
 from __future__ import annotations
@@ -22,15 +22,21 @@ from apportion.training.layers import LayerFactors, supported
 from apportion.training.module_state import unchanged
 
 _Loss = Callable[[Any, Any], Tensor]
-_CLOSE = 1e-3  # of the largest number compared; rows that mix differ by about all of it
-_SIZES = (1e-4, 1e4)  # of the other rows, in units of the first
-_MANTISSAS = (1.0, 0.83, 0.71, 0.57, 0.37)  # of equal rows: other last bits, and no larger than what was taken
-_FACTORS = (1.0, 2.0**-20, 2.0**20)  # of the loss, whose gradients must grow with it
+_CLOSE = 1e-3  # relative to the largest number compared; mixed rows differ by about all of it
+_SIZES = (1e-4, 1e4)  # sizes of the other rows, relative to the first
+_MANTISSAS = (
+    1.0,
+    0.83,
+    0.71,
+    0.57,
+    0.37,
+)  # factors of equal rows: different last bits, and never larger than accepted numbers
+_FACTORS = (1.0, 2.0**-20, 2.0**20)  # factors of the loss; gradients must grow with them
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Made-up rows, the losses of a pass over them, and what these are watched to depend on; one row is in all."""
+    """Made-up rows, the losses of a pass over them, and the tensors these may depend on; one row is in all passes."""
 
     common: int
     inputs: Tensor
@@ -40,13 +46,13 @@ class _Rows:
 
 
 def factors_suffice(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Tensor) -> bool:
-    """Whether one pass over many rows gives each row's own gradient by the factors of layers; refuse rows that mix.
+    """Whether one pass over many rows gives each row's own gradient from layer factors. Refuse rows that mix.
 
     Args:
-        module: as it will be trained: its modes and which parameters are trained.
-        loss: one number for each row.
-        inputs: rows of which only the shape, the kind of numbers and the device are looked at.
-        targets: likewise.
+        module: the module as it will be trained, with its modes and trained parameters.
+        loss: returns one number for each row.
+        inputs: rows, of which only the shape, dtype and device are used.
+        targets: targets, likewise.
     """
     _refuse_layers(module)
     devices = [d.index for d in {p.device for p in module.parameters()} if d.type == "cuda"]
@@ -56,8 +62,9 @@ def factors_suffice(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Ten
         passes = [rows, *_others(module, loss, rows)]
         if any(not torch.equal(a, b) for a, b in zip(before, _generators(devices), strict=True)):
             raise InputError(
-                "Expected a module that draws no random numbers in a pass, got one that does; turn dropout off, "
-                "since the masks of all rows would depend on how many there are."
+                "Expected a module that draws no random numbers in a pass, got one that does; turn "
+                "dropout off, because the masks of all rows would depend on the number of rows.",
+                argument="module",
             )
         apart = _refuse_mixing(passes)
         return apart and supported(module) and _same_gradients(module, loss, rows)
@@ -67,36 +74,41 @@ def factors_suffice(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Ten
 def equal_rows(
     module: nn.Module, loss: _Loss, inputs: Tensor, targets: Tensor, count: int
 ) -> Iterator[list[tuple[Tensor, Tensor, list[Tensor]]]]:
-    """Batches of so many copies of one made-up row and its target, with what all parts and the loss say of them.
+    """Yield batches of copies of one made-up row and its target, with the outputs of all parts and the loss.
 
-    Last bits may agree by chance, so there are several batches. Parameters are moved while inside.
+    Last bits may agree by chance, so there are several batches. Parameters are perturbed inside.
     """
     devices = [d.index for d in {p.device for p in module.parameters()} if d.type == "cuda"]
     with torch.random.fork_rng(devices), unchanged(module, trained=True), _moved(module):
         rows = _made_up(module, loss, inputs, targets)
-        found = []
+        result = []
         for factor in _MANTISSAS if rows.inputs.is_floating_point() else (1,):
             for row in range(len(rows.inputs)):
                 x, t = (h.detach()[row].expand(count, *h.shape[1:]).clone() for h in (rows.inputs, rows.targets))
                 x *= factor
                 seen = _pass(module, loss, x.clone(), t, 0)
-                found.append((x, t, [*seen.watched, seen.losses]))
-        yield found
+                result.append((x, t, [*seen.watched, seen.losses]))
+        yield result
 
 
 def _refuse_layers(module: nn.Module) -> None:
-    """Refuse layers that mix the rows of a batch, or write into trained parameters, by their types."""
+    """Refuse layers, by their types, that mix the rows of a batch or write into trained parameters."""
     for name, part in module.named_modules():
         kind = type(part).__name__
         if isinstance(part, nn.modules.batchnorm._BatchNorm) and (part.training or part.running_mean is None):
-            raise InputError(f"Expected no layer that mixes rows, got {kind} {name!r}; use GroupNorm.")
+            raise InputError(
+                f"Expected no layer that mixes rows, got {kind} {name!r}; use GroupNorm.", argument="module"
+            )
         if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.max_norm is not None:
-            raise InputError(f"Expected no {kind} with max_norm, which rescales the rows looked up, got {name!r}.")
+            raise InputError(
+                f"Expected no {kind} with max_norm, which rescales the rows it looks up, got {name!r}.",
+                argument="module",
+            )
 
 
 @contextmanager
 def _moved(module: nn.Module) -> Iterator[None]:
-    """All parameters moved by a little of their own, as large as a usual start; refuse a pass that moves them again."""
+    """Perturb all parameters by about the size of a usual start. Refuse a pass that changes them again."""
     generator = torch.Generator().manual_seed(0)
     trained = [p for p in module.parameters() if p.requires_grad]
     with torch.no_grad():
@@ -108,7 +120,9 @@ def _moved(module: nn.Module) -> Iterator[None]:
     copies = [p.detach().clone() for p in trained]
     yield
     if any(not torch.equal(p, copy) for p, copy in zip(trained, copies, strict=True)):
-        raise InputError("Expected a module whose pass leaves its trained parameters as they are, got one that writes.")
+        raise InputError(
+            "Expected a module whose pass does not change its trained parameters, got one that does.", argument="module"
+        )
 
 
 def _generators(devices: list[int]) -> list[Tensor]:
@@ -116,7 +130,7 @@ def _generators(devices: list[int]) -> list[Tensor]:
 
 
 def _made_up(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Tensor) -> _Rows:
-    """Four rows of the kind of numbers that the module and the loss can take."""
+    """Return four rows of numbers that the module and the loss accept."""
     problem = "losses that are not finite"
     for of_inputs, of_targets in ((_normal, _positive), (_positive, _positive), (_zeros, _zeros)):
         generator = torch.Generator().manual_seed(1)
@@ -125,12 +139,14 @@ def _made_up(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Tensor) ->
             rows = _pass(module, loss, x, t, 0)
         except InputError:
             raise
-        except Exception as error:  # whatever a module says to numbers that it cannot take
+        except Exception as error:  # whatever a module raises for numbers that it does not accept
             problem = f"{type(error).__name__}: {error}"
             continue
         if bool(rows.losses.isfinite().all()):
             return rows
-    raise InputError(f"Expected a module and a loss that can take made-up rows of the data's shape, got {problem}.")
+    raise InputError(
+        f"Expected a module and a loss that accept made-up rows of the data's shape, got {problem}.", argument=None
+    )
 
 
 def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -140,9 +156,9 @@ def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _positive(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Numbers between 0 and 1; ids 0 and 1."""
-    found = torch.rand((4, *like.shape[1:]), generator=generator, dtype=torch.float64)
-    return (found if like.is_floating_point() else found.round()).to(like.device, like.dtype)
+    """Return numbers between 0 and 1; ids 0 and 1."""
+    result = torch.rand((4, *like.shape[1:]), generator=generator, dtype=torch.float64)
+    return (result if like.is_floating_point() else result.round()).to(like.device, like.dtype)
 
 
 def _zeros(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -150,34 +166,34 @@ def _zeros(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _others(module: nn.Module, loss: _Loss, rows: _Rows) -> list[_Rows]:
-    """The first row behind two others, alone, and before others that are far smaller and far larger."""
+    """Return the first row after two others, alone, and before others that are far smaller and far larger."""
     order = torch.tensor([3, 2, 0])
     inputs, targets = rows.inputs.detach()[order.to(rows.inputs.device)], rows.targets[order.to(rows.targets.device)]
     if inputs.is_floating_point():
         inputs[:2] *= 2
     alone = inputs[2:].clone(), targets[2:]
-    found = [_pass(module, loss, inputs, targets, 2), _pass(module, loss, *alone, 0)]
+    result = [_pass(module, loss, inputs, targets, 2), _pass(module, loss, *alone, 0)]
     for size in _SIZES if inputs.is_floating_point() else ():
         resized = rows.inputs.detach().clone()
         resized[1:] *= size
         try:
-            found.append(_pass(module, loss, resized, rows.targets, 0))
+            result.append(_pass(module, loss, resized, rows.targets, 0))
         except InputError:
             raise
-        except Exception:  # numbers of this size are not for this module
+        except Exception:  # the module does not accept numbers of this size
             continue
-    return found
+    return result
 
 
 def _pass(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Tensor, common: int) -> _Rows:
-    """Losses of some rows, and what every part without parts of its own put out."""
+    """Return losses of some rows, and the output of every leaf part."""
     watched: list[Tensor] = []
 
     def keep(part: nn.Module, given: Any, output: Any) -> Any:
         if not isinstance(output, Tensor) or not output.is_floating_point():
             return None
         watched.append(output if output.requires_grad else output.requires_grad_())
-        return output.clone()  # an operation in place must not change what was kept
+        return output.clone()  # an in-place operation must not change what was kept
 
     if inputs.is_floating_point():
         watched.append(inputs.requires_grad_())
@@ -190,63 +206,67 @@ def _pass(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Tensor, commo
         for hook in hooks:
             hook.remove()
     if losses.dim() == 0 or len(losses) != len(inputs):
-        raise InputError(f"Expected a loss for each of {len(inputs)} rows, got losses of shape {tuple(losses.shape)}.")
+        raise InputError(
+            f"Expected a loss for each of {len(inputs)} rows, got losses of shape {tuple(losses.shape)}.",
+            argument="loss",
+        )
     return _Rows(common, inputs, targets, losses, watched)
 
 
 def _refuse_mixing(passes: list[_Rows]) -> bool:
-    """Refuse where a row's loss depends on other rows; else, whether every part puts out one row for each.
+    """Refuse if a row's loss depends on other rows; otherwise return whether every part outputs one row for each.
 
     A table that is not looked up by row may have as many rows as one of the passes, but not as all of them.
     """
-    same_parts = len({len(found.watched) for found in passes}) == 1
-    counts = [[len(v) if v.dim() else 0 for v in found.watched] for found in passes]
-    rows = [len(found.inputs) for found in passes]
-    by_row = [list(found) == rows for found in zip(*counts, strict=False)]
+    same_parts = len({len(result.watched) for result in passes}) == 1
+    counts = [[len(v) if v.dim() else 0 for v in result.watched] for result in passes]
+    rows = [len(result.inputs) for result in passes]
+    by_row = [list(result) == rows for result in zip(*counts, strict=False)]
     first, size = passes[0].losses[0].detach().double(), passes[0].losses.detach().double().abs().max()
-    for found in passes:
-        again = found.losses[found.common].detach().double()
-        if _leaks(found, by_row) or not bool(((again - first).abs() <= _CLOSE * size).all()):
+    for result in passes:
+        again = result.losses[result.common].detach().double()
+        if _leaks(result, by_row) or not bool(((again - first).abs() <= _CLOSE * size).all()):
             raise InputError(
-                "Expected a module and a loss that treat each row by itself, got one where the loss of a made-up row "
-                "depends on others; each unit must be clipped by itself."
+                "Expected a module and a loss that treat each row by itself, but the loss of a made-up "
+                "row depends on others; each unit must be clipped by itself.",
+                argument=None,
             )
     return same_parts and all(by_row)
 
 
-def _leaks(found: _Rows, by_row: list[bool]) -> bool:
-    """Whether the loss of any row has a slope in another."""
-    for row, loss in enumerate(found.losses):
-        for slope, good in zip(_slopes(loss, found.watched), by_row, strict=False):
+def _leaks(result: _Rows, by_row: list[bool]) -> bool:
+    """Whether the loss of any row has a derivative in another row."""
+    for row, loss in enumerate(result.losses):
+        for slope, good in zip(_slopes(loss, result.watched), by_row, strict=False):
             if good and bool((torch.cat([slope[:row], slope[row + 1 :]]).nan_to_num() != 0).any()):
                 return True
     return False
 
 
 def _slopes(loss: Tensor, values: list[Tensor]) -> list[Tensor]:
-    """Derivatives of a row's loss; zeros for what it does not depend on."""
+    """Return derivatives of a row's loss; zeros for what it does not depend on."""
     if not values or not loss.requires_grad:
         return [torch.zeros_like(value) for value in values]
-    found = torch.autograd.grad(loss.sum(), values, allow_unused=True, retain_graph=True)
-    return [torch.zeros_like(v) if slope is None else slope for v, slope in zip(values, found, strict=True)]
+    result = torch.autograd.grad(loss.sum(), values, allow_unused=True, retain_graph=True)
+    return [torch.zeros_like(v) if slope is None else slope for v, slope in zip(values, result, strict=True)]
 
 
 def _same_gradients(module: nn.Module, loss: _Loss, rows: _Rows) -> bool:
-    """Whether the factors of layers give what autograd gives, row by row; a weight used elsewhere shows here."""
+    """Whether layer factors give the same as autograd, row by row; a weight used elsewhere shows here."""
     parameters = [p for p in module.parameters() if p.requires_grad]
     plain = [torch.cat([s.flatten().cpu() for s in _slopes(one, parameters)]) for one in rows.losses]
     expected = torch.stack(plain).double()
     if any(part._backward_hooks or part._backward_pre_hooks for part in module.modules()):
-        return False  # what they do to the gradients of a whole batch cannot be told from four rows
+        return False  # four rows cannot show what they do to the gradients of a whole batch
     try:
-        found = [_by_factors(module, loss, rows, size) for size in _FACTORS]
+        result = [_by_factors(module, loss, rows, size) for size in _FACTORS]
     except (InputError, RuntimeError):
-        return False  # a layer that is used twice, or not in a way that factors are known for
-    return all(bool(((each - expected).abs() <= _CLOSE * expected.abs().max()).all()) for each in found)
+        return False  # a layer used twice, or in a way for which factors are not known
+    return all(bool(((each - expected).abs() <= _CLOSE * expected.abs().max()).all()) for each in result)
 
 
 def _by_factors(module: nn.Module, loss: _Loss, rows: _Rows, size: float) -> Tensor:
-    """Gradients of every row by factors, from the loss times a number, by which they are divided again."""
+    """Return gradients of every row from layer factors, computed with a scaled loss and scaled back."""
 
     def sized(outputs: Any, targets: Any) -> Tensor:
         return size * loss(outputs, targets)

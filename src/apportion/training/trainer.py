@@ -17,36 +17,36 @@ from apportion.training.private_gradients import PrivateGradients
 from apportion.training.units import Units, session_for
 from apportion.training.watching import Seen, Watch
 
-WATCHED = "declared: raw rows were looked at during training, and what was chosen after that is not covered"
+WATCHED = "declared: raw rows were looked at during training, and choices made after that are not covered"
 
 
 class PrivateTrainer:
     """Trains a module in place under a budget.
 
     Args:
-        module: what is trained; its start must not depend on the training rows.
-        optimizer: one of `apportion.training`, or any of torch's, made with the module's parameters.
+        module: the module to train; its initial parameters must not depend on the training rows.
+        optimizer: one of `apportion.training` or of torch, made with the module's parameters.
         loss: takes outputs and targets of some rows and returns one number for each row.
         epsilon: ε of the whole training.
         delta: δ of the whole training.
-        steps: how many steps are taken.
-        sampling: probability with which a unit takes part in a step; 1 for full batches.
-        n_units: a number of users (or examples) that is declared public; None to release it.
-        clip: the rule for the norm that a unit's whole gradient is clipped to.
-        scaling: released scales in whose metric gradients are clipped, if any.
-        mean_of_rows: whether a unit's gradient is the mean over its rows, instead of their sum.
-        rows_at_once: how many rows go through the module at a time; a batch may be larger. With 1 every unit goes
-            through alone, so that nothing about it can depend on others, not even by rounding.
-        scheduler: a learning-rate scheduler of torch, which steps after every step; none that goes by losses.
-        public: further sentences for the statement on what is assumed public.
+        steps: number of steps.
+        sampling: probability that a unit takes part in a step; 1 for full batches.
+        n_units: the number of users (or examples), declared public; None to release it with noise.
+        clip: the rule for the norm to which a unit's whole gradient is clipped.
+        scaling: released scales that define the metric of clipping, if any.
+        mean_of_rows: whether a unit's gradient is the mean over its rows instead of the sum.
+        rows_at_once: number of rows that go through the module at a time; a batch may be larger. With 1, every unit
+            goes through alone, so nothing about it can depend on others, not even by rounding.
+        scheduler: a learning-rate scheduler of torch, called after every step; it must not depend on losses.
+        public: further sentences about public assumptions, for the statement.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement.
         noise: the noise source; None for the operating system's.
 
     Attributes:
         statement_: the privacy statement.
-        noise_multiplier_: noise over sensitivity at every step.
-        history_: what a `Watch` saw; from raw rows, NOT covered by ε: not to be published with the module.
+        noise_multiplier_: noise divided by sensitivity at every step.
+        history_: what a `Watch` recorded from raw rows; NOT covered by ε, so do not publish it with the module.
 
     Privacy: (ε, δ)-DP for the module's parameters, for adding or removing one user (`UserRows`) or one row
     (`ExampleRows`); the unit is in the statement.
@@ -94,7 +94,10 @@ class PrivateTrainer:
         noise: NoiseSource | None = None,
     ) -> None:
         if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
-            raise InputError("Expected a scheduler that goes by the number of steps, got ReduceLROnPlateau.")
+            raise InputError(
+                "Expected a scheduler that depends only on the number of steps, got ReduceLROnPlateau.",
+                argument="scheduler",
+            )
         self.module = module
         self.optimizer = optimizer
         self.loss = loss
@@ -127,19 +130,21 @@ class PrivateTrainer:
         Args:
             units: the training rows, as `UserRows` or `ExampleRows`.
             session: pays for everything; None for a new one with this budget.
-            watch: raw rows to look at on the way; what it sees is not covered by ε.
-            progress: told how many steps were taken, and of how many.
+            watch: raw rows to look at during training; what it records is not covered by ε.
+            progress: called with the number of steps taken and the total.
 
-        A second fit would go on from what the first learned of raw rows, and its statement would say too little.
+        A second fit is refused: it would start from what the first learned, and its statement would claim too little.
         """
         if self._trained:
             raise InputError(
-                "Expected a module that was not trained yet, got one that this trainer trained before; make both anew."
+                "Expected an untrained module, got one that this trainer has already trained; create a "
+                "new module and a new trainer.",
+                argument="module",
             )
         if watch is not None:
             watch.check(units)
         session = session or session_for(units)(Budget(self.epsilon, self.delta), noise=self.noise, window=self.window)
-        for sentence in ("the module, its start and the loss", *self.public):
+        for sentence in ("the module, its initial parameters and the loss", *self.public):
             session.assume_public(sentence)
         for sentence in (self.tuning or BY_HAND, *([] if watch is None else [WATCHED])):
             session.declare_tuning(sentence)
@@ -166,7 +171,7 @@ class PrivateTrainer:
         return self
 
     def epsilon_after(self, steps: int) -> float:
-        """ε of so many of the steps, at this budget's δ; without the number of units, where that was released."""
+        """Return the ε of this many steps, at this budget's δ, without the release of the number of units."""
         if steps == 0:
             return 0.0
         z, q = self.noise_multiplier_, self.sampling

@@ -1,6 +1,6 @@
-"""Whose data is protected in training: users with all their rows, or single rows. Each is a class of its own.
+"""Whose data training protects: users with all their rows, or single rows. Each is a class of its own.
 
-Rows are kept in the order of units, so that a unit's gradient can be formed from its own rows before it is clipped.
+Rows are ordered by unit, so that a unit's gradient can be formed from its own rows before it is clipped.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from apportion.privacy.session import Session
 
 
 class Units:
-    """Training rows in the order of the units that they belong to; private.
+    """Training rows, ordered by unit; private.
 
     Args:
         inputs: one row of model inputs each.
         targets: one row of targets each.
         offsets: rows of unit k lie between offsets[k] and offsets[k + 1].
-        keys: two numbers for each unit, from its id alone, for Poisson samples.
+        keys: two numbers for each unit, derived from its id alone, for Poisson samples.
     """
 
     neighbours: ClassVar[Neighbours]
@@ -48,7 +48,7 @@ class Units:
 
     @property
     def keys(self) -> Keys:
-        """Two numbers for each unit; private as a whole, since it tells who is there."""
+        """Two numbers for each unit. Together they are private, because they reveal who is there."""
         return self._keys
 
     def __len__(self) -> int:
@@ -56,11 +56,11 @@ class Units:
 
     @property
     def like(self) -> tuple[Tensor, Tensor]:
-        """No rows of inputs and targets, for their shapes, kinds of numbers and devices, which are public."""
+        """Inputs and targets without rows, for their shapes, dtypes and devices, which are public."""
         return self._inputs[:0], self._targets[:0]
 
     def batches(self, units: NDArray[np.int64], rows_at_once: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Inputs, targets and offsets of some units, a few at a time; a unit's rows stay together."""
+        """Yield inputs, targets and offsets of some units in batches; a unit's rows stay together."""
         sizes = np.diff(self._offsets)[units]
         for some in _chunks(sizes, rows_at_once):
             chosen, counts = units[some], sizes[some]
@@ -76,7 +76,7 @@ class UserRows(Units):
     Args:
         inputs: one row of model inputs each.
         targets: one row of targets each.
-        users: whose row it is, integers or text.
+        users: the user of each row, integers or text.
     """
 
     neighbours = ADD_REMOVE
@@ -93,12 +93,12 @@ class UserRows(Units):
 
 
 class ExampleRows(Units):
-    """Each row is a unit: the guarantee is for adding or removing one row, which is weaker for users with several.
+    """Each row is a unit: the guarantee is for adding or removing one row, which is weaker for users with several rows.
 
     Args:
         inputs: one row of model inputs each.
         targets: one row of targets each.
-        ids: of the rows, all different; their positions if none are given.
+        ids: ids of the rows, all different; default: their positions.
     """
 
     neighbours = ADD_REMOVE_EXAMPLE
@@ -109,31 +109,33 @@ class ExampleRows(Units):
         inputs, targets = _matching(inputs, targets)
         names = Vocabulary(np.arange(len(inputs)) if ids is None else ids)
         if len(names) != len(inputs):
-            raise InputError(f"Expected {len(inputs)} ids, one for each row, got {len(names)}.")
+            raise InputError(f"Expected {len(inputs)} ids, one for each row, got {len(names)}.", argument="ids")
         super().__init__(inputs, targets, np.arange(len(inputs) + 1), sampling_keys(names))
 
 
 class ExampleSession(Session):
-    """A session that promises for single rows."""
+    """A session that protects single rows."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "neighbours": ADD_REMOVE_EXAMPLE})
 
 
 def session_for(units: Units) -> type[Session]:
-    """The kind of session that promises for these units."""
+    """Return the kind of session that protects these units."""
     return ExampleSession if isinstance(units, ExampleRows) else Session
 
 
 def _matching(inputs: Any, targets: Any) -> tuple[Tensor, Tensor]:
     inputs, targets = torch.as_tensor(inputs), torch.as_tensor(targets)
     if len(inputs) != len(targets):
-        raise InputError(f"Expected as many targets as inputs, got {len(targets)} and {len(inputs)}.")
+        raise InputError(
+            f"Expected as many targets as inputs, got {len(targets)} and {len(inputs)}.", argument="targets"
+        )
     return inputs, targets
 
 
 def _chunks(sizes: NDArray[np.int64], rows_at_once: int) -> Iterator[slice]:
-    """Runs of units whose rows, each unit padded to the longest, are at most so many; or one long unit."""
+    """Return runs of units whose rows, with each unit padded to the longest, are at most so many; or one long unit."""
     first = 0
     while first < len(sizes):
         longest = np.maximum.accumulate(sizes[first : first + rows_at_once])

@@ -1,4 +1,4 @@
-"""Looks at raw rows while a module is trained: what is seen is for whoever may see the rows. Not covered by ε."""
+"""Looks at raw rows while a module is trained, for people who may see the rows. Not covered by ε."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from apportion.training.module_state import unchanged
 from apportion.training.per_unit import Loss
 from apportion.training.units import Units, UserRows
 
-_ALIGNED = 520  # rows whose gradients are compared by pairs, as in fig. 1 of the heavy-tail paper
+_ALIGNED = 520  # number of rows whose gradients are compared pairwise, as in fig. 1 of the heavy-tail paper
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of raw rows during training. Not covered by ε, whatever the module's statement says.
+    """What was recorded from raw rows during training. Not covered by ε, whatever the module's statement says.
 
     Attributes:
         step: how many steps had been taken.
         scores: losses and accuracies, by group.
-        clip_norm: of the coming step; released.
-        clipped: fraction of the watched units (users, or rows where rows are the units) whose gradients the coming step
-            would clip, with the scales and the clip norm in force; None if gradients were not looked at.
+        clip_norm: the clip norm of the coming step; released.
+        clipped: fraction of the watched units (users or rows) whose gradients the coming step would clip, with the
+            current scales and clip norm; None if gradients were not examined.
         noise_to_signal: length of the coming step's noise over that of each group's part of the mean clipped gradient;
-            None if not looked at.
-        alignment: mean cosine of rows' gradients within a class and across classes; None if not looked at, or where
-            a row has several targets.
-        law: gradients and Hessians by class beside the law of section 2; None if not looked at, or where the module
+            None if not examined.
+        alignment: mean cosine of rows' gradients within a class and across classes; None if not examined, or if a row
+            has several targets.
+        law: gradients and Hessians by class, compared with the law of section 2; None if not examined, or if the module
             does not end in a linear layer with one score for each class.
-        note: what all of it is.
+        note: a warning that raw data were used.
     """
 
     step: int
@@ -59,23 +59,23 @@ class Seen:
 
 
 class Watch:
-    """Raw rows that are looked at during training.
+    """Raw rows to look at during training.
 
-    Everything it shows is computed from raw rows without noise, and is NOT covered by ε: keep it where the rows may be
-    seen, and do not publish it with the module. The statement of a watched training says that rows were looked at;
-    settings that are changed after a look were chosen on these rows.
+    Everything it records is computed from raw rows without noise and is NOT covered by ε. Keep it where the rows may be
+    seen, and do not publish it with the module. The statement of a watched training says that rows were looked at:
+    settings changed after a look were chosen on these rows.
 
     Args:
         inputs: rows of model inputs.
         targets: their targets.
         class_groups: the group of each target, from 0.
-        n_class_groups: how many of these groups there are.
-        every: how many steps lie between two looks.
-        gradients: whether to look at gradients, too: which units are clipped, the noise beside what each group adds,
+        n_class_groups: the number of groups.
+        every: number of steps between two looks.
+        gradients: whether to examine gradients too: which units are clipped, the noise relative to each group's part,
             alignment, and the law of section 2 for a linear softmax head.
-        users: whose row each is, as for `UserRows`; needed to look at gradients where users are trained on, since they
-            are what is clipped. The figures are about the watched rows of a user: watch all of them.
-        scored_by: the loss that rows are scored by; None for the one that is trained with.
+        users: the user of each row, as for `UserRows`; required to examine gradients if users are the units, because
+            users are then clipped. The figures use the watched rows of a user, so watch all of them.
+        scored_by: the loss for scoring rows; None for the training loss.
     """
 
     def __init__(
@@ -91,11 +91,15 @@ class Watch:
         scored_by: Loss | None = None,
     ) -> None:
         if every < 1 or n_class_groups < 1:
-            raise InputError(f"Expected every and n_class_groups of at least 1, got {every} and {n_class_groups}.")
+            raise InputError(
+                f"Expected every and n_class_groups of at least 1, got {every} and {n_class_groups}.", argument=None
+            )
         places = np.asarray(class_groups, np.int64)
         if places.size and not 0 <= places.min() <= places.max() < n_class_groups:
             got = f"{places.min()} to {places.max()}"
-            raise InputError(f"Expected class_groups from 0 to {n_class_groups - 1}, got {got}.")
+            raise InputError(
+                f"Expected class_groups from 0 to {n_class_groups - 1}, got {got}.", argument="class_groups"
+            )
         self.every = every
         self._rows = inputs, targets
         self._class_groups = places
@@ -106,28 +110,28 @@ class Watch:
 
     @classmethod
     def by_frequency(cls, inputs: Tensor, targets: Tensor, edges: ArrayLike, **settings: Any) -> Watch:
-        """Watch groups of classes by how often they occur in the watched targets, the most frequent first.
+        """Watch groups of classes by their frequency in the watched targets, the most frequent first.
 
         Args:
             inputs: rows of model inputs.
             targets: their classes, from 0.
-            edges: numbers of targets, falling; group k has classes below edge k - 1 and not below edge k.
-            settings: as for a `Watch`.
+            edges: numbers of targets, descending; group k has classes below edge k - 1 and not below edge k.
+            settings: further arguments of `Watch`.
         """
         class_groups = frequency_groups(targets.cpu().numpy(), edges)
         return cls(inputs, targets, class_groups, np.size(edges) + 1, **settings)
 
     def check(self, units: Units) -> None:
-        """Refuse to look at other units' gradients than those that are clipped in training."""
+        """Refuse to examine gradients of other units than those that training clips."""
         if self._gradients and isinstance(units, UserRows) != isinstance(self._units.units, UserRows):
             given = "users" if isinstance(self._units.units, UserRows) else "none"
             wanted = "users of the watched rows" if isinstance(units, UserRows) else "no users of the watched rows"
-            raise InputError(f"Expected {wanted}, since {units.name} are what is clipped in training, got {given}.")
+            raise InputError(f"Expected {wanted}, because training clips {units.name}, got {given}.", argument="users")
 
     def look(self, module: nn.Module, loss: Loss, steps: int, coming: ComingStep) -> Seen:
-        """Score the module as it is, after so many steps and before one that clips and adds noise like this.
+        """Score the module after so many steps, before a step that clips and adds noise as given.
 
-        What the passes write into the module's buffers is undone: those are released with it.
+        What the passes write into the module's buffers is undone, because those are released with it.
         """
         with unchanged(module):
             scored_by = self._scored_by or loss
@@ -140,7 +144,7 @@ class Watch:
             return Seen(steps, scores, coming.clip_norm, clipped, ratios, *self._by_class(module, loss))
 
     def _by_class(self, module: nn.Module, loss: Loss) -> tuple[tuple[float, float] | None, ClassLaw | None]:
-        """Alignment and the law, where each row has one class."""
+        """Return alignment and the law, if each row has one class."""
         inputs, targets = self._rows
         if targets.dim() != 1 or targets.is_floating_point():
             return None, None

@@ -48,5 +48,5 @@ def test_a_message_of_the_pass_before_is_refused(workers):
     one, *_ = reference_passes("ratings")
     (first, _), (second, _) = messages(workers, one, Channel())
     for message in (first, second):
-        with pytest.raises(InputError, match="bytes that no worker of it sent"):
+        with pytest.raises(InputError, match="bytes that none of its workers sent"):
             PartialSums.from_wire(message, Channel())

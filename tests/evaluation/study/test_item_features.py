@@ -75,7 +75,7 @@ def test_a_method_that_has_no_use_for_features_says_so(ratings, features, tmp_pa
     asked = study(methods=[OURS, {**STATISTICS, "features": True}])
     with pytest.raises(InputError, match=r"Method 'ssp': .*got 'features'"):
         run_study(asked, ratings, tmp_path / "s", features=features)
-    with pytest.raises(InputError, match="Method 'ours': Expected public features"):
+    with pytest.raises(InputError, match="Method 'ours': Expected public item features"):
         run_study(study(methods=[{**OURS, "features": True}]), ratings, tmp_path / "s")
 
 

@@ -237,7 +237,7 @@ def test_bad_methods_bad_data_and_bad_places_are_refused_before_anything_is_writ
             run_study(study(**changes), ratings, tmp_path / folder, processes=processes)
         assert not (tmp_path / "s").exists()
 
-    refused("Method 'magic': Expected a method among .*, got 'magic'", methods=[{"method": "magic"}])
+    refused("Method 'magic': Expected one of the methods .*, got 'magic'", methods=[{"method": "magic"}])
     refused("Method 'ssp: colour 2': .* got 'colour'", methods=[{**STATISTICS, "grid": {"colour": [2]}}])
     refused("Method 'ssp': Expected a table for .* got 3", methods=[{**STATISTICS, "allocation": 3}])
     refused("Cannot hold out", data={"kind": "clicks", "test": 100_000})
@@ -245,6 +245,6 @@ def test_bad_methods_bad_data_and_bad_places_are_refused_before_anything_is_writ
     refused("processes >= 1, got 0", processes=0)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    refused("not empty and holds no earlier study", folder="mine")
+    refused("not empty and does not hold an earlier study", folder="mine")
     refused("it is a file", folder="mine/thesis.txt")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]

@@ -78,7 +78,7 @@ def sample_of(users, wanted):
 @pytest.mark.parametrize("make_engine", ENGINES.values(), ids=ENGINES)
 def test_a_part_has_one_row_for_each_user_and_nobody_outside_a_sample_is_added(make_engine):
     users = two_users()
-    with pytest.raises(InputError, match="Expected a row for each user"):
+    with pytest.raises(InputError, match="Expected one row for each user"):
         make_engine().add_up(users, [ClippedParts(by_observation, OUTPUTS, SplitEqually())])
     sample = OnSample(SplitEqually(), sample_of(users, [True, False]))
     for part in (of_everybody, of_those_taking_part):

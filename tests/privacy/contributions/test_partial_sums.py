@@ -70,7 +70,7 @@ def test_what_was_sent_is_what_arrives():
 
 def test_a_message_of_another_channel_is_refused():
     for channel in (Channel(), Channel(bytes(32)), Channel(CHANNEL.secret[:-1] + b"\0")):
-        with pytest.raises(InputError, match="bytes that no worker of it sent"):
+        with pytest.raises(InputError, match="bytes that none of its workers sent"):
             PartialSums.from_wire(MESSAGE, channel)
     assert Channel().secret != Channel().secret
     assert len(Channel().secret) == 32
@@ -81,20 +81,20 @@ def test_a_message_of_another_channel_is_refused():
 def test_a_message_with_any_bit_flipped_is_refused(place, bit):
     changed = bytearray(MESSAGE)
     changed[place] ^= 1 << bit
-    with pytest.raises(InputError, match="bytes that no worker of it sent"):
+    with pytest.raises(InputError, match="bytes that none of its workers sent"):
         PartialSums.from_wire(bytes(changed), CHANNEL)
 
 
 @pytest.mark.parametrize("message", [b"", MESSAGE[:31], MESSAGE[:-1], MESSAGE + b"\0", MESSAGE[32:]])
 def test_a_message_that_is_too_short_or_too_long_is_refused(message):
-    with pytest.raises(InputError, match="bytes that no worker of it sent"):
+    with pytest.raises(InputError, match="bytes that none of its workers sent"):
         PartialSums.from_wire(message, CHANNEL)
 
 
 def test_a_worker_that_was_wrong_about_its_own_bytes_is_refused():
     """Bytes that were damaged before they were sealed."""
     body = CHANNEL.opened(MESSAGE)
-    with pytest.raises(InputError, match="checksum does not fit"):
+    with pytest.raises(InputError, match="checksum of these does not match"):
         PartialSums.from_wire(CHANNEL.sealed(body[:-1] + bytes([body[-1] ^ 1])), CHANNEL)
 
 

@@ -225,7 +225,7 @@ def test_public_weights_and_vectors_beyond_what_was_derived_are_refused():
             total(users.with_columns(weights=heavier), weights, 1)
     vectors = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]])
     form = LabelTotal(BoxedColumns(-1.0, 1.0), LabelVectors.from_rows(vectors, indptr))
-    with pytest.raises(InputError, match="some user's are longer"):
+    with pytest.raises(InputError, match="at least one user's are longer"):
         add_up_one(LocalEngine(), users.with_columns(vectors=vectors * 1.01), form)
 
 

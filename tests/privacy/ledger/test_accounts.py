@@ -65,7 +65,7 @@ def test_a_session_of_the_whole_budget_spends_all_of_the_account_and_nothing_fit
     assert status.spent_epsilon <= 2.0
     assert status.left_mu < 1e-5 * BUDGET.mu
     assert (status.window, status.owner) == ("2025", "data office")
-    with pytest.raises(BudgetError, match=r"'more' asks for mu 0.01 of account 'visits'.* is left"):
+    with pytest.raises(BudgetError, match=r"'more' asks for mu 0.01, .* account 'visits' has left: .* is left"):
         account.charge("more", GaussianRelease(0.01))
     assert account.status() == status
 
@@ -106,7 +106,7 @@ def test_pure_accounts_add_up_epsilon_and_refuse_gaussian_noise(ledger):
         account.charge("quarter", PureRelease(0.25))
     assert account.status().spent_epsilon == 1.0
     assert account.status().left_epsilon == 0.0
-    with pytest.raises(BudgetError, match=r"epsilon 1e-09 of account 'visits'.*epsilon 0 of 1 is left"):
+    with pytest.raises(BudgetError, match=r"epsilon 1e-09, .* account 'visits' has left: epsilon 0 of 1 is left"):
         account.charge("one more", PureRelease(1e-9))
     with pytest.raises(BudgetError, match="open one of kind 'gaussian'"):
         account.charge("noise", GaussianRelease(0.1))
@@ -118,7 +118,7 @@ def test_pure_accounts_add_up_epsilon_and_refuse_gaussian_noise(ledger):
 def test_runs_on_samples_are_sent_to_a_renyi_account(ledger, budget):
     account = ledger.create_account("visits", budget)
     session = Session(Budget(1.0, 1e-6), noise=Untouchable(0), ledger=account)
-    with pytest.raises(BudgetError, match="open an account of kind 'renyi'"):
+    with pytest.raises(BudgetError, match="Open an account of kind 'renyi'"):
         plan_a_run(session)
     assert account.status().entries == 0
 
@@ -141,7 +141,7 @@ def test_a_run_on_samples_is_one_charge_before_anything_is_drawn(ledger):
 def test_a_run_on_samples_that_does_not_fit_leaves_the_session_without_a_plan(ledger):
     account = ledger.create_account("visits", Budget(0.5, 1e-6), kind="renyi")
     session = Session(Budget(1.0, 1e-6), noise=SeededNoise(0), ledger=account)
-    with pytest.raises(BudgetError, match=r"3 releases on samples at 0.1 .* beside 1 on all users .* is left"):
+    with pytest.raises(BudgetError, match=r"3 releases on samples at 0.1 .* beside 1 on all users, .* is left"):
         plan_a_run(session)
     assert session.plan(a=0.01)  # still open
     assert account.status().entries == 0
@@ -149,11 +149,11 @@ def test_a_run_on_samples_that_does_not_fit_leaves_the_session_without_a_plan(le
 
 def test_a_session_for_other_neighbours_is_refused(ledger):
     account = ledger.create_account("visits", BUDGET, neighbours=REPLACE_VALUES)
-    with pytest.raises(BudgetError, match=r"replace the contents .*; got: add or remove one user"):
+    with pytest.raises(BudgetError, match=r"'add or remove one user', those of its account .replace the contents"):
         Session(BUDGET, ledger=account)
     assert account.session(0.5).neighbours == REPLACE_VALUES
     renyi = ledger.create_account("samples", BUDGET, neighbours=REPLACE_LABELS, kind="renyi")
-    with pytest.raises(BudgetError, match="accounted for neighbours that differ thus: add or remove one user"):
+    with pytest.raises(BudgetError, match="need the neighbours 'add or remove one user'"):
         renyi.charge("run", SampledRun((), 2.0, 0.1, 3))
 
 
@@ -164,7 +164,7 @@ def test_an_account_remembers_its_relation(ledger, relation):
 
 
 def test_the_key_of_a_relation_is_not_given_to_another(ledger):
-    with pytest.raises(InputError, match="a key of their own for other neighbours, got 'add-remove', which is taken"):
+    with pytest.raises(InputError, match=r"a new key for a neighbour relation .*, got 'add-remove', which is taken"):
         ledger.create_account("visits", BUDGET, neighbours=Neighbours("add-remove", "task", "drop a task"))
 
 
@@ -258,11 +258,11 @@ def test_what_is_exported_can_be_composed_by_dp_accounting(ledger):
 def test_accounts_are_never_replaced_and_are_known_by_name(ledger):
     ledger.create_account("visits", BUDGET)
     ledger.create_account("a ü 'quoted' name", Budget(1.0, 0.0))
-    with pytest.raises(InputError, match="'visits' exists already"):
+    with pytest.raises(InputError, match="'visits' already exists"):
         ledger.create_account("visits", Budget(9.0, 1e-6))
     assert ledger.accounts() == ["a ü 'quoted' name", "visits"]
     assert ledger.account("visits").budget == BUDGET
-    with pytest.raises(InputError, match=r"no account 'visit' in this ledger; there are: .*'visits'"):
+    with pytest.raises(InputError, match=r"no account 'visit'; it has: .*'visits'"):
         ledger.account("visit")
     for name in ("", "  ", "x\n", "x" * 201):
         with pytest.raises(InputError, match="printable characters"):
@@ -274,7 +274,7 @@ def test_accounts_are_never_replaced_and_are_known_by_name(ledger):
     [
         ({"kind": "zcdp"}, "'zcdp'"),
         ({"kind": "pure"}, "delta of 0 for an account of kind 'pure', got 1e-06"),
-        ({"orders": [2]}, "for an account of kind 'renyi' alone"),
+        ({"orders": [2]}, "only for an account of kind 'renyi'"),
         ({"kind": "renyi", "orders": [1]}, r"whole orders from 2 to 1024, got \(1,\)"),
         ({"kind": "renyi", "orders": [2.5]}, "whole orders"),
         ({"kind": "renyi", "orders": [2]}, "got 2"),  # at that delta order 2 promises no such epsilon

@@ -43,7 +43,7 @@ def test_an_untouched_chain_verifies_and_its_head_covers_all_before(account):
     assert account.export()["head"] == status.head
     for head in (account.export()["genesis"], *heads):
         assert account.verify(head) == status
-    with pytest.raises(LedgerError, match="cut off"):
+    with pytest.raises(LedgerError, match="removed from the end"):
         account.verify("0" * 64)
 
 
@@ -87,7 +87,7 @@ def test_sqlite_forbids_to_replace_and_to_leave_gaps(account, url, sql):
 def test_an_edited_entry_is_named(account, unguarded, number):
     text, _ = altered(account, number, cost=["1/1000000"])
     unguarded("UPDATE apportion_entries SET body = ? WHERE number = ?", text, number)
-    with pytest.raises(LedgerError, match=f"Entry {number} of account 'visits' was altered: its hash is another"):
+    with pytest.raises(LedgerError, match=f"Entry {number} of account 'visits' was altered: its hash does not match"):
         account.verify()
 
 
@@ -95,8 +95,8 @@ def test_an_edited_entry_is_named(account, unguarded, number):
     ("fields", "first_bad", "words"),
     [
         ({"name": "harmless"}, 4, "does not follow the one before"),  # the hash was made anew, the next one tells
-        ({"cost": ["1/1000000"]}, 3, "a cost that is not that of its event"),
-        ({"event": {"kind": "gaussian", "mu": 0.001}}, 3, "a cost that is not that of its event"),
+        ({"cost": ["1/1000000"]}, 3, "a cost that does not match its event"),
+        ({"event": {"kind": "gaussian", "mu": 0.001}}, 3, "a cost that does not match its event"),
         ({"event": {"kind": "free"}}, 3, "cannot be read"),
         (
             {"event": {"kind": "sampled", "mus": [], "noise_multiplier": 9.0, "probability": 1.0, "steps": 1}},
@@ -160,11 +160,11 @@ def test_a_tail_that_was_cut_shows_only_against_a_head_that_was_kept(ledger, acc
     unguarded("DELETE FROM apportion_entries WHERE number >= 4")
     anew = ledger.account("visits")
     assert anew.verify().entries == 3  # nothing in the ledger itself can tell
-    assert any("entries cut off at the end" in sentence for sentence in anew.unseen())
-    with pytest.raises(LedgerError, match="entries were cut off, or all were rewritten"):
+    assert any("removed entries at the end" in sentence for sentence in anew.unseen())
+    with pytest.raises(LedgerError, match="entries were removed from the end, or the whole chain was rewritten"):
         anew.verify(kept)
     for refused in (account.verify, account.status, lambda: account.charge("more", GaussianRelease(0.01))):
-        with pytest.raises(LedgerError, match="the first 5 entries are not those that this process has seen"):
+        with pytest.raises(LedgerError, match="its first 5 entries differ from those that this process has seen"):
             refused()
 
 
@@ -172,7 +172,7 @@ def test_an_account_whose_total_was_raised_is_refused(ledger, account, unguarded
     body = ledger._store.account("visits").body
     raised = json.dumps(json.loads(body) | {"epsilon": 20.0}, sort_keys=True, separators=(",", ":"))
     unguarded("UPDATE apportion_accounts SET body = ?", raised)
-    with pytest.raises(LedgerError, match="'visits' was altered: it is not as it was opened"):
+    with pytest.raises(LedgerError, match="'visits' was altered: it differs from the account that was opened"):
         ledger.account("visits")
     # with a new hash its own words still contradict one another, and then the first entry does not follow it
     unguarded("UPDATE apportion_accounts SET body = ?, hash = ?", raised, hashlib.sha256(raised.encode()).hexdigest())

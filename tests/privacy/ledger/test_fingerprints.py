@@ -38,13 +38,13 @@ def charge(ledger, data):
     """Charge through a new handle; returns the receipt and what was warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        account = ledger.account("visits").about(data)
+        account = ledger.account("visits").for_data(data)
         receipts = [account.charge("x", SMALL), account.charge("y", SMALL)]
     return receipts, [(str(each.message), each.category) for each in caught]
 
 
 def test_other_data_are_warned_of_and_charged_all_the_same(ledger, where):
-    said = "Account 'visits' was charged for other data before: is it the account of these data?"
+    said = "Account 'visits' was charged for other data before. Check that this is the account for these data."
     assert charge(ledger, where / "data" / "a.csv")[1] == []
     assert charge(ledger, where / "data" / "a.csv")[1] == []
     receipts, caught = charge(ledger, where / "data" / "b.csv")
@@ -67,7 +67,7 @@ def test_nothing_that_depends_on_the_data_stands_outside_the_file_of_fingerprint
 
 
 def test_fingerprints_of_the_same_data_differ_between_accounts(ledger, where):
-    ledger.create_account("more", Budget(1.0, 1e-6)).about(where / "data" / "a.csv").charge("x", SMALL)
+    ledger.create_account("more", Budget(1.0, 1e-6)).for_data(where / "data" / "a.csv").charge("x", SMALL)
     charge(ledger, where / "data" / "a.csv")
     marks = json.loads((where / "marks" / "seen").read_text())["accounts"]
     assert len(set(marks.values())) == 2
@@ -77,7 +77,7 @@ def test_a_charge_that_was_refused_leaves_no_fingerprint(ledger, where):
     from apportion.errors import BudgetError
 
     with pytest.raises(BudgetError):
-        ledger.account("visits").about(where / "data" / "a.csv").charge("x", GaussianRelease(99.0))
+        ledger.account("visits").for_data(where / "data" / "a.csv").charge("x", GaussianRelease(99.0))
     assert not (where / "marks" / "seen").exists()
     assert charge(ledger, where / "data" / "b.csv")[1] == []
 

@@ -90,7 +90,7 @@ def test_samples_that_cost_too_much_at_large_orders_are_borne_by_smaller_ones():
 
 
 def test_an_order_that_can_promise_nothing_is_refused_alone():
-    with pytest.raises(ValueError, match="that some order of 2 can promise"):
+    with pytest.raises(ValueError, match="that one of the orders 2 can reach"):
         RenyiFilter(Budget(1.0, 1e-6), (2,))
 
 

@@ -193,7 +193,7 @@ def test_the_update_and_the_estimator_belong_together():
     data = random_interactions(0)
     with pytest.raises(InputError, match="a round of a ConvexMinimisation"):
         estimator(EncoderConvex(linear(3)), features=features_of(9)).fit(data)
-    with pytest.raises(InputError, match="one release of the statistics a round, got 2 resamples"):
+    with pytest.raises(InputError, match="one release of the statistics per round, got 2 resamples"):
         estimator(EncoderConvex(linear(3), resamples=2), ConvexMinimisation, features=features_of(9)).fit(data)
     with pytest.raises(InputError, match="an EncoderConvex as update"):
         estimator(EncoderStatistics(linear(3)), ConvexMinimisation, features=features_of(9)).fit(data)

@@ -183,7 +183,7 @@ def test_a_module_of_ones_own_is_asked_for_after_loading(tmp_path):
     save(model, tmp_path / "model")
     again = load(tmp_path / "model")
     np.testing.assert_array_equal(again.fold_in.features, model.fold_in.features)
-    with pytest.raises(InputError, match=r"encoder, Bent, is a module of one's own, .* load\(path, encoder=\)"):
+    with pytest.raises(InputError, match=r"encoder, Bent, is a custom module, .* load\(path, encoder=\)"):
         again.with_new_items(twins())
     save(again, tmp_path / "again")
     back = load(tmp_path / "again", encoder=Bent(3)).with_new_items(twins())
@@ -191,7 +191,7 @@ def test_a_module_of_ones_own_is_asked_for_after_loading(tmp_path):
     with pytest.raises(InputError, match="with the parameters of the stored encoder"):
         load(tmp_path / "model", encoder=dense(3))
     save(fitted("statistics", "linear").model_, tmp_path / "model")
-    with pytest.raises(InputError, match="holds no encoder that a module is wanted for"):
+    with pytest.raises(InputError, match="has no encoder, so it needs no module"):
         load(tmp_path / "model", encoder=Bent(3))
 
 
@@ -199,7 +199,7 @@ def test_what_knows_nothing_of_new_items_says_why(tmp_path):
     data = random_interactions(4)
     with pytest.raises(InputError, match="one vector for each item, whatever its features"):
         fitted("statistics", lambda width: IdEncoder(9, width)).model_.with_new_items(twins())
-    with pytest.raises(InputError, match="Asking asks which item it is given"):
+    with pytest.raises(InputError, match="Asking uses the item's number"):
         fitted("statistics", Asking).model_.with_new_items(twins())
     rows = FEATURES.for_tasks(data.task_ids)
     model = estimator(EncoderStatistics(Bent(3), FEW), features=rows).fit(data).model_

@@ -186,7 +186,7 @@ def test_steps_of_the_encoder_shrink_with_all_that_were_taken_in_the_fit(decay, 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"steps": 0}, "at least 1 gradient step a round, got 0"),
+        ({"steps": 0}, "at least 1 gradient step per round, got 0"),
         ({"sampling": 1.5}, r"sampling probability in \(0, 1\], got 1.5"),
         ({"rate": 0.0}, r"learning rate > 0 and a decay >= 0, got 0.0 and 0.0"),
         ({"decay": -1.0}, r"learning rate > 0 and a decay >= 0, got 0.02 and -1.0"),

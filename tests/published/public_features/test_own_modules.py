@@ -177,7 +177,7 @@ REFUSED = {
     "head": (EncoderStatistics(linear(3), head=-1.0), "fraction of items above 0 and at most 1 for the head, got -1"),
     "head, gradient": (EncoderGradient(linear(3), head=0.0), "fraction of items above 0 and at most 1"),
     "too wide": (EncoderGradient(Wide()), "at most 4194304 parameters"),
-    "resamples": (EncoderConvex(linear(3), resamples=2), "one release of the statistics a round"),
+    "resamples": (EncoderConvex(linear(3), resamples=2), "one release of the statistics per round"),
 }
 
 

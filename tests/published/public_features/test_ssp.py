@@ -309,7 +309,7 @@ def test_the_same_seed_gives_the_same_model_and_the_given_encoder_is_left_alone(
 @pytest.mark.parametrize(
     ("update", "message"),
     [
-        (EncoderStatistics(linear(3), resamples=0), "at least 1 release of the statistics a round, got 0"),
+        (EncoderStatistics(linear(3), resamples=0), "at least 1 release of the statistics per round, got 0"),
         (EncoderStatistics(linear(3), gram_share=0.0), "gram_share strictly between 0 and 1, got 0"),
         (EncoderStatistics(linear(3), sampling=0.0), r"sampling probability in \(0, 1\], got 0"),
         (EncoderStatistics(linear(3), memory=1.5), r"memory in \[0, 1\] and departure > 0, got 1.5 and 0.05"),

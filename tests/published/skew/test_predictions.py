@@ -111,9 +111,7 @@ def test_the_advice_says_what_it_knows():
     assert "take back" in advice.sentence
     assert advice.beyond_unit == pytest.approx(0.9)  # 5000 / (100 · (4 + slack)) > 1
     assert "90% of tasks get more than one user's unit" in advice.sentence
-    assert (
-        "more than the skew promises" in recommend_exponent([5, 6], 10, strongly_convex=True, count_stddev=5.0).sentence
-    )
+    assert "more than the skew gains" in recommend_exponent([5, 6], 10, strongly_convex=True, count_stddev=5.0).sentence
 
 
 def test_bad_counts_and_numbers_are_refused():

@@ -228,11 +228,13 @@ def test_a_session_for_adding_or_removing_a_user_is_refused_before_anything_is_s
         MultiTaskERM("squared", allocation=policy),
     ):
         rows = Observations(data, np.ones((data.n_observations, 2)), np.ones(data.n_observations))
-        with pytest.raises(InputError, match=r"neighbours differ thus: replace the values.*got one for: add or remove"):
+        with pytest.raises(
+            InputError, match=r"session are 'add or remove one user', those of this estimator .replace the values"
+        ):
             estimator.fit_observations(rows, session=session)
-    with pytest.raises(InputError, match="neighbours differ thus: replace the values of one user's rows"):
+    with pytest.raises(InputError, match=r"those of this estimator .replace the values of one user's rows"):
         AlternatingMinimisation(allocation=policy).fit(data, session=session)
-    with pytest.raises(InputError, match="neighbours differ thus: add or remove one user"):
+    with pytest.raises(InputError, match="those of this estimator 'add or remove one user"):
         AlternatingMinimisation().fit(data, session=Session(Budget(1.0, 1e-5), neighbours=GRAPH))
     assert not session.statement().releases
 
@@ -244,10 +246,10 @@ def test_sums_of_a_public_graph_are_released_in_sessions_for_it_alone():
     for form in (TaskCounts, lambda given: TaskMoments(given, rows)):
         of_graph, of_users = (add_up_one(LocalEngine(), data.as_users, form(w)) for w in (weights, SplitEqually()))
         added = Session(Budget(1.0, 1e-5), noise=SeededNoise(0))
-        with pytest.raises(BudgetError, match="bounded for neighbours that differ thus: replace the values"):
+        with pytest.raises(BudgetError, match=r"has a sensitivity for the neighbours .replace the values"):
             added.release("sums", of_graph, added.plan(all=1.0).one("all"))
         replaced = Session(Budget(1.0, 1e-5), noise=SeededNoise(0), neighbours=GRAPH)
-        with pytest.raises(BudgetError, match="bounded for neighbours that differ thus: add or remove"):
+        with pytest.raises(BudgetError, match="has a sensitivity for the neighbours 'add or remove"):
             replaced.release("sums", of_users, replaced.plan(all=1.0).one("all"))
         replaced.release("sums", of_graph, replaced.plan(all=1.0).one("all"))
 
@@ -255,7 +257,7 @@ def test_sums_of_a_public_graph_are_released_in_sessions_for_it_alone():
 def test_samples_of_users_are_accounted_for_users_who_come_and_go():
     data = random_interactions(2)
     update = GradientDescent(sampling=0.5, steps=1)
-    with pytest.raises(BudgetError, match="differ thus: add or remove one user; this session promises: replace"):
+    with pytest.raises(BudgetError, match=r"'add or remove one user'; this session has the neighbours .replace"):
         AlternatingMinimisation(allocation=Exact(), update=update).fit(data)
 
 
@@ -290,7 +292,7 @@ def test_ledgers_cards_and_pages_name_the_relation(tmp_path):
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         account = ledger.create_account("public graph", Budget(3.0, 1e-5), neighbours=GRAPH)
         other = ledger.create_account("users", Budget(3.0, 1e-5))
-        with pytest.raises(BudgetError, match="differ thus: add or remove one user; got: replace the values"):
+        with pytest.raises(BudgetError, match=r"neighbours 'add or remove one user', got one for .replace the values"):
             Session(Budget(1.0, 1e-5), ledger=other, neighbours=GRAPH)
         model = AlternatingMinimisation(allocation=ExactJoint()).fit(data, session=account.session(1.0)).model_
         assert account.status().neighbours == GRAPH.relation
@@ -298,10 +300,10 @@ def test_ledgers_cards_and_pages_name_the_relation(tmp_path):
     assert privacy_card(model.statement)["guarantee"]["neighbours"] == {"key": GRAPH.key, "relation": GRAPH.relation}
     page = public_page(model)
     assert GRAPH.relation.replace("'", "&#39;") in page
-    for words in ("add or remove", "took part", "not been there", "with and without", "whether any one"):
+    for words in ("add or remove", "took part", "had been missing", "with and without", "whether any one"):
         assert words not in page
-    assert "which of two guesses at one particular person’s values is right" in page
-    assert "had any one person’s values been any others" in page
+    assert "which of two guesses about one particular person’s values is right" in page
+    assert "if any one person’s values had been different" in page
 
 
 def test_the_old_statement_was_wrong_by_far():

@@ -1,1 +1,3 @@
-"""File formats of tables, one module each; what a module calls `FORMAT` is found by `apportion.data.sources`."""
+"""File formats of tables, one module each; `apportion.data.sources` finds each module's `FORMAT`."""
+
+__all__: list[str] = []

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from apportion.data.arrow_columns import is_text
 from apportion.data.sources import CellKind, HeldKind, held_kind
 from apportion.errors import InputError
 
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _MAGIC = b"PAR1"
-_BATCH_ROWS = 1 << 18
+_BATCH_ROWS = 1 << 19
 
 Result = TypeVar("Result")
 
 
 class _OpenParquet:
-    """A Parquet file whose schema was read. The file is open only while it is read: a folder may hold thousands."""
+    """A Parquet file with its schema. The file is open only while it is read, because a folder may hold thousands."""
 
     untyped = False
 
@@ -37,7 +38,8 @@ class _OpenParquet:
         return {name: held_kind(self._schema.field(name).type) for name in names}
 
     def scan(self, kinds: Mapping[str, CellKind], gather: Callable[[Iterable[pa.RecordBatch], int], Result]) -> Result:
-        with _opened(self._file) as source:
+        texts = [name for name, kind in kinds.items() if kind == "id" and is_text(self._schema.field(name).type)]
+        with _opened(self._file, texts) as source:  # ids as positions in a list of them, as such files store them
             n_batches = math.ceil(source.metadata.num_rows / _BATCH_ROWS)
             return gather(source.iter_batches(_BATCH_ROWS, columns=list(kinds)), n_batches)
 
@@ -70,13 +72,13 @@ FORMAT: Final = _Parquet()
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[Any]:
-    """A reader of the file; what Arrow has against it is said in one sentence."""
+def _opened(file: Path, dictionaries: Sequence[str] = ()) -> Iterator[Any]:
+    """Return a reader of the file; Arrow's complaint becomes one sentence."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
     try:
-        with parquet.ParquetFile(file) as source:
+        with parquet.ParquetFile(file, read_dictionary=list(dictionaries)) as source:
             yield source
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise InputError(f"The Parquet file cannot be read: {str(error).splitlines()[0]}") from None
+        raise InputError(f"The Parquet file cannot be read: {str(error).splitlines()[0]}", argument=None) from None

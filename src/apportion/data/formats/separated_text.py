@@ -1,6 +1,6 @@
 """Text files with separated columns: CSV, TSV and the `.dat` of MovieLens, also compressed.
 
-Any file that no other format knows is taken for one of these.
+Any file that no other format recognises is read as one of these.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _OpenText:
     def scan(self, kinds: Mapping[str, CellKind], gather: Callable[[Iterable[pa.RecordBatch], int], Result]) -> Result:
         import pyarrow as pa
 
-        text = TextColumns(self._file, self._layout, kinds)
+        text = TextColumns(self._file, self._layout, kinds, in_threads=True)
         types: dict[str, pa.DataType] = {}
         while True:  # once more for each id column that turns out to be text
             try:
@@ -61,7 +61,7 @@ class _OpenText:
         try:
             return _in_utf8(columns.open({id_column: pa.string()}).read_all())
         except pa.ArrowInvalid as error:
-            raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.") from None
+            raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.", argument=None) from None
 
 
 class _SeparatedText:
@@ -98,10 +98,12 @@ def _decoded(content: bytes) -> str:
 
 
 def _in_utf8(table: pa.Table) -> pa.Table:
-    """The table; refused where Arrow found bytes that are no text."""
+    """Return the table. Refuse it if Arrow found bytes that are not text."""
     import pyarrow as pa
 
     for field in table.schema:
         if pa.types.is_binary(field.type):
-            raise InputError(f"Column {field.name!r} holds text that is not in UTF-8; save the file in that encoding.")
+            raise InputError(
+                f"Column {field.name!r} holds text that is not in UTF-8; save the file in that encoding.", argument=None
+            )
     return table

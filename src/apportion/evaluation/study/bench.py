@@ -1,6 +1,6 @@
-"""The bench: fits and measures the units of a study, and keeps what is finished in the study's folder.
+"""The bench: it fits and measures the units of a study, and stores what is finished in the study's folder.
 
-A finished unit is one small file, `units/HASH.json`; where models are kept, they are in `models/HASH`.
+A finished unit is one small file, `units/HASH.json`; if models are kept, they are in `models/HASH`.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class Builder(Protocol):
         noise: NoiseSource | None = None,
         value_range: tuple[float, float] = (1.0, 5.0),
     ) -> Any:
-        """Return an estimator whose `fit(data)` leaves `model_`; settings that make no sense are an `InputError`.
+        """Return an estimator whose `fit(data)` leaves `model_`; invalid settings raise an `InputError`.
 
-        Where a method asks for public features of the items, its settings hold them under `features`.
+        If a method asks for public item features, its settings hold them under `features`.
         """
         ...
 
 
 class Bench:
-    """Fits and measures units of one study on one data set; every process has one."""
+    """Fits and measures units of one study on one data set; every process has its own."""
 
     def __init__(
         self, study: Study, data: Interactions, folder: Path, build: Builder, features: ItemFeatures | None = None
@@ -73,15 +73,15 @@ class Bench:
         return study_slices(self.study, self.parts.train)
 
     def result_file(self, unit: Unit) -> Path:
-        """Where what a unit measured is kept."""
+        """Return the file that stores a unit's results."""
         return self.folder / UNITS / f"{unit.key}.json"
 
     def model_folder(self, unit: Unit) -> Path:
-        """Where a unit's model is kept."""
+        """Return the folder that stores a unit's model."""
         return self.folder / MODELS / unit.key
 
     def run(self, unit: Unit) -> str | None:
-        """Fit, measure and store; what went wrong is returned in a sentence."""
+        """Fit, measure and store. Return a sentence if something went wrong."""
         started = time.perf_counter()
         try:
             model = self._fitted(unit.content)
@@ -98,7 +98,7 @@ class Bench:
             _write(self.result_file(unit), json.dumps(result, indent=1))
         except ApportionError as error:
             return str(error)
-        except Exception as error:  # one unit that fails must not stop the others
+        except Exception as error:  # a unit that fails must not stop the others
             return f"{type(error).__name__}: {error}"
         return None
 
@@ -108,7 +108,7 @@ class Bench:
         model = estimator.fit(self.parts.train).model_
         if epsilon is not None and (model.statement is None or model.statement.epsilon > epsilon * (1 + 1e-9)):
             stated = "no privacy statement" if model.statement is None else f"epsilon = {model.statement.epsilon:g}"
-            raise InputError(f"Expected a model with epsilon = {epsilon:g}, got one with {stated}.")
+            raise InputError(f"Expected a model with epsilon = {epsilon:g}, got one with {stated}.", argument=None)
         return model
 
     def _measured(self, model: Any, part: Part) -> Evaluation:
@@ -131,7 +131,7 @@ class Bench:
         save(model, self.model_folder(unit))
 
     def stored_result(self, unit: Unit) -> Evaluation | None:
-        """What a finished unit measured; None if it is not there, or not whole."""
+        """Return what a finished unit measured; None if the file is missing or incomplete."""
         if unit.keep_model and not self.model_folder(unit).is_dir():
             return None
         try:
@@ -149,7 +149,7 @@ def build_unit(
     seed: int | None,
     features: ItemFeatures | None = None,
 ) -> Any:
-    """The estimator of a unit; without ε and seed it is one without privacy."""
+    """Return the estimator of a unit; without ε and seed, one without privacy."""
     return build(
         put_features(spec, features),
         study.kind,
@@ -161,7 +161,7 @@ def build_unit(
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file beside its place, then move it there: it is whole or not there."""
+    """Write a file to a temporary place, then move it: it is complete or missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, staged = tempfile.mkstemp(prefix=f".{path.stem}-", dir=path.parent)
     try:

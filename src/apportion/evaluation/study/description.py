@@ -1,4 +1,4 @@
-"""What a study file says: the data and how they are divided, budgets, methods, what is measured, how it is tuned."""
+"""The contents of a study file: the data and their split, budgets, methods, metrics and tuning."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _READING: Final = (
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """How data are divided: fractions of the rows (ratings), or of the users (clicks; from 1 on, their number)."""
+    """How data are divided: fractions of the rows (ratings) or users (clicks; from 1 on, a number of users)."""
 
     seed: int = 0
     validation: float = 0.1
@@ -47,7 +47,7 @@ class SplitPlan:
 
 @dataclass(frozen=True)
 class Budgets:
-    """Every ε that private methods are fitted at, one δ, and the seeds of the noise."""
+    """Every ε for private methods, one δ, and the seeds of the noise."""
 
     epsilon: tuple[float, ...]
     delta: float
@@ -56,7 +56,7 @@ class Budgets:
 
 @dataclass(frozen=True)
 class Measures:
-    """What is measured: the number of slices, and for clicks the cut-offs."""
+    """What is measured: the number of slices and, for clicks, the cut-offs."""
 
     slices: int = 5
     recall_at: tuple[int, ...] = ()
@@ -64,7 +64,7 @@ class Measures:
     recall_at_by_slice: tuple[int, ...] = ()
 
     def names(self, kind: Kind) -> tuple[str, ...]:
-        """Names of the metrics, the main one first."""
+        """Return names of the metrics, the main one first."""
         if kind == "ratings":
             return ("rmse", "mae")
         by_slice = (f"recall@{'/'.join(map(str, self.recall_at_by_slice))}",) if self.recall_at_by_slice else ()
@@ -73,7 +73,7 @@ class Measures:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Each method, at each ε, is tuned over its own grid: the best mean over these seeds on validation wins."""
+    """Each method is tuned over its own grid at each ε: the best mean over these seeds on validation wins."""
 
     seeds: tuple[int, ...]
     metric: str
@@ -81,7 +81,7 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Models of the first seed are kept, to be compared with the reference by their nearest neighbours."""
+    """Models of the first seed are saved, to compare their nearest neighbours with the reference."""
 
     reference: str
     k: int = 20
@@ -90,7 +90,7 @@ class Inspection:
 
 @dataclass(frozen=True)
 class Study:
-    """Everything that a study file says; `read_study` makes it from a file, `Study.from_table` from a dictionary."""
+    """The contents of a study file. `read_study` makes it from a file, `Study.from_table` from a dictionary."""
 
     kind: Kind
     budgets: Budgets
@@ -109,7 +109,7 @@ class Study:
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Study:
-        """Check a table as read from TOML; anything unknown or out of range is refused."""
+        """Check a table read from TOML. Refuse anything unknown or out of range."""
         top = Table("the study", table)
         data = Table("[data]", top.take("data", "a table", is_table))
         kind: Kind = data.take("kind", '"ratings" or "clicks"', lambda value: value in ("ratings", "clicks"))
@@ -142,7 +142,7 @@ def read_study(path: str | os.PathLike[str]) -> Study:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file.name} is not valid TOML: {error}.") from None
+        raise InputError(f"{file.name} is not valid TOML: {error}.", argument=None) from None
     try:
         return Study.from_table(table)
     except InputError as error:
@@ -161,12 +161,14 @@ def _split_plan(data: Table, kind: Kind) -> SplitPlan:
         history=data.take("history", "a fraction between 0 and 1", is_fraction, SplitPlan.history),
     )
     if sum(part for part in (plan.validation, plan.test) if part < 1) >= 1:
-        raise InputError(f"Expected validation and test below 1 together, got {plan.validation:g} and {plan.test:g}.")
+        raise InputError(
+            f"Expected validation and test below 1 together, got {plan.validation:g} and {plan.test:g}.", argument=None
+        )
     return plan
 
 
 def _reading(data: Table, kind: Kind) -> dict[str, Any]:
-    """What says where the data are and how they are read, for whoever reads them."""
+    """Return where the data are and how they are read."""
     accepted = {
         "min_value": ("a number", is_number),
         "feature_kinds": (
@@ -175,13 +177,15 @@ def _reading(data: Table, kind: Kind) -> dict[str, Any]:
         ),
         "feature_crosses": ("a list of lists of columns", is_list_of(is_list_of(is_text, least=2), distinct=False)),
     }
-    found = {key: data.take(key, *accepted.get(key, ("text", is_text)), None) for key in _READING}
-    if kind == "ratings" and found["min_value"] is not None:
-        raise InputError(f"Expected min_value in [data] only with clicks, got {found['min_value']:g} with ratings.")
-    reading = {key: value for key, value in found.items() if value is not None}
+    result = {key: data.take(key, *accepted.get(key, ("text", is_text)), None) for key in _READING}
+    if kind == "ratings" and result["min_value"] is not None:
+        raise InputError(
+            f"Expected min_value in [data] only with clicks, got {result['min_value']:g} with ratings.", argument=None
+        )
+    reading = {key: value for key, value in result.items() if value is not None}
     for key in reading:
         if key.startswith("feature_") and "features" not in reading:
-            raise InputError(f"Expected features in [data] (the file that {key} is about), got none.")
+            raise InputError(f"Expected features in [data], which {key} refers to, got none.", argument=None)
     return reading
 
 
@@ -222,14 +226,14 @@ def _measures(table: Table, kind: Kind) -> Measures:
 def _tuning(values: Mapping[str, Any], budgets: Budgets, metrics: Sequence[str], split: SplitPlan) -> Tuning:
     table = Table("[tuning]", values)
     table.take("rule", f'"{BEST_ON_VALIDATION}"', lambda value: value == BEST_ON_VALIDATION)
-    unused = [max(budgets.seeds) + 1]  # noise that the test does not meet again
+    unused = [max(budgets.seeds) + 1]  # seeds that the test does not use again
     tuning = Tuning(
         seeds=tuple(table.take("seeds", "a list of different whole numbers from 0", is_list_of(is_whole(0)), unused)),
         metric=table.take("metric", f"one of {', '.join(metrics)}", lambda value: value in metrics, metrics[0]),
     )
     table.finish()
     if split.validation == 0:
-        raise InputError("Expected validation in [data] above 0, as [tuning] needs it, got 0.")
+        raise InputError("Expected validation in [data] above 0, because [tuning] needs it, got 0.", argument=None)
     return tuning
 
 

@@ -1,4 +1,4 @@
-"""The methods of a study, `[[methods]]`: their settings, and every combination of what their grids list."""
+"""The methods of a study, `[[methods]]`: their settings, and every combination of their grids."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from apportion.errors import InputError
 from apportion.evaluation.study.table_reading import Table, is_list_of, is_table, is_text, is_whole
 
 NON_PRIVATE: Final = "non-private"
-"""The method that has no ε and no noise: it is fitted once, whatever the budgets and seeds."""
+"""The method without ε and noise: it is fitted once, whatever the budgets and seeds."""
 FEATURES: Final = "features"
-"""The setting that says whether a method is given public features of the items."""
+"""The setting that says whether a method gets public item features."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Combination:
 
     Attributes:
         method: the method's name in the study.
-        settings: what was set by the grid, by dotted key.
-        spec: all settings, as the builder gets them.
+        settings: settings from the grid, by dotted key.
+        spec: all settings, as the builder receives them.
     """
 
     method: str
@@ -33,17 +33,17 @@ class Combination:
 
     @property
     def label(self) -> str:
-        """The method's name and what the grid set."""
+        """The method's name and its settings from the grid."""
         return f"{self.method}: {settings_in_words(self.settings)}" if self.settings else self.method
 
 
 @dataclass(frozen=True)
 class Method:
-    """A row of the comparison: its name, its settings, and the lists of settings to combine.
+    """A row of the comparison: its name, its settings, and the grids to combine.
 
     Attributes:
-        name: in tables.
-        spec: settings, as the builder gets them.
+        name: its name in tables.
+        spec: settings, as the builder receives them.
         grid: lists of settings, by dotted key.
         draws: how many combinations of the grid to draw at random; None for all of them.
     """
@@ -55,11 +55,11 @@ class Method:
 
     @property
     def is_private(self) -> bool:
-        """Whether it has an ε at all."""
+        """Whether the method has an ε."""
         return bool(self.spec["method"] != NON_PRIVATE)
 
     def combinations(self) -> tuple[Combination, ...]:
-        """Every combination of the grid, the last key running fastest, or as many as are drawn."""
+        """Return every combination of the grid, the last key varying fastest, or as many as are drawn."""
         if self.draws is not None:
             drawn = {repr(settings): settings for settings in map(self._drawn, range(self.draws))}
             return tuple(map(self._combined, drawn.values()))
@@ -69,7 +69,7 @@ class Method:
         )
 
     def _drawn(self, number: int) -> dict[str, Any]:
-        """Settings drawn one by one: methods that share a key and its list draw the same values of it."""
+        """Draw settings one by one. Methods that share a key and its list draw the same values."""
         positions = {key: zlib.crc32(f"{number} {key}".encode()) for key in self.grid}
         return {key: choices[positions[key] % len(choices)] for key, choices in self.grid.items()}
 
@@ -81,7 +81,7 @@ class Method:
 
 
 def settings_in_words(settings: Mapping[str, Any]) -> str:
-    """Settings by the last word of their keys.
+    """Format settings by the last word of their keys.
 
     >>> settings_in_words({"allocation.exponent": 0.25, "dimension": 8})
     'exponent 0.25, dimension 8'
@@ -102,7 +102,8 @@ def read_methods(tables: Sequence[Mapping[str, Any]]) -> tuple[Method, ...]:
     for name in names:
         if names.count(name) > 1:
             raise InputError(
-                f"Expected a different name for each of [[methods]], got {name!r} {names.count(name)} times."
+                f"Expected a different name for each of [[methods]], got {name!r} {names.count(name)} times.",
+                argument=None,
             )
     return methods
 
@@ -114,23 +115,29 @@ def _method(values: Mapping[str, Any], number: int) -> Method:
     grid = dict(_flat(table.take("grid", "a table of lists", is_table, {})))
     draws = table.take("draws", "a whole number from 1", is_whole(1), None)
     if draws is not None and not grid:
-        raise InputError(f"Expected a grid for the {draws} draws of method {name!r}, got none.")
+        raise InputError(f"Expected a grid for the {draws} draws of method {name!r}, got none.", argument=None)
     spec = {"method": kind, **table.values}
     for key, choices in grid.items():
         if not is_list_of(lambda _: True, distinct=False)(choices):
-            raise InputError(f"Expected {key} in the grid of method {name!r} to be a list of values, got {choices!r}.")
+            raise InputError(
+                f"Expected {key} in the grid of method {name!r} to be a list of values, got {choices!r}.", argument=None
+            )
         if _holds(spec, key.split(".")):
-            raise InputError(f"Expected {key} of method {name!r} either as a setting or in its grid, got both.")
+            raise InputError(
+                f"Expected {key} of method {name!r} either as a setting or in its grid, got both.", argument=None
+            )
     for value in (*((spec[FEATURES],) if FEATURES in spec else ()), *grid.get(FEATURES, ())):
         if not isinstance(value, bool):
-            raise InputError(f"Expected {FEATURES} of method {name!r} to be true or false, got {value!r}.")
+            raise InputError(
+                f"Expected {FEATURES} of method {name!r} to be true or false, got {value!r}.", argument=None
+            )
     method = Method(name, spec, {key: tuple(choices) for key, choices in grid.items()}, draws)
     method.combinations()  # refuses a key that leads into something other than a table
     return method
 
 
 def _flat(table: Mapping[str, Any], start: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys, whether they were written so in quotes or as tables in tables."""
+    """Return dotted keys, whether written in quotes or as nested tables."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{start}{key}.")
@@ -147,13 +154,14 @@ def _holds(spec: Any, keys: Sequence[str]) -> bool:
 
 
 def _with(spec: Mapping[str, Any], keys: Sequence[str], value: Any, place: str) -> dict[str, Any]:
-    """A copy in which one value, some tables down, is set."""
+    """Return a copy with one value set, some tables down."""
     first, *others = keys
     if not others:
         return {**spec, first: value}
     inner = spec.get(first, {})
     if not isinstance(inner, Mapping):
         raise InputError(
-            f"Expected {first} to be a table, as the {place} sets {'.'.join(others)} in it, got {inner!r}."
+            f"Expected {first} to be a table, because the {place} sets {'.'.join(others)} in it, got {inner!r}.",
+            argument=None,
         )
     return {**spec, first: _with(inner, others, value, place)}

@@ -1,4 +1,4 @@
-"""The data of a study: divided into training, validation and test, with popularity slices, and a hash of them."""
+"""The data of a study: divided into training, validation and test, with popularity slices and a hash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Part = Literal["validation", "test"]
 
 @dataclass(frozen=True)
 class Parts:
-    """What is trained on, and what is shown and to be found on validation and on test."""
+    """The training data, and the shown and hidden rows of validation and test."""
 
     train: Interactions
     validation: HeldOut | None
@@ -26,7 +26,7 @@ class Parts:
     words: str
 
     def held_out(self, part: Part) -> HeldOut:
-        """The part to measure on."""
+        """Return the part to measure on."""
         held_out = self.test if part == "test" else self.validation
         assert held_out is not None
         return held_out
@@ -40,8 +40,8 @@ def split_study(study: Study, data: Interactions) -> Parts:
             rng, (1 - plan.validation - plan.test, plan.validation, plan.test)
         )
         words = (
-            f"rows at random: {plan.validation:.0%} for validation, {plan.test:.0%} for test, the others for training; "
-            f"split seed {plan.seed}"
+            f"random rows: {plan.validation:.0%} for validation, {plan.test:.0%} for test, the others "
+            f"for training; split seed {plan.seed}"
         )
         return Parts(train, HeldOut(train, validation) if plan.validation else None, HeldOut(train, test), words)
     n_eligible = int((data.by_user.counts >= MIN_OBSERVATIONS_HELD_OUT).sum())
@@ -51,19 +51,20 @@ def split_study(study: Study, data: Interactions) -> Parts:
     )
     parts = data.split_by_users(rng, n_validation, n_test, plan.history)
     words = (
-        f"whole users at random: {n_validation:,} for validation, {n_test:,} for test, the others for training; of a "
-        f"held-out user {plan.history:.0%} of the rows are shown and the others are to be found; split seed {plan.seed}"
+        f"random whole users: {n_validation:,} for validation, {n_test:,} for test, the others for "
+        f"training; {plan.history:.0%} of a held-out user's rows are shown and the others are to "
+        f"be predicted; split seed {plan.seed}"
     )
     return Parts(parts.train, parts.validation if n_validation else None, parts.test, words)
 
 
 def study_slices(study: Study, train: Interactions) -> PopularitySlices:
-    """The study's popularity slices, by counts of the training part."""
+    """Return the study's popularity slices, by counts of the training part."""
     return popularity_slices(train.by_task.counts, study.measures.slices)
 
 
 def fingerprint(data: Interactions) -> str:
-    """A hash of who did what with what value."""
+    """Return a hash of the data."""
     digest = hashlib.sha256(f"{data.n_users} {data.n_tasks}".encode())
     for array in (data.users, data.tasks, data.values):
         digest.update(np.ascontiguousarray(array).view(np.uint8).data)

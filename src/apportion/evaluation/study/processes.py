@@ -1,4 +1,4 @@
-"""Units run here, or in several processes that share the processors; Ctrl-C ends them all."""
+"""Run units here, or in several processes that share the processors. Ctrl-C ends them all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _bench: Bench | None = None
 
 
 def _start(study: Study, data: Interactions, folder: Path, build: Builder, features: ItemFeatures | None) -> None:
-    """Begin a worker: it holds the data, and leaves Ctrl-C to the process that started it."""
+    """Start a worker. It holds the data, and leaves Ctrl-C to its parent process."""
     global _bench
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _bench = Bench(study, data, folder, build, features)
@@ -36,13 +36,13 @@ def _work(unit: Unit) -> str | None:
 
 
 def run_here(bench: Bench, units: Sequence[Unit], finished: Finished) -> None:
-    """Run units one after the other; `finished` is told of each, with what went wrong."""
+    """Run units one after the other; `finished` is called with each, and with what went wrong."""
     for unit in units:
         finished(unit, bench.run(unit))
 
 
 def run_in_processes(bench: Bench, units: Sequence[Unit], processes: int, finished: Finished) -> None:
-    """Run units in several processes; `finished` is told of each, with what went wrong."""
+    """Run units in several processes; `finished` is called with each, and with what went wrong."""
     others = set(multiprocessing.active_children())
     with threads_for(processes):
         pool = ProcessPoolExecutor(
@@ -68,13 +68,13 @@ def run_in_processes(bench: Bench, units: Sequence[Unit], processes: int, finish
 
 
 def processors() -> int:
-    """How many processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
 def threads_for(processes: int) -> Iterator[None]:
-    """While workers start, have each use its part of the processors and no more."""
+    """While workers start, give each its part of the processors and no more."""
     threads = str(max(1, processors() // processes))
     names = ("APPORTION_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}

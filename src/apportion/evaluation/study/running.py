@@ -1,4 +1,4 @@
-"""Running a study: which units are needed, which of them are missing, and which settings tuning takes."""
+"""Running a study: which units are needed, which are missing, and which settings tuning chooses."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ def run_study(
     """Run what is missing of a study, and return all of it.
 
     Nothing is written before every method has been built once and the data have been divided. A unit that fails is
-    among the failures; the others go on. Ctrl-C leaves what is finished.
+    listed among the failures, and the others continue. Ctrl-C keeps what is finished.
 
     Args:
         study: what to do.
         data: the data, of the study's kind.
-        folder: where finished units are kept; made if it does not exist.
-        features: public features of the items, for methods with `features = true`; where no method says whether it has
-            them, every method "ours" becomes two rows, without and with them.
-        build: makes estimators; None for `apportion.recommend.methods.build`. With several processes it has to be
-            importable there: a function at the top of a module.
-        processes: how many processes fit at once; each holds the data, and they share the processors.
-        fresh: whether to fit again what is finished already, as after a change of the library's own code.
-        show: shows progress, called with a job, a step, how many are done and of how many.
+        folder: where finished units are stored; created if needed.
+        features: public item features, for methods with `features = true`; if no method says whether it has them, every
+            method "ours" becomes two rows, without and with them.
+        build: makes estimators; None for `apportion.recommend.methods.build`. With several processes it must be
+            importable: a function at the top level of a module.
+        processes: number of processes; each holds the data, and they share the processors.
+        fresh: whether to run finished fits again, for example after a change of the library's own code.
+        show: shows progress; called with a job, a step, the number done and the total.
         say: shows a sentence.
     """
     study = study if features is None else with_feature_rows(study)
     bench = Bench(study, data, Path(folder), build or _library_builder(), features)
     _refuse_unless_study(bench.folder)
     if processes < 1:
-        raise InputError(f"Expected processes >= 1, got {processes}.")
+        raise InputError(f"Expected processes >= 1, got {processes}.", argument="processes")
     refuse_bad_methods(study, bench.build, features)
     known = None if features is None else features_fingerprint(features, data.task_ids)
     _ = bench.parts, bench.slices  # refuse data that cannot be divided before anything is written
@@ -66,7 +66,7 @@ def run_study(
 
 
 class _Run:
-    """A study on its way."""
+    """A study in progress."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class _Run:
         return self.study.budgets.epsilon if method.is_private else (None,)
 
     def _chosen(self, explored: Sequence[Cell], tuning: Tuning) -> Iterator[tuple[str, Combination, float | None]]:
-        """The best combination of each method at each ε, under the method's own name."""
+        """Return the best combination of each method at each ε, under the method's own name."""
         sign = 1 if tuning.metric in LOWER_IS_BETTER else -1
         for method in self.study.methods:
             if len(method.combinations()) == 1:
@@ -149,7 +149,7 @@ class _Run:
                 label,
                 combination,
                 epsilon,
-                tuple(found for unit in mine if (found := self.bench.stored_result(unit)) is not None),
+                tuple(result for unit in mine if (result := self.bench.stored_result(unit)) is not None),
                 self.bench.model_folder(mine[0]) if mine[0].keep_model and self.bench.stored_result(mine[0]) else None,
             )
             for (label, combination, epsilon), mine in zip(wanted, units, strict=True)
@@ -158,7 +158,7 @@ class _Run:
     def _run(self, job: str, units: Mapping[str, Unit]) -> None:
         missing = [unit for unit in units.values() if self.fresh or self.bench.stored_result(unit) is None]
         if len(missing) < len(units):
-            self.say(f"{job}: {len(units) - len(missing)} of {len(units)} fits were finished before and are kept.")
+            self.say(f"{job}: {len(units) - len(missing)} of {len(units)} fits were already finished and are kept.")
         if not missing:
             return
         done = 0
@@ -187,19 +187,22 @@ def _library_builder() -> Builder:
 
 
 def refuse_bad_methods(study: Study, build: Builder, features: ItemFeatures | None = None) -> None:
-    """Build every combination of every method once, so that settings that make no sense are refused by name."""
+    """Build every combination of every method once, so that invalid settings are refused by name."""
     for method in study.methods:
         for combination in method.combinations():
             epsilon, seed = (study.budgets.epsilon[0], 0) if method.is_private else (None, None)
             try:
                 build_unit(build, study, combination.spec, epsilon, seed, features)
             except (InputError, TypeError, ValueError) as error:
-                raise InputError(f"Method {combination.label!r}: {error}") from None
+                raise InputError(f"Method {combination.label!r}: {error}", argument=None) from None
 
 
 def _refuse_unless_study(folder: Path) -> None:
-    """Refuse a place that holds something else: results would be mixed into it."""
+    """Refuse a folder that holds something else."""
     if folder.is_dir() and any(folder.iterdir()) and not (folder / UNITS).is_dir():
-        raise InputError(f"Refusing to write into {str(folder)!r}: it is not empty and holds no earlier study.")
+        raise InputError(
+            f"Refusing to write into {str(folder)!r}: it is not empty and does not hold an earlier study.",
+            argument="folder",
+        )
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"Refusing to write into {str(folder)!r}: it is a file.")
+        raise InputError(f"Refusing to write into {str(folder)!r}: it is a file.", argument="folder")

@@ -1,4 +1,4 @@
-"""What a study found: for every method at every ε the evaluations of all seeds, as means and standard deviations."""
+"""The results of a study: for every method at every ε, means and standard deviations over all seeds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Figure:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Figure | None:
-        """The figure of some values; None of none."""
+        """Return the figure of some values; None if there are none."""
         if not values:
             return None
         return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
@@ -37,14 +37,14 @@ class Figure:
 
 @dataclass(frozen=True)
 class Cell:
-    """One method at one ε: what was measured with each seed that succeeded.
+    """One method at one ε: the results of each seed that succeeded.
 
     Attributes:
-        label: the row that it belongs to.
+        label: its row.
         combination: the method and its settings.
         epsilon: ε, or None for a method without privacy.
         evaluations: one per seed.
-        model: folder of the kept model of the first seed, if models are kept.
+        model: folder of the saved model of the first seed, if models are saved.
     """
 
     label: str
@@ -54,7 +54,7 @@ class Cell:
     model: Path | None = None
 
     def figure(self, metric: str, position: int | None = None) -> Figure | None:
-        """Mean and standard deviation of a metric, overall or in the slice at a position."""
+        """Return mean and standard deviation of a metric, overall or in the slice at a position."""
         measured = [_measured_at(evaluation[metric], position) for evaluation in self.evaluations]
         return Figure.of([value for value in measured if value is not None])
 
@@ -65,10 +65,10 @@ def _measured_at(value: MetricValue, position: int | None) -> float | None:
 
 @dataclass(frozen=True)
 class StudyResults:
-    """What a study found.
+    """The results of a study.
 
     Attributes:
-        study: what was asked.
+        study: the study.
         cells: every row at every ε, measured on the test part.
         explored: with tuning, every combination at every ε, measured on the validation part.
         failures: what could not be fitted or measured, and why.
@@ -94,23 +94,24 @@ class StudyResults:
         return next((cell.evaluations[0].slices for cell in self.cells if cell.evaluations), ())
 
     def cell(self, label: str, epsilon: float) -> Cell | None:
-        """A row at an ε; a method without privacy has the same at each."""
+        """Return a row at an ε; a method without privacy has the same row at each."""
         return next((cell for cell in self.cells if cell.label == label and cell.epsilon in (None, epsilon)), None)
 
     @property
     def tuning_in_words(self) -> str:
-        """How settings were chosen, and how many fits looked at the data for that."""
+        """Say how settings were chosen, and how many fits looked at the data for that."""
         tuning = self.study.tuning
         if tuning is None:
-            return "Nothing was tuned: every combination of settings is a row of its own."
+            return "Nothing was tuned: every combination of settings is a separate row."
         if not self.explored:
             return "Nothing was tuned: no method has more than one combination of settings."
         tuned = dict.fromkeys(cell.combination.method for cell in self.explored)
         n_fits = sum(1 if cell.epsilon is None else len(tuning.seeds) for cell in self.explored)
         return (
-            f"Tuned, each over its own grid and separately for each ε: {'; '.join(tuned)}. The settings with the best "
-            f"mean {tuning.metric} on the validation part were taken; {n_fits:,} fits looked at that part "
-            f"(noise seeds {', '.join(map(str, tuning.seeds))}). This choice is not private: no ε covers it."
+            f"Each method was tuned over its own grid, separately for each ε: {'; '.join(tuned)}. The "
+            f"settings with the best mean {tuning.metric} on the validation part were chosen; "
+            f"{n_fits:,} fits looked at that part (noise seeds {', '.join(map(str, tuning.seeds))}). "
+            "This choice is not private: no ε covers it."
         )
 
     def to_dict(self) -> dict[str, Any]:

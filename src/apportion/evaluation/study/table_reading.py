@@ -1,4 +1,4 @@
-"""Reading a table key by key: every value is checked, and what is wrong or left over is refused with its place."""
+"""Read a table key by key: every value is checked, and errors and leftovers are refused with their place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NEEDED: Final = object()
 
 
 class Table:
-    """A table that is read key by key; what is wrong or left over is refused with its place."""
+    """A table that is read key by key. Errors and leftovers are refused with their place."""
 
     def __init__(self, place: str, values: Mapping[str, Any]) -> None:
         self.place = place
@@ -20,21 +20,21 @@ class Table:
         self.known: list[str] = []
 
     def take(self, key: str, expected: str, accept: Callable[[Any], bool], default: Any = _NEEDED) -> Any:
-        """The value of a key, checked."""
+        """Return the value of a key, checked."""
         self.known.append(key)
         if key not in self.values:
             if default is _NEEDED:
-                raise InputError(f"Expected {key} in {self.place} ({expected}), got none.")
+                raise InputError(f"Expected {key} in {self.place} ({expected}), got none.", argument=None)
             return default
         value = self.values.pop(key)
         if not accept(value):
-            raise InputError(f"Expected {key} in {self.place} to be {expected}, got {value!r}.")
+            raise InputError(f"Expected {key} in {self.place} to be {expected}, got {value!r}.", argument=None)
         return value
 
     def finish(self) -> None:
-        """Refuse what nobody asked for."""
+        """Refuse keys that nobody asked for."""
         for key in self.values:
-            raise InputError(f"Expected only {', '.join(self.known)} in {self.place}, got {key!r}.")
+            raise InputError(f"Expected only {', '.join(self.known)} in {self.place}, got {key!r}.", argument=None)
 
 
 def is_table(value: Any) -> bool:
@@ -73,12 +73,12 @@ def is_fraction(value: Any) -> bool:
 
 
 def is_whole(least: int) -> Callable[[Any], bool]:
-    """A test for whole numbers, none below `least`."""
+    """Return a test for whole numbers of at least `least`."""
     return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def is_list_of(accept: Callable[[Any], bool], *, distinct: bool = True, least: int = 1) -> Callable[[Any], bool]:
-    """A test for lists of at least `least` values, each accepted, and different from each other if `distinct`."""
+    """Return a test for lists of at least `least` accepted values, all different if `distinct`."""
 
     def accepted(value: Any) -> bool:
         if not isinstance(value, Sequence) or isinstance(value, str) or len(value) < least:

@@ -1,6 +1,6 @@
-"""Units: one fit and its measurement each, named by a hash of everything that its figures depend on.
+"""Units: each is one fit and its measurement, named by a hash of everything that its figures depend on.
 
-The hash is the name of the file that a finished unit leaves: whatever changes the content has the unit fitted again.
+The hash is the file name of a finished unit: any change of the content means that the unit is fitted again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from apportion.evaluation.study.parts import Part
 
 MARKING: Final = "INTERNAL, NOT FOR RELEASE: computed from raw data, not covered by epsilon; the noise is seeded"
 FORMAT: Final = 1
-"""Part of every hash, so that nothing is taken for finished that was stored with another meaning."""
+"""Part of every hash, so that results stored with another meaning do not count as finished."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Unit:
     """One fit and its measurement.
 
     Attributes:
-        words: what it is, for people.
+        words: a description for people.
         content: everything that its figures depend on, ready for JSON.
-        keep_model: whether the model is to be kept as well.
+        keep_model: whether to save the model as well.
     """
 
     words: str
@@ -37,7 +37,7 @@ class Unit:
 
     @property
     def key(self) -> str:
-        """A name for its file: a hash of the content."""
+        """Its file name: a hash of the content."""
         return hashlib.sha256(json.dumps(self.content, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -50,9 +50,9 @@ def unit_of(
     part: Part,
     features: str | None = None,
 ) -> Unit:
-    """The unit of a combination of settings on data with this fingerprint; one without privacy has no ε and no seed.
+    """Return the unit of a combination of settings on data with this fingerprint; without privacy, no ε and no seed.
 
-    The fingerprint of features counts where the settings ask for them.
+    The fingerprint of features counts only if the settings ask for features.
     """
     content = {
         "format": FORMAT,

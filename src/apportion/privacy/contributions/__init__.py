@@ -1,4 +1,4 @@
-"""What one user adds to a sum, as values that any engine can evaluate: see `base`."""
+"""Contributions: what one user adds to a sum, as values that any engine can evaluate (see `base`)."""
 
 from apportion.privacy.contributions.base import Contribution, Kernels, LabelsOf, RowsOf, UserRun, Weighting
 from apportion.privacy.contributions.clipped import ClippedParts, Output, step_of
@@ -18,6 +18,7 @@ from apportion.privacy.contributions.row_sums import (
     Values,
 )
 from apportion.privacy.contributions.task_sums import TaskCounts, TaskGrams, TaskMoments, UserGram, UserTotal
+from apportion.privacy.contributions.votes import HeldOut, Losses, Votes, WithoutHeldOut, without_held_out
 
 __all__ = [
     "BoxedColumns",
@@ -26,10 +27,12 @@ __all__ = [
     "ClippedParts",
     "Contribution",
     "GradientTotal",
+    "HeldOut",
     "Kernels",
     "LabelTotal",
     "LabelVectors",
     "LabelsOf",
+    "Losses",
     "Output",
     "PartialSums",
     "PrivateRowWeights",
@@ -46,6 +49,9 @@ __all__ = [
     "UserRun",
     "UserTotal",
     "Values",
+    "Votes",
     "Weighting",
+    "WithoutHeldOut",
     "step_of",
+    "without_held_out",
 ]

@@ -1,7 +1,7 @@
-"""The general contribution: any function of a user's own rows, its whole part clipped to a public norm.
+"""The general contribution: any function of a user's own rows, with the whole part clipped to a public norm.
 
-Clipped parts are cut off towards zero to whole numbers of a public step, and whole numbers are what is added: no order
-or grouping of additions changes the sum (docs/proofs/exact.md).
+Clipped parts are truncated towards zero to whole numbers of a public step. Whole numbers are added, so no order or
+grouping of additions changes the sum (docs/proofs/exact.md).
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from apportion.privacy.contributions.base import Contribution, Floats, Kernels, 
 from apportion.privacy.contributions.distinct_tasks import require_distinct_tasks
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, in_words, moved_by_user
 
-_BITS = 32  # of a clip norm, in steps
-_AT_A_TIME = 1 << 20  # rows whose steps add up to less than 2^53, so that doubles hold them exactly
-_NUMBERS_AT_ONCE = 1 << 23  # of users' own rows, however wide they are
+_BITS = 32  # steps in a clip norm
+_AT_A_TIME = 1 << 20  # so many rows have steps that add up to less than 2^53, which doubles hold exactly
+_NUMBERS_AT_ONCE = 1 << 23  # number of a user's rows handled at a time, whatever their width
 
 Part = Callable[[Any, Any], tuple[Floats, ...]]
-"""(users, weights of their rows or None) -> one array per output, each entry from its own user's rows alone."""
+"""(users, weights of their rows or None) -> one array per output. Each entry depends on its own user's rows alone."""
 
 
 def step_of(clip_norm: float) -> float:
-    """The step of the lattice that parts clipped to this norm are cut off to."""
+    """Return the step of the lattice for parts clipped to this norm."""
     return linalg.step_below(clip_norm, _BITS)
 
 
 @dataclass(frozen=True)
 class Output:
-    """One sum that a user's part goes into.
+    """One of the sums that a user's part goes into.
 
     Attributes:
         width: numbers in a row.
-        clip_norm: to which a user's rows are clipped, all together.
-        by_task: whether there is a row for each observation, added to the observation's task; else one for each user.
-        what: what a part is, for the statement.
+        clip_norm: the norm to which all rows of a user together are clipped.
+        by_task: True for one row per observation, added to that observation's task; False for one row per user.
+        what: what a part is, in words for the statement.
     """
 
     width: int
@@ -52,24 +52,24 @@ class Output:
 
     @property
     def step(self) -> float:
-        """Of the lattice that parts are cut off to."""
+        """The step of the lattice that parts are truncated to."""
         return step_of(self.clip_norm)
 
     def zeros(self, n_tasks: int) -> NDArray[np.int64]:
-        """The sum over nobody."""
+        """Return the sum over no users."""
         return np.zeros((n_tasks, self.width) if self.by_task else self.width, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class ClippedParts(Contribution):
-    """What a function makes of each user's own rows, clipped.
+    """The values that a function computes from each user's own rows, clipped.
 
     Attributes:
-        part: the function. It may look at the users it is given, and use public and released numbers; for each user it
-            must return what it would for that user alone.
+        part: the function. It may use the users it is given, and public and released numbers. For each user it must
+            return what it would return for that user alone.
         outputs: the sums, in the order in which the function returns its arrays.
-        weights: of users' rows, which the function is given; users whose weights are all 0 take no part.
-        neighbours: the relation that the sensitivity is for; that of the weights, if there are any.
+        weights: the weights of users' rows, passed to the function. Users whose weights are all 0 take no part.
+        neighbours: the neighbour relation of the sensitivity; if there are weights, it is theirs.
     """
 
     part: Part
@@ -78,7 +78,7 @@ class ClippedParts(Contribution):
     neighbours: Neighbours = ADD_REMOVE
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """The parts of these users, some at a time, clipped and in whole steps."""
+        """Return the sums over these users, in batches, clipped and in whole steps."""
         require_distinct_tasks(users, any(each.by_task for each in self.outputs))
         sums = tuple(each.zeros(users.n_tasks) for each in self.outputs)
         for run in users.runs(kernels.rows_at_once):
@@ -86,7 +86,7 @@ class ClippedParts(Contribution):
         return sums
 
     def _add_run(self, run: UserRun, sums: Sums) -> None:
-        """Weights of a whole run first: only the rows of users who take part need memory beside them."""
+        """Add a run. The weights of the whole run come first: only rows of users who take part need further memory."""
         weights = None if self.weights is None else self.weights.formed(run)._values
         taking_part = (
             run.present if weights is None else np.bincount(run.owner, weights != 0, minlength=run.n_users) > 0
@@ -104,28 +104,34 @@ class ClippedParts(Contribution):
         for output, total, rows in zip(self.outputs, sums, parts, strict=True):
             if output.by_task:
                 whole = _whole_part(rows, run.indptr, output)
-                whole[~taking_part[run.owner]] = 0  # whatever the function returns for them
+                whole[~taking_part[run.owner]] = 0  # no part for them, whatever the function returns
                 _add_by_task(total, whole, run.column("tasks"))
             else:
-                whole = _whole_part(rows, np.arange(len(rows) + 1), output)
-                total += whole[_one_row_each(taking_part, len(rows))].astype(np.int64).sum(axis=0)
+                total += whole_parts(rows, output)[_one_row_each(taking_part, len(rows))].sum(axis=0)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
-        """The sums with the sensitivity that their clipping gives them."""
+        """Seal the sums with the sensitivity that their clipping gives them."""
         neighbours = self.neighbours if self.weights is None else self.weights.neighbours
         return tuple(sealed_output(output, total, neighbours) for output, total in zip(self.outputs, sums, strict=True))
 
 
 def sealed_output(output: Output, total: NDArray[Any], neighbours: Neighbours) -> BoundedSum:
-    """A sum of clipped parts, with the sensitivity that its clipping gives it."""
+    """Seal a sum of clipped parts with the sensitivity that its clipping gives it."""
     text = f"{output.what}: each user's whole part clipped to norm {output.clip_norm:g}{in_words(neighbours)}"
     bound = output.clip_norm * moved_by_user(neighbours)
     return BoundedSum(_KEY, total, bound, text, neighbours=neighbours, step=output.step)
 
 
+def whole_parts(rows: FloatArray, output: Output) -> NDArray[np.int64]:
+    """One row for each user, clipped to the output's norm and cut off to whole numbers of its step."""
+    return _whole_part(rows, np.arange(len(rows) + 1), output).astype(np.int64)
+
+
 def _whole_part(rows: FloatArray, indptr: Offsets, output: Output) -> FloatArray:
     if rows.ndim != 2 or rows.shape[1] != output.width:
-        raise InputError(f"Expected rows of {output.width} numbers for {output.what!r}, got shape {rows.shape}.")
+        raise InputError(
+            f"Expected rows of {output.width} numbers for {output.what!r}, got shape {rows.shape}.", argument=None
+        )
     return linalg.whole_steps(Parts.clipped(rows, indptr, output.clip_norm)._values, output.step)
 
 
@@ -137,12 +143,16 @@ def _add_by_task(total: NDArray[np.int64], whole: FloatArray, tasks: NDArray[np.
 
 
 def _one_row_each(taking_part: NDArray[np.bool_], n_rows: int) -> NDArray[np.bool_]:
-    """Which of the rows per user count: those of users taking part, who are all that there are rows for, or some of it.
+    """Return which rows count if there is one row per user: those of users who take part.
 
-    Any other number of rows would be several for one user, each clipped by itself.
+    The function may return a row for every user, or only for those taking part. Any other number would mean several
+    rows for one user, each clipped by itself.
     """
     if n_rows == len(taking_part):
         return taking_part
     if n_rows == int(taking_part.sum()):
         return np.ones(n_rows, bool)
-    raise InputError("Expected a row for each user, or for each that is taking part, got another number of rows.")
+    raise InputError(
+        "Expected one row for each user, or one for each user who takes part, got another number of rows.",
+        argument=None,
+    )

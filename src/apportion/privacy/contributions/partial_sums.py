@@ -1,8 +1,8 @@
-"""What crosses a process: whole-number partial sums, sealed, for an engine's own reducer and nobody else.
+"""Partial sums that cross process boundaries: whole numbers, sealed for one engine's own reducer.
 
-A partial sum names the contribution it is of, how many users it covers and a checksum. It is sent as bytes under a
-`Channel`, which an engine makes for one pass and shares with its workers: bytes of another pass, or changed on the way,
-are refused. Adding whole numbers commutes, so retries and any grouping give the same total.
+A partial sum names its contribution, the number of users it covers and a checksum. It is sent as bytes under a
+`Channel`, which an engine makes for one pass and shares with its workers. Bytes from another pass, or changed on the
+way, are refused. Adding whole numbers commutes, so retries and any grouping give the same total.
 """
 
 from __future__ import annotations
@@ -21,29 +21,31 @@ from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Hidden
 from apportion.privacy.contributions.base import Contribution, Kernels, Sums, UserRun
 
-_LARGEST_STEPS = 2**62  # of a total, so that adding two never wraps
+_LARGEST_STEPS = 2**62  # limit of a total, so that adding two never wraps around
 
 
 class Channel:
-    """A secret of one pass, by which an engine's reducer knows what its own workers sent."""
+    """A secret of one pass, by which an engine's reducer recognises messages from its own workers."""
 
     def __init__(self, secret: bytes | None = None) -> None:
         self.secret = os.urandom(32) if secret is None else secret
 
     def sealed(self, body: bytes) -> bytes:
-        """The bytes with their code before them."""
+        """Return the bytes with their authentication code in front."""
         return hmac.digest(self.secret, body, "sha256") + body
 
     def opened(self, message: bytes) -> bytes:
-        """The bytes, if they were sealed under this channel."""
+        """Return the bytes if they were sealed under this channel; refuse others."""
         code, body = message[:32], message[32:]
         if not hmac.compare_digest(code, hmac.digest(self.secret, body, "sha256")):
-            raise InputError("Expected partial sums of this pass, got bytes that no worker of it sent.")
+            raise InputError(
+                "Expected partial sums of this pass, got bytes that none of its workers sent.", argument="message"
+            )
         return body
 
 
 class PartialSums(Hidden):
-    """Sums of some contributions over some users; hidden, and of whole numbers wherever there is more than one."""
+    """Sums of some contributions over some users: hidden, and in whole numbers wherever there are several runs."""
 
     __slots__ = ("_n_users", "_sums")
 
@@ -58,20 +60,24 @@ class PartialSums(Hidden):
 
     def __add__(self, other: PartialSums) -> PartialSums:
         if not all(_are_whole(sums) for sums in (*self._sums, *other._sums)):
-            raise InputError("Expected whole numbers in sums over several runs of users; make the engine exact=True.")
+            raise InputError(
+                "Expected whole numbers in sums over several runs of users; make the engine exact=True.", argument=None
+            )
         sums = [tuple(map(_added, one, two)) for one, two in zip(self._sums, other._sums, strict=True)]
         return PartialSums(sums, self._n_users + other._n_users)
 
     def sealed(self, contributions: Sequence[Contribution]) -> list[BoundedSum]:
-        """One bounded sum for each output of each contribution, in order."""
+        """Return one bounded sum for each output of each contribution, in order."""
         return [
             total for each, sums in zip(contributions, self._sums, strict=True) for total in each.sealed(sums)
         ]  # fmt: skip
 
     def to_wire(self, channel: Channel) -> bytes:
-        """The sums as bytes that only the reducer of the same pass takes."""
+        """Return the sums as bytes that only the reducer of the same pass accepts."""
         if not all(_are_whole(sums) for sums in self._sums):
-            raise InputError("Expected whole numbers in sums that cross a process; make the engine exact=True.")
+            raise InputError(
+                "Expected whole numbers in sums that cross a process; make the engine exact=True.", argument=None
+            )
         body = io.BytesIO()
         arrays = {f"{k}.{m}": array for k, sums in enumerate(self._sums) for m, array in enumerate(sums)}
         np.savez(body, n_users=np.int64(self._n_users), **arrays)  # type: ignore[arg-type]
@@ -80,10 +86,12 @@ class PartialSums(Hidden):
 
     @classmethod
     def from_wire(cls, message: bytes, channel: Channel) -> PartialSums:
-        """What a worker of the same pass sent."""
+        """Read back what a worker of the same pass sent."""
         content = channel.opened(message)
         if hashlib.blake2b(content[16:], digest_size=16).digest() != content[:16]:
-            raise InputError("Expected partial sums as they were sent, got others: their checksum does not fit.")
+            raise InputError(
+                "Expected partial sums as they were sent; the checksum of these does not match.", argument="message"
+            )
         with np.load(io.BytesIO(content[16:]), allow_pickle=False) as held:
             names = sorted(tuple(map(int, name.split("."))) for name in held.files if name != "n_users")
             sums: list[list[Any]] = [[] for _ in range(1 + max((k for k, _ in names), default=-1))]
@@ -101,7 +109,7 @@ def _are_whole(sums: Sums) -> bool:
 
 def _added(one: Any, two: Any) -> Any:
     if one.shape != two.shape:
-        raise InputError(f"Expected partial sums of one shape, got {one.shape} and {two.shape}.")
+        raise InputError(f"Expected partial sums of one shape, got {one.shape} and {two.shape}.", argument=None)
     if any(each.max(initial=0) >= _LARGEST_STEPS or each.min(initial=0) <= -_LARGEST_STEPS for each in (one, two)):
         raise ArithmeticError("A sum has more steps than 64 bits hold; use fewer users in one fit.")
     return one + two

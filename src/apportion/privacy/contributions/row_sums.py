@@ -1,11 +1,11 @@
-"""Sums over rows of which one user may own many, each row with a weight of its own.
+"""Sums over rows, where one user may own many rows and each row has a weight of its own.
 
-What one user can move such a sum by is its total weight times how far one row's value reaches. There are two kinds of
-weights. Public ones are functions of public sizes; neighbours then replace what one user's rows hold, which moves the
-sum by twice the reach. Private ones follow from a user's own size and a public cap on its total; neighbours then add or
-remove a user, which moves the sum by the reach (docs/proofs/contributions.md).
+One user can move such a sum by its total weight times the reach of one row's value. There are two kinds of weights.
+Public weights are functions of public sizes. Neighbours then replace the contents of one user's rows, which moves the
+sum by twice the reach. Private weights follow from a user's own size and a public cap on its total. Neighbours then add
+or remove a user, which moves the sum by the reach (docs/proofs/contributions.md).
 
-Rows are in user-major order: the rows of user l lie between indptr[l] and indptr[l + 1]. What each row adds is cut off
+Rows are in user-major order: the rows of user l lie between indptr[l] and indptr[l + 1]. Each row's part is truncated
 towards zero to whole numbers of a public step, and those are added: no order of additions changes the sum.
 """
 
@@ -30,7 +30,7 @@ from apportion.privacy.statement import rounded_up
 
 Floats = NDArray[np.float64]
 
-_ROUNDING = 1 + 1e-9  # sums of float64 in another order differ by less
+_ROUNDING = 1 + 1e-9  # relative; sums of float64 in another order differ by less
 
 
 class BoxedValues(Hidden):
@@ -41,28 +41,30 @@ class BoxedValues(Hidden):
     def __init__(self, scaled: Floats) -> None:
         held = _held(scaled)
         if held.ndim != 2 or not bool((np.abs(held) <= 0.5).all()):  # also refuses NaN
-            raise InputError("Expected a matrix of values within [-1/2, 1/2]; some value is not.")
+            raise InputError(
+                "Expected a matrix of values within [-1/2, 1/2]; at least one value is not.", argument="scaled"
+            )
         self._values: Floats = held
 
     @classmethod
     def clipped(cls, values: ArrayLike, low: ArrayLike, high: ArrayLike) -> BoxedValues:
-        """Clip each column to its range, then scale; low and high are public."""
+        """Clip each column to its range, then scale it. low and high are public."""
         below, above = np.asarray(low, np.float64), np.asarray(high, np.float64)
         matrix = np.asarray(values, np.float64)
         scaled = (np.clip(matrix, below, above) - (below + above) / 2) / (above - below)
         return cls(np.clip(scaled, -0.5, 0.5))
 
     def with_constant(self) -> BoxedValues:
-        """The same with a further column that is 1/2 in every row, so that its sum is half the total weight."""
+        """Append a column of 1/2, so that its sum is half the total weight."""
         return BoxedValues(np.column_stack([self._values, np.full(len(self._values), 0.5)]))
 
     def with_squares(self) -> BoxedValues:
-        """The same with the square z² of each number beside them, as 4 z² − 1/2."""
+        """Append the square z² of each number, as 4 z² − 1/2."""
         return BoxedValues(np.column_stack([self._values, 4 * np.square(self._values) - 0.5]))
 
     @property
     def width(self) -> int:
-        """How many numbers a row has."""
+        """The number of columns."""
         return int(self._values.shape[1])
 
     def __len__(self) -> int:
@@ -73,35 +75,35 @@ class BoxedValues(Hidden):
 
 
 class RowWeighting(ABC):
-    """How every row is weighed, as a value: public numbers, and a function of a user's own size or of public ones."""
+    """A rule that weighs every row: public numbers, and a function of a user's own size or of public sizes."""
 
     @property
     @abstractmethod
     def neighbours(self) -> Neighbours:
-        """The relation that sums formed with the weights are bounded for."""
+        """The neighbour relation of sums formed with the weights."""
 
     @property
     @abstractmethod
     def description(self) -> str:
-        """How weights are made, for the statement."""
+        """How the weights are made, for the statement."""
 
     @abstractmethod
     def moved(self, reach: float) -> float:
-        """How far one user moves a weighted sum of values of at most this norm."""
+        """Return how far one user moves a weighted sum of values with at most this norm."""
 
     @abstractmethod
     def of(self, users: UserRun) -> Floats:
-        """The weights of these users' rows, each user's total within the bound."""
+        """Return the weights of these users' rows, each user's total within the bound."""
 
 
 @dataclass(frozen=True)
 class PublicRowWeights(RowWeighting):
-    """Weights from public sizes alone, which users carry as a column.
+    """Weights that depend only on public sizes; users carry them as a column.
 
     Attributes:
         largest: the largest total weight of one user; derived by `from_rows`.
         sums_of_squares: Σ c² over rows, and Σ t² over users' totals: public, like the weights.
-        made: how they were made.
+        made: how they were made, in words.
         column: name of the column.
     """
 
@@ -112,7 +114,7 @@ class PublicRowWeights(RowWeighting):
 
     @classmethod
     def from_rows(cls, values: ArrayLike, indptr: Offsets, made: str, column: str = "weights") -> PublicRowWeights:
-        """What is to be known of all weights, which are public; they travel in a column of the users."""
+        """Derive what must be known of all weights. They are public, and travel in a column of the users."""
         held = _checked(values)
         totals = _totals(held, indptr)
         squares = float(np.square(held).sum()), float(np.square(totals).sum())
@@ -120,29 +122,32 @@ class PublicRowWeights(RowWeighting):
 
     @property
     def neighbours(self) -> Neighbours:
-        """Replacing what one user's rows hold."""
+        """Replacing the contents of one user's rows."""
         return REPLACE_VALUES
 
     @property
     def description(self) -> str:
-        """How they were made, for the statement."""
+        """How the weights were made, for the statement."""
         return f"{self.made}: at most {rounded_up(self.largest, 6):g} for one user"
 
     def moved(self, reach: float) -> float:
-        """By twice the largest total weight."""
+        """Return twice the largest total weight times the reach."""
         return 2 * self.largest * reach
 
     def of(self, users: UserRun) -> Floats:
-        """The column, if it is within the bound."""
+        """Return the column, after checking it against the bound."""
         values = _checked(users.column(self.column))
         if not float(_totals(values, users.indptr).max(initial=0.0)) <= self.largest:
-            raise InputError(f"Expected every user's weights to add up to at most {self.largest}; some user's do not.")
+            raise InputError(
+                f"Expected every user's weights to add up to at most {self.largest}; at least one user's do not.",
+                argument=None,
+            )
         return values
 
 
 @dataclass(frozen=True)
 class PrivateRowWeights(RowWeighting):
-    """Weights from each user's own size; a user's add up to at most `cap`, which is public or released.
+    """Weights from each user's own size. They add up to at most `cap` per user, which is public or released.
 
     Attributes:
         cap: the bound on one user's total weight.
@@ -161,23 +166,26 @@ class PrivateRowWeights(RowWeighting):
 
     @property
     def description(self) -> str:
-        """How they were made, for the statement."""
+        """How the weights were made, for the statement."""
         return f"{self.made}: at most {rounded_up(self.cap * _ROUNDING, 6):g} for one user"
 
     def moved(self, reach: float) -> float:
-        """By the cap."""
+        """Return the cap times the reach."""
         return self.cap * _ROUNDING * reach
 
     def of(self, users: UserRun) -> Floats:
-        """The weights of these users, checked against the cap."""
+        """Return the weights of these users, after checking them against the cap."""
         values = _checked(self.form(users.indptr))
         if not float(_totals(values, users.indptr).max(initial=0.0)) <= self.cap * _ROUNDING:
-            raise InputError(f"Expected every user's weights to add up to at most {self.cap}; some user's do not.")
+            raise InputError(
+                f"Expected every user's weights to add up to at most {self.cap}; at least one user's do not.",
+                argument=None,
+            )
         return values
 
 
 Values = Callable[[Any], BoxedValues]
-"""A run of users to the values of their rows."""
+"""Maps a run of users to the values of their rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,9 +195,9 @@ class BoxedColumns:
     Attributes:
         low: lower end of each range.
         high: upper end of each range.
-        squares: whether the squares stand beside the numbers; see `BoxedValues.with_squares`.
-        constant: whether a constant does; see `BoxedValues.with_constant`.
-        column: its name.
+        squares: whether to append the squares; see `BoxedValues.with_squares`.
+        constant: whether to append a constant; see `BoxedValues.with_constant`.
+        column: name of the column.
     """
 
     low: Any
@@ -199,23 +207,23 @@ class BoxedColumns:
     column: str = "values"
 
     def __call__(self, users: UserRun) -> BoxedValues:
-        """The values of these users."""
+        """Return the values of these users."""
         values = users.column(self.column)
         boxed = BoxedValues.clipped(values[:, None] if values.ndim == 1 else values, self.low, self.high)
         boxed = boxed.with_squares() if self.squares else boxed
         return boxed.with_constant() if self.constant else boxed
 
     def width(self, columns: int) -> int:
-        """Numbers in a row, where the column has so many."""
+        """Return how many numbers a row has if the column has this many."""
         return columns * (2 if self.squares else 1) + self.constant
 
 
 @dataclass(frozen=True, eq=False)
 class RowTotal(Contribution):
-    """Σ_i w_i z_i: a row z reaches √width/2 in L2 norm and width/2 in L1 norm.
+    """Σ_i w_i z_i. A row z reaches √width/2 in L2 norm and width/2 in L1 norm.
 
     Attributes:
-        values: z of a run of users.
+        values: makes z for a run of users.
         width: numbers in a row.
         weights: w.
     """
@@ -225,16 +233,18 @@ class RowTotal(Contribution):
     weights: RowWeighting
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """Weighted values in whole steps, added up."""
+        """Return the sum of weighted values in whole steps."""
         boxed = self.values(users)
         if boxed.width != self.width:
-            raise InputError(f"Expected rows of {self.width} numbers, as declared, got {boxed.width}.")
+            raise InputError(
+                f"Expected rows of {self.width} numbers, as declared, got {boxed.width}.", argument="values"
+            )
         weights = self.weights.of(users)
         _same_rows(len(boxed), weights)
         return (_added(weights[:, None] * boxed._values, self._step),)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
-        """One user moves the sum by its total weight times how far one row's value reaches."""
+        """Seal the sum. One user moves it by its total weight times the reach of one row's value."""
         weights, reach = self.weights, math.sqrt(self.width) / 2
         text = f"{weights.description}, times {self.width} numbers within [-1/2, 1/2]"
         bounds = weights.moved(reach), weights.moved(self.width / 2)
@@ -247,14 +257,14 @@ class RowTotal(Contribution):
 
 @dataclass(frozen=True, eq=False)
 class GradientTotal(Contribution):
-    """Σ_i w_i g_i x_i: one row reaches the bound on the slope times the norm of its direction.
+    """Σ_i w_i g_i x_i. One row reaches the bound on the slope times the norm of its direction.
 
     Attributes:
         directions: x, one per row.
         slopes: g, one per row.
         weights: w, one per row.
-        parts: how many sums are kept apart, by the user column "part"; 0 for one sum. One user moves one of them
-            only, so all together move as far as one.
+        parts: how many separate sums to keep, by the user column "part"; 0 for one sum. One user moves only one of
+            them, so all together move as far as one.
         dimension: length of a direction.
     """
 
@@ -265,7 +275,7 @@ class GradientTotal(Contribution):
     parts: int = 0
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """Weighted gradients in whole steps, added up."""
+        """Return the sum of weighted gradients in whole steps."""
         directions, slopes = self.directions(users, kernels), self.slopes(users, kernels)
         if directions.norm != self.directions.norm or slopes.bound != self.slopes.bound:
             raise TypeError("Expected directions and slopes with the bounds that were declared.")
@@ -279,11 +289,11 @@ class GradientTotal(Contribution):
         return (np.stack([_added(rows[owners == part], self._step) for part in range(self.parts)]),)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
-        """One user moves the sum by its total weight times the longest gradient."""
+        """Seal the sum. One user moves it by its total weight times the longest gradient."""
         weights, reach = self.weights, self._reach
         text = f"{weights.description}, times gradients of norm at most {reach:g}"
         if self.parts:
-            text += f", {self.parts} parts of the users apart"
+            text += f", separately for {self.parts} parts of the users"
         bound = weights.moved(reach)
         return (BoundedSum(_KEY, sums[0], bound, text, neighbours=weights.neighbours, step=self._step),)
 
@@ -298,7 +308,7 @@ class GradientTotal(Contribution):
 
 @dataclass(frozen=True)
 class LabelVectors:
-    """Public vectors c_i that labels are multiplied with, which users carry as a column.
+    """Public vectors c_i that multiply the labels; users carry them as a column.
 
     Attributes:
         taxicab: the largest sum of L1 norms of one user's vectors; derived by `from_rows`.
@@ -312,26 +322,28 @@ class LabelVectors:
 
     @classmethod
     def from_rows(cls, rows: ArrayLike, indptr: Offsets, column: str = "vectors") -> LabelVectors:
-        """What is to be known of all vectors, which are public."""
+        """Derive what must be known of all vectors, which are public."""
         vectors = np.asarray(rows, np.float64)
         if vectors.ndim != 2:
-            raise InputError(f"Expected one vector per row, got shape {vectors.shape}.")
+            raise InputError(f"Expected one vector per row, got shape {vectors.shape}.", argument="rows")
         if not np.isfinite(vectors).all():
-            raise InputError("Expected finite weights of labels, got NaN or infinity.")
+            raise InputError("Expected finite weights of labels, got NaN or infinity.", argument="rows")
         taxicab, euclidean = cls._lengths(vectors, indptr)
         return cls(taxicab * _ROUNDING, euclidean * _ROUNDING, column)
 
     def of(self, users: UserRun) -> Floats:
-        """The column, if it is within both bounds."""
+        """Return the column, after checking it against both bounds."""
         vectors = np.asarray(users.column(self.column), np.float64)
         taxicab, euclidean = self._lengths(vectors, users.indptr)
         if not (taxicab <= self.taxicab and euclidean <= self.euclidean):
-            raise InputError("Expected vectors of labels within the bounds that were derived; some user's are longer.")
+            raise InputError(
+                "Expected vectors of labels within the derived bounds; at least one user's are longer.", argument=None
+            )
         return vectors
 
     @staticmethod
     def _lengths(vectors: Floats, indptr: Offsets) -> tuple[float, float]:
-        unit = float(np.abs(vectors).max(initial=0.0)) or 1.0  # so that no square is too small or too large to hold
+        unit = float(np.abs(vectors).max(initial=0.0)) or 1.0  # scaled, so that no square underflows or overflows
         lengths = unit * np.sqrt(np.square(vectors / unit).sum(axis=1))
         taxicab = _totals(np.abs(vectors).sum(axis=1), indptr).max(initial=0.0)
         return float(taxicab), float(_totals(lengths, indptr).max(initial=0.0))
@@ -341,23 +353,23 @@ class LabelVectors:
 class LabelTotal(Contribution):
     """Σ_i z_i c_i for public vectors c_i and labels z_i in [-1/2, 1/2].
 
-    Replacing one user's labels moves each of them by at most 1, and the sum by at most the total norm of the user's
-    vectors: in L1 norm and in L2 norm alike.
+    Replacing one user's labels moves each label by at most 1, and the sum by at most the total norm of the user's
+    vectors, in the L1 norm and in the L2 norm.
     """
 
     labels: Values
     vectors: LabelVectors
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """Labels times vectors in whole steps, added up."""
+        """Return the sum of labels times vectors in whole steps."""
         labels, vectors = self.labels(users), self.vectors.of(users)
         if labels.width != 1:
-            raise InputError(f"Expected one label per row, got {labels.width}.")
+            raise InputError(f"Expected one label per row, got {labels.width}.", argument=None)
         _same_rows(len(labels), vectors)
         return (_added(labels._values * vectors, self._step),)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
-        """The bounds of the vectors."""
+        """Seal the sum with the bounds of the vectors."""
         taxicab, euclidean = self.vectors.taxicab, self.vectors.euclidean
         text = "public weights of labels within a range of 1: norms of one user's add up to at most "
         text += f"{rounded_up(taxicab, 6):g} (L1), {rounded_up(euclidean, 6):g} (L2)"
@@ -373,22 +385,23 @@ class LabelTotal(Contribution):
 
 @dataclass(frozen=True, eq=False)
 class SizeHistogram(Contribution):
-    """How many users have how many rows: bucket k counts sizes from edges[k] up to edges[k + 1], the last all beyond.
+    """A histogram of the number of rows per user. Bucket k counts sizes from edges[k] up to edges[k + 1].
 
-    A user with rows is in one bucket, so adding or removing one moves the histogram by 1 in any norm.
+    The last bucket counts all larger sizes. A user with rows is in one bucket, so adding or removing a user moves the
+    histogram by 1 in any norm.
     """
 
     edges: Floats
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """One for each user, in the bucket of its size."""
+        """Count each user once, in the bucket of its size."""
         sizes = users.sizes
         places = np.searchsorted(self.edges, sizes[sizes > 0], side="right") - 1
         counts = np.bincount(places.clip(0), minlength=len(self.edges)).astype(np.int64)
         return (counts * round(1 / self._step),)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
-        """One user moves one bucket by 1."""
+        """Seal the histogram. One user moves one bucket by 1."""
         text = "one for each user, in the bucket of its number of rows"
         return (BoundedSum(_KEY, sums[0], 1.0, text, l1_bound=1.0, step=self._step),)
 
@@ -398,21 +411,24 @@ class SizeHistogram(Contribution):
 
 
 def _added(rows: Floats, step: float) -> NDArray[np.int64]:
-    """The sum of rows, each in whole steps."""
+    """Return the sum of rows, each in whole steps."""
     return np.asarray(linalg.whole_steps(rows, step).astype(np.int64).sum(axis=0))
 
 
 def _checked(values: ArrayLike) -> Floats:
     held: Floats = _held(np.asarray(values, np.float64))
     if held.ndim != 1 or not bool((held >= 0).all()) or not np.isfinite(held).all():
-        raise InputError("Expected one finite weight of at least 0 per row; some weight is not.")
+        raise InputError("Expected one finite weight of at least 0 per row; at least one is not.", argument=None)
     return held
 
 
 def _totals(values: Floats, indptr: Offsets) -> Floats:
-    """Sum per user; a user without rows has 0."""
+    """Return the sum per user; a user without rows has 0."""
     if indptr[0] != 0 or indptr[-1] != len(values) or (np.diff(indptr) < 0).any():
-        raise InputError(f"Expected offsets from 0 to {len(values)}, one run per user; they do not fit the values.")
+        raise InputError(
+            f"Expected offsets from 0 to {len(values)}, one run per user; these do not fit the values.",
+            argument="indptr",
+        )
     sums = np.zeros(len(indptr) - 1)
     filled = np.flatnonzero(np.diff(indptr))
     if len(filled):
@@ -422,4 +438,4 @@ def _totals(values: Floats, indptr: Offsets) -> Floats:
 
 def _same_rows(n_rows: int, weights: NDArray[Any]) -> None:
     if n_rows != len(weights):
-        raise InputError(f"Expected one weight for each of {n_rows} rows, got {len(weights)}.")
+        raise InputError(f"Expected one weight for each of {n_rows} rows, got {len(weights)}.", argument="weights")

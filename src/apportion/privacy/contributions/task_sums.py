@@ -1,6 +1,6 @@
-"""Sums by task of a weight times a bounded row: counts, moments and Gram matrices; and the same over users.
+"""Sums by task of a weight times a bounded row (counts, moments and Gram matrices), and the same sums over users.
 
-A user's weights have squares that sum to at most 1, so that all tasks together move as far as one row is long.
+The squares of a user's weights sum to at most 1, so all tasks together move no further than one row is long.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from apportion.privacy.contributions.base import Contribution, Kernels, LabelsOf
 from apportion.privacy.contributions.distinct_tasks import require_distinct_tasks
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
-_WEIGHT_BITS = 32  # of a weight of 1, in steps
-_AT_A_TIME = 1 << 20  # weights whose steps add up to less than 2^53, so that doubles hold them exactly
+_WEIGHT_BITS = 32  # steps in a weight of 1
+_AT_A_TIME = 1 << 20  # so many weights have steps that add up to less than 2^53, which doubles hold exactly
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +31,17 @@ class TaskCounts(Contribution):
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
         """Weights in whole steps, added up by task."""
+        sums, tasks, of_tasks = (
+            np.zeros(users.n_tasks, np.int64),
+            users.column("tasks"),
+            self.weights.of_tasks(users.n_tasks),
+        )
+        if of_tasks is not None:
+            threads = getattr(kernels, "threads", None)
+            linalg.task_counts(users.indptr, tasks, of_tasks, self._step, sums, threads=threads)
+            return (sums,)
         require_distinct_tasks(users)
-        values, tasks = self.weights.of(users)._values, users.column("tasks")
-        sums = np.zeros(users.n_tasks, np.int64)
+        values = self.weights.of(users)._values
         for first in range(0, users.n_rows, _AT_A_TIME):
             part = slice(first, first + _AT_A_TIME)
             whole = linalg.whole_steps(values[part], self._step)
@@ -41,7 +49,7 @@ class TaskCounts(Contribution):
         return (sums,)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
-        """One user's part is the vector of its weights, of norm at most 1."""
+        """Seal the counts. One user's part is the vector of its weights, of norm at most 1."""
         return (BoundedSum.counts(sums[0], self.weights, self._step),)
 
     @property
@@ -51,14 +59,14 @@ class TaskCounts(Contribution):
 
 @dataclass(frozen=True, eq=False)
 class TaskMoments(Contribution):
-    """Σ_j w_ij y_ij x_j for every task i; x is the user's row, or the observation's own. Labels are 1 without any."""
+    """Σ_j w_ij y_ij x_j for every task i, where x is the user's or the observation's row. Without labels, y is 1."""
 
     weights: Weighting
     rows: RowsOf
     labels: LabelsOf | None = None
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """Moments of the rows, on the kernels' device."""
+        """Return the moments of the rows, computed on the kernels' device."""
         require_distinct_tasks(users)
         rows, order = _rows(self.rows, users, kernels), users.by_task
         coefficients = self.weights.of(users)._in_order(order.order)
@@ -68,7 +76,7 @@ class TaskMoments(Contribution):
         return (sums,)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
-        """One user's part is at most the label bound times the norm of a row."""
+        """Seal the moments. One user's part has norm at most the label bound times that of a row."""
         step = linalg.step_below(self._bound) if _whole(sums[0]) else None
         return (BoundedSum.moments(sums[0], self.weights, self.rows, self.labels, step),)
 
@@ -85,14 +93,14 @@ class TaskGrams(Contribution):
     rows: RowsOf
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """Gram matrices of the rows, on the kernels' device."""
+        """Return the Gram matrices of the rows, computed on the kernels' device."""
         require_distinct_tasks(users)
         rows, order = _rows(self.rows, users, kernels), users.by_task
         weights = self.weights.of(users)._in_order(order.order)
         return (kernels.grams(order, _indices(users, rows), rows._values, weights, self.rows.norm)[0],)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
-        """Frobenius norm of one user's part at most the squared norm of a row."""
+        """Seal the matrices. One user's part has Frobenius norm at most the squared norm of a row."""
         return (BoundedSum.grams(sums[0], self.weights, self.rows, _gram_step(self.rows.norm, sums[0])),)
 
 
@@ -103,11 +111,11 @@ class UserTotal(Contribution):
     rows: RowsOf
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """Rows of the users who are present."""
+        """Return the sum of the rows of users who are present."""
         return (kernels.total(_of_present(self.rows, users, kernels), self.rows.norm)[0],)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
-        """One user's part is its row."""
+        """Seal the sum. One user's part is its row."""
         step = linalg.step_below(self.rows.norm) if _whole(sums[0]) else None
         return (BoundedSum.user_total(sums[0], self.rows, step),)
 
@@ -120,24 +128,24 @@ class UserGram(Contribution):
     neighbours: Neighbours = ADD_REMOVE
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """The Gram matrix of the users who are present."""
+        """Return the Gram matrix of the users who are present."""
         return (kernels.gram(_of_present(self.rows, users, kernels), self.rows.norm)[0],)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
-        """Frobenius norm of one user's part at most the squared norm of its row."""
+        """Seal the matrix. One user's part has Frobenius norm at most the squared norm of its row."""
         step = _gram_step(self.rows.norm, sums[0])
         return (BoundedSum.user_gram(sums[0], self.rows, step, self.neighbours),)
 
 
 def _rows(form: RowsOf, users: UserRun, kernels: Kernels) -> Rows:
-    """The rows of these users, with the bound that was declared and one for each user or observation."""
+    """Return the rows of these users, checked: the declared bound, and one for each user or observation."""
     rows = form(users, kernels)
     if rows.norm != form.norm:
         raise TypeError(f"Expected rows of norm at most {form.norm}, as declared, got a bound of {rows.norm}.")
     wanted = users.n_rows if isinstance(rows, ObservationRows) else users.n_users
     if len(rows) != wanted:
         of = "observations" if isinstance(rows, ObservationRows) else "users"
-        raise InputError(f"Expected one row for each of {wanted} {of}, got {len(rows)}.")
+        raise InputError(f"Expected one row for each of {wanted} {of}, got {len(rows)}.", argument=None)
     return rows
 
 
@@ -146,19 +154,21 @@ def _labels(form: LabelsOf, users: UserRun, kernels: Kernels) -> Labels:
     if labels.bound != form.bound:
         raise TypeError(f"Expected labels of at most {form.bound}, as declared, got a bound of {labels.bound}.")
     if len(labels) != users.n_rows:
-        raise InputError(f"Expected one label for each of {users.n_rows} observations, got {len(labels)}.")
+        raise InputError(
+            f"Expected one label for each of {users.n_rows} observations, got {len(labels)}.", argument=None
+        )
     return labels
 
 
 def _of_present(form: RowsOf, users: UserRun, kernels: Kernels) -> Any:
     rows = _rows(form, users, kernels)
-    if isinstance(rows, ObservationRows):  # one per observation would add up to more than the bound
-        raise InputError("Expected one row per user, got rows of observations.")
+    if isinstance(rows, ObservationRows):  # one row per observation would add up to more than the bound
+        raise InputError("Expected one row per user, got rows of observations.", argument=None)
     return rows._values[users.present]
 
 
 def _indices(users: UserRun, rows: Rows) -> NDArray[np.int32]:
-    """For every observation, in task-major order, which row is its features: its user's, or its own."""
+    """Return which row holds each observation's features, in task-major order: its user's row or its own."""
     order = users.by_task
     return order.order.astype(np.int32, copy=False) if isinstance(rows, ObservationRows) else order.indices
 

@@ -1,8 +1,8 @@
-"""An account: one data set's budget, and every charge to it.
+"""An account: one data set's budget, and every charge against it.
 
-A charge is one transaction: it checks the whole chain, refuses or adds an entry, and returns when that is on disk and
-its head is kept outside. Then only does the session draw. A crash between the two wastes the charge; there are no
-refunds.
+A charge is one transaction: it checks the whole chain, then refuses or adds an entry. It returns once the entry is on
+disk and its head is stored outside the ledger. Only then does the session draw noise. A crash between the two wastes
+the charge; there are no refunds.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from apportion.privacy.session import Session
 
 
-class _BeyondTotal(Exception):  # noqa: N818 - never seen by anybody
-    """A charge that the account cannot bear."""
+class _BeyondTotal(Exception):  # noqa: N818 - internal, never reaches a caller
+    """The account cannot cover a charge."""
 
     def __init__(self, before: Amounts) -> None:
         super().__init__()
@@ -43,12 +43,12 @@ class _BeyondTotal(Exception):  # noqa: N818 - never seen by anybody
 
 @dataclass(frozen=True)
 class Guards:
-    """What protects an account from those who can write to the store.
+    """What protects an account from people who can write to the store.
 
     Attributes:
         key: authenticates every entry.
-        head: is kept outside the ledger.
-        fingerprints: of the data that accounts were charged for.
+        head: the account's head, stored outside the ledger.
+        fingerprints: fingerprints of the data that accounts were charged for.
     """
 
     key: LedgerKey | None = None
@@ -57,7 +57,7 @@ class Guards:
 
 
 class Account:
-    """One data set's budget. A session takes it as `ledger=`; `session` opens one for a part of what is left."""
+    """One data set's budget. Pass it to a session as `ledger=`, or call `session` to spend part of what is left."""
 
     def __init__(self, store: Store, definition: Definition, stored: Stored, run: str, guards: Guards) -> None:
         self._store = store
@@ -72,7 +72,7 @@ class Account:
 
     @property
     def name(self) -> str:
-        """Of the account."""
+        """The name of the account."""
         return self._definition.name
 
     @property
@@ -82,7 +82,7 @@ class Account:
 
     @property
     def neighbours(self) -> Neighbours:
-        """Which two data sets are to be indistinguishable; sessions for other ones are refused."""
+        """The neighbour relation that the account protects. Sessions for another relation are refused."""
         return self._definition.neighbours
 
     @property
@@ -95,16 +95,16 @@ class Account:
 
         Args:
             name: of the release.
-            event: what it is.
+            event: what is charged for.
 
         Raises:
-            BudgetError: if the account cannot bear it; the message says what is left, and nothing is written.
-            LedgerError: if the ledger cannot be reached or was altered; the charge may or may not stand.
+            BudgetError: if too little is left; the message says how much, and nothing is written.
+            LedgerError: if the ledger cannot be reached or was altered; the charge may or may not be recorded.
         """
         if isinstance(event, SampledRun) and self.neighbours not in (ADD_REMOVE, ADD_REMOVE_EXAMPLE):
             raise BudgetError(
-                f"Releases on samples of the users are accounted for neighbours that differ thus: "
-                f"{ADD_REMOVE.relation}; account {self.name!r} promises: {self.neighbours.relation}."
+                f"Releases on samples of the users need the neighbours {ADD_REMOVE.relation!r}; those of account "
+                f"{self.name!r} are {self.neighbours.relation!r}."
             )
         self._refuse_unguarded()
         cost = self._filter.cost(event)
@@ -112,21 +112,21 @@ class Account:
             self._standing()  # nobody should wait while many entries are checked for the first time
         try:
             row, compared = self._add(name, event, cost)
-        except _BeyondTotal as refused:  # said only now, when nobody waits for the transaction any more
+        except _BeyondTotal as refused:  # warn only now, after the transaction, so that nobody waits for it
             raise BudgetError(
-                f"Release {name!r} asks for {events.in_words(event)} of account {self.name!r}, which cannot bear it: "
-                f"{self._left_in_words(refused.before)}."
+                f"Release {name!r} asks for {events.in_words(event)}, which is more than account {self.name!r} has "
+                f"left: {self._left_in_words(refused.before)}."
             ) from None
         self._keep_head(row, compared)
         self._note_data()
         return Receipt(self.name, self.run, row.number, row.hash)
 
-    def about(self, data: str | os.PathLike[str], warn: Callable[[str], None] | None = None) -> Account:
-        """Say which file or folder this handle charges for; where fingerprints are kept, other data are warned of.
+    def for_data(self, data: str | os.PathLike[str], warn: Callable[[str], None] | None = None) -> Account:
+        """Name the file or folder that this handle charges for. With a fingerprint file, warn if the data changed.
 
         Args:
-            data: read now, if fingerprints are kept.
-            warn: takes the sentence; by default it is an `OtherDataWarning`.
+            data: the file or folder; it is read now if fingerprints are kept.
+            warn: receives the warning text; by default it is issued as an `OtherDataWarning`.
         """
         if self._guards.fingerprints is not None:
             self._digest = digest_of(data)
@@ -142,14 +142,14 @@ class Account:
         tuning: str | None = None,
         window: str | None = None,
     ) -> Session:
-        """Open a session that charges this account. Nothing is set aside for it: only releases are charged.
+        """Open a session that charges this account. Nothing is reserved for it: only releases are charged.
 
         Args:
-            part: the session's budget, or the fraction of what is left that it may take.
+            part: the session's budget, or the fraction of what is left that it may spend.
             noise: where randomness comes from.
             public: sentences naming what is assumed public.
             tuning: how settings were chosen.
-            window: the time span of the data, if it is another than the account's.
+            window: the time span of the data, if it differs from the account's.
         """
         from apportion.privacy.session import Session
 
@@ -177,7 +177,7 @@ class Account:
         )
 
     def status(self) -> Status:
-        """Where the account stands: what was spent, what is left, the head of its chain."""
+        """Return the state of the account: what was spent, what is left, and the head of its chain."""
         return self._status(self._standing())
 
     def _status(self, standing: Standing) -> Status:
@@ -205,59 +205,58 @@ class Account:
         )
 
     def history(self) -> list[Entry]:
-        """All charges, in order; refuses a ledger that was altered."""
+        """Return all charges in order. Refuse a ledger that was altered."""
         return list(self._checked())
 
     def verify(self, kept: str | None = None) -> Status:
-        """Recompute every hash, code, cost and sum, and compare the head; raises at the first thing that is wrong.
+        """Recompute every hash, code, cost and sum, and compare the head. Raise at the first error.
 
-        What it cannot see without a key or a head, `unseen` says.
+        `unseen` says what it cannot detect without a key or a head.
 
         Args:
-            kept: a hash of an entry that was kept elsewhere, as statements and cards carry it. The chain must still
-                hold it.
+            kept: the hash of an entry that was stored elsewhere, for example in a statement or card. The chain must
+                still contain it.
         """
         self._standing()
-        standing, found = self._definition.start, kept in (None, self._definition.hash)
+        standing, result = self._definition.start, kept in (None, self._definition.hash)
         for entry in self._checked():
-            standing, found = Standing(entry.number, entry.hash, entry.spent), found or entry.hash == kept
-        if not found:
+            standing, result = Standing(entry.number, entry.hash, entry.spent), result or entry.hash == kept
+        if not result:
             raise LedgerError(
-                f"No entry of account {self.name!r} has the hash {kept!r}: entries were cut off, or all were rewritten."
+                f"No entry of account {self.name!r} has the hash {kept!r}: entries were removed from the end, or "
+                "the whole chain was rewritten."
             )
         return self._status(standing)
 
     def unseen(self) -> tuple[str, ...]:
-        """What `verify` cannot see here, one sentence each."""
+        """Return what `verify` cannot detect here, one sentence each."""
         sentences = []
         if self._guards.head is None:
             sentences.append(
-                "No head was given: entries cut off at the end, or an older copy in place of the ledger, do not show."
+                "No head was given: removed entries at the end, or an older copy of the ledger, cannot be detected."
             )
         if self._definition.key is not None and self._guards.key is None:
             sentences.append("The account's key was not given: codes were not checked.")
         if self._guards.key is None and self._guards.head is None:
-            sentences.append("Neither key nor head was given: a chain that was rewritten as a whole does not show.")
+            sentences.append("Neither key nor head was given: a chain rewritten from the start cannot be detected.")
         return tuple(sentences)
 
     def write_first_head(self) -> Status:
-        """Write the head where there is none yet, after checking the chain."""
+        """Write the first head of the account, after checking the chain."""
         head = self._guards.head
         if head is None:
-            raise LedgerError(f"No place was given to keep the head of account {self.name!r}.")
+            raise LedgerError(f"No place was given to store the head of account {self.name!r}.")
         self._refuse_unguarded()
         with self._store.transaction(self.name) as held:
-            if head.found() is not None:
-                raise LedgerError(
-                    f"There is a head of account {self.name!r} at {head.place} already; charges renew it."
-                )
+            if head.stored() is not None:
+                raise LedgerError(f"Account {self.name!r} already has a head at {head.place}; charges update it.")
             self._refuse_other_definition(held.account())
             standing, _ = self._prefix.follow(held.rows)
             head.write(standing.number, standing.hash)
         return self._status(standing)
 
     def export(self) -> dict[str, Any]:
-        """Everything, as JSON has it: the status, and each entry with its event in dp_accounting's words too."""
+        """Return everything in JSON form: the status, and each entry with its event in dp_accounting's terms too."""
         entries = self.history()
         last = entries[-1] if entries else None
         standing = self._definition.start if last is None else Standing(last.number, last.hash, last.spent)
@@ -287,7 +286,7 @@ class Account:
         yield from chain.check(self._definition, self._store.rows(self.name), self._guards.key)
 
     def _standing(self) -> Standing:
-        """Where the chain stands, all of it checked, and compared with the head."""
+        """Check the whole chain, compare it with the head, and return its last state."""
         self._refuse_other_definition(self._store.account(self.name))
         return self._compared(self._expected_head(), lambda: self._store.rows(self.name))
 
@@ -298,11 +297,11 @@ class Account:
         return standing
 
     def _expected_head(self) -> Head | None:
-        """Read before the chain: a head is never ahead of a chain that is read later."""
+        """Read the head before the chain: a head is never ahead of a chain that is read later."""
         return None if self._guards.head is None else self._guards.head.expected()
 
     def _add(self, name: str, event: Event, cost: Amounts) -> tuple[Row, Head | None]:
-        """Check, refuse or write, in one transaction; returns the entry, and the head that was compared."""
+        """Check, then refuse or write, in one transaction. Return the entry and the head it was compared with."""
         expected = self._expected_head()
         with self._store.transaction(self.name) as held:
             row, standing = self._following(held, expected, name, event, cost)
@@ -313,7 +312,7 @@ class Account:
     def _following(
         self, held: Transaction, expected: Head | None, name: str, event: Event, cost: Amounts
     ) -> tuple[Row, Standing]:
-        """The next entry, and where the chain stands after it."""
+        """Return the next entry, and the state of the chain after it."""
         self._refuse_other_definition(held.account())
         before = self._compared(expected, held.rows)
         spent = added(before.spent, cost)
@@ -324,23 +323,23 @@ class Account:
         return row, Standing(row.number, row.hash, spent)
 
     def _keep_head(self, row: Row, compared: Head | None) -> None:
-        """Write the head of an entry, unless a later one is there; processes take turns by the store's lock.
+        """Write the head of an entry, unless a later one is stored. The store's lock makes processes take turns.
 
-        A head that others wrote meanwhile is compared before it is replaced: entries that they drew on must be there.
+        A head that another process wrote meanwhile is compared before it is replaced: the entries it covers must exist.
         """
         head = self._guards.head
         if head is None:
             return
         try:
             with self._store.transaction(self.name) as held:
-                found = head.expected()
-                if found != compared:
-                    self._compared(found, held.rows)
+                result = head.expected()
+                if result != compared:
+                    self._compared(result, held.rows)
                     self._refuse_unless_held(row, held.rows)
-                if found.entries < row.number:
+                if result.entries < row.number:
                     head.write(row.number, row.hash)
         except LedgerError as error:
-            raise LedgerError(f"Entry {row.number} was charged, and nothing may be drawn on it: {error}") from error
+            raise LedgerError(f"Entry {row.number} was charged, but nothing may be drawn for it: {error}") from error
 
     def _refuse_unless_held(self, row: Row, rows: Rows) -> None:
         _, hash_there = self._prefix.follow(rows, row.number)
@@ -352,23 +351,29 @@ class Account:
             return
         digest, self._digest = self._digest, None  # once for each handle
         if not self._guards.fingerprints.note(self._definition.hash, digest):
-            self._warn(f"Account {self.name!r} was charged for other data before: is it the account of these data?")
+            self._warn(
+                f"Account {self.name!r} was charged for other data before. Check that this is the account for "
+                "these data."
+            )
 
     def _refuse_unguarded(self) -> None:
         """Refuse to charge without the key or the head that the account was opened with."""
         if self._definition.key is not None and self._guards.key is None:
             raise LedgerError(
-                f"Account {self.name!r} has key {self._definition.key}: give the ledger's key file to charge it."
+                f"Account {self.name!r} was opened with key {self._definition.key}: give the ledger's key file to "
+                "charge it."
             )
         if self._definition.headed and self._guards.head is None:
-            raise LedgerError(f"Account {self.name!r} was opened with a head: say where it is to charge the account.")
+            raise LedgerError(
+                f"Account {self.name!r} was opened with a head: say where the head is stored to charge the account."
+            )
 
     def _refuse_other_definition(self, stored: Stored | None) -> None:
         if stored != self._stored:
-            raise LedgerError(f"The account {self.name!r} was altered: it is not as this process has read it.")
+            raise LedgerError(f"Account {self.name!r} was altered: it differs from what this process read before.")
 
     def _left(self, spent: Amounts) -> tuple[float | None, float]:
-        """The μ of one more Gaussian release, and the ε of one more session, rounded down."""
+        """Return the μ of one more Gaussian release and the ε of one more session, rounded down."""
         if self.budget.pure:
             return None, max(0.0, below(self._filter.totals[0] - spent[0]))
         mu = root_below(self._filter.gaussian_left(spent))
@@ -381,7 +386,7 @@ class Account:
         if mu is None:
             return f"epsilon {epsilon:.6g} of {self.budget.epsilon:g} is left"
         whole = root_below(self._filter.gaussian_left(self._filter.nothing))
-        worth = f"worth epsilon {epsilon:.6g} at delta {self.budget.delta:g} to a session of its own"
+        worth = f"worth epsilon {epsilon:.6g} at delta {self.budget.delta:g} in a new session"
         return f"mu {mu:.6g} of {whole:.6g} is left, {worth}"
 
 

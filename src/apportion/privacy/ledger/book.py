@@ -1,7 +1,7 @@
-"""The ledger: accounts per data set, which every release is charged to before its noise is drawn.
+"""The ledger: one account per data set. Every release is charged to its account before noise is drawn.
 
-A key (in a file elsewhere) authenticates every row; a head (elsewhere, too) shows what was cut off. See
-docs/proofs/ledger.md for who is kept from what.
+A key in a separate file authenticates every row. A head, stored elsewhere too, reveals removed entries. See
+docs/proofs/ledger.md for what each protects against.
 
 Example::
 
@@ -33,7 +33,7 @@ _LONGEST_NAME = 200
 
 
 class Ledger:
-    """A durable record of what was spent of which data set's budget; `Ledger.open` opens one.
+    """A durable record of what was spent of each data set's budget; open one with `Ledger.open`.
 
     Example:
         >>> import tempfile
@@ -68,24 +68,21 @@ class Ledger:
 
         Args:
             url: a path or sqlite:///path for a SQLite file on a local disk, postgresql://... for a database.
-            create: whether to make an empty one where there is none.
+            create: whether to make an empty ledger if there is none.
             key: the file of the ledger's key (`LedgerKey.create` makes one); default: $APPORTION_LEDGER_KEY.
-            head: a file, or http(s)://..., where heads are kept outside the ledger; default: $APPORTION_LEDGER_HEAD.
+            head: a file or http(s)://... that stores heads outside the ledger; default: $APPORTION_LEDGER_HEAD.
             fingerprints: a file for fingerprints of the data; default: $APPORTION_LEDGER_FINGERPRINTS.
         """
-        found = LedgerKey.find(key)
-        guards = (found, open_heads(head), Fingerprints.find(fingerprints, found))
+        result = LedgerKey.find(key)
+        guards = (result, open_heads(head), Fingerprints.find(fingerprints, result))
         store = open_store(url)
         version = store.format()
         if version is None:
             if not create:
                 raise LedgerError(f"There is no ledger at {store.place}; `apportion ledger init` makes one.")
             store.prepare()
-        elif version != chain.FORMAT:
-            raise LedgerError(
-                f"The ledger at {store.place} has format {version}; this version of apportion reads format "
-                f"{chain.FORMAT} only."
-            )
+        else:
+            chain.require_ledger_format(f"The ledger at {store.place}", version)
         return cls(store, *guards)
 
     def create_account(
@@ -99,7 +96,7 @@ class Ledger:
         kind: str | None = None,
         orders: Iterable[int] | None = None,
     ) -> Account:
-        """Open an account; it never changes afterwards.
+        """Open an account. It never changes afterwards.
 
         Args:
             name: of the account, one for each data set.
@@ -107,11 +104,13 @@ class Ledger:
             neighbours: which two data sets are to be indistinguishable.
             window: the time span of the data, declared.
             owner: a note on who answers for it.
-            kind: "gaussian" (the default for δ > 0), "pure" (for δ = 0) or "renyi" (also bears runs on samples).
-            orders: for "renyi", whole orders among which δ is divided; by default three, chosen from the budget.
+            kind: "gaussian" (default for δ > 0), "pure" (for δ = 0) or "renyi" (also covers runs on samples of users).
+            orders: for "renyi", the whole orders among which δ is divided; by default three, chosen from the budget.
         """
         if not (name.strip() and name.isprintable() and len(name) <= _LONGEST_NAME):
-            raise InputError(f"Expected a name of 1 to {_LONGEST_NAME} printable characters, got {name!r}.")
+            raise InputError(
+                f"Expected a name of 1 to {_LONGEST_NAME} printable characters, got {name!r}.", argument="name"
+            )
         adds = chain.make_filter(budget, kind or ("pure" if budget.pure else "gaussian"), orders)
         definition = Definition(
             name, adds, neighbours, window, owner, chain.now(), secrets.token_hex(16),
@@ -120,18 +119,18 @@ class Ledger:
         stored = chain.written_definition(definition, self._key)
         self._find(name)
         if not self._store.add_account(name, stored):
-            raise InputError(f"An account named {name!r} exists already; accounts are never replaced.")
+            raise InputError(f"An account named {name!r} already exists; accounts are never replaced.", argument="name")
         guards = self._guards(name)
         if guards.head is not None:
             guards.head.write(0, stored.hash)
         return Account(self._store, replace(definition, hash=stored.hash), stored, _new_run(), guards)
 
     def account(self, name: str, *, run: str | None = None) -> Account:
-        """A handle on an account, for one run; entries say which run made them."""
+        """Return a handle on an account for one run. Entries record which run made them."""
         stored = self._find(name)
         if stored is None:
             known = ", ".join(map(repr, self.accounts())) or "none"
-            raise InputError(f"There is no account {name!r} in this ledger; there are: {known}.")
+            raise InputError(f"This ledger has no account {name!r}; it has: {known}.", argument="account")
         definition = chain.read_definition(name, stored, self._key)
         return Account(self._store, definition, stored, run or _new_run(), self._guards(name))
 
@@ -140,12 +139,12 @@ class Ledger:
         return self._store.accounts()
 
     def removed(self) -> list[str]:
-        """Accounts that the head file knows and the ledger does not have."""
+        """Return the accounts that have a head but are missing from the ledger."""
         headed = [] if self._heads is None else self._heads.accounts()
         return sorted({*headed} - {*self.accounts()})
 
     def close(self) -> None:
-        """Close this thread's connection; the ledger opens it again when it is needed."""
+        """Close this thread's connection. The ledger reopens it when needed."""
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -155,14 +154,14 @@ class Ledger:
         self.close()
 
     def _find(self, name: str) -> Stored | None:
-        """What the store has of an account; one that is missing although there is a head of it is refused."""
+        """Return the stored account; refuse one that has a head but is missing from the store."""
         kept = self._guards(name).head
-        head = None if kept is None else kept.found()
+        head = None if kept is None else kept.stored()
         stored = self._store.account(name)
         if stored is None and kept is not None and head is not None:
             raise LedgerError(
-                f"Account {name!r} is not in the ledger at {self._store.place}, and its head at {kept.place} is at "
-                f"entry {head.entries}: it was removed, or renamed, or this is another ledger."
+                f"Account {name!r} is not in the ledger at {self._store.place}, but its head at {kept.place} is at "
+                f"entry {head.entries}: the account was removed or renamed, or this is another ledger."
             )
         return stored
 

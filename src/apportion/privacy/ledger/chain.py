@@ -1,9 +1,9 @@
-"""Entries chained by hash: each holds the hash of the one before, so that an altered one shows.
+"""Entries chained by hash: each entry holds the hash of the one before, so that an alteration shows.
 
-An account's definition is hashed first; an entry is hashed together with the hash before it. Both are JSON in one
-canonical form, and what is hashed is what is stored. With a key each hash has a code beside it that only the key makes:
-then nobody else can write a chain anew. A chain that was cut at its end shows only against a head that was kept
-elsewhere (`heads`).
+The account's definition is hashed first. Each entry is hashed together with the hash before it. Both are JSON in a
+canonical form, and what is hashed is what is stored. With a key, each hash has an authentication code that only the key
+can make, so nobody else can write a new chain. A chain cut at its end shows only against a head stored elsewhere
+(`heads`).
 """
 
 from __future__ import annotations
@@ -24,17 +24,31 @@ from apportion.privacy.ledger.keys import LedgerKey
 from apportion.privacy.ledger.renyi import RenyiFilter
 from apportion.privacy.neighbours import RELATIONS, Neighbours
 
-FORMAT = 2  # of tables, rows, heads and files beside them; no other is read
+FORMAT = 2  # the format of tables, rows, heads and the files beside them; no other is read
 KINDS = ("gaussian", "pure", "renyi")
-_SAME_COST = 1e-6  # relative: how far two versions of a numerical library may differ in the cost of a sampled run
+_SAME_COST = 1e-6  # relative difference allowed between versions of a numerical library in the cost of a sampled run
 
 
 class LedgerError(ApportionError):
     """The ledger cannot be reached, or was altered; nothing was drawn."""
 
 
+def require_ledger_format(what: str, stored: object) -> None:
+    """Refuse part of a ledger in another format, in one sentence that says what to do.
+
+    Args:
+        what: the part, as the subject of the sentence.
+        stored: the format that it states.
+    """
+    if stored == FORMAT:
+        return
+    newer = isinstance(stored, int) and stored > FORMAT
+    advice = "install a newer apportion to read it" if newer else "use the version of apportion that wrote it"
+    raise LedgerError(f"{what} has format {stored!r}, but this version of apportion reads format {FORMAT}: {advice}.")
+
+
 class Row(NamedTuple):
-    """What the store keeps of an entry."""
+    """A stored entry."""
 
     number: int
     body: str
@@ -43,13 +57,13 @@ class Row(NamedTuple):
 
     @property
     def plain(self) -> Row:
-        """The same without its code."""
+        """Return the row without its code."""
         return self._replace(code="")
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What the store keeps of an account."""
+    """A stored account."""
 
     body: str
     hash: str
@@ -58,7 +72,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a chain stands after an entry: its number and hash, and what was spent up to it."""
+    """The state of a chain after an entry: its number and hash, and what was spent up to it."""
 
     number: int
     hash: str
@@ -71,15 +85,15 @@ class Definition:
 
     Attributes:
         name: of the account.
-        filter: what it adds up, and up to where.
+        filter: what it adds up, and the totals.
         neighbours: which two data sets are to be indistinguishable.
         window: the time span of the data, declared.
         owner: a note on who answers for the account.
         created: when, in UTC.
-        mark: random, so that no two accounts are alike.
-        key: name of the key that authenticates it, if one does.
+        mark: random text, so that no two accounts are alike.
+        key: name of the key that authenticates it, if any.
         headed: whether it was opened with a head outside the ledger.
-        hash: of all this.
+        hash: the hash of all of the above.
     """
 
     name: str
@@ -95,7 +109,7 @@ class Definition:
 
     @property
     def start(self) -> Standing:
-        """Before the first entry."""
+        """The state before the first entry."""
         return Standing(0, self.hash, self.filter.nothing)
 
 
@@ -105,12 +119,12 @@ class Entry:
 
     Attributes:
         number: from 1.
-        at: when, in UTC.
-        run: who charged: a text that marks one handle on the account.
+        at: when it was made, in UTC.
+        run: who charged: a text that identifies one handle on the account.
         name: of the release.
         event: what was charged for.
-        cost: what it added to each amount.
-        spent: each amount afterwards.
+        cost: what it adds to each amount.
+        spent: each amount after it.
         previous: hash of the entry before, or of the account.
         hash: of this entry.
     """
@@ -127,26 +141,31 @@ class Entry:
 
 
 def now() -> str:
-    """The time in UTC, to the second, as entries have it."""
+    """Return the time in UTC to the second, in the form that entries use."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def make_filter(budget: Budget, kind: str, orders: Iterable[int] | None = None) -> Filter:
-    """The filter of a kind; orders are for "renyi" alone."""
+    """Make the filter of a kind; orders apply only to "renyi"."""
     if kind not in KINDS:
-        raise InputError(f"Expected an account of kind {', '.join(KINDS)}, got {kind!r}.")
+        raise InputError(f"Expected an account of kind {', '.join(KINDS)}, got {kind!r}.", argument="kind")
     if kind == "renyi":
         return RenyiFilter(budget, None if orders is None else tuple(orders))
     if orders is not None:
-        raise InputError(f"Expected orders for an account of kind 'renyi' alone, got them for {kind!r}.")
+        raise InputError(
+            f"Expected orders only for an account of kind 'renyi', got them for {kind!r}.", argument="orders"
+        )
     return GaussianFilter(budget) if kind == "gaussian" else PureFilter(budget)
 
 
 def written_definition(definition: Definition, key: LedgerKey | None) -> Stored:
-    """The canonical text of an account, its hash, and its code where there is a key."""
+    """Return the canonical text of an account, its hash, and its code if there is a key."""
     adds, relation = definition.filter, definition.neighbours
     if RELATIONS.get(relation.key, relation) != relation:
-        raise InputError(f"Expected a key of their own for other neighbours, got {relation.key!r}, which is taken.")
+        raise InputError(
+            f"Expected a new key for a neighbour relation of your own, got {relation.key!r}, which is taken.",
+            argument="neighbours",
+        )
     body = _canonical(
         {
             "format": FORMAT,
@@ -170,14 +189,10 @@ def written_definition(definition: Definition, key: LedgerKey | None) -> Stored:
 
 
 def read_definition(name: str, stored: Stored, key: LedgerKey | None) -> Definition:
-    """Read an account back; one that was altered, or was not written under the given key, is refused."""
+    """Read an account back. Refuse one that was altered or was not written under the given key."""
     try:
         fields = json.loads(stored.body)
-        if fields["format"] != FORMAT:
-            raise LedgerError(
-                f"Account {name!r} has format {fields['format']!r}; this version of apportion reads format {FORMAT} "
-                "only."
-            )
+        require_ledger_format(f"Account {name!r}", fields["format"])
         definition = _definition(fields, stored.hash)
         totals = from_text(fields["totals"])
     except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
@@ -186,8 +201,8 @@ def read_definition(name: str, stored: Stored, key: LedgerKey | None) -> Definit
         raise _altered(name)
     _refuse_other_key(definition, key)
     if not _is_authentic(definition, key, "account", stored.hash, stored.code):
-        raise LedgerError(f"The account {name!r} was altered: its code was not made with the ledger's key.")
-    definition.filter.totals = totals  # as they were worth when the account was opened
+        raise LedgerError(f"Account {name!r} was altered: its code was not made with the ledger's key.")
+    definition.filter.totals = totals  # what the budget was worth when the account was opened
     return definition
 
 
@@ -212,20 +227,20 @@ def _refuse_other_key(definition: Definition, key: LedgerKey | None) -> None:
         return
     has = "no key" if definition.key is None else f"key {definition.key}"
     raise LedgerError(
-        f"Account {definition.name!r} has {has}, and {key.place!r} is key {key.name}: it was opened otherwise, or "
-        "rewritten."
+        f"Account {definition.name!r} has {has}, but {key.place!r} is key {key.name}: the account was "
+        "opened with another key, or rewritten."
     )
 
 
 def _is_authentic(definition: Definition, key: LedgerKey | None, label: str, hashed: str, code: str) -> bool:
-    """Whether a code is the key's; without the key only what never had one can be told."""
+    """Whether the key made this code. Without the key, only an entry that never had a code can be judged."""
     if key is not None:
         return key.made(code, label, hashed)
     return definition.key is not None or code == ""
 
 
 def written_entry(account: str, entry: Entry, key: LedgerKey | None) -> Row:
-    """The canonical text of an entry, its hash, and its code where there is a key."""
+    """Return the canonical text of an entry, its hash, and its code if there is a key."""
     body = _canonical(
         {
             "account": account,
@@ -244,9 +259,11 @@ def written_entry(account: str, entry: Entry, key: LedgerKey | None) -> Row:
 
 
 def read_entry(definition: Definition, row: Row, key: LedgerKey | None) -> Entry:
-    """Read an entry back; one that was altered, or was not written under the given key, is refused."""
+    """Read an entry back. Refuse one that was altered or was not written under the given key."""
     account = definition.name
-    if not all(isinstance(text, str) for text in (row.body, row.hash, row.code)):  # SQLite takes anything anywhere
+    if not all(
+        isinstance(text, str) for text in (row.body, row.hash, row.code)
+    ):  # SQLite accepts any type in any column
         raise _broken(account, row.number, "cannot be read")
     try:
         fields = json.loads(row.body)
@@ -264,7 +281,7 @@ def read_entry(definition: Definition, row: Row, key: LedgerKey | None) -> Entry
     except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         raise _broken(account, row.number, "cannot be read") from error
     if _hash(row.body) != row.hash:
-        raise _broken(account, row.number, "was altered: its hash is another")
+        raise _broken(account, row.number, "was altered: its hash does not match")
     if fields["account"] != account or entry.number != row.number or written_entry(account, entry, None) != row.plain:
         raise _broken(account, row.number, "was altered: it belongs elsewhere")
     if not _is_authentic(definition, key, "entry", row.hash, row.code):
@@ -275,13 +292,13 @@ def read_entry(definition: Definition, row: Row, key: LedgerKey | None) -> Entry
 def check(
     definition: Definition, rows: Iterable[Row], key: LedgerKey | None, after: Standing | None = None
 ) -> Iterator[Entry]:
-    """Read entries, recomputing hashes, codes, costs and sums; refuses at the first that is not as it was written.
+    """Read entries and recompute hashes, codes, costs and sums. Refuse at the first mismatch.
 
     Args:
         definition: of the account.
-        rows: in order, from the one that follows `after`.
-        key: of the ledger; without it codes are not checked.
-        after: where the rows before them stand, which were checked already; the start of the account by default.
+        rows: the rows in order, from the one that follows `after`.
+        key: the ledger's key; without it, codes are not checked.
+        after: the state after the rows already checked; by default, the start of the account.
     """
     standing = after or definition.start
     for row in rows:
@@ -292,7 +309,7 @@ def check(
         if entry.previous != standing.hash:
             raise _broken(definition.name, number, "does not follow the one before")
         if not _is_cost(definition.filter, entry):
-            raise _broken(definition.name, number, "has a cost that is not that of its event")
+            raise _broken(definition.name, number, "has a cost that does not match its event")
         standing = Standing(number, entry.hash, added(standing.spent, entry.cost))
         if entry.spent != standing.spent:
             raise _broken(definition.name, number, "has a sum that does not add up")
@@ -322,7 +339,7 @@ def _hash(body: str) -> str:
 
 
 def _altered(name: str) -> LedgerError:
-    return LedgerError(f"The account {name!r} was altered: it is not as it was opened.")
+    return LedgerError(f"Account {name!r} was altered: it differs from the account that was opened.")
 
 
 def _broken(account: str, number: int, how: str) -> LedgerError:

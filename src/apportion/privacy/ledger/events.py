@@ -1,6 +1,6 @@
 """What a ledger is charged for: one noisy release, one run on samples of the users, or one selection among tries.
 
-Plain data, with a JSON form.
+Events are plain data with a JSON form.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class GaussianRelease:
 
 @dataclass(frozen=True)
 class PureRelease:
-    """A release that is ε-DP: Laplace noise, the exponential mechanism."""
+    """A release that is ε-DP: Laplace noise or the exponential mechanism."""
 
     epsilon: float
 
@@ -35,13 +35,13 @@ class PureRelease:
 
 @dataclass(frozen=True)
 class SampledRun:
-    """A run whose releases were all fixed beforehand: some on all users, the others on Poisson samples of them.
+    """A run whose releases were all fixed in advance: some on all users, the others on Poisson samples of them.
 
     Attributes:
         mus: the μ of each Gaussian release on all users.
-        noise_multiplier: noise of a release on a sample, over its sensitivity.
-        probability: with which a user is in a sample.
-        steps: how many releases on samples.
+        noise_multiplier: noise of a release on a sample, divided by its sensitivity.
+        probability: the probability that a user is in a sample.
+        steps: number of releases on samples.
     """
 
     mus: tuple[float, ...]
@@ -55,17 +55,19 @@ class SampledRun:
         object.__setattr__(self, "probability", float(self.probability))
         if not 0 < self.probability <= 1 or self.steps < 1:
             asked = f"{self.probability} and {self.steps}"
-            raise InputError(f"Expected a sampling probability in (0, 1] and at least 1 step, got {asked}.")
+            raise InputError(
+                f"Expected a sampling probability in (0, 1] and at least 1 step, got {asked}.", argument=None
+            )
 
 
 @dataclass(frozen=True)
 class SelectionRun:
-    """Tries that are alike, a random number of them, of which only the best is published (`privacy.selection`).
+    """A random number of similar tries, of which only the best is published (`privacy.selection`).
 
     Attributes:
-        mu: of one try.
-        mean: how many tries there are on average.
-        law: of their number: geometric or logarithmic.
+        mu: the μ of one try.
+        mean: the mean number of tries.
+        law: the distribution of their number: geometric or logarithmic.
     """
 
     mu: float
@@ -76,7 +78,7 @@ class SelectionRun:
         object.__setattr__(self, "mu", _positive("mu", self.mu))
         object.__setattr__(self, "mean", _positive("mean number of tries", self.mean))
         if self.law not in ("geometric", "logarithmic"):
-            raise InputError(f"Expected a law among geometric, logarithmic, got {self.law!r}.")
+            raise InputError(f"Expected a law among geometric, logarithmic, got {self.law!r}.", argument="law")
 
 
 Event = GaussianRelease | PureRelease | SampledRun | SelectionRun
@@ -84,13 +86,13 @@ Event = GaussianRelease | PureRelease | SampledRun | SelectionRun
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a charge left behind: the entry that stands for it.
+    """What a charge leaves behind: the entry that records it.
 
     Attributes:
         account: the account's name.
-        run: who charged: a text that marks one handle on the account.
-        number: of the entry, from 1.
-        hash: of the entry, and so of everything before it.
+        run: who charged: a text that identifies one handle on the account.
+        number: the number of the entry, from 1.
+        hash: the hash of the entry, and so of everything before it.
     """
 
     account: str
@@ -100,7 +102,7 @@ class Receipt:
 
 
 def to_json(event: Event) -> dict[str, Any]:
-    """The event as JSON has it; numbers survive exactly."""
+    """Return the event in JSON form; numbers are preserved exactly."""
     match event:
         case GaussianRelease():
             kind = "gaussian"
@@ -124,11 +126,11 @@ def from_json(fields: Mapping[str, Any]) -> Event:
             return SampledRun(tuple(mus), **rest)
         case {"kind": "selection", "mu": mu, "mean": mean, "law": law, **rest} if not rest:
             return SelectionRun(mu, mean, law)
-    raise InputError(f"Expected an event of a known kind, got {fields}.")
+    raise InputError(f"Expected an event of a known kind, got {fields}.", argument=None)
 
 
 def in_words(event: Event) -> str:
-    """What is asked for, for a message."""
+    """Describe the event for a message."""
     match event:
         case GaussianRelease(mu):
             return f"mu {mu:.6g}"
@@ -142,10 +144,10 @@ def in_words(event: Event) -> str:
 
 
 def as_dp_event(event: Event) -> dict[str, Any]:
-    """The event in dp_accounting's words: its class under "class_name", its fields by their names there.
+    """Return the event in dp_accounting's terms: its class under "class_name", its fields under their names there.
 
-    A pure release stands as randomised response between two answers, the most revealing of all that are ε-DP. Where
-    rounding has to go either way, there is less noise.
+    A pure release becomes randomised response between two answers, the worst case of all ε-DP releases. Numbers are
+    rounded towards less noise.
     """
     match event:
         case GaussianRelease(mu):
@@ -173,7 +175,7 @@ def _gaussian(noise_multiplier: float) -> dict[str, Any]:
 
 
 def _positive(what: str, value: float) -> float:
-    """A plain float, so that its JSON form is exact."""
+    """Return a plain float, so that its JSON form is exact."""
     if not (math.isfinite(value) and value > 0):
-        raise InputError(f"Expected a finite {what} above 0, got {value}.")
+        raise InputError(f"Expected a finite {what} above 0, got {value}.", argument=what.replace(" ", "_"))
     return float(value)

@@ -1,8 +1,8 @@
-"""Privacy filters in exact arithmetic: what an event costs, and whether an account can still bear it.
+"""Privacy filters in exact arithmetic: what an event costs, and whether an account can still cover it.
 
-An account keeps one or several amounts, each a sum of what events cost. All of them are rationals: a float is a dyadic
-rational, so μ² is one exactly, and a sum that reaches the whole is told from one that goes beyond it. A charge is
-allowed while at least one amount stays within its own total. Each filter has a theorem (docs/proofs/ledger.md):
+An account keeps one or several amounts, each the sum of what events cost. All are rationals. A float is a dyadic
+rational, so μ² is exact, and a sum that just reaches the total differs from one that exceeds it. A charge is allowed
+while at least one amount stays within its own total. Each filter has a theorem (docs/proofs/ledger.md):
 
     "gaussian"  Σ μ² ≤ μ_total²; a pure ε-DP release is charged the μ of the Gaussian curve below its own
     "pure"      Σ ε ≤ ε_total, at δ = 0
@@ -24,11 +24,11 @@ from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease
 
 Amounts = tuple[Fraction, ...]
 
-_CLOSE = Fraction(1, 10**9)  # two machines may differ this much in what a budget is worth, never in what was spent
+_CLOSE = Fraction(1, 10**9)  # two machines may differ this much in what a budget is worth, but never in what was spent
 
 
 class Filter(ABC):
-    """What an account adds up, and up to where.
+    """What an account adds up, and the totals it may reach.
 
     Attributes:
         budget: the whole (ε, δ).
@@ -43,7 +43,7 @@ class Filter(ABC):
 
     @property
     def nothing(self) -> Amounts:
-        """What was spent before the first charge."""
+        """What is spent before the first charge."""
         return (Fraction(0),) * len(self.totals)
 
     def allows(self, spent: Amounts) -> bool:
@@ -52,28 +52,28 @@ class Filter(ABC):
 
     @abstractmethod
     def cost(self, event: Event) -> Amounts:
-        """What an event adds to each amount; an event without a theorem is refused."""
+        """Return what an event adds to each amount. Refuse an event that has no theorem."""
 
     @abstractmethod
     def spent_epsilon(self, spent: Amounts) -> float:
-        """ε at the account's δ of what was spent, rounded up."""
+        """Return the ε, at the account's δ, of what was spent, rounded up."""
 
     @abstractmethod
     def gaussian_left(self, spent: Amounts) -> Fraction:
-        """The μ² of the largest Gaussian release that would still be allowed; 0 where none is."""
+        """Return the μ² of the largest Gaussian release still allowed; 0 if none is."""
 
     @abstractmethod
     def spent_mu(self, spent: Amounts) -> float | None:
-        """The Gaussian-DP parameter of what was spent, rounded up, where it is known."""
+        """Return the Gaussian-DP parameter of what was spent, rounded up, if it is known."""
 
     def agrees_with(self, stored: Amounts) -> bool:
-        """Whether totals that were written elsewhere are those of this budget, and not more."""
+        """Whether totals written elsewhere match this budget and do not exceed it."""
         return len(stored) == len(self.totals) and all(
             abs(one - other) <= _CLOSE * abs(other) for one, other in zip(stored, self.totals, strict=True)
         )
 
     def budget_within(self, fraction: float, spent: Amounts) -> Budget:
-        """The largest budget, at the account's δ, that takes at most this fraction of what is left."""
+        """Return the largest budget, at the account's δ, that takes at most this fraction of what is left."""
         allowed = Fraction(fraction) * self.gaussian_left(spent)
         if _worth(self.budget) <= allowed:
             return self.budget
@@ -88,7 +88,7 @@ class Filter(ABC):
         raise BudgetError(f"Too little is left for a session: mu {mu:.6g} at delta {self.budget.delta:g}.")
 
     def covers(self, budget: Budget, spent: Amounts) -> bool:
-        """Whether a session that spends all of this budget on Gaussian releases would fit in what is left."""
+        """Whether a session that spends all of this budget on Gaussian releases would fit."""
         return budget.pure or _worth(budget) <= self.gaussian_left(spent)
 
 
@@ -99,11 +99,11 @@ class GaussianFilter(Filter):
 
     def __init__(self, budget: Budget) -> None:
         if budget.pure:
-            raise InputError("Expected a delta above 0 for an account of kind 'gaussian', got 0.")
+            raise InputError("Expected a delta above 0 for an account of kind 'gaussian', got 0.", argument="delta")
         super().__init__(budget, (_worth(budget),), ("mu^2",))
 
     def cost(self, event: Event) -> Amounts:
-        """μ², exactly."""
+        """Return μ², exactly."""
         match event:
             case GaussianRelease(mu):
                 return (Fraction(mu) ** 2,)
@@ -113,15 +113,15 @@ class GaussianFilter(Filter):
                 raise _no_theorem(self.kind)
 
     def spent_epsilon(self, spent: Amounts) -> float:
-        """By the exact profile of Gaussian DP."""
+        """Return ε by the exact profile of Gaussian DP."""
         return gaussian.epsilon_of(root_above(spent[0]), self.budget.delta)
 
     def spent_mu(self, spent: Amounts) -> float | None:
-        """√Σμ²."""
+        """Return √Σμ²."""
         return root_above(spent[0])
 
     def gaussian_left(self, spent: Amounts) -> Fraction:
-        """μ_total² − Σμ²."""
+        """Return μ_total² − Σμ²."""
         return max(Fraction(0), self.totals[0] - spent[0])
 
 
@@ -132,36 +132,38 @@ class PureFilter(Filter):
 
     def __init__(self, budget: Budget) -> None:
         if not budget.pure:
-            raise InputError(f"Expected a delta of 0 for an account of kind 'pure', got {budget.delta:g}.")
+            raise InputError(
+                f"Expected a delta of 0 for an account of kind 'pure', got {budget.delta:g}.", argument="delta"
+            )
         super().__init__(budget, (Fraction(budget.epsilon),), ("epsilon",))
 
     def cost(self, event: Event) -> Amounts:
-        """ε, exactly."""
+        """Return ε, exactly."""
         match event:
             case PureRelease(epsilon):
                 return (Fraction(epsilon),)
             case GaussianRelease():
                 raise BudgetError(
-                    "An account of kind 'pure' has a delta of 0, which Gaussian noise never meets; open one of kind "
+                    "An account of kind 'pure' has a delta of 0, which rules out Gaussian noise; open one of kind "
                     "'gaussian' for it."
                 )
             case _:
                 raise _no_theorem(self.kind)
 
     def spent_epsilon(self, spent: Amounts) -> float:
-        """Σ ε."""
+        """Return Σ ε."""
         return above(spent[0])
 
     def spent_mu(self, spent: Amounts) -> float | None:
-        """Not what is counted here."""
+        """Return None: μ is not counted here."""
         return None
 
     def gaussian_left(self, spent: Amounts) -> Fraction:
-        """None."""
+        """Return 0: no Gaussian release fits a delta of 0."""
         return Fraction(0)
 
     def budget_within(self, fraction: float, spent: Amounts) -> Budget:
-        """That fraction of the ε that is left."""
+        """Return that fraction of the ε that is left."""
         epsilon = below(Fraction(fraction) * (self.totals[0] - spent[0]))
         if epsilon <= 0:
             raise BudgetError(f"Nothing is left of epsilon {self.budget.epsilon:g}.")
@@ -173,12 +175,12 @@ class PureFilter(Filter):
 
 
 def added(one: Amounts, other: Amounts) -> Amounts:
-    """The exact sum."""
+    """Return the exact sum."""
     return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
 def to_text(amounts: Sequence[Fraction]) -> list[str]:
-    """Amounts as the ledger stores them: whole numbers, or two of them with a stroke between."""
+    """Return amounts as the ledger stores them: whole numbers, or fractions such as 1/3."""
     return [str(amount) for amount in amounts]
 
 
@@ -188,19 +190,19 @@ def from_text(texts: Sequence[str]) -> Amounts:
 
 
 def above(exact: Fraction) -> float:
-    """The least float that is not below an exact number."""
+    """Return the least float that is not below an exact number."""
     near = float(exact)
     return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
 
 
 def below(exact: Fraction) -> float:
-    """The largest float that is not above an exact number."""
+    """Return the largest float that is not above an exact number."""
     near = float(exact)
     return near if Fraction(near) <= exact else math.nextafter(near, -math.inf)
 
 
 def root_above(square: Fraction) -> float:
-    """The least float whose square is not below an exact number."""
+    """Return the least float whose square is not below an exact number."""
     near = math.sqrt(above(square))
     while near and Fraction(math.nextafter(near, 0.0)) ** 2 >= square:
         near = math.nextafter(near, 0.0)
@@ -210,7 +212,7 @@ def root_above(square: Fraction) -> float:
 
 
 def root_below(square: Fraction) -> float:
-    """The largest float whose square is not above an exact number."""
+    """Return the largest float whose square is not above an exact number."""
     up = root_above(square)
     return up if Fraction(up) ** 2 <= square else math.nextafter(up, 0.0)
 
@@ -221,6 +223,6 @@ def _worth(budget: Budget) -> Fraction:
 
 def _no_theorem(kind: str) -> BudgetError:
     return BudgetError(
-        f"An account of kind {kind!r} cannot bear releases on samples of the users, nor selections, for which its sum "
-        "has no theorem; open an account of kind 'renyi' for them."
+        f"An account of kind {kind!r} cannot be charged for releases on samples of the users, or for "
+        "selections: its sum has no theorem for them. Open an account of kind 'renyi'."
     )

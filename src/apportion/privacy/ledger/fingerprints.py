@@ -1,8 +1,8 @@
-"""Which data an account was charged for, so that charging it for other data is noticed.
+"""Fingerprints of the data that an account was charged for, so that a charge for other data is noticed.
 
-A fingerprint is a code of the data's digest under the ledger's key. It is a function of who is in the data: it is never
-released, and stands neither in the chain nor in a head, statement or card. It has a file of its own, which is not where
-the key is: whoever holds one of the two learns nothing about the data.
+A fingerprint is a code of the data's digest under the ledger's key. It depends on who is in the data. It is therefore
+never released, and never put in the chain, a head, a statement or a card. It is stored in a file of its own, away from
+the key: neither of the two alone reveals anything about the data.
 """
 
 from __future__ import annotations
@@ -28,22 +28,26 @@ class Fingerprints:
 
     def __init__(self, path: str | os.PathLike[str], key: LedgerKey | None) -> None:
         if key is None:
-            raise InputError(f"Fingerprints of data ({os.fspath(path)!r}) need the ledger's key; name it, too.")
+            raise InputError(
+                f"Fingerprints of data ({os.fspath(path)!r}) need the ledger's key; give the key file too.",
+                argument="key",
+            )
         if Path(path).resolve().parent == key.folder:
             raise InputError(
-                f"Expected the file of fingerprints in another folder than the ledger's key, got {os.fspath(path)!r}: "
-                "with both one can test guesses of the data."
+                "Expected the file of fingerprints in another folder than the ledger's key, got "
+                f"{os.fspath(path)!r}: whoever has both can test guesses about the data.",
+                argument="fingerprints",
             )
         self._path, self._key = Path(path), key
 
     @classmethod
     def find(cls, path: str | os.PathLike[str] | None, key: LedgerKey | None) -> Fingerprints | None:
-        """Those of this file, or of the one that the environment names; None where neither does."""
+        """Return the fingerprints in this file, or in the one named by the environment; None if neither is given."""
         named = path or os.environ.get(VARIABLE)
         return cls(named, key) if named else None
 
     def note(self, account_hash: str, digest: str) -> bool:
-        """Remember the data of an account that has none yet; returns whether they are the ones it has."""
+        """Store the data's fingerprint if the account has none yet. Return whether it matches the stored one."""
         fingerprint = self._key.code("data", f"{account_hash} {digest}")
         known = (kept_files.read_records(self._path, _WHAT) or {}).get(account_hash)
         if known is None:
@@ -53,7 +57,7 @@ class Fingerprints:
 
 
 def digest_of(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a file's bytes, or of the names and bytes of all files in a folder."""
+    """Return the SHA-256 of a file's bytes, or of the names and bytes of all files in a folder."""
     place = Path(path)
     if place.is_dir():
         files = sorted(each for each in place.rglob("*") if each.is_file())
@@ -63,6 +67,6 @@ def digest_of(path: str | os.PathLike[str]) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
+    """Return the SHA-256 of a file's bytes."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -14,18 +14,18 @@ from apportion.privacy.ledger.chain import LedgerError
 from apportion.privacy.ledger.heads import Head, HeadPlace, head_of
 from apportion.privacy.ledger.kept_files import document, parsed_records
 
-TIMEOUT_SECONDS = 5.0  # a charge waits for its head
+TIMEOUT_SECONDS = 5.0  # seconds; a charge waits for its head
 _LONGEST = 1 << 16
 _MISSING = 404
 
 
 class HttpHeads(HeadPlace):
-    """The head of account "visits" is URL/visits.json. A user and a password in the URL are sent as basic ones."""
+    """Heads below a URL: that of account "visits" is URL/visits.json. User and password in the URL go as basic auth."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         if not parts.hostname or parts.query or parts.fragment:
-            raise InputError("Expected http(s)://host/path without a query for the head of a ledger.")
+            raise InputError("Expected http(s)://host/path without a query for the head of a ledger.", argument="head")
         host = parts.netloc.rpartition("@")[2]
         self._base = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
         self.place = repr(self._base)
@@ -35,20 +35,20 @@ class HttpHeads(HeadPlace):
             self._headers["Authorization"] = f"Basic {base64.b64encode(pair).decode('ascii')}"
 
     def read(self, account: str) -> Head | None:
-        """GET; None where the server says 404."""
+        """Send GET; None if the server says 404."""
         text = self._ask(account, "GET", "read", None)
         if text is None:
             return None
         return head_of(account, parsed_records(text, f"head of account {account!r} at {self.place}"), self.place)
 
     def write(self, head: Head) -> None:
-        """PUT; anything but success is a failure."""
+        """Send PUT; anything but success is an error."""
         content = document({head.account: asdict(head)}).encode("utf-8")
         if self._ask(head.account, "PUT", "written", content) is None:
             raise self._failed(head.account, "written", "404 Not Found")
 
     def _ask(self, account: str, method: str, action: str, content: bytes | None) -> str | None:
-        """What the server answers; None for 404. `action` is for messages."""
+        """Return the server's answer; None for 404. `action` is for messages."""
         headers = self._headers | ({} if content is None else {"Content-Type": "application/json"})
         url = f"{self._base}/{quote(account, safe='')}.json"
         request = urllib.request.Request(url, data=content, headers=headers, method=method)
@@ -69,7 +69,7 @@ class HttpHeads(HeadPlace):
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Another server is never asked: it would be told the password."""
+    """Refuses redirects: another server must never receive the password."""
 
     def redirect_request(self, *_: object) -> None:
         return None

@@ -1,4 +1,4 @@
-"""Small JSON files that are kept beside a ledger: replaced whole, durably, by one process at a time."""
+"""Small JSON files beside a ledger: replaced as a whole, durably, by one process at a time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from apportion.privacy.ledger.chain import FORMAT, LedgerError
+from apportion.privacy.ledger.chain import FORMAT, LedgerError, require_ledger_format
 
 Records = dict[str, Any]
 
 
 def read_records(path: Path, what: str) -> Records | None:
-    """What a file holds; None where there is no file. `what` names it in messages."""
+    """Return the records in a file; None if there is no file. `what` names it in messages."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -26,29 +26,30 @@ def read_records(path: Path, what: str) -> Records | None:
 
 
 def parsed_records(text: str, what: str) -> Records:
-    """The records in a document of this format."""
+    """Return the records in a document of this format."""
     try:
         fields = json.loads(text)
         version, records = fields["format"], fields["accounts"]
     except (ValueError, KeyError, TypeError) as error:
-        raise LedgerError(f"The {what} cannot be read: it is not a document of a ledger.") from error
-    if version != FORMAT or not isinstance(records, dict):
-        raise LedgerError(f"The {what} has format {version!r}; this version of apportion reads format {FORMAT} only.")
+        raise LedgerError(f"The {what} cannot be read: it is not a ledger document.") from error
+    require_ledger_format(f"The {what}", version)
+    if not isinstance(records, dict):
+        raise LedgerError(f"The {what} cannot be read: it is not a ledger document.")
     return records
 
 
 def document(records: Records) -> str:
-    """The text of records in this format."""
+    """Return the text of records in this format."""
     return json.dumps({"format": FORMAT, "accounts": records}, indent=2, sort_keys=True) + "\n"
 
 
 def change_records(path: Path, what: str, change: Callable[[Records], Records]) -> None:
-    """Read, change and replace a file, while no other process does; returns when it is on disk."""
+    """Read, change and replace a file while no other process does. Return once it is on disk."""
     import fcntl
 
     try:
         with open(path.with_name(path.name + ".lock"), "a", encoding="utf-8") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # not the file itself, which is replaced
+            fcntl.flock(lock, fcntl.LOCK_EX)  # lock another file, because the file itself is replaced
             _replace(path, document(change(read_records(path, what) or {})))
     except OSError as error:
         raise LedgerError(f"The {what} {str(path)!r} cannot be written: {_reason(error)}.") from error
@@ -62,7 +63,7 @@ def _replace(path: Path, text: str) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         if path.exists():
-            os.chmod(staged, path.stat().st_mode & 0o777)  # as its owner wants it
+            os.chmod(staged, path.stat().st_mode & 0o777)  # keep the owner's choice of mode
         os.replace(staged, path)
     except BaseException:
         Path(staged).unlink(missing_ok=True)

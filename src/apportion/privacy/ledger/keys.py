@@ -1,6 +1,6 @@
-"""The key of a ledger: 32 random bytes in a file outside it, which authenticate every row, head and fingerprint.
+"""The key of a ledger: 32 random bytes in a separate file. They authenticate every row, head and fingerprint.
 
-Every use has a label of its own, so that a code made for one thing never passes for another:
+Every use has a label of its own, so a code made for one purpose never passes for another:
 
     code = HMAC-SHA256(key, label ‖ 0 ‖ text)
 """
@@ -22,7 +22,7 @@ _TOO_OPEN = stat.S_IRWXO | stat.S_IWGRP
 
 
 class LedgerKey:
-    """A key that was read from a file."""
+    """A key read from a file."""
 
     def __init__(self, secret: bytes, place: str) -> None:
         self._secret = secret
@@ -31,31 +31,39 @@ class LedgerKey:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a key file; one that others could read or write is refused."""
+        """Read a key file. Refuse one that others can read or write."""
         try:
             with open(path, encoding="ascii") as stream:
                 mode = os.fstat(stream.fileno()).st_mode
                 secret = bytes.fromhex(stream.read(1024))
         except OSError as error:
-            raise InputError(f"The ledger's key {os.fspath(path)!r} cannot be read: {error.strerror}.") from error
+            raise InputError(
+                f"The ledger's key {os.fspath(path)!r} cannot be read: {error.strerror}.", argument="key"
+            ) from error
         except ValueError:
             secret, mode = b"", 0
         if len(secret) != _BYTES:
-            raise InputError(f"Expected {2 * _BYTES} hexadecimal digits in the ledger's key file {os.fspath(path)!r}.")
+            raise InputError(
+                f"Expected {2 * _BYTES} hexadecimal digits in the ledger's key file {os.fspath(path)!r}.",
+                argument="key",
+            )
         if os.name == "posix" and mode & _TOO_OPEN:
             raise InputError(
-                f"The ledger's key {os.fspath(path)!r} is open to others (mode {stat.S_IMODE(mode):04o}); "
-                "make it its owner's alone (chmod 600)."
+                f"The ledger's key {os.fspath(path)!r} is readable or writable by others (mode "
+                f"{stat.S_IMODE(mode):04o}); restrict it to its owner (chmod 600).",
+                argument="key",
             )
         return cls(secret, os.fspath(path))
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> Self:
-        """Write a new random key to a file that does not exist yet, for its owner alone (mode 0600)."""
+        """Write a new random key to a new file that only its owner can read (mode 0600)."""
         try:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            raise InputError(f"The file {os.fspath(path)!r} exists already; a key is never replaced.") from None
+            raise InputError(
+                f"The file {os.fspath(path)!r} already exists; a key is never replaced.", argument="key"
+            ) from None
         with os.fdopen(handle, "w", encoding="ascii") as stream:
             stream.write(secrets.token_hex(_BYTES) + "\n")
             stream.flush()
@@ -64,17 +72,17 @@ class LedgerKey:
 
     @classmethod
     def find(cls, path: str | os.PathLike[str] | None) -> Self | None:
-        """The key of this file, or of the one that the environment names; None where neither does."""
+        """Return the key in this file, or in the one named by the environment; None if neither is given."""
         named = path or os.environ.get(VARIABLE)
         return cls.read(named) if named else None
 
     @property
     def folder(self) -> Path:
-        """Where the file is."""
+        """The folder of the key file."""
         return Path(self.place).resolve().parent
 
     def code(self, label: str, text: str) -> str:
-        """The authentication code of a text, for one use."""
+        """Return the authentication code of a text, for one use."""
         message = f"apportion ledger {label}\0{text}".encode("utf-8", "surrogatepass")
         return hmac.digest(self._secret, message, "sha256").hex()
 

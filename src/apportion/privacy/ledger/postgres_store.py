@@ -1,7 +1,7 @@
 """A ledger in a PostgreSQL database.
 
-A transaction begins by locking the account's row (FOR UPDATE), so that nobody else can charge the account between
-reading what was spent and adding to it; other accounts are free. A commit returns when the server has it on disk.
+A transaction first locks the account's row (FOR UPDATE), so that nobody else can charge the account between the read
+and the write. Other accounts stay free. A commit returns once the server has it on disk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
-_ONE_AT_A_TIME = 0x6170706F7274  # an advisory lock for making tables, which CREATE IF NOT EXISTS does not cover
+_ONE_AT_A_TIME = 0x6170706F7274  # advisory lock for creating tables; CREATE IF NOT EXISTS alone is not enough
 _TABLES = f"""
 CREATE TABLE IF NOT EXISTS apportion_ledger (format integer PRIMARY KEY);
 INSERT INTO apportion_ledger VALUES ({FORMAT}) ON CONFLICT DO NOTHING;
@@ -44,7 +44,7 @@ _ALL = "SELECT number, body, hash, code FROM apportion_entries WHERE account = %
 
 
 class PostgresStore(Store):
-    """Accounts and entries in tables of a database; needs the extra `postgres`."""
+    """Accounts and entries in the tables of a database; needs the extra `postgres`."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -53,16 +53,16 @@ class PostgresStore(Store):
         self._connections: PerThread[Connection] = PerThread(self._connect)
 
     def format(self) -> int | None:
-        """What the table apportion_ledger says, if the others are there; the first version did not have it."""
+        """Return the format in the table apportion_ledger, if the tables exist. The first version had none."""
         with self._told():
             tables = ("apportion_accounts", "apportion_entries", "apportion_ledger")
-            found = self._one("SELECT to_regclass(%s), to_regclass(%s), to_regclass(%s)", tables)
-            if found[0] is None or found[1] is None:
+            result = self._one("SELECT to_regclass(%s), to_regclass(%s), to_regclass(%s)", tables)
+            if result[0] is None or result[1] is None:
                 return None
-            return 1 if found[2] is None else int(self._one("SELECT MAX(format) FROM apportion_ledger", ())[0] or 1)
+            return 1 if result[2] is None else int(self._one("SELECT MAX(format) FROM apportion_ledger", ())[0] or 1)
 
     def prepare(self) -> None:
-        """Make the tables."""
+        """Create the tables."""
         with self._told(), self._get().transaction():
             connection = self._get()
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ONE_AT_A_TIME,))
@@ -75,13 +75,13 @@ class PostgresStore(Store):
             return self._get().execute(query, (name, stored.body, stored.hash, stored.code)).rowcount == 1
 
     def accounts(self) -> list[str]:
-        """The names of all accounts, sorted."""
+        """Return the names of all accounts, sorted."""
         with self._told():
-            found = self._get().execute('SELECT name FROM apportion_accounts ORDER BY name COLLATE "C"')
-            return [name for (name,) in found.fetchall()]
+            result = self._get().execute('SELECT name FROM apportion_accounts ORDER BY name COLLATE "C"')
+            return [name for (name,) in result.fetchall()]
 
     def account(self, name: str) -> Stored | None:
-        """What was written of an account."""
+        """Return the stored account."""
         with self._told():
             return _account(self._get(), name)
 
@@ -95,7 +95,7 @@ class PostgresStore(Store):
                 yield _PostgresTransaction(connection, account)
 
     def rows(self, account: str) -> Iterator[Row]:
-        """All entries; one statement sees one moment."""
+        """Return all entries; a single statement sees one moment."""
         with self._told():
             return _rows(self._get(), account)
 
@@ -119,20 +119,24 @@ class PostgresStore(Store):
         try:
             import psycopg
         except ImportError:
-            raise InputError("A ledger in PostgreSQL needs psycopg: pip install 'apportion[postgres]'.") from None
+            raise InputError(
+                "A ledger in PostgreSQL needs psycopg: pip install 'apportion[postgres]'.", argument=None
+            ) from None
         connection = psycopg.connect(self._url, autocommit=True)
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # each statement sees what is committed
         connection.execute("SET synchronous_commit = on")
         connection.execute(f"SET lock_timeout = '{WAIT_SECONDS}s'")
-        found = connection.execute("SHOW fsync").fetchone()
-        if found is None or found[0] != "on":
+        result = connection.execute("SHOW fsync").fetchone()
+        if result is None or result[0] != "on":
             connection.close()
-            raise LedgerError(f"The server of {self.place} runs with fsync off, so that a crash could lose charges.")
+            raise LedgerError(
+                f"The server of {self.place} runs with fsync off, so a crash could lose charges. Turn fsync on."
+            )
         return connection
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Say in one sentence what the database could not do."""
+        """Turn a database error into one sentence."""
         try:
             yield
         except Exception as error:
@@ -158,8 +162,8 @@ class _PostgresTransaction(Transaction):
 
 
 def _account(connection: Connection, name: str) -> Stored | None:
-    found = connection.execute(_ACCOUNT, (name,)).fetchone()
-    return None if found is None else Stored(*found)
+    result = connection.execute(_ACCOUNT, (name,)).fetchone()
+    return None if result is None else Stored(*result)
 
 
 def _rows(connection: Connection, name: str) -> Iterator[Row]:

@@ -1,8 +1,8 @@
-"""The part of a chain that a handle has checked already, so that charging does not recompute all of it every time.
+"""The part of a chain that a handle has already checked, so that a charge need not recompute all of it.
 
-Entries are read anew before every charge. Those that were checked before are only compared, byte for byte, by one
-digest over all their columns; those that came since are recomputed in full. So a handle sees every change of an entry,
-however old, and entries that it has seen cannot go away. Nothing of this is stored: another process begins at nothing.
+Entries are read again before every charge. Those checked before are only compared, byte for byte, by one digest over
+all columns. New ones are recomputed in full. So a handle notices any change to any entry, and the removal of entries it
+has seen. Nothing of this is stored: another process starts from scratch.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Rows = Callable[[], Iterator[Row]]
 @dataclass(frozen=True)
 class _Known:
     standing: Standing
-    digest: _Hash  # of all rows up to there
+    digest: _Hash  # digest of all rows up to there
 
 
 class CheckedPrefix:
-    """What one handle knows of the chain of an account. Threads may share it."""
+    """What one handle knows about an account's chain. Threads may share it."""
 
     def __init__(self, definition: Definition, key: LedgerKey | None) -> None:
         self._definition, self._key = definition, key
@@ -38,20 +38,20 @@ class CheckedPrefix:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was checked yet."""
+        """Whether nothing has been checked yet."""
         return self._known.standing.number == 0
 
     def follow(self, rows: Rows, watched: int = 0) -> tuple[Standing, str | None]:
         """Check the chain up to its end.
 
         Args:
-            rows: reads all rows, as of one moment that is not before this call.
+            rows: reads all rows as of one moment, not before this call.
             watched: number of an entry.
 
         Returns:
-            Where the chain stands, and the hash of the watched entry; None if there is no such entry.
+            The state of the chain, and the hash of the watched entry; None if there is no such entry.
         """
-        known, read = self._known, rows()  # in this order: what is known was there before the rows are read
+        known, read = self._known, rows()  # in this order: what is known existed before the rows are read
         hashes = {0: self._definition.hash}
         digest = hashlib.sha256()
         for row in islice(read, known.standing.number):
@@ -75,22 +75,22 @@ class CheckedPrefix:
         return standing, hashes.get(watched)
 
     def extend(self, row: Row, standing: Standing) -> None:
-        """Know an entry that this handle has just written, and that is on disk."""
+        """Add an entry that this handle has just written to disk."""
         known = self._known
-        if known.standing.number == row.number - 1:  # else another thread knows more already
+        if known.standing.number == row.number - 1:  # otherwise another thread already knows more
             digest = known.digest.copy()
             digest.update(_bytes(row))
             self._known = _Known(standing, digest)
 
     def _refuse(self, rows: Rows, number: int) -> None:
-        """Name the entry that is bad in itself, if there is one; else others were put in place of those known."""
+        """Name the entry that is invalid in itself, if any; otherwise say that known entries were replaced."""
         for _ in chain.check(self._definition, rows(), self._key):
             pass
         raise LedgerError(
-            f"Account {self._definition.name!r} was cut off, rolled back or rewritten: the first {number} entries are "
-            "not those that this process has seen."
+            f"Account {self._definition.name!r} was cut off, rolled back or rewritten: its first {number} "
+            "entries differ from those that this process has seen."
         )
 
 
 def _bytes(row: Row) -> bytes:
-    return repr(row[:]).encode("utf-8")  # says unambiguously what each column holds, whatever it is
+    return repr(row[:]).encode("utf-8")  # unambiguous for any content of the columns

@@ -1,7 +1,7 @@
 """A ledger in one SQLite file.
 
-One writer at a time: a transaction begins by taking the write lock (BEGIN IMMEDIATE), so that nobody else can charge
-between reading what was spent and adding to it. A commit returns when the write-ahead log is on disk.
+There is one writer at a time. A transaction first takes the write lock (BEGIN IMMEDIATE), so that nobody else can
+charge between the read and the write. A commit returns once the write-ahead log is on disk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TABLES = (
         for table in ("apportion_accounts", "apportion_entries")
         for action in ("UPDATE", "DELETE")
     ),
-    # INSERT OR REPLACE would delete without waking the triggers above
+    # INSERT OR REPLACE would delete without firing the triggers above
     "CREATE TRIGGER IF NOT EXISTS apportion_accounts_INSERT BEFORE INSERT ON apportion_accounts "
     "WHEN EXISTS (SELECT 1 FROM apportion_accounts WHERE name = NEW.name) "
     "BEGIN SELECT RAISE(ABORT, 'an account of that name exists'); END",
@@ -41,7 +41,7 @@ _ALL = "SELECT number, body, hash, code FROM apportion_entries WHERE account = ?
 
 
 class SqliteStore(Store):
-    """Accounts and entries in a file; the folder must be on a local disk, as SQLite's locks need."""
+    """Accounts and entries in a file. Its folder must be on a local disk, because of SQLite's locks."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -49,7 +49,7 @@ class SqliteStore(Store):
         self._connections = PerThread(lambda: self._opened("rw"))
 
     def format(self) -> int | None:
-        """The file's user_version, if it has the tables; the first version did not set it."""
+        """Return the file's user_version if it has the tables. The first version did not set it."""
         if not self._path.exists():
             return None
         with self._told():
@@ -60,9 +60,9 @@ class SqliteStore(Store):
             return int(connection.execute("PRAGMA user_version").fetchone()[0]) or 1
 
     def prepare(self) -> None:
-        """Make the file and its tables."""
+        """Create the file and its tables."""
         if not self._path.parent.is_dir():
-            raise LedgerError(f"There is no folder {str(self._path.parent)!r} to keep a ledger in.")
+            raise LedgerError(f"There is no folder {str(self._path.parent)!r} for the ledger.")
         with self._told():
             connection = self._opened("rwc")
             try:
@@ -84,13 +84,13 @@ class SqliteStore(Store):
         return True
 
     def accounts(self) -> list[str]:
-        """The names of all accounts, sorted."""
+        """Return the names of all accounts, sorted."""
         with self._told():
-            found = self._connections.get().execute("SELECT name FROM apportion_accounts ORDER BY name")
-            return [name for (name,) in found.fetchall()]
+            result = self._connections.get().execute("SELECT name FROM apportion_accounts ORDER BY name")
+            return [name for (name,) in result.fetchall()]
 
     def account(self, name: str) -> Stored | None:
-        """What was written of an account."""
+        """Return the stored account."""
         with self._told():
             return _account(self._connections.get(), name)
 
@@ -101,7 +101,7 @@ class SqliteStore(Store):
             yield _SqliteTransaction(connection, account)
 
     def rows(self, account: str) -> Iterator[Row]:
-        """All entries; one statement sees one moment."""
+        """Return all entries; a single statement sees one moment."""
         with self._told():
             yield from _rows(self._connections.get(), account)
 
@@ -116,7 +116,7 @@ class SqliteStore(Store):
         target = f"file:{quote(os.fspath(self._path.absolute()))}?mode={mode}"
         connection = sqlite3.connect(target, uri=True, timeout=WAIT_SECONDS, isolation_level=None)
         connection.execute("PRAGMA synchronous = EXTRA")  # FULL, and as safe if the journal is not a write-ahead log
-        connection.execute("PRAGMA fullfsync = ON")  # where the system has it
+        connection.execute("PRAGMA fullfsync = ON")  # if the system supports it
         return connection
 
     @contextmanager
@@ -132,7 +132,7 @@ class SqliteStore(Store):
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Say in one sentence what the database could not do."""
+        """Turn a database error into one sentence."""
         try:
             yield
         except sqlite3.Error as error:
@@ -155,8 +155,8 @@ class _SqliteTransaction(Transaction):
 
 
 def _account(connection: sqlite3.Connection, name: str) -> Stored | None:
-    found = connection.execute(_ACCOUNT, (name,)).fetchone()
-    return None if found is None else Stored(*found)
+    result = connection.execute(_ACCOUNT, (name,)).fetchone()
+    return None if result is None else Stored(*result)
 
 
 def _rows(connection: sqlite3.Connection, name: str) -> Iterator[Row]:

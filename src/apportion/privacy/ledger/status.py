@@ -1,4 +1,4 @@
-"""What an account says of itself when it is asked where it stands."""
+"""The state of an account, as `Account.status` reports it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Status:
-    """Where an account stands.
+    """The state of an account.
 
     Attributes:
         name: of the account.
-        kind: what it adds up: "gaussian", "pure" or "renyi".
+        kind: "gaussian", "pure" or "renyi".
         epsilon: the whole ε.
         delta: the whole δ.
         unit: whose data is protected.
@@ -20,11 +20,11 @@ class Status:
         owner: a note on who answers for the account.
         created: when it was opened, in UTC.
         entries: how many charges were made.
-        head: hash of the last entry, and so of all; keep it elsewhere.
-        spent_epsilon: the ε at `delta` of what was charged, had it all been fixed beforehand.
-        spent_mu: its Gaussian-DP parameter, where that is what adds up.
+        head: hash of the last entry, and so of all entries; store a copy elsewhere.
+        spent_epsilon: the ε at `delta` of what was charged, as if it had all been fixed in advance.
+        spent_mu: its Gaussian-DP parameter, if the account adds up μ².
         left_epsilon: the ε at `delta` of one more session that takes all that is left.
-        left_mu: the μ of the largest Gaussian release that is still allowed; None where none ever is.
+        left_mu: the μ of the largest Gaussian release still allowed; None if the account never allows any.
         measures: what each amount is.
         spent: each amount, exactly.
         total: what each amount may reach, exactly.

@@ -1,4 +1,4 @@
-"""Where a ledger is kept: what every store can do, and how one is found by its URL."""
+"""Where a ledger is stored: what every store can do, and how its URL selects one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apportion.errors import InputError
 from apportion.privacy.ledger.chain import Row, Stored
 
 Connection = TypeVar("Connection")
-WAIT_SECONDS = 60  # for other processes that charge at the same moment
+WAIT_SECONDS = 60  # for other processes that charge at the same time
 
 _INHERITED: list[object] = []
 _SQLITE, _POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
@@ -24,30 +24,30 @@ class Transaction(ABC):
 
     @abstractmethod
     def account(self) -> Stored | None:
-        """What was written of the account."""
+        """Return the stored account."""
 
     @abstractmethod
     def rows(self) -> Iterator[Row]:
-        """All entries, in order."""
+        """Return all entries in order."""
 
     @abstractmethod
     def add(self, row: Row) -> None:
-        """Add an entry; it is on disk when the transaction has ended."""
+        """Add an entry. It is on disk once the transaction has ended."""
 
 
 class Store(ABC):
-    """Keeps accounts and entries. Rows are only ever added."""
+    """Stores accounts and entries. Rows are only ever added."""
 
     place: str
-    """Where it is, in words that hold no password."""
+    """Where it is, without any password."""
 
     @abstractmethod
     def format(self) -> int | None:
-        """The version of the ledger that is there; None if there is none. What cannot be one is refused."""
+        """Return the format of the stored ledger; None if there is none. Refuse anything that cannot be a ledger."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """Make an empty ledger; several processes may do so at once."""
+        """Create an empty ledger. Several processes may do so at once."""
 
     @abstractmethod
     def add_account(self, name: str, stored: Stored) -> bool:
@@ -55,22 +55,22 @@ class Store(ABC):
 
     @abstractmethod
     def accounts(self) -> list[str]:
-        """The names of all accounts."""
+        """Return the names of all accounts."""
 
     @abstractmethod
     def account(self, name: str) -> Stored | None:
-        """What was written of an account."""
+        """Return the stored account."""
 
     @abstractmethod
     def transaction(self, account: str) -> AbstractContextManager[Transaction]:
-        """Hold an account, so that nothing can come between reading it and adding to it.
+        """Hold an account, so that nothing can happen between reading it and adding to it.
 
-        When it ends, what was added is on disk. If an exception ends it, nothing was written.
+        When it ends, what was added is on disk. If an exception ends it, nothing is written.
         """
 
     @abstractmethod
     def rows(self, account: str) -> Iterator[Row]:
-        """All entries, in order, as of one moment."""
+        """Return all entries in order, as of one moment."""
 
     @abstractmethod
     def close(self) -> None:
@@ -82,14 +82,14 @@ class Store(ABC):
 
 
 class PerThread(Generic[Connection]):
-    """One connection for each thread of each process: a fork opens its own, and leaves the inherited one alone."""
+    """One connection for each thread of each process. A fork opens its own and leaves the inherited one alone."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
         self._local = threading.local()
 
     def get(self) -> Connection:
-        """This thread's connection."""
+        """Return this thread's connection, opening it if needed."""
         held: Connection | None = self.held()
         if held is None:
             held = self._connect()
@@ -97,7 +97,7 @@ class PerThread(Generic[Connection]):
         return held
 
     def held(self) -> Connection | None:
-        """This thread's connection, if it has one."""
+        """Return this thread's connection if it has one."""
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is not None and self._local.process != os.getpid():
             _INHERITED.append(connection)  # closing it here would disturb the process that opened it
@@ -105,12 +105,12 @@ class PerThread(Generic[Connection]):
         return connection
 
     def forget(self) -> None:
-        """Open a new one next time."""
+        """Forget the connection; the next call opens a new one."""
         self._local.connection = None
 
 
 def open_store(url: str | os.PathLike[str]) -> Store:
-    """The store that a path or URL names; nothing is opened yet."""
+    """Return the store that a path or URL names. Nothing is opened yet."""
     text = os.fspath(url)
     if text.startswith(_POSTGRES):
         from apportion.privacy.ledger.postgres_store import PostgresStore
@@ -118,7 +118,9 @@ def open_store(url: str | os.PathLike[str]) -> Store:
         return PostgresStore(text)
     path = text.removeprefix(_SQLITE)
     if not path or "://" in path or path == ":memory:":
-        raise InputError(f"Expected a path, sqlite:///path or postgresql://..., for the ledger, got {text!r}.")
+        raise InputError(
+            f"Expected a path, sqlite:///path or postgresql://... for the ledger, got {text!r}.", argument="url"
+        )
     from apportion.privacy.ledger.sqlite_store import SqliteStore
 
     return SqliteStore(path)

@@ -1,4 +1,4 @@
-"""Mechanisms: objects that own norm, noise, draw, cost and words of a release. One file each."""
+"""Mechanisms: objects that own the norm, noise, draw, cost and words of a release. One file each."""
 
 from apportion.privacy.mechanisms.exponential import Exponential
 from apportion.privacy.mechanisms.gaussian import Gaussian

@@ -1,4 +1,4 @@
-"""The exponential mechanism: the choice of an index by hidden scores."""
+"""The exponential mechanism: it chooses an index by hidden scores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GUMBEL = math.pi / math.sqrt(6)  # standard deviation of a standard Gumbel vari
 
 @dataclass(frozen=True)
 class Exponential(Mechanism[Share]):
-    """Index k with probability proportional to exp(score_k / b), b = 2 sensitivity / ε: ε-DP.
+    """Chooses index k with probability proportional to exp(score_k / b), b = 2 sensitivity / ε: ε-DP.
 
     A single score moves by at most the L2 sensitivity of all of them.
     """
@@ -37,34 +37,34 @@ class Exponential(Mechanism[Share]):
         return "exponential"
 
     def sensitivity(self, statistic: BoundedSum) -> float:
-        """How far any one score moves: at most the L2 sensitivity."""
+        """Return how far any one score moves: at most the L2 sensitivity."""
         return statistic.l2_sensitivity
 
     def scale(self, statistic: BoundedSum, share: Share) -> float:
-        """B."""
+        """Return b."""
         return 2 * statistic.l2_sensitivity / share.pure_epsilon
 
     def stddev(self, statistic: BoundedSum, scale: float) -> float:
-        """Of the Gumbel noise on a score."""
+        """Return the standard deviation of the Gumbel noise on a score."""
         return _GUMBEL * scale
 
     def draw(self, opened: Opened, scale: float, noise: NoiseSource) -> int:
-        """An index; high scores are likely."""
+        """Return an index; high scores are likely."""
         return choose_exponential(opened.value, 1 / scale, noise)
 
     def distance(self, one: Any, other: Any, scales: FloatArray | None) -> float:
-        """The largest difference of a score."""
+        """Return the largest difference of a score."""
         difference = np.asarray(one, np.float64) - other
         return float(np.abs(difference if scales is None else difference / scales).max(initial=0.0))
 
     def log_density(self, released: Any, hidden: Any, scales: FloatArray | None, scale: float) -> float:
-        """The logarithm of the index's probability."""
+        """Return the logarithm of the index's probability."""
         rates = np.ravel(hidden) / scale
         return float(rates[int(released)] - np.logaddexp.reduce(rates))
 
     @classmethod
     def least_stddev(cls, release: Release) -> float | None:
-        """Of Gumbel noise of scale 2 sensitivity / ε."""
+        """Return the standard deviation of Gumbel noise of scale 2 sensitivity / ε."""
         return _GUMBEL * 2 * release.sensitivity / release.epsilon if release.epsilon else None
 
 

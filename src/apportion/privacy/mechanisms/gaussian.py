@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Gaussian(Mechanism[Share]):
-    """Noise N(0, (σ · scales)²) with σ = L2 sensitivity / μ: exactly μ-GDP."""
+    """Adds noise N(0, (σ · scales)²) with σ = L2 sensitivity / μ: exactly μ-GDP."""
 
     key = "gaussian"
     exact = True
@@ -34,33 +34,33 @@ class Gaussian(Mechanism[Share]):
         return "Gaussian"
 
     def sensitivity(self, statistic: BoundedSum) -> float:
-        """The L2 sensitivity, in the metric that the statistic's scales define."""
+        """Return the L2 sensitivity, in the metric that the statistic's scales define."""
         return statistic.l2_sensitivity
 
     def scale(self, statistic: BoundedSum, share: Share) -> float:
-        """σ, the standard deviation where scales are 1."""
+        """Return σ, the standard deviation where scales are 1."""
         return statistic.l2_sensitivity / share.mu
 
     def draw(self, opened: Opened, scale: float, noise: NoiseSource) -> NDArray[Any]:
-        """The sum with noise, rounded to a public grid."""
+        """Return the sum with noise, rounded to a public grid."""
         return draw_gaussian(opened, scale, noise)
 
     def distance(self, one: Any, other: Any, scales: FloatArray | None) -> float:
-        """The L2 norm of the difference, coordinates divided by their scales."""
+        """Return the L2 norm of the difference, with coordinates divided by their scales."""
         return scaled_distance(one, other, scales)
 
     def log_density(self, released: Any, hidden: Any, scales: FloatArray | None, scale: float) -> float:
-        """Of a normal distribution around the hidden value."""
+        """Return the log-density of a normal distribution around the hidden value."""
         return -(scaled_distance(released, hidden, scales) ** 2) / (2 * scale**2)
 
     @classmethod
     def least_stddev(cls, release: Release) -> float | None:
-        """Sensitivity over μ."""
+        """Return sensitivity over μ."""
         return release.sensitivity / release.mu if release.mu else None
 
 
 def draw_gaussian(opened: Opened, stddev: float, noise: NoiseSource) -> NDArray[Any]:
-    """The sum with Gaussian noise, in exact arithmetic where the value counts steps of a lattice."""
+    """Return the sum with Gaussian noise, in exact arithmetic if the value counts steps of a lattice."""
     if opened.step is None:
         return add_gaussian(opened.value, stddev, opened.scales, noise)
     return add_exact_gaussian(opened.value, opened.step, stddev, opened.scales, noise)
@@ -86,6 +86,6 @@ def add_exact_gaussian(
 
 
 def scaled_distance(one: Any, other: Any, scales: FloatArray | None) -> float:
-    """The L2 norm of the difference, coordinates divided by their scales."""
+    """Return the L2 norm of the difference, with coordinates divided by their scales."""
     difference = np.asarray(one, np.float64) - other
     return float(np.sqrt(np.square(difference if scales is None else difference / scales).sum()))

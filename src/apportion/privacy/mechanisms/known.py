@@ -1,6 +1,6 @@
-"""Mechanisms by their key, as a stored statement names them: those of this package, and those of others.
+"""Mechanisms by their key, as a stored statement names them: those of this package and of others.
 
-Another package registers its own under the entry point group `apportion.mechanisms`.
+Another package registers its own mechanisms under the entry point group `apportion.mechanisms`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OWN: Final[tuple[type[Mechanism[Any]], ...]] = (Gaussian, Laplace, Exponential,
 
 
 def mechanism_class(key: str) -> type[Mechanism[Any]]:
-    """The class of a mechanism by its key; refuses a key that no installed package has.
+    """Return the class of a mechanism by its key. Refuse a key that no installed package has.
 
     >>> mechanism_class("laplace").__name__
     'Laplace'
@@ -28,8 +28,11 @@ def mechanism_class(key: str) -> type[Mechanism[Any]]:
     for own in _OWN:
         if own.key == key:
             return own
-    found: type[Mechanism[Any]] | None = registry.found(registry.MECHANISMS, key)
-    if found is None:
+    result: type[Mechanism[Any]] | None = registry.lookup(registry.MECHANISMS, key)
+    if result is None:
         known = ", ".join((*(own.key for own in _OWN), *registry.registered(registry.MECHANISMS)))
-        raise InputError(f"No installed package has the mechanism {key!r} of this statement; known are: {known}.")
-    return found
+        raise InputError(
+            f"No installed package has the mechanism {key!r} of this statement; known mechanisms: {known}.",
+            argument=None,
+        )
+    return result

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Laplace(Mechanism[Share]):
-    """Laplace noise of scale b = L1 sensitivity / ε in every coordinate: ε-DP."""
+    """Adds Laplace noise of scale b = L1 sensitivity / ε to every coordinate: ε-DP."""
 
     key = "laplace"
     pure = True
@@ -35,34 +35,34 @@ class Laplace(Mechanism[Share]):
         return "Laplace"
 
     def sensitivity(self, statistic: BoundedSum) -> float:
-        """The L1 sensitivity."""
+        """Return the L1 sensitivity."""
         return statistic.l1_sensitivity
 
     def scale(self, statistic: BoundedSum, share: Share) -> float:
-        """B."""
+        """Return b."""
         return statistic.l1_sensitivity / share.pure_epsilon
 
     def stddev(self, statistic: BoundedSum, scale: float) -> float:
-        """√2 b."""
+        """Return √2 b."""
         return scale * math.sqrt(2)
 
     def draw(self, opened: Opened, scale: float, noise: NoiseSource) -> NDArray[Any]:
-        """The sum with noise, rounded to a public grid."""
+        """Return the sum with noise, rounded to a public grid."""
         if opened.step is None:
             return add_laplace(opened.value, scale, noise)
         return add_exact_laplace(opened.value, opened.step, scale, noise)
 
     def distance(self, one: Any, other: Any, scales: FloatArray | None) -> float:
-        """The L1 norm of the difference."""
+        """Return the L1 norm of the difference."""
         return float(np.abs(np.asarray(one, np.float64) - other).sum())
 
     def log_density(self, released: Any, hidden: Any, scales: FloatArray | None, scale: float) -> float:
-        """Of independent Laplace variables around the hidden value."""
+        """Return the log-density of independent Laplace variables around the hidden value."""
         return -self.distance(released, hidden, scales) / scale
 
     @classmethod
     def least_stddev(cls, release: Release) -> float | None:
-        """√2 times sensitivity over ε."""
+        """Return √2 times sensitivity over ε."""
         return math.sqrt(2) * release.sensitivity / release.epsilon if release.epsilon else None
 
 

@@ -1,12 +1,12 @@
-"""What a mechanism is: the one object that knows how a release is drawn and what it costs.
+"""Mechanisms: each is the one object that knows how a release is drawn and what it costs.
 
-A mechanism owns the norm that its sensitivity is measured in, the scale of noise that a share buys, the draw, the cost,
-whether it has a form in exact arithmetic, and the words of the statement. A session asks the mechanism; it knows none
-by name. A mechanism of one's own is a class in one file, used by `session.release_with`.
+A mechanism owns the norm of its sensitivity, the scale of the noise that a share buys, the draw, the cost, whether it
+has a form in exact arithmetic, and its words in the statement. A session asks the mechanism; it knows none by name.
+Your own mechanism is a class in one file, used by `session.release_with`.
 
-There are two kinds. The cost of a `Mechanism` is that of its share: μ of Gaussian DP, or ε if it is pure. Then a
-session may decide on every release as it goes. The cost of a `PlannedMechanism` is composed numerically, so that all
-releases of its session are fixed before the first (`session.plan_with`).
+There are two kinds. The cost of a `Mechanism` is that of its share: μ of Gaussian DP, or ε if it is pure. A session may
+then decide on every release as it goes. The cost of a `PlannedMechanism` is composed numerically, so all releases of
+its session are fixed before the first (`session.plan_with`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Statistic = BoundedSum | RankScores
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A hidden value as the session opens it for a draw, and for nothing else.
+    """A hidden value that the session opens for a draw, and for nothing else.
 
     Attributes:
         value: the sum as an array, or what other statistics hide.
         scales: relative noise of each coordinate of the last axis; None if all are 1.
-        step: where the draw is to be exact, the step of the lattice that `value` counts in whole numbers; else None.
+        step: for an exact draw, the step of the lattice that `value` counts in whole numbers; otherwise None.
     """
 
     value: Any
@@ -51,17 +51,17 @@ ShareType = TypeVar("ShareType", bound="Share | PlannedShare[Any]")
 class Mechanism(ABC, Generic[ShareType]):
     """Draws a release from a hidden statistic.
 
-    A subclass that takes a plain `Share` promises: one draw at `scale(statistic, share)` is ε-DP with
-    ε = share.pure_epsilon if `pure`, and else μ-GDP with μ = share.mu, for statistics whose sensitivity is as stated.
+    A subclass that takes a plain `Share` guarantees: one draw at `scale(statistic, share)` is ε-DP with
+    ε = share.pure_epsilon if `pure`, and otherwise μ-GDP with μ = share.mu, if the stated sensitivity is right.
 
     Attributes:
-        key: names the mechanism in statements and cards; stable, and not used by any other.
-        pure: whether a release is ε-DP, with nothing left to δ.
+        key: names the mechanism in statements and cards; stable and unique.
+        pure: whether a release is ε-DP with δ = 0.
         exact: whether `draw` has a form in exact arithmetic, used where `opened.step` is not None.
     """
 
     key: ClassVar[str]
-    takes: ClassVar[type[Hidden]] = BoundedSum  # the kind of statistic that it draws from
+    takes: ClassVar[type[Hidden]] = BoundedSum  # the class of statistic that it draws from
     pure: ClassVar[bool] = False
     exact: ClassVar[bool] = False
 
@@ -72,40 +72,40 @@ class Mechanism(ABC, Generic[ShareType]):
 
     @abstractmethod
     def sensitivity(self, statistic: Any) -> float:
-        """How far one unit moves the statistic, in the norm that this mechanism needs."""
+        """Return how far one unit moves the statistic, in the norm that this mechanism needs."""
 
     @abstractmethod
     def scale(self, statistic: Any, share: ShareType) -> float:
-        """The scale of the noise that the share buys."""
+        """Return the scale of the noise that the share buys."""
 
     @abstractmethod
     def draw(self, opened: Opened, scale: float, noise: NoiseSource) -> Any:
-        """Draw a release. Whoever calls this has charged for it."""
+        """Draw a release. The caller has already charged for it."""
 
     def stddev(self, statistic: Any, scale: float) -> float:
-        """The standard deviation of the noise, for the statement; of a choice, the scale that tells scores apart."""
+        """Return the standard deviation of the noise, for the statement; for a choice, that of the noise on scores."""
         return scale
 
     @abstractmethod
     def distance(self, one: Any, other: Any, scales: FloatArray | None) -> float:
-        """How far apart two hidden values are, in the norm of `sensitivity`; for audits."""
+        """Return the distance of two hidden values in the norm of `sensitivity`; for audits."""
 
     def log_density(self, released: Any, hidden: Any, scales: FloatArray | None, scale: float) -> float:
-        """Log-density of a release given the hidden value, up to a constant; for likelihood-ratio audits."""
+        """Return the log-density of a release given the hidden value, up to a constant; for likelihood-ratio audits."""
         raise NotImplementedError(f"The mechanism {self.key!r} states no density for likelihood-ratio audits.")
 
     @classmethod
     def least_stddev(cls, release: Release) -> float | None:
-        """The noise that the charge of a stored release asks for; None if a statement cannot tell."""
+        """Return the noise that a stored release's charge requires; None if the statement cannot tell."""
         return None
 
 
 class PlannedMechanism(Mechanism["PlannedShare[Any]"]):
-    """A mechanism whose cost is composed numerically; noise is a multiple of the sensitivity, fixed by the plan.
+    """A mechanism with numerically composed cost. The plan fixes its noise as a multiple of the sensitivity.
 
     Attributes:
-        on_sample: whether the statistic must be that of a fresh Poisson sample, which `release_sampled` alone draws.
-        relations: the neighbour relations that `part` is the cost for.
+        on_sample: whether the statistic must come from a fresh Poisson sample, which only `release_sampled` draws.
+        relations: the neighbour relations for which `part` is the cost.
     """
 
     on_sample: ClassVar[bool] = False
@@ -113,18 +113,18 @@ class PlannedMechanism(Mechanism["PlannedShare[Any]"]):
 
     @abstractmethod
     def part(self, noise_multiplier: float, count: int) -> Part:
-        """What so many releases are to the accountant."""
+        """Return what `count` releases are to the accountant."""
 
     @abstractmethod
     def mu(self, noise_multiplier: float) -> float | None:
-        """The Gaussian-DP parameter of one release, for the statement; None if it has none."""
+        """Return the Gaussian-DP parameter of one release, for the statement; None if it has none."""
 
     def event(self, mus: tuple[float, ...], noise_multiplier: float, steps: int) -> Event | None:
-        """What a ledger is charged for the whole plan; None if no ledger can bear it."""
+        """Return what a ledger is charged for the whole plan; None if no ledger can record it."""
         return None
 
     def scale(self, statistic: Any, share: PlannedShare[Any]) -> float:
-        """The sensitivity times the noise multiplier of the plan."""
+        """Return the sensitivity times the noise multiplier of the plan."""
         return self.sensitivity(statistic) * share.noise_multiplier
 
 
@@ -133,13 +133,13 @@ PlannedType = TypeVar("PlannedType", bound=PlannedMechanism)
 
 @dataclass(frozen=True)
 class PlannedShare(Generic[PlannedType]):
-    """What each of several releases by one planned mechanism may cost; all of them were planned together.
+    """What each of several releases by one planned mechanism may cost; all were planned together.
 
     Attributes:
-        mechanism: that draws them.
-        fraction: an even part of what the plan's Gaussian releases left, for display: cost does not add up linearly.
-        noise_multiplier: noise of a release over its sensitivity.
-        steps: how many such releases were planned.
+        mechanism: the mechanism that draws them.
+        fraction: an equal part of what the plan's Gaussian releases leave; for display, since costs do not add up.
+        noise_multiplier: noise of a release divided by its sensitivity.
+        steps: number of such releases in the plan.
     """
 
     mechanism: PlannedType

@@ -1,4 +1,4 @@
-"""The exponential mechanism on the line: the choice of a point in each of several cells, for quantiles."""
+"""The exponential mechanism on the line: it chooses a point in each of several cells, for quantiles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PARTS = 2.0**50  # of the line, for points that are chosen on it
 
 @dataclass(frozen=True)
 class PointsOnLine(Mechanism[Share]):
-    """A point y of each cell, with the density of `base` times exp(-deviation(y) / b), b = 2 sensitivity / ε: ε-DP.
+    """Draws a point y of each cell with density `base` times exp(-deviation(y) / b), b = 2 sensitivity / ε: ε-DP.
 
     One user moves the scores of all cells together by at most their total sensitivity.
 
@@ -44,29 +44,29 @@ class PointsOnLine(Mechanism[Share]):
         return "exponential, on the line"
 
     def sensitivity(self, statistic: RankScores) -> float:
-        """The largest change of a score in each cell, summed over cells."""
+        """Return the largest change of a score in each cell, summed over cells."""
         return statistic.total_sensitivity
 
     def scale(self, statistic: RankScores, share: Share) -> float:
-        """B."""
+        """Return b."""
         return 2 * statistic.total_sensitivity / share.pure_epsilon
 
     def draw(self, opened: Opened, scale: float, noise: NoiseSource) -> list[float]:
-        """One point for each cell."""
+        """Return one point for each cell."""
         return [choose_point(cell, 1 / scale, self.base, noise) for cell in opened.value]
 
     def distance(self, one: Any, other: Any, scales: FloatArray | None) -> float:
-        """The largest difference in each cell, summed over cells."""
+        """Return the largest difference in each cell, summed over cells."""
         return sum(_furthest(first, second) for first, second in zip(one, other, strict=True))
 
     def log_density(self, released: Any, hidden: Any, scales: FloatArray | None, scale: float) -> float:
-        """Of the points, each in its cell."""
+        """Return the log-density of the points, each in its cell."""
         pairs = zip(hidden, released, strict=True)
         return math.fsum(_log_density(cell, point, 1 / scale, self.base) for cell, point in pairs)
 
     @classmethod
     def least_stddev(cls, release: Release) -> float | None:
-        """2 sensitivity / ε, at which deviations are told apart."""
+        """Return 2 sensitivity / ε, the scale at which deviations matter."""
         return 2 * release.sensitivity / release.epsilon if release.epsilon else None
 
 
@@ -74,9 +74,9 @@ def choose_point(cell: Cell, rate: float, base: Base, noise: NoiseSource) -> flo
     """Return a point y of a cell with probability proportional to that of `base` times exp(-rate · deviation(y)).
 
     Points lie on a public grid: the middle of each of 2⁵⁰ parts of the line that are equally likely under the base. A
-    value counts from the beginning of its part on. So what comes out is never one of the values, nor has its bits.
-    First the interval between two neighbouring edges is drawn, by its number of points; then one of them. A cell
-    without points has nothing to choose from: its lower end is returned, which is public or released.
+    value counts from the start of its part, so the result is never one of the values and does not share its bits. First
+    the interval between two neighbouring edges is drawn, by its number of points; then one of its points. A cell
+    without points returns its lower end, which is public or released.
     """
     places = np.floor(np.asarray(base.cdf(cell.edges), np.float64).clip(0, 1) * _PARTS).astype(np.int64)
     places = np.maximum.accumulate(places)
@@ -100,7 +100,7 @@ def _log_density(cell: Cell, point: float, rate: float, base: Base) -> float:
 
 
 def _furthest(one: Cell, other: Cell) -> float:
-    """The largest difference of two step functions on the same cell, where both are defined."""
+    """Return the largest difference of two step functions on the same cell, where both are defined."""
     points = np.union1d(one.edges[:-1], other.edges[:-1])
     return float(np.abs(_at(one, points) - _at(other, points)).max(initial=0.0))
 

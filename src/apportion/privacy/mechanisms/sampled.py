@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SampledGaussian(PlannedMechanism):
-    """Gaussian noise on a sum over users who each take part with the same probability, drawn afresh.
+    """Adds Gaussian noise to a sum over a random sample: each user takes part with the same probability, drawn afresh.
 
     Args:
-        probability: with which a user is in a sample.
+        probability: the probability that a user is in a sample.
     """
 
     probability: float
@@ -35,7 +35,7 @@ class SampledGaussian(PlannedMechanism):
     key = "sampled-gaussian"
     exact = True
     on_sample = True
-    relations = (ADD_REMOVE, ADD_REMOVE_EXAMPLE)  # units that come and go are what its accounting is for
+    relations = (ADD_REMOVE, ADD_REMOVE_EXAMPLE)  # its accounting is for units that are added or removed
 
     def __post_init__(self) -> None:
         if not LEAST_PROBABILITY <= self.probability <= 1:
@@ -47,34 +47,34 @@ class SampledGaussian(PlannedMechanism):
         return f"Gaussian on a Poisson sample of users (probability {self.probability:g})"
 
     def part(self, noise_multiplier: float, count: int) -> accounting.SampledGaussian:
-        """So many sampled Gaussian releases."""
+        """Return `count` sampled Gaussian releases."""
         return accounting.SampledGaussian(noise_multiplier, self.probability, count)
 
     def mu(self, noise_multiplier: float) -> float:
-        """The Gaussian-DP parameter of one release for a user who does take part."""
+        """Return the Gaussian-DP parameter of one release for a user who takes part."""
         return 1 / noise_multiplier
 
     def event(self, mus: tuple[float, ...], noise_multiplier: float, steps: int) -> SampledRun:
-        """The run, with the Gaussian releases beside it."""
+        """Return the run, with its Gaussian releases."""
         return SampledRun(mus, noise_multiplier, self.probability, steps)
 
     def sensitivity(self, statistic: BoundedSum) -> float:
-        """The L2 sensitivity."""
+        """Return the L2 sensitivity."""
         return statistic.l2_sensitivity
 
     def draw(self, opened: Opened, scale: float, noise: NoiseSource) -> NDArray[Any]:
-        """The sum with noise, rounded to a public grid."""
+        """Return the sum with noise, rounded to a public grid."""
         return draw_gaussian(opened, scale, noise)
 
     def distance(self, one: Any, other: Any, scales: FloatArray | None) -> float:
-        """The L2 norm of the difference, coordinates divided by their scales."""
+        """Return the L2 norm of the difference, with coordinates divided by their scales."""
         return scaled_distance(one, other, scales)
 
     def log_density(self, released: Any, hidden: Any, scales: FloatArray | None, scale: float) -> float:
-        """Of a normal distribution around the hidden value of the same sample."""
+        """Return the log-density of a normal distribution around the hidden value of the same sample."""
         return -(scaled_distance(released, hidden, scales) ** 2) / (2 * scale**2)
 
     @classmethod
     def least_stddev(cls, release: Release) -> float | None:
-        """Sensitivity over the stated μ of one release."""
+        """Return sensitivity over the stated μ of one release."""
         return release.sensitivity / release.mu if release.mu else None

@@ -1,4 +1,4 @@
-"""What model protection is compared with: learning alone, joint learning without privacy, and other private methods."""
+"""Baselines for model protection: learning alone, joint learning without privacy, and other private methods."""
 
 from apportion.published.model_protection.alone import alone_common, alone_l1, alone_l2
 from apportion.published.model_protection.private import (

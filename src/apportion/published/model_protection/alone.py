@@ -1,7 +1,7 @@
-"""Learning alone: each task by itself, with an l2 or an l1 penalty that the task chooses on its own rows.
+"""Learning alone: each task by itself, with an l2 or l1 penalty that the task chooses on its own rows.
 
-Nothing leaves a task, so nothing has to be protected: it is what joint learning has to beat. A common penalty is a
-number that all tasks' rows have a say in, as papers choose it; it is here as the harder rival.
+Nothing leaves a task, so nothing needs protection: this is the baseline for joint learning. A common penalty, as papers
+choose it, depends on all tasks' rows; it is included as the stronger baseline.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _STEPS = 150
 
 
 def alone_l2(rows: TaskLists, loss: LossName = "squared", penalties: Sequence[float] | None = None) -> Floats:
-    """Ridge, or logistic regression with a ridge, for each task; each chooses its penalty on its own rows.
+    """Fit ridge or logistic ridge regression to each task; each task chooses its penalty on its own rows.
 
-    With squared loss by the evidence, that is, the likelihood of the targets when models are drawn from the prior that
-    the penalty stands for; with logistic loss by three folds.
+    With squared loss, the penalty is chosen by the evidence: the likelihood of the targets if models are drawn from the
+    prior that corresponds to the penalty. With logistic loss, it is chosen by three folds.
     """
     if loss == "squared":
         tasks = [_Turned(x, y) for x, y in zip(rows.features, rows.targets, strict=True)]
@@ -42,14 +42,14 @@ def alone_l2(rows: TaskLists, loss: LossName = "squared", penalties: Sequence[fl
 
 
 def alone_common(rows: TaskLists, penalties: Sequence[float] = PENALTIES) -> Floats:
-    """Ridge for each task under one penalty for all, chosen by the error of all tasks' left-out rows. Not private."""
+    """Fit ridge regression to each task with one common penalty, chosen by all tasks' held-out errors. Not private."""
     tasks = [_Turned(x, y) for x, y in zip(rows.features, rows.targets, strict=True)]
     best = min(penalties, key=lambda penalty: sum(task.left_out_error(penalty) for task in tasks))
     return np.stack([task.model(best) for task in tasks])
 
 
 def alone_l1(rows: TaskLists, loss: LossName = "squared", n_penalties: int = 6) -> Floats:
-    """Lasso for each task; the penalty with the least error over five folds of the task's own rows."""
+    """Fit a lasso to each task, with the penalty of least error over five folds of the task's own rows."""
     largest = np.abs(JointObjective(rows, loss).gradient(np.zeros((rows.n_tasks, rows.n_features)))).max(axis=1)
     parts = np.geomspace(0.5, 0.005, n_penalties)
     errors = np.zeros((n_penalties, rows.n_tasks))
@@ -61,7 +61,7 @@ def alone_l1(rows: TaskLists, loss: LossName = "squared", n_penalties: int = 6) 
 
 
 def _l1_path(rows: TaskLists, loss: LossName, largest: Floats, parts: Floats) -> list[Floats]:
-    """Models for falling penalties, each started from the one before."""
+    """Return models for descending penalties, each started from the previous one."""
     smooth, models, path = JointObjective(rows, loss), np.zeros((rows.n_tasks, rows.n_features)), []
     for part in parts:
         threshold = part * largest[:, None]
@@ -83,18 +83,18 @@ class _Turned:
         self._targets = targets
 
     def model(self, penalty: float) -> Floats:
-        """Of ridge regression."""
+        """Return the ridge regression model."""
         return np.asarray(self._right.T @ (self._strengths / (self._strengths**2 + penalty) * self._seen))
 
     def evidence(self, penalty: float) -> float:
-        """Log likelihood of the targets under models from N(0, σ²/λ I), at the best σ², up to a constant."""
+        """Return the log likelihood of the targets under models from N(0, σ²/λ I), at the best σ², up to a constant."""
         growth = 1 + self._strengths**2 / penalty
         unseen = float(self._targets @ self._targets - self._seen @ self._seen)
         squares = float((self._seen**2 / growth).sum()) + max(unseen, 0.0)
         return float(-0.5 * len(self._targets) * np.log(max(squares, 1e-300)) - 0.5 * np.log(growth).sum())
 
     def left_out_error(self, penalty: float) -> float:
-        """Sum of squared errors of all rows, each left out: its residual over one less its leverage."""
+        """Return the sum of squared leave-one-out errors: each residual over one minus its leverage."""
         kept = self._strengths**2 / (self._strengths**2 + penalty)
         leverage = np.square(self._left) @ kept
         residuals = self._targets - self._left @ (kept * self._seen)
@@ -102,6 +102,6 @@ class _Turned:
 
 
 def _logistic_ridge(rows: TaskLists, penalty: float) -> Floats:
-    """Logistic regression of every task under the same penalty, all at once."""
+    """Fit logistic regression to every task with the same penalty, all at once."""
     start = np.zeros((rows.n_tasks, rows.n_features))
     return descended(JointObjective(rows, "logistic"), lambda point, step: point / (1 + step * penalty), start, _STEPS)

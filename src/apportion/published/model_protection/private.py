@@ -1,14 +1,13 @@
-"""The private methods that model protection is compared with: DP-AGGR and DP-MTRL.
+"""The private baselines for model protection: DP-AGGR and DP-MTRL.
 
-Both were made to protect single rows. Protecting a task of n rows by them costs n times as much (group privacy,
-Prop. 3): an (ε/n, δ/(n e^ε)) guarantee for rows is an (ε, δ) one for tasks. They add a vector b with density
-∝ exp(−ε' ||b||/Δ) to what each solves for, Δ being how far one row moves it: 2 L/(n λ) for a loss that is L-Lipschitz
-in a row of norm 1 and has the strong convexity λ.
+Both were designed to protect single rows. Protecting a task of n rows with them costs n times as much (group privacy,
+Prop. 3): an (ε/n, δ/(n e^ε)) guarantee for rows is an (ε, δ) guarantee for tasks. They add a vector b with density
+∝ exp(−ε' ||b||/Δ) to each solution, where Δ is how far one row moves it: 2 L/(n λ) for a loss that is L-Lipschitz in a
+row of norm 1 and λ-strongly convex.
 
-**Neither group form has a guarantee as published**: L is the largest slope on the data themselves, which no data set
-may choose, and squared loss has no L at all. They are here to be compared with. `aggregated` is the repair of the
-first: each task's model is clipped to K, the mean over a public number m of tasks moves by K/m, and a session releases
-it.
+**Neither group form has a guarantee as published**: L is the largest slope on the data themselves, which must not be
+chosen by data, and squared loss has no L at all. They are here for comparison. `aggregated` repairs the first: each
+task's model is clipped to K, the mean over a public number m of tasks moves by K/m, and a session releases it.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ from apportion.published.model_protection.rows import Floats, LossName, TaskList
 from apportion.published.model_protection.together import relations_of
 
 NO_GUARANTEE = (
-    "none: the Lipschitz constant is taken from the data, and squared loss has none; what is said of epsilon would "
-    "hold if it were a public bound"
+    "none: the Lipschitz constant is taken from the data, and squared loss has none; the "
+    "stated epsilon would hold only if it were a public bound"
 )
 
 
 @dataclass(frozen=True)
 class BaselineModels:
-    """What a baseline gives every task.
+    """The models that a baseline gives to every task.
 
     Attributes:
-        models: one row a task.
-        guarantee: what it promises, in words.
-        statement: of the session that released, where there was one.
+        models: one row per task.
+        guarantee: the guarantee, in words.
+        statement: the statement of the session, if there was one.
     """
 
     models: Floats
@@ -76,7 +75,7 @@ def aggregated(models: Floats, budget: Budget, clip_norm: float, noise: NoiseSou
 def aggregated_by_group(
     rows: TaskLists, budget: Budget, penalty: float, noise: NoiseSource, loss: LossName = "squared"
 ) -> BaselineModels:
-    """DP-AGGR by group privacy, as the paper has it: the mean of the tasks' own models with noise for single rows."""
+    """DP-AGGR by group privacy, as in the paper: the mean of the tasks' own models with noise for single rows."""
     models = _regularised(rows, penalty, loss)
     slopes = _largest_slopes(rows, models, loss)
     sensitivity = float((2 * slopes / (rows.sizes * penalty)).max()) / rows.n_tasks
@@ -93,16 +92,16 @@ def related_by_group(
     rounds: int,
     noise: NoiseSource,
 ) -> BaselineModels:
-    """DP-MTRL by group privacy: models in closed form given relations and the others' noisy models, then noise.
+    """DP-MTRL by group privacy: models in closed form, given relations and the others' noisy models, plus noise.
 
-    Squared loss only, also for labels: it needs the closed form.
+    It uses squared loss, even for class labels, because it needs the closed form.
 
     Args:
         rows: of all tasks.
         budget: of a whole task.
         penalty: strong convexity λ₁ of every task's own problem.
         relation_penalty: weight λ₂ of tr(W Ω⁻¹ Wᵀ), divided by the number of tasks.
-        rounds: how often models and relations are learnt in turn.
+        rounds: number of alternations between models and relations.
         noise: where randomness comes from.
     """
     n_tasks, largest = rows.n_tasks, int(rows.sizes.max())
@@ -126,7 +125,7 @@ def related_by_group(
 
 
 def _regularised(rows: TaskLists, penalty: float, loss: LossName) -> Floats:
-    """Each task's own model under a mean loss plus λ/2 ||w||²."""
+    """Return each task's own model under a mean loss plus λ/2 ||w||²."""
     if loss == "logistic":
         return np.stack(
             [
@@ -139,14 +138,14 @@ def _regularised(rows: TaskLists, penalty: float, loss: LossName) -> Floats:
 
 
 def _largest_slopes(rows: TaskLists, models: Floats, loss: LossName) -> Floats:
-    """The steepest slope of the loss over a task's own rows, as the paper estimates L; rows have norm 1 at most."""
+    """Return the steepest slope of the loss over a task's own rows, the paper's estimate of L."""
     if loss == "logistic":
         return np.ones(rows.n_tasks)
     return np.array([np.abs(s - y).max() for s, y in zip(rows.predicted(models), rows.targets, strict=True)])
 
 
 def _pure_per_round(epsilon: float, log_delta: float, rounds: int) -> float:
-    """The largest pure ε of a round such that all rounds compose to (ε, δ) by the bounds that the paper uses."""
+    """Return the largest pure ε per round such that all rounds compose to (ε, δ) by the paper's bounds."""
 
     def spent(each: float) -> float:
         drift = rounds * math.tanh(each / 2) * each
@@ -160,7 +159,7 @@ def _pure_per_round(epsilon: float, log_delta: float, rounds: int) -> float:
 
 
 def _long_vectors(count: int, width: int, noise: NoiseSource) -> Floats:
-    """Vectors with density ∝ exp(−||b||): a direction, and a length that is a sum of exponential variables."""
+    """Return vectors with density ∝ exp(−||b||): a direction times a sum of exponential variables."""
     directions = noise.normal((count, width), np.float64)
     lengths = -np.log(noise.uniform(count * width)).reshape(count, width).sum(axis=1)
     return np.asarray(directions / np.linalg.norm(directions, axis=1, keepdims=True) * lengths[:, None])

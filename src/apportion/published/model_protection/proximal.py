@@ -1,4 +1,4 @@
-"""Accelerated proximal descent, and what the penalties of joint learning do to a matrix of models."""
+"""Accelerated proximal descent, and the proximal operators of joint learning's penalties."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from apportion.published.model_protection.rows import Floats, JointObjective
 
 Shrink = Callable[[Floats, float], Floats]
-"""Given a point and a step, the minimiser of the penalty times the step plus half the squared distance."""
+"""Given a point and a step, return the minimiser of the penalty times the step plus half the squared distance."""
 
 
 def descended(smooth: JointObjective, shrink: Shrink, start: Floats, steps: int, tolerance: float = 1e-6) -> Floats:
-    """Minimise a smooth loss plus a penalty from a start; momentum begins anew where it would go uphill."""
+    """Minimise a smooth loss plus a penalty from a start; momentum restarts if it would go uphill."""
     step = 1 / max(smooth.curvature, 1e-12)
     models, ahead, momentum = start, start, 1.0
     for _ in range(steps):
@@ -31,12 +31,12 @@ def descended(smooth: JointObjective, shrink: Shrink, start: Floats, steps: int,
 
 
 def shrink_singular_values(models: Floats, threshold: float) -> Floats:
-    """For the trace norm: every singular value less the threshold, none below 0."""
+    """Proximal operator of the trace norm: every singular value minus the threshold, but at least 0."""
     return _with_values(models, lambda values: np.maximum(values - threshold, 0.0))
 
 
 def shrink_squared_trace(models: Floats, weight: float) -> Floats:
-    """For half the squared trace norm times a weight: a threshold in proportion to what is left.
+    """Proximal operator of half the squared trace norm times a weight: a threshold proportional to what is left.
 
     With the r largest values kept, the threshold is weight · (their sum) / (1 + r · weight); r is the largest for which
     all of them are above it.
@@ -52,13 +52,13 @@ def shrink_squared_trace(models: Floats, weight: float) -> Floats:
 
 
 def shrink_features(models: Floats, threshold: float) -> Floats:
-    """For the sum of the norms of features over tasks: each feature's norm less the threshold."""
+    """Proximal operator of the sum of features' norms over tasks: each feature's norm minus the threshold."""
     norms = np.linalg.norm(models, axis=0)
     return np.asarray(models * np.maximum(1 - threshold / np.maximum(norms, 1e-300), 0.0))
 
 
 def _with_values(models: Floats, change: Callable[[Floats], Floats]) -> Floats:
-    """The same singular vectors with other values, by the eigenvectors of the smaller of the two products."""
+    """Return the matrix with the same singular vectors and changed values, by the smaller of the two products."""
     if models.shape[0] < models.shape[1]:
         return np.asarray(_with_values(models.T, change).T)
     squares, vectors = np.linalg.eigh(models.T @ models)

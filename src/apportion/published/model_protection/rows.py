@@ -1,4 +1,4 @@
-"""What every baseline starts from: the rows of each task, and a smooth loss over all tasks with its gradient.
+"""The input of every baseline: the rows of each task, and a smooth loss over all tasks with its gradient.
 
 Losses are sums over rows: half the squared error, or the logistic loss of labels 0 and 1. Models are one row a task.
 """
@@ -31,10 +31,14 @@ class TaskLists:
     def __post_init__(self) -> None:
         if not len(self.features) or len(self.features) != len(self.targets):
             asked = f"{len(self.features)} and {len(self.targets)}"
-            raise InputError(f"Expected as many arrays of features as of targets, and some, got {asked}.")
+            raise InputError(
+                f"Expected as many arrays of features as of targets, and at least one, got {asked}.", argument="targets"
+            )
         widths = {each.shape[1] for each in self.features}
         if len(widths) != 1:
-            raise InputError(f"Expected the same features in every task, got {sorted(widths)} columns.")
+            raise InputError(
+                f"Expected the same features in every task, got {sorted(widths)} columns.", argument="features"
+            )
 
     @property
     def n_tasks(self) -> int:
@@ -62,13 +66,13 @@ class TaskLists:
         return np.stack([each.T @ target for each, target in zip(self.features, self.targets, strict=True)])
 
     def folds(self, n_folds: int) -> Iterator[tuple[TaskLists, TaskLists]]:
-        """Training and held-out rows, every task divided row by row."""
+        """Yield training and held-out rows, every task divided row by row."""
         for fold in range(n_folds):
             kept = [np.arange(size) % n_folds != fold for size in self.sizes]
             yield self._where(kept), self._where([~each for each in kept])
 
     def first(self, n_tasks: int) -> TaskLists:
-        """The first so many tasks."""
+        """Return the first tasks."""
         return TaskLists(self.features[:n_tasks], self.targets[:n_tasks])
 
     def _where(self, chosen: Sequence[NDArray[np.bool_]]) -> TaskLists:
@@ -78,7 +82,7 @@ class TaskLists:
         )
 
     def predicted(self, models: Floats) -> list[Floats]:
-        """Scores of each task's rows by its own model."""
+        """Return scores of each task's rows by its own model."""
         return [each @ model for each, model in zip(self.features, models, strict=True)]
 
 
@@ -87,7 +91,7 @@ class JointObjective:
 
     def __init__(self, rows: TaskLists, loss: LossName) -> None:
         if loss not in _LOSSES:
-            raise InputError(f"Expected a loss of squared or logistic, got {loss!r}.")
+            raise InputError(f"Expected a loss of squared or logistic, got {loss!r}.", argument="loss")
         self._rows, self._loss = rows, loss
         largest = float(np.linalg.eigvalsh(rows.grams)[:, -1].max())
         self.curvature = largest if loss == "squared" else largest / 4
@@ -95,7 +99,7 @@ class JointObjective:
             self._padded = _padded(rows)
 
     def gradient(self, models: Floats) -> Floats:
-        """Of the loss, one row a task."""
+        """Return the gradient of the loss, one row per task."""
         if self._loss == "squared":
             return np.asarray((self._rows.grams @ models[:, :, None])[:, :, 0] - self._rows.moments)
         features, targets, held = self._padded
@@ -104,13 +108,13 @@ class JointObjective:
 
 
 def held_out_loss(rows: TaskLists, models: Floats, loss: LossName) -> Floats:
-    """The loss of each task's rows under its own model, a mean over its rows."""
+    """Return the mean loss of each task's rows under its own model."""
     pairs = zip(rows.predicted(models), rows.targets, strict=True)
     return np.array([_LOSSES[loss].value(scores, targets).mean() for scores, targets in pairs], np.float64)
 
 
 def _padded(rows: TaskLists) -> tuple[Floats, Floats, Floats]:
-    """Rows, labels and which of them are there, every task as long as the longest."""
+    """Return rows, labels and a mask, every task padded to the longest."""
     longest = int(rows.sizes.max())
     features = np.zeros((rows.n_tasks, longest, rows.n_features))
     targets, held = np.zeros((rows.n_tasks, longest)), np.zeros((rows.n_tasks, longest))

@@ -1,8 +1,7 @@
 """Joint learning without privacy: trace norm, group l1 and task relations. The goal of private joint learning.
 
 Task relations (Zhang and Yeung 2010) minimise the loss + λ/2 tr(W Ω⁻¹ Wᵀ) over models W and relations Ω ⪰ 0 of trace 1.
-The best Ω for a W is (WᵀW)^½ / tr (WᵀW)^½, and what it leaves is half the squared trace norm, which is minimised here
-directly.
+The best Ω for a W is (WᵀW)^½ / tr (WᵀW)^½, which leaves half the squared trace norm. That is minimised here directly.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _SHRINK: dict[Structure, Callable[[Floats, float], Floats]] = {
 def joint(
     rows: TaskLists, structure: Structure, penalty: float, loss: LossName = "squared", start: Floats | None = None
 ) -> Floats:
-    """Models of all tasks under one penalty, one row a task. Not private.
+    """Return the models of all tasks under one penalty, one row per task. Not private.
 
     Args:
         rows: of all tasks.
@@ -40,7 +39,7 @@ def joint(
         start: models to start from; 0 if there are none.
     """
     if structure not in _SHRINK:
-        raise InputError(f"Expected a structure of {', '.join(_SHRINK)}, got {structure!r}.")
+        raise InputError(f"Expected a structure of {', '.join(_SHRINK)}, got {structure!r}.", argument="structure")
     shrink = _SHRINK[structure]
     begin = np.zeros((rows.n_tasks, rows.n_features)) if start is None else start
     return proximal.descended(
@@ -49,7 +48,7 @@ def joint(
 
 
 def chosen_penalty(rows: TaskLists, structure: Structure, loss: LossName = "squared", n_penalties: int = 12) -> float:
-    """The penalty with the least loss over five folds of all tasks' rows. Not private."""
+    """Return the penalty with the least loss over five folds of all tasks' rows. Not private."""
     tried = penalties(rows, structure, loss, n_penalties)
     errors = np.zeros(n_penalties)
     for kept, held_out in rows.folds(_FOLDS):
@@ -61,7 +60,7 @@ def chosen_penalty(rows: TaskLists, structure: Structure, loss: LossName = "squa
 
 
 def penalties(rows: TaskLists, structure: Structure, loss: LossName, n_penalties: int) -> Floats:
-    """A falling sequence from nearly the least penalty at which all models are 0."""
+    """Return a descending sequence from about the least penalty at which all models are 0."""
     slope = JointObjective(rows, loss).gradient(np.zeros((rows.n_tasks, rows.n_features)))
     if structure == "group l1":
         return np.asarray(np.linalg.norm(slope, axis=0).max() * np.geomspace(0.5, 2e-5, n_penalties))
@@ -73,7 +72,7 @@ def penalties(rows: TaskLists, structure: Structure, loss: LossName, n_penalties
 
 
 def relations_of(models: Floats) -> Floats:
-    """The relations Ω of tasks that suit their models best: (WᵀW)^½, of trace 1."""
+    """Return the relations Ω of tasks that fit their models best: (WᵀW)^½, of trace 1."""
     values, vectors = np.linalg.eigh(models @ models.T)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     return np.asarray(root / max(float(np.trace(root)), 1e-300))

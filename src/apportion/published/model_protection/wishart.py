@@ -1,16 +1,16 @@
 """Additive Wishart noise on a sum of models' outer products: its exact cost and its draws.
 
 The release is Σ w wᵀ + E with E = s G Gᵀ, G of d x k standard normals: a Wishart matrix of k degrees of freedom. It
-stays positive semidefinite, but it is not pure differential privacy, as was once published for k = d + 1: without a
-task of model w, the release may be one from which w wᵀ cannot be taken away. With m = k − d + 1 > 2 and c = ||w||²/s,
-telling the presence of a task from its absence is telling c + χ²_m from χ²_m (docs/proofs/wishart.md):
+stays positive semidefinite, but it is not purely differentially private, as was once published for k = d + 1: without a
+task of model w, the release may be one from which w wᵀ cannot be subtracted. With m = k − d + 1 > 2 and c = ||w||²/s,
+distinguishing the presence of a task from its absence is distinguishing c + χ²_m from χ²_m (docs/proofs/wishart.md):
 
     absent:  δ(ε) = F(x) − e^ε F(x − c),            x = c r/(r − 1),   r = exp((ε + c/2)/(m/2 − 1))
     present: δ(ε) = 1 − F(x − c) − e^ε (1 − F(x)),  x = c/(1 − r),     r = exp((ε − c/2)/(m/2 − 1)),  0 beyond ε = c/2
 
-with F the distribution function of χ²_m. Both grow with c, so that a model at its norm's bound is the worst.
+with F the distribution function of χ²_m. Both grow with c, so a model at the bound of its norm is the worst case.
 
-It is kept to be compared with: the curator's Gaussian release is better at the same cost.
+It is kept for comparison: the curator's Gaussian release is better at the same cost.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from apportion.privacy.neighbours import ADD_REMOVE_TASK
 from apportion.privacy.noise import NoiseSource
 from apportion.privacy.task_sums import OuterSum
 
-LEAST_SPARE = 3  # degrees of freedom beyond the dimension less one: with 2 the loss is infinite too often
-_SLACK = 1e-12  # of the rounding of distribution functions
-_TAIL = 1e-16  # probability of losses that are not kept apart
-_FAR = 20.0  # beyond this a loss is taken for infinite, which adds at most e^(ε − 20) of its probability to δ
-_AT_A_TIME = 4_000_000  # normals drawn at once
+LEAST_SPARE = 3  # spare degrees of freedom (beyond the dimension minus one): with 2 the loss is infinite too often
+_SLACK = 1e-12  # covers the rounding of distribution functions
+_TAIL = 1e-16  # probability of losses beyond the grid
+_FAR = 20.0  # larger losses count as infinite, which adds at most e^(ε − 20) of their probability to δ
+_AT_A_TIME = 4_000_000  # normals drawn at a time
 
 Floats = NDArray[np.float64]
 
@@ -62,7 +62,7 @@ class WishartPart(Part):
 
     @property
     def words(self) -> str:
-        """Its name and its noise."""
+        """Return its name and its noise."""
         return f"Wishart, noise {self.noise_multiplier:g}, {self.spare_degrees} spare degrees of freedom"
 
     @property
@@ -72,11 +72,11 @@ class WishartPart(Part):
 
     @property
     def rough_loss(self) -> float:
-        """About the largest loss that is on the grid."""
+        """Estimate the largest loss on the grid."""
         return rough_loss(self.noise_multiplier, self.spare_degrees, self.count)
 
     def distribution(self, interval: float) -> Any:
-        """Both directions, composed with themselves."""
+        """Return both directions, composed with themselves."""
         from dp_accounting.pld.pld_pmf import DensePLDPmf
         from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
@@ -87,10 +87,10 @@ class WishartPart(Part):
 
 @dataclass(frozen=True)
 class Wishart(PlannedMechanism):
-    """Σ w wᵀ + s G Gᵀ, its mean included; s is the noise multiplier times the bound K² of a squared norm.
+    """Adds s G Gᵀ to Σ w wᵀ, including its mean; s is the noise multiplier times the bound K² of a squared norm.
 
     Args:
-        spare_degrees: m, degrees of freedom beyond the dimension less one; more come closer to Gaussian noise.
+        spare_degrees: m, degrees of freedom beyond the dimension minus one; more are closer to Gaussian noise.
     """
 
     spare_degrees: int
@@ -108,31 +108,31 @@ class Wishart(PlannedMechanism):
         return f"additive Wishart ({self.spare_degrees} spare degrees of freedom)"
 
     def degrees(self, dimension: int) -> int:
-        """All degrees of freedom of the noise on d x d matrices."""
+        """Return all degrees of freedom of the noise on d x d matrices."""
         return self.spare_degrees + dimension - 1
 
     def part(self, noise_multiplier: float, count: int) -> WishartPart:
-        """So many releases."""
+        """Return `count` releases."""
         return WishartPart(noise_multiplier, self.spare_degrees, count)
 
     def mu(self, noise_multiplier: float) -> None:
-        """It has none."""
+        """Return None: it has no μ."""
         return None
 
     def sensitivity(self, statistic: OuterSum) -> float:
-        """K², in Frobenius norm."""
+        """Return K², in Frobenius norm."""
         return statistic.l2_sensitivity
 
     def stddev(self, statistic: OuterSum, scale: float) -> float:
-        """Of an entry on the diagonal."""
+        """Return the standard deviation of an entry on the diagonal."""
         return scale * math.sqrt(2 * self.degrees(statistic.dimension))
 
     def draw(self, opened: Opened, scale: float, noise: NoiseSource) -> Any:
-        """The packed sum with noise."""
+        """Return the packed sum with noise."""
         return add_wishart(opened.value, scale, self.degrees(packed_dim(opened.value.shape[-1])), noise)
 
     def distance(self, one: Any, other: Any, scales: FloatArray | None) -> float:
-        """The Frobenius norm of the difference."""
+        """Return the Frobenius norm of the difference."""
         return scaled_distance(one, other, scales)
 
 
@@ -148,7 +148,7 @@ def delta_of(epsilon: float, noise_multiplier: float, spare_degrees: int) -> flo
 
 
 def absent_delta(epsilon: float, noise_multiplier: float, spare_degrees: int) -> float:
-    """The direction that costs more: how much likelier an output is without the task than e^ε times with it."""
+    """Return δ in the more expensive direction: an output without the task against e^ε times with it."""
     shift, power = _shift_and_power(noise_multiplier, spare_degrees)
     if epsilon <= -shift / 2:
         return -math.expm1(epsilon)
@@ -158,7 +158,7 @@ def absent_delta(epsilon: float, noise_multiplier: float, spare_degrees: int) ->
 
 
 def present_delta(epsilon: float, noise_multiplier: float, spare_degrees: int) -> float:
-    """How much likelier an output is with the task than e^ε times without it."""
+    """Return δ in the other direction: an output with the task against e^ε times without it."""
     shift, power = _shift_and_power(noise_multiplier, spare_degrees)
     if epsilon >= shift / 2:
         return 0.0
@@ -167,7 +167,7 @@ def present_delta(epsilon: float, noise_multiplier: float, spare_degrees: int) -
 
 
 def losses(noise_multiplier: float, spare_degrees: int, interval: float) -> tuple[Losses, Losses]:
-    """The privacy losses of one release on a grid, rounded up: with the task against without it, and the reverse."""
+    """Return the privacy losses of one release on a grid, rounded up, in both directions."""
     shift, power = _shift_and_power(noise_multiplier, spare_degrees)
     most = _largest_kept(shift, power, spare_degrees)
     # absent: the loss at x falls from infinity at x = c to -c/2
@@ -177,7 +177,7 @@ def losses(noise_multiplier: float, spare_degrees: int, interval: float) -> tupl
         edges = shift / -np.expm1(-np.maximum(at + shift / 2, 0.0) / power)
     below = _below(edges, spare_degrees)
     absent = Losses(first + 1, -np.diff(below), float(below[-1]))
-    # present: the loss at c + x grows to c/2; the little below the grid is moved up to its first point
+    # present: the loss at c + x grows to c/2; the little mass below the grid moves up to its first point
     at = np.arange(-last, -first + 1) * interval
     with np.errstate(divide="ignore"):
         edges = shift / -np.expm1(np.minimum(at - shift / 2, 0.0) / power)
@@ -193,8 +193,8 @@ class Losses:
 
     Attributes:
         first: the smallest loss, in steps of the grid.
-        masses: of it and of those that follow.
-        infinite: probability of larger losses, infinite ones among them.
+        masses: probabilities of it and the following losses.
+        infinite: probability of larger losses, including infinite ones.
     """
 
     first: int
@@ -203,7 +203,7 @@ class Losses:
 
 
 def rough_loss(noise_multiplier: float, spare_degrees: int, count: int) -> float:
-    """About the largest loss of several releases that is on the grid."""
+    """Estimate the largest loss of several releases on the grid."""
     shift, power = _shift_and_power(noise_multiplier, spare_degrees)
     return count * (shift / 2) + math.sqrt(count) * _largest_kept(shift, power, spare_degrees)
 
@@ -220,7 +220,7 @@ def add_wishart(value: Any, scale: float, degrees: int, noise: NoiseSource) -> A
 
 
 def _largest_kept(shift: float, power: float, spare_degrees: int) -> float:
-    """The largest loss on the grid; what is beyond counts as infinite, and is little or nearly as bad as that."""
+    """Return the largest loss on the grid; larger losses count as infinite."""
     from scipy.special import gammaincinv
 
     lost = float(_below(shift, spare_degrees))
@@ -229,16 +229,18 @@ def _largest_kept(shift: float, power: float, spare_degrees: int) -> float:
 
 
 def _shift_and_power(noise_multiplier: float, spare_degrees: int) -> tuple[float, float]:
-    """The shift c of the chi-square, and m/2 − 1."""
+    """Return the shift c of the chi-square, and m/2 − 1."""
     _refuse_few(spare_degrees)
     if not noise_multiplier > 0:
-        raise InputError(f"Expected a noise multiplier above 0, got {noise_multiplier}.")
+        raise InputError(f"Expected a noise multiplier above 0, got {noise_multiplier}.", argument="noise_multiplier")
     return 1 / noise_multiplier, spare_degrees / 2 - 1
 
 
 def _refuse_few(spare_degrees: int) -> None:
     if spare_degrees < LEAST_SPARE:
-        raise InputError(f"Expected at least {LEAST_SPARE} spare degrees of freedom, got {spare_degrees}.")
+        raise InputError(
+            f"Expected at least {LEAST_SPARE} spare degrees of freedom, got {spare_degrees}.", argument="spare_degrees"
+        )
 
 
 def _below(x: Any, degrees: int) -> Any:

@@ -1,6 +1,6 @@
-"""The curator's matrix released with Wishart noise, to be compared with the Gaussian default.
+"""The curator's matrix released with Wishart noise, for comparison with the Gaussian default.
 
-Give `ProtectedMultiTask(release=WishartRelease(200), neighbours=ADD_REMOVE_TASK, ...)`.
+Use `ProtectedMultiTask(release=WishartRelease(200), neighbours=ADD_REMOVE_TASK, ...)`.
 """
 
 from __future__ import annotations
@@ -35,24 +35,28 @@ class WishartRelease(MatrixRelease):
 
     @property
     def noise_words(self) -> str:
-        """What the stated deviation is."""
-        return "Its noise, less its mean, reaches as far up as Gaussian noise with a standard deviation of"
+        """What the stated standard deviation refers to."""
+        return "Its noise, minus its mean, reaches as far up as Gaussian noise with a standard deviation of"
 
     def check(self, neighbours: Neighbours, schedule: RoundSchedule | None, *, outer_products: bool) -> None:
         """Refuse other neighbours, a schedule, and sums that are not of outer products."""
         if neighbours != ADD_REMOVE_TASK:
-            raise InputError(f"Expected ADD_REMOVE_TASK with Wishart noise, got: {neighbours.relation}.")
+            raise InputError(
+                f"Expected ADD_REMOVE_TASK with Wishart noise, got: {neighbours.relation}.", argument="neighbours"
+            )
         if not outer_products:
-            raise InputError("Expected a whole matrix of models' outer products for Wishart noise.")
+            raise InputError("Expected a whole matrix of models' outer products for Wishart noise.", argument=None)
         if schedule is not None:
-            raise InputError(f"Expected no schedule with Wishart noise, whose rounds are equal, got {schedule}.")
+            raise InputError(
+                f"Expected no schedule with Wishart noise, whose rounds are equal, got {schedule}.", argument="schedule"
+            )
 
     def plan(self, session: Session, rounds: int, schedule: RoundSchedule) -> Sequence[PlannedShare[Wishart]]:
-        """The same share for every round."""
+        """Return the same share for every round."""
         return [session.plan_with(Wishart(self.spare_degrees), rounds)[1]] * rounds
 
     def draw(self, session: Session, name: ReleaseName, statistic: BoundedSum, share: Any) -> tuple[Floats, float]:
-        """The sum with Wishart noise less its mean, and the deviation of Gaussian noise that reaches as far up."""
+        """Return the sum with Wishart noise minus its mean, and the stddev of Gaussian noise that reaches as far up."""
         assert isinstance(statistic, OuterSum)
         mechanism: Wishart = share.mechanism
         released = np.asarray(session.release_with(mechanism, name, statistic, share), np.float64)

@@ -2,7 +2,7 @@
 
 Encoders of item features, trained from protected statistics (SSP-c, SSP-i), by DP-SGD, or for convex losses; DP-CMF.
 
-Modules are loaded when a name of theirs is first asked for, so that torch is not loaded for nothing.
+A module is loaded when one of its names is first used, so that torch is not loaded needlessly.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load a module when a name of it is first asked for."""
+    """Load a module when one of its names is first used."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

@@ -60,7 +60,7 @@ class Scores:
     kernels: Kernels
 
     def of(self, users: Users) -> Floats:
-        """The scores of these users' rows."""
+        """Return the scores of these users' rows."""
         biases = self.rows.own(users, self.kernels)[:, 0]
         vectors = self.rows.vectors(users, self.kernels)
         return np.asarray(biases[users.owner] + dot_rows(vectors[users.owner], self.items[users.column("tasks")]))
@@ -68,14 +68,14 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class Bends:
-    """Curvatures of the loss at the scores, over the largest."""
+    """Curvatures of the loss at the scores, relative to the largest."""
 
     loss: ConvexLoss
     scores: Scores
     labels: OwnLabels
 
     def __call__(self, users: Users) -> Floats:
-        """The curvatures of these users' rows."""
+        """Return the curvatures of these users' rows."""
         labels = np.asarray(self.labels.of(users), np.float64)
         return np.clip(
             self.loss.second_derivative(self.scores.of(users), labels) / largest_curvature(self.loss), 0.0, 1.0
@@ -84,7 +84,7 @@ class Bends:
 
 @dataclass(frozen=True, eq=False)
 class DownSlopes:
-    """Slopes of the loss at the scores, downwards, clipped to the steepest."""
+    """Negative slopes of the loss at the scores, clipped to the steepest."""
 
     loss: ConvexLoss
     scores: Scores
@@ -96,30 +96,30 @@ class DownSlopes:
         return self.loss.steepest(math.inf)
 
     def __call__(self, users: Users, kernels: Kernels) -> Labels:
-        """The slopes of these users' rows, sealed with their bound."""
+        """Return the slopes of these users' rows, sealed with their bound."""
         slopes = -self.loss.derivative(self.scores.of(users), np.asarray(self.labels.of(users), np.float64))
         return Labels.clipped(np.nan_to_num(slopes), self.bound)
 
 
 @dataclass(frozen=True, eq=False)
 class FoldedInByNewton(FoldedIn):
-    """The same under a convex loss."""
+    """Each user's own regression under a convex loss, solved by Newton's method."""
 
     loss: ConvexLoss
 
     def __call__(self, users: Users, kernels: Kernels) -> Floats:
-        """The solutions of these users; private."""
+        """Return the solutions of these users; private."""
         return newton(self.fold_in, kernels, users, np.asarray(self.labels.of(users), np.float64), self.loss)
 
 
 @dataclass(frozen=True, repr=False)
 class ConvexRound(Round):
-    """A round whose labels are not residuals: users' own biases stand beside them."""
+    """A round whose labels are not residuals; users' own biases are kept separately."""
 
 
 @dataclass(frozen=True, eq=False)
 class EncoderConvex(EncoderStatistics):
-    """Algorithm 7: released slopes and curvatures of a convex loss, one approximation a round.
+    """Algorithm 7: released slopes and curvatures of a convex loss, one approximation per round.
 
     Attributes:
         loss: `Logistic()`, `PseudoHuber()` or another loss that has two bounded derivatives.
@@ -128,29 +128,32 @@ class EncoderConvex(EncoderStatistics):
     loss: ConvexLoss = _LOGISTIC
     residual_variance: float = 1.0
 
-    def __call__(self, about: Round, session: Session, engine: Engine, shares: Shares) -> Floats:
+    def __call__(self, this_round: Round, session: Session, engine: Engine, shares: Shares) -> Floats:
         """Release slopes and curvatures at the current items, then train on the quadratic around them."""
-        if not isinstance(about, ConvexRound):
-            raise InputError("Expected a round of a ConvexMinimisation; use this update there.")
-        headed, kept = on_head(about, self.head)
+        if not isinstance(this_round, ConvexRound):
+            raise InputError("This update needs a round of a ConvexMinimisation; use it there.", argument=None)
+        headed, kept = on_head(this_round, self.head)
         assert isinstance(headed, ConvexRound)
         released = self._released(headed, session, engine, shares).of(kept)
-        around = self._around(released, of_head(headed.expected, kept), about.items[kept])
+        around = self._around(released, of_head(headed.expected, kept), this_round.items[kept])
         surrogate = self._remembered(around.spread(kept), last=True)
         trainer = EncoderTrainer(
-            self.encoder, self.known_rows, replace(self.training, seed=self.training.seed + about.number)
+            self.encoder, self.known_rows, replace(self.training, seed=self.training.seed + this_round.number)
         )
-        precision = np.full(about.items.shape[1], 1 / self.departure)
+        precision = np.full(this_round.items.shape[1], 1 / self.departure)
         return self._train(trainer, surrogate, self.training.steps(len(self.known_rows)), precision)[0]
 
     def shares(self, *, clicks: bool) -> dict[str, float]:
-        """Curvatures and slopes of all items, once a round."""
+        """Return the shares: curvatures and slopes of all items, once per round."""
         if self.resamples != 1:
-            raise InputError(f"Expected one release of the statistics a round, got {self.resamples} resamples.")
+            raise InputError(
+                f"Expected one release of the statistics per round, got {self.resamples} resamples.",
+                argument="resamples",
+            )
         return super().shares(clicks=clicks)
 
     def _around(self, released: Released, expected: Expected, items: Floats) -> Surrogate:
-        """The quadratic in v that the released one in v − v⁰ is, with v⁰ the items; a ridge, if any, is towards 0."""
+        """Return the released quadratic in v − v⁰ as a quadratic in v; a ridge, if any, is towards 0."""
         ridge = 0.0 if self.noise_aware else self.ridge * released.matrix_stddev
         if self.noise_aware:
             square = float(np.square(items).mean())
@@ -160,28 +163,28 @@ class EncoderConvex(EncoderStatistics):
         slope = around.slope + np.einsum("mij,mj->mi", around.curvature, items)
         return Surrogate(around.curvature + ridge * np.eye(slope.shape[1]), slope)
 
-    def _released(self, about: ConvexRound, session: Session, engine: Engine, shares: Shares) -> Released:
-        assert isinstance(about.rows, BiasedVectors)
-        at = self.loss, Scores(about.rows, about.items, about.kernels), about.labels
+    def _released(self, this_round: ConvexRound, session: Session, engine: Engine, shares: Shares) -> Released:
+        assert isinstance(this_round.rows, BiasedVectors)
+        at = self.loss, Scores(this_round.rows, this_round.items, this_round.kernels), this_round.labels
         bends, slopes = Bends(*at), DownSlopes(*at)
 
         def matrices(weights: Weighting) -> TaskGrams:
-            return TaskGrams(TimesFactors(weights, bends, 1.0), about.rows)
+            return TaskGrams(TimesFactors(weights, bends, 1.0), this_round.rows)
 
         def vectors(weights: Weighting) -> TaskMoments:
-            return TaskMoments(weights, about.rows, slopes)
+            return TaskMoments(weights, this_round.rows, slopes)
 
-        draw = partial(released_sum, about, session, engine)
-        factor, number = largest_curvature(self.loss), about.number
+        draw = partial(released_sum, this_round, session, engine)
+        factor, number = largest_curvature(self.loss), this_round.number
         bent, bent_stddev = draw(Purpose.ITEM_CURVATURES.at(round=number), matrices, shares["step 1: matrices"])
         sloped, slope_stddev = draw(Purpose.ITEM_SLOPES.at(round=number), vectors, shares["step 1: vectors"])
         return Released(factor * bent, factor * bent_stddev, sloped, slope_stddev)
 
 
 class ConvexMinimisation(EncoderMinimisation):
-    """Alternating minimisation of a convex loss; its arguments are those of `EncoderMinimisation`, for values.
+    """Alternating minimisation of a convex loss; arguments are those of `EncoderMinimisation`, for values.
 
-    `update` must be an `EncoderConvex`, whose loss is the users' too. `model_` is a `ConvexModel`; `scores` predicts.
+    `update` must be an `EncoderConvex`; users minimise its loss too. `model_` is a `ConvexModel`; `scores` predicts.
     """
 
     @property
@@ -191,10 +194,10 @@ class ConvexMinimisation(EncoderMinimisation):
     def _check(self, data: Interactions) -> None:
         super()._check(data)
         if self.kind != "ratings" or not isinstance(self.update, EncoderConvex):
-            raise InputError("Expected values and an EncoderConvex as update for a ConvexMinimisation.")
+            raise InputError("ConvexMinimisation needs values and an EncoderConvex as update.", argument="update")
 
     def scores(self, history: Interactions, pairs: Interactions) -> Floats:
-        """Scores of pairs of users and tasks; every user's regression is solved from that user's own history."""
+        """Return scores of pairs of users and tasks, from each user's own history."""
         model: ConvexModel = self.model_  # type: ignore[assignment]
         return model.predict(history, pairs)
 
@@ -203,7 +206,7 @@ class _ConvexFit(_EncoderFit):
     """One fit: users solve for a bias and a taste under the convex loss."""
 
     def _overview(self, share: Any) -> tuple[float, float]:
-        """Labels are centred where the loss is one of residuals; where it is not, 0 has a meaning."""
+        """Centre labels only if the loss depends on residuals; otherwise 0 has a meaning."""
         n_users, centre = super()._overview(share)
         return n_users, centre if getattr(self._loss, "of_residuals", False) else 0.0
 
@@ -230,7 +233,7 @@ class _ConvexFit(_EncoderFit):
         )
 
     def model(self, items: Floats, statement: Statement) -> ConvexModel:  # type: ignore[override]
-        """The public model, with the loss that users fold in by."""
+        """Return the public model, with the loss that users minimise."""
         made = super().model(items, statement)
         shared = ("fold_in", "vectors", "popularity", "reliability", "task_ids", "offset", "value_range", "settings")
         given = {name: getattr(made, name) for name in (*shared, "feature_map", "no_map")}

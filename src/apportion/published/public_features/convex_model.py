@@ -1,4 +1,4 @@
-"""A model whose users fold in under a convex loss: what `ConvexMinimisation` fits. Needs no torch."""
+"""A model whose users minimise a convex loss: what `ConvexMinimisation` fits. Needs no torch."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _STORED: dict[str, type[Any]] = {"Logistic": Logistic, "PseudoHuber": PseudoHube
 
 
 def loss_settings(loss: ConvexLoss | str) -> dict[str, Any]:
-    """A loss as its name and settings, for storage; of one's own loss only the name."""
+    """Return a loss as its name and settings, for storage; only the name for a custom loss."""
     name = loss if isinstance(loss, str) else type(loss).__name__
     own = isinstance(loss, str) or type(loss) not in _STORED.values()
     return {"name": name, "settings": None if own else asdict(loss)}  # type: ignore[call-overload]
 
 
 def stored_loss(stored: Mapping[str, Any]) -> ConvexLoss | str:
-    """The loss of stored settings; the name of a loss that has none."""
+    """Return the loss of stored settings; only the name for a custom loss."""
     if stored["settings"] is None:
         return str(stored["name"])
     loss: ConvexLoss = _STORED[stored["name"]](**stored["settings"])
@@ -39,7 +39,7 @@ class ConvexModel(ItemModel):
     """Predicts a score: offset + f_i · u, where a user's u minimises a convex loss of its own history.
 
     Args:
-        loss: what users minimise; or the name of a loss that was not stored, with which nothing can be predicted.
+        loss: what users minimise, or the name of a loss that was not stored; then nothing can be predicted.
         given: the arguments of `ItemModel`.
     """
 
@@ -51,40 +51,41 @@ class ConvexModel(ItemModel):
 
     @property
     def extra_arguments(self) -> dict[str, Any]:
-        """The loss."""
+        """Return the loss."""
         return {"loss": self.loss}
 
     def stored_fields(self) -> dict[str, Any]:
-        """The loss, as plain values."""
+        """Return the loss as plain values."""
         return {"loss": loss_settings(self.loss)}
 
     @classmethod
     def extra_from_stored(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """The loss as it was stored."""
+        """Return the stored loss."""
         return {"loss": stored_loss(stored["loss"])}
 
     def labels(self, history: Interactions) -> NDArray[np.float64]:
-        """Values, brought into the public scale, after the offset."""
+        """Return values clipped to the public scale, minus the offset."""
         return np.asarray(np.clip(history.values, *self.value_range) - self.offset, np.float64)
 
     def user_vectors(self, history: Interactions) -> NDArray[np.float32]:
-        """Fold in every user of the history, each from their own rows; costs no privacy."""
+        """Compute every user's vector from the user's own rows; this costs no privacy."""
         return self._solved(history).astype(np.float32)
 
     def predict(self, history: Interactions, targets: Interactions) -> NDArray[np.float64]:
-        """Scores of the targets, in their order: log odds under a logistic loss, values under one of residuals."""
+        """Return scores of the targets: log odds under a logistic loss, values under a loss of residuals."""
         vectors = self._solved(history)
         features = self.fold_in.features
-        found = np.empty(targets.n_observations)
+        result = np.empty(targets.n_observations)
         for rows in row_chunks(targets.n_observations, 1 << 18):
             users, tasks = targets.users[rows], targets.tasks[rows]
-            found[rows] = np.einsum("nd,nd->n", vectors[users], features[tasks])
-        return found + self.offset
+            result[rows] = np.einsum("nd,nd->n", vectors[users], features[tasks])
+        return result + self.offset
 
     def _solved(self, history: Interactions) -> NDArray[np.float64]:
         self._check_tasks(history)
         if isinstance(self.loss, str):
             raise InputError(
-                f"The model was fitted with the loss {self.loss}, which is not stored with it; set model.loss to it."
+                f"The model was fitted with the loss {self.loss}, which is not stored with it; set model.loss to it.",
+                argument=None,
             )
         return newton(self.fold_in, Processors(np.float64), history.as_users, self.labels(history), self.loss)

@@ -1,8 +1,8 @@
-"""What a fitted update says of items that training never met, as part of its model. Sees released values only.
+"""How a fitted update maps features of new items to the model's rows. Sees released values only.
 
-The library's own encoders are linear in the features, or in the features averaged by group, and become a matrix; other
-modules are kept as they are, in evaluation mode. For items with vectors of their own this is the prior mean, which is
-what an item without a single observation gets, too.
+The library's own encoders are linear in the features, or in the features averaged by group, and become a matrix. Other
+modules are kept unchanged, in evaluation mode. For items with their own vectors this is the prior mean, which is also
+the vector of an item without any observation.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from apportion.recommend.features.prior import linear_map, log_popularity
 Floats = NDArray[np.floating[Any]]
 
 _ONLY_ROWS = (
-    "The model was fitted with rows of features, which say nothing of columns' names; fit it with ItemFeatures to read "
-    "frames about new items."
+    "The model was fitted with rows of features, which have no column names; fit it with "
+    "ItemFeatures to read frames of new items."
 )
-_NO_FORM = "The model's update has one vector for each item, whatever its features, so it knows nothing of new items."
+_NO_FORM = (
+    "The model's update has one vector for each item, whatever its features, so it knows nothing about new items."
+)
 
 
 def linear_form(encoder: Any, n_features: int) -> LinearForm | None:
-    """An encoder as a matrix; None for one that is not known to be linear in the features."""
+    """Return an encoder as a matrix; None if it is not known to be linear in the features."""
     from apportion.published.public_features.encoders import LinearEncoder, TwoLayerEncoder
     from apportion.published.public_features.training import CommonEncoder
 
-    if type(encoder) is LinearEncoder:  # not one that is made of it: it may do something else
+    if type(encoder) is LinearEncoder:  # not a subclass, which may do something else
         table = _array(encoder.table.weight)
         return LinearForm(np.zeros(table.shape[1]) if encoder.bias is None else _array(encoder.bias), table)
     if type(encoder) is CommonEncoder:
@@ -61,7 +63,7 @@ def _of_two_layers(encoder: Any) -> LinearForm:
 def new_item_map(
     update: Any, features: Any, rows: SparseRows, popularity: Floats, width: int, bias_scale: float | None
 ) -> tuple[NewItemMap | None, str]:
-    """The map from features to rows of the model, or None and why there is none.
+    """Return the map from features to rows of the model, or None and the reason why there is none.
 
     Args:
         update: the update after the fit; it has an `encoder`, or a `new_form` that says how features map to vectors.
@@ -69,7 +71,7 @@ def new_item_map(
         rows: the known items' features.
         popularity: released popularity of the known items.
         width: length of the items' vectors.
-        bias_scale: what an item's bias is multiplied by in its row (1, bias, vector); None for rows that are vectors.
+        bias_scale: the factor of an item's bias in its row (1, bias, vector); None if rows are vectors.
     """
     if features is None:
         return None, WITHOUT_FEATURES
@@ -98,7 +100,7 @@ def new_item_map(
 
 
 def _module_map(encoder: Any, shared: dict[str, Any], n_known: int, placed: tuple[Floats, Floats]) -> EncoderMap:
-    """The map of a module that has no other form than its own."""
+    """Return the map of a custom module."""
     kept = copy.deepcopy(encoder).eval()
     state = {name: held.detach().cpu().numpy() for name, held in kept.state_dict().items()}
     return EncoderMap(
@@ -108,7 +110,7 @@ def _module_map(encoder: Any, shared: dict[str, Any], n_known: int, placed: tupl
 
 
 def _placed(width: int, bias_scale: float | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """How a vector becomes a row of the model: what is always there, and where each coordinate goes."""
+    """Return how a vector becomes a row of the model: the constant part, and the place of each coordinate."""
     if bias_scale is None:
         return np.zeros(width), np.eye(width)
     columns = np.concatenate([np.zeros((width, 1)), np.eye(width)], axis=1)

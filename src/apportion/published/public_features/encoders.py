@@ -19,7 +19,7 @@ from torch import nn
 from apportion.data.sparse_rows import ColumnRange, SparseRows
 from apportion.errors import InputError
 
-Tensor = Any  # torch.Tensor; torch is optional where types are checked
+Tensor = Any  # torch.Tensor; torch is optional when types are checked
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class FeatureBatch:
 
     @property
     def n_features(self) -> int:
-        """How many features there are, used or not."""
+        """The number of features, used or not."""
         return self.groups[-1].last if self.groups else 0
 
     @property
@@ -58,7 +58,7 @@ class FeatureBatch:
 
     @classmethod
     def of(cls, rows: SparseRows, items: Sequence[int] | None = None, device: Any = None) -> FeatureBatch:
-        """All rows, or those of the items given, as tensors; see `for_encoder`."""
+        """Return all rows, or those of the given items, as tensors; see `for_encoder`."""
         chosen = torch.arange(len(rows)) if items is None else torch.as_tensor(items, dtype=torch.int64)
         taken = rows if items is None else rows.take(chosen.numpy())
         arrays = (taken.indptr[:-1], taken.indices, taken.values, taken.averaged().values)
@@ -67,14 +67,14 @@ class FeatureBatch:
 
     @classmethod
     def for_encoder(cls, encoder: nn.Module, rows: SparseRows, first: int = 0) -> FeatureBatch:
-        """All rows, numbered from `first`, where the encoder's parameters are and of their precision."""
+        """Return all rows, numbered from `first`, on the device and in the precision of the encoder's parameters."""
         known = next((held for held in encoder.parameters() if held.is_floating_point()), torch.zeros(0))
         made = cls.of(rows, device=known.device)
         values, shares = made.values.to(known.dtype), made.bag_weights.to(known.dtype)
         return replace(made, items=made.items + first, values=values, bag_weights=shares)
 
     def take(self, rows: Tensor) -> FeatureBatch:
-        """The given rows of this batch, in that order."""
+        """Return the given rows of this batch, in that order."""
         rows = rows.to(self.items.device)
         ends = torch.cat([self.offsets[1:], self.offsets.new_tensor([len(self.indices)])])
         counts = (ends - self.offsets)[rows]
@@ -85,13 +85,13 @@ class FeatureBatch:
         return FeatureBatch(self.items[rows], offsets, *entries, self.groups)
 
     def to_sparse(self) -> Tensor:
-        """The values as a sparse tensor of items x features, for modules of one's own."""
+        """Return the values as a sparse tensor of items x features, for custom modules."""
         places = torch.stack([self.owner, self.indices])
         return torch.sparse_coo_tensor(places, self.values, (len(self), self.n_features), check_invariants=True)
 
 
 class IdEncoder(nn.Module):  # type: ignore[misc,unused-ignore]
-    """One vector per item, whatever its features: what features are compared with."""
+    """One vector per item, whatever its features; a baseline for encoders."""
 
     def __init__(self, n_items: int, dimension: int, *, scale: float = 0.1, sparse: bool = True) -> None:
         super().__init__()
@@ -99,12 +99,12 @@ class IdEncoder(nn.Module):  # type: ignore[misc,unused-ignore]
         nn.init.normal_(self.table.weight, std=scale / dimension**0.5)
 
     def forward(self, batch: FeatureBatch) -> Tensor:
-        """The items' own vectors."""
+        """Return the items' own vectors."""
         return self.table(batch.items)
 
 
 class LinearEncoder(nn.Module):  # type: ignore[misc,unused-ignore]
-    """Σ x_f e_f over an item's features, with a sparse gradient; with a bias if asked for."""
+    """Σ x_f e_f over an item's features, with a sparse gradient; optionally with a bias."""
 
     def __init__(
         self, n_features: int, dimension: int, *, bias: bool = False, scale: float = 0.1, sparse: bool = True
@@ -116,7 +116,7 @@ class LinearEncoder(nn.Module):  # type: ignore[misc,unused-ignore]
         self.bias = nn.Parameter(torch.zeros(dimension)) if bias else None
 
     def forward(self, batch: FeatureBatch) -> Tensor:
-        """The weighted sum of the features' embeddings."""
+        """Return the weighted sum of the features' embeddings."""
         summed = self.table(batch.indices, batch.offsets, per_sample_weights=batch.values)
         return summed if self.bias is None else summed + self.bias
 
@@ -130,7 +130,7 @@ class TwoLayerEncoder(nn.Module):  # type: ignore[misc,unused-ignore]
     Args:
         groups: the feature groups, as in `ItemFeatures.rows.groups`.
         dimension: length of the item vector.
-        hidden: length of each group's embedding; `dimension` if left out.
+        hidden: length of each group's embedding; default: `dimension`.
         scale: standard deviation of the initial embeddings times the root of their length.
         sparse: whether the gradient of the embeddings is a sparse tensor.
     """
@@ -155,15 +155,15 @@ class TwoLayerEncoder(nn.Module):  # type: ignore[misc,unused-ignore]
         self.register_buffer("lasts", lasts, persistent=False)
 
     def forward(self, batch: FeatureBatch) -> Tensor:
-        """The dense layer over the groups' averaged embeddings."""
+        """Apply the dense layer to the groups' averaged embeddings."""
         n_groups = len(self.groups)
         bag = batch.owner * n_groups + torch.searchsorted(self.lasts, batch.indices, right=True)
         counts = torch.bincount(bag, minlength=len(batch) * n_groups)
-        offsets = torch.cumsum(counts, 0) - counts  # entries of a row ascend, so that its groups follow one another
+        offsets = torch.cumsum(counts, 0) - counts  # entries of a row are ascending, so its groups follow one another
         averaged = self.table(batch.indices, offsets, per_sample_weights=batch.bag_weights)
         return self.dense(averaged.reshape(len(batch), -1))
 
 
 def _refuse_no_features(size: int) -> None:
     if size < 1:
-        raise InputError(f"Expected at least one feature to encode, got {size}.")
+        raise InputError(f"Expected at least one feature to encode, got {size}.", argument="n_features")

@@ -1,8 +1,8 @@
-"""Plain joint DP-SGD: users and the encoder take gradient steps together, without any regression solved exactly.
+"""Plain joint DP-SGD: users and the encoder take gradient steps together, without solving any regression exactly.
 
-A baseline that does not use the problem's structure. Each step, every user moves its own bias and taste down its own
-gradient, alone, and the users of a Poisson sample contribute their clipped gradients in the encoder's parameters. A
-user's state depends on its own rows and on what was released, not on who was sampled.
+This baseline does not use the problem's structure. In each step, every user moves its own bias and taste along its own
+gradient, and the users in a Poisson sample contribute their clipped gradients in the encoder's parameters. A user's
+state depends on its own rows and on what was released, not on who was sampled.
 
 Krichene et al., "Private Learning with Public Features" (2024), appendix E.1.5.
 """
@@ -30,9 +30,9 @@ Floats = NDArray[np.floating[Any]]
 class JointGradient(EncoderMinimisation):
     """DP-SGD on everything at once, for ratings; arguments are those of `EncoderMinimisation`.
 
-    `update` must be an `EncoderGradient` of one step, and `rounds` is how many steps are taken. A user's own step is
-    `user_step` over what its number of rows and its ridge make of the curvature, so that nobody's steps diverge. The
-    model that is published lets users fold in as all others do.
+    `update` must be an `EncoderGradient` of one step, and `rounds` is the number of steps. A user's own step is
+    `user_step` divided by the curvature that follows from its number of rows and its ridge, so that no user's steps
+    diverge. The published model computes users' vectors as all other models do.
     """
 
     user_step = 0.5
@@ -44,7 +44,9 @@ class JointGradient(EncoderMinimisation):
     def _check(self, data: Interactions) -> None:
         super()._check(data)
         if self.kind != "ratings" or not isinstance(self.update, EncoderGradient) or self.update.steps != 1:
-            raise InputError("Expected values and an EncoderGradient of 1 step as update for a JointGradient.")
+            raise InputError(
+                "JointGradient needs values and an EncoderGradient of 1 step as update.", argument="update"
+            )
 
 
 class _JointFit(_EncoderFit):
@@ -61,7 +63,7 @@ class _JointFit(_EncoderFit):
         return self._biased_round(k, weights, expected, items, users, BiasedVectors(_remembered, 1, *self._bounds))
 
     def _moved(self, own: NDArray[np.float64] | None, items: Floats, labels: Floats) -> NDArray[np.float64]:
-        """Every user's bias and taste after one step down its own gradient; both start at 0."""
+        """Return every user's bias and taste after one step along its own gradient; both start at 0."""
         chosen, data = self._biased, self._data
         assert isinstance(chosen, JointGradient)
         if own is None:
@@ -76,9 +78,11 @@ class _JointFit(_EncoderFit):
         )
         squares = np.bincount(data.users, np.square(vectors).sum(axis=1)[data.tasks], minlength=len(own))
         moved = own + chosen.user_step * (pull - ridge * own) / (squares[:, None] + ridge)
-        return np.asarray(np.nan_to_num(moved, nan=0.0, posinf=0.0, neginf=0.0))  # a refusal would tell of one user
+        return np.asarray(
+            np.nan_to_num(moved, nan=0.0, posinf=0.0, neginf=0.0)
+        )  # a refusal would reveal something about one user
 
 
 def _remembered(users: Users, kernels: Kernels) -> NDArray[np.float64]:
-    """What users remember from the step before."""
+    """Return what users remember from the previous step."""
     return np.asarray(users.of_user("own"), np.float64)

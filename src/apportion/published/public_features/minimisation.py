@@ -1,9 +1,9 @@
 """Alternating minimisation with an encoder of public features on the item side, and biases for ratings.
 
-The rounds, the budget's plan and the users' side are those of `AlternatingMinimisation`. What is new: item vectors
-start as the encoder's and are updated by training it; and a user j of ratings solves for an own bias b_j and a taste
-q_j on features (1, item's bias, item's vector), so that items are fitted to the residual y − b_j with user vectors
-(κ, q_j). A user's bias never leaves the user; an item's bias is the first coordinate of its vector.
+The rounds, the plan of the budget and the users' side are those of `AlternatingMinimisation`. New here: item vectors
+start as the encoder's output and are updated by training it. For ratings, a user j solves for a bias b_j and a taste
+q_j on features (1, item's bias, item's vector), so that items are fitted to the residual y − b_j with user vectors (κ,
+q_j). A user's bias never leaves the user; an item's bias is the first coordinate of its vector.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class EncoderMinimisation(AlternatingMinimisation):
         allocation: how each user's sensitivity is divided over its tasks; see `apportion.allocation`.
         dimension: length of user vectors; items of ratings have one coordinate more, their bias.
         rounds: number of alternations.
-        growth: each round gets this many times the budget of the one before.
-        user_norm: user vectors are clipped to this.
+        growth: ratio of the budgets of consecutive rounds.
+        user_norm: user vectors are clipped to this norm.
         bias_scale: κ, the coordinate of a user vector that meets an item's bias.
         user_ridge: ridge of the users' own regressions.
         bias_ridge: ridge of a user's bias there.
@@ -53,9 +53,9 @@ class EncoderMinimisation(AlternatingMinimisation):
         unobserved: for clicks, the weight of every pair towards 0 relative to an observed one.
         overview_share: share of the budget for the number of users and the mean value.
         counts_share: share for what the allocation releases.
-        n_users: a number of users that is declared public; None to release it.
+        n_users: the number of users, declared public; None to release it with noise.
         value_range: the public scale of the values.
-        public: further sentences for the statement on what is assumed public.
+        public: further sentences about public assumptions, for the statement.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
@@ -107,9 +107,9 @@ class EncoderMinimisation(AlternatingMinimisation):
         self.bias_ridge = bias_ridge
 
     def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
-        """Spend the budget on the data; afterwards `model_` and `encoder_` may be released with `statement_`.
+        """Spend the budget on the data. Afterwards `model_` and `encoder_` may be released with `statement_`.
 
-        A session that is given brings its own budget, noise and window; those of the estimator are then not used.
+        A given session brings its own budget, noise and window, which replace those of the estimator.
         """
         self._check(data)
         rows = rows_of_tasks(self.features, data)
@@ -130,17 +130,17 @@ class EncoderMinimisation(AlternatingMinimisation):
         super()._check(data)
         for name in ("bias_scale", "bias_ridge"):
             if not getattr(self, name) > 0:
-                raise InputError(f"Expected {name} > 0, got {getattr(self, name)}.")
+                raise InputError(f"Expected {name} > 0, got {getattr(self, name)}.", argument=name)
 
     def _public_values(self) -> list[str]:
-        about = [] if self.features is None else [getattr(self.features, "sentence", "the features of the tasks")]
+        this_round = [] if self.features is None else [getattr(self.features, "sentence", "the features of the tasks")]
         if getattr(self.update, "encoder", None) is not None:
-            about.append("the encoder as it was given: its form, its first parameters and whatever it holds")
-        return [*super()._public_values(), *about]
+            this_round.append("the encoder as given: its form, its initial parameters and everything it holds")
+        return [*super()._public_values(), *this_round]
 
 
 class _EncoderFit(_Fit):
-    """One fit: as its parent's, with first vectors from the encoder, and biases where values are predicted."""
+    """One fit like its parent's, with initial vectors from the encoder, and biases if values are predicted."""
 
     def __init__(
         self, chosen: EncoderMinimisation, data: Interactions, session: Session, engine: Engine, rows: SparseRows
@@ -156,7 +156,7 @@ class _EncoderFit(_Fit):
 
     @property
     def encoder(self) -> Any:
-        """A copy of the trained encoder, in evaluation mode; None for an update that has none."""
+        """Return a copy of the trained encoder, in evaluation mode; None if the update has none."""
         made = copy.deepcopy(getattr(self._update, "encoder", None))
         return None if made is None else made.eval()
 
@@ -170,7 +170,7 @@ class _EncoderFit(_Fit):
 
     @property
     def _bounds(self) -> tuple[float, float]:
-        """The first entry of a user's vector, and the bound on its taste."""
+        """Return the first entry of a user's vector, and the bound on its taste."""
         return self._biased.bias_scale, self._biased.user_norm
 
     def _biased_round(
@@ -182,7 +182,7 @@ class _EncoderFit(_Fit):
         users: Users,
         rows: BiasedVectors,
     ) -> Round:
-        """A round on ratings, whose labels are less each user's own bias."""
+        """Return a round on ratings, with labels minus each user's own bias."""
         return Round(
             users=users,
             weights=weights,
@@ -196,7 +196,7 @@ class _EncoderFit(_Fit):
         )
 
     def _first(self, items: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The encoder's vectors at its start in place of random ones; biases start at 0."""
+        """Return the encoder's initial vectors instead of random ones; biases start at 0."""
         if self._started is not None:
             chosen = self._biased
             scaled = chosen.start_scale / np.sqrt(chosen.dimension) * self._started
@@ -207,7 +207,7 @@ class _EncoderFit(_Fit):
         return np.concatenate([np.zeros((len(items), 1)), items], axis=1)
 
     def _fold_in(self, items: Floats) -> FoldIn:
-        """A user's own regression; for ratings on (1, the item's bias with factor 1, the item's vector)."""
+        """Return a user's own regression; for ratings on (1, the item's bias with factor 1, the item's vector)."""
         if self._clicks:
             return super()._fold_in(items)
         chosen = self._biased
@@ -219,7 +219,7 @@ class _EncoderFit(_Fit):
         return FoldIn(features, self._observation_weights, np.diag(precision), precision * prior_mean)
 
     def model(self, items: NDArray[np.float64], statement: Statement) -> RatingModel | ClickModel:
-        """The public model; tasks are compared by their vectors without the bias, new items mapped by the encoder."""
+        """Return the public model; tasks are compared by their vectors without bias, and the encoder maps new items."""
         from apportion.published.public_features.encoder_maps import new_item_map
 
         made = super().model(items, statement)
@@ -237,10 +237,12 @@ class _EncoderFit(_Fit):
 
 
 def rows_of_tasks(features: Any, data: Interactions) -> SparseRows:
-    """One row of features per task, in the order of the data's codes."""
+    """Return one row of features per task, in the order of the data's codes."""
     if features is None:
         return SparseRows.from_entries([], [], [], data.n_tasks, ())
     rows: SparseRows = features if isinstance(features, SparseRows) else features.for_tasks(data.task_ids)
     if len(rows) != data.n_tasks:
-        raise InputError(f"Expected features of {data.n_tasks} tasks, one row each, got {len(rows)}.")
+        raise InputError(
+            f"Expected features of {data.n_tasks} tasks, one row each, got {len(rows)}.", argument="features"
+        )
     return rows

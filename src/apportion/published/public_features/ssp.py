@@ -1,12 +1,12 @@
 """Item updates that train an encoder on protected statistics: SSP-c, SSP-i, and anything in between.
 
-SSP-c releases the statistics of all items once a round; any number of epochs on them costs nothing more. SSP-i releases
-them afresh for every step, so that the budget of a round is divided by the number of steps; `resamples` is how many
-times they are drawn. Mini-batches of SSP-c are over items, which are public. Mini-batches of SSP-i, if any, are Poisson
-samples of the *users*, and are accounted as such; a sample of examples would amplify nothing for users.
+SSP-c releases the statistics of all items once per round; any number of epochs on them costs nothing more. SSP-i
+releases them again for every step, so the budget of a round is divided by the number of steps; `resamples` is the
+number of releases. Mini-batches of SSP-c are over items, which are public. Mini-batches of SSP-i, if any, are Poisson
+samples of the *users*, and are accounted as such; a sample of examples would not amplify privacy for users.
 
-**+** With `own`, the encoder is the prior mean of an item's vector: after training, each item is moved from it as far
-as its own statistics ask for, and the encoder is trained on the quadratic that is left when items are so solved for.
+**+** With `own`, the encoder gives the prior mean of an item's vector. After training, each item moves from it as far
+as its own statistics say, and the encoder is trained on the quadratic that is left when items are solved this way.
 
 Krichene et al., "Private Learning with Public Features" (2024), Algorithms 2 to 5.
 """
@@ -47,7 +47,7 @@ _DEFAULT_TRAINING = Training()
 
 
 def _plain(value: Any) -> Any:
-    """A setting as numbers and text, for storage."""
+    """Return a setting as numbers and text, for storage."""
     if isinstance(value, bool | int | float | str) or value is None:
         return value
     if is_dataclass(value) and not isinstance(value, type):
@@ -57,7 +57,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class EncoderUpdate:
-    """What updates that train an encoder share.
+    """The common part of updates that train an encoder.
 
     Attributes:
         encoder: maps a `FeatureBatch` to item vectors; a fit trains a copy of it.
@@ -68,40 +68,46 @@ class EncoderUpdate:
     rows: SparseRows | None = field(default=None, kw_only=True)
 
     def for_items(self, rows: SparseRows) -> Self:
-        """The same update for these items, with a copy of the encoder to train."""
+        """Return the same update for these items, with a copy of the encoder to train."""
         if not any(parameter.requires_grad for parameter in self.encoder.parameters()):
-            raise InputError(f"Expected an encoder with parameters to train, got {type(self.encoder).__name__}.")
+            raise InputError(
+                f"Expected an encoder with parameters to train, got {type(self.encoder).__name__}.", argument="encoder"
+            )
         return replace(self, encoder=copy.deepcopy(self.encoder), rows=rows)
 
     def start(self, width: int) -> Floats:
-        """The encoder's first vectors, centred, each coordinate of unit variance over items where it varies."""
+        """Return the encoder's initial vectors, centred, each coordinate of unit variance over items if it varies."""
         try:
             vectors = self.encoded()
-        except (TypeError, AttributeError) as error:  # what a module says that cannot do with what it is given
+        except (TypeError, AttributeError) as error:  # whatever a module raises for input that it does not accept
             raise InputError(
-                f"Expected an encoder that maps a FeatureBatch to vectors; {type(self.encoder).__name__} says "
-                f"{str(error).splitlines()[0]!r}; wrap a module that takes a plain tensor in DenseEncoder."
+                f"Expected an encoder that maps a FeatureBatch to vectors; {type(self.encoder).__name__} "
+                f"raised {str(error).splitlines()[0]!r}; wrap a module that takes a plain tensor in "
+                "DenseEncoder.",
+                argument="encoder",
             ) from error
         if vectors.ndim != 2 or vectors.shape[1] != width:
             got = vectors.shape[1] if vectors.ndim == 2 else f"an array of shape {vectors.shape}"
-            raise InputError(f"Expected an encoder with {width} outputs for these settings, got {got}.")
+            raise InputError(
+                f"Expected an encoder with {width} outputs for these settings, got {got}.", argument="encoder"
+            )
         vectors = vectors - vectors.mean(axis=0)
         return np.asarray(vectors / np.maximum(vectors.std(axis=0), 1e-12))
 
     def encoded(self) -> Floats:
-        """What the encoder says of every item now."""
+        """Return the encoder's current output for every item."""
         return encode(self.encoder, FeatureBatch.for_encoder(self.encoder, self.known_rows))
 
     @property
     def known_rows(self) -> SparseRows:
         """The items' features, which the estimator must have given."""
         if self.rows is None:
-            raise InputError("Expected an update for given items; use it in an EncoderMinimisation.")
+            raise InputError("This update needs items; use it in an EncoderMinimisation.", argument=None)
         return self.rows
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings as numbers and text, for the record."""
+        """Return the settings as numbers and text, for the record."""
         shown: dict[str, Any] = {"part": type(self).__name__, "encoder": type(self.encoder).__name__}
         for name in self.__dataclass_fields__:
             if name not in ("encoder", "rows", "past"):
@@ -116,9 +122,9 @@ class EncoderStatistics(EncoderUpdate):
 
     Attributes:
         training: epochs, batches of items, learning rate.
-        resamples: how many times a round's statistics are released, each with its part of the round's budget.
-        own: let every item depart from the encoder's vector by what its own statistics say.
-        departure: the variance of that departure that a round starts from; re-estimated from released values.
+        resamples: number of releases of a round's statistics, each with its part of the round's budget.
+        own: whether every item may depart from the encoder's vector, as its own statistics say.
+        departure: initial variance of that departure in a round; re-estimated from released values.
         noise_aware: weigh statistics by their known noise and shrink matrices towards their common shape; without it,
             the quadratic is the paper's, projected and with a `ridge`.
         residual_variance: of a label around its prediction, for the noise-aware quadratic.
@@ -126,11 +132,11 @@ class EncoderStatistics(EncoderUpdate):
         gram_share: fraction of a release's budget for the matrices.
         users_share: fraction of a round's budget for Σ_j u uᵀ over all users, for clicks.
         ridge: penalty of the plain quadratic, in standard deviations of the noise of a matrix's diagonal.
-        memory: weight of the quadratics of earlier rounds, each round's relative to the next: what was released once
-            is evidence still, as far as user vectors have not turned since.
-        head: train on this fraction of the items alone, the most popular by what was released, with all of the
-            users' weight on them; the others follow the encoder.
-        sampling: probability with which a user takes part in a release; below 1 it is accounted as Poisson sampling.
+        memory: weight of the quadratics of earlier rounds, each round's relative to the next: earlier releases remain
+            evidence as long as user vectors have not rotated much.
+        head: train only on this fraction of the items, the most popular by released counts, with all of the users'
+            weight on them; the others follow the encoder.
+        sampling: probability that a user takes part in a release; below 1 it is accounted as Poisson sampling.
     """
 
     training: Training = _DEFAULT_TRAINING
@@ -149,20 +155,26 @@ class EncoderStatistics(EncoderUpdate):
     past: list[Surrogate] = field(default_factory=list, repr=False, kw_only=True)
 
     def for_items(self, rows: SparseRows) -> Self:
-        """The same update for these items, with a copy of the encoder to train and nothing remembered."""
+        """Return the same update for these items, with a copy of the encoder to train and an empty memory."""
         return replace(super().for_items(rows), past=[])
 
     def shares(self, *, clicks: bool) -> dict[str, float]:
-        """Matrices and vectors of all items, as often as they are resampled, and the users' matrix for clicks."""
+        """Return the shares: matrices and vectors of all items for each resample, and the users' matrix for clicks."""
         if self.resamples < 1:
-            raise InputError(f"Expected at least 1 release of the statistics a round, got {self.resamples}.")
+            raise InputError(
+                f"Expected at least 1 release of the statistics per round, got {self.resamples}.", argument="resamples"
+            )
         if not 0 < self.gram_share < 1:
-            raise InputError(f"Expected gram_share strictly between 0 and 1, got {self.gram_share}.")
+            raise InputError(
+                f"Expected gram_share strictly between 0 and 1, got {self.gram_share}.", argument="gram_share"
+            )
         if not 0 < self.sampling <= 1:
-            raise InputError(f"Expected a sampling probability in (0, 1], got {self.sampling}.")
+            raise InputError(f"Expected a sampling probability in (0, 1], got {self.sampling}.", argument="sampling")
         check_head(self.head)
         if not 0 <= self.memory <= 1 or not self.departure > 0:
-            raise InputError(f"Expected memory in [0, 1] and departure > 0, got {self.memory} and {self.departure}.")
+            raise InputError(
+                f"Expected memory in [0, 1] and departure > 0, got {self.memory} and {self.departure}.", argument=None
+            )
         users = {"users": self.users_share} if clicks else {}
         rest = (1 - sum(users.values())) / self.resamples
         parts: dict[str, float] = {}
@@ -171,25 +183,27 @@ class EncoderStatistics(EncoderUpdate):
             parts[f"step {k + 1}: vectors"] = rest * (1 - self.gram_share)
         return {**parts, **users}
 
-    def __call__(self, about: Round, session: Session, engine: Engine, shares: Shares) -> Floats:
-        """Release, train, release again if asked to, and let the items depart from the encoder at the end."""
-        about, kept = on_head(about, self.head)
+    def __call__(self, this_round: Round, session: Session, engine: Engine, shares: Shares) -> Floats:
+        """Release, train, release again if asked to, and finally let the items depart from the encoder."""
+        this_round, kept = on_head(this_round, self.head)
         unobserved = None
-        if about.unobserved:
-            shared = released_user_gram(about, session, engine, shares["users"])
-            typical = about.expected.typical[kept]
-            unobserved = partial(with_unobserved, shared=shared, unobserved=about.unobserved, typical=typical)
+        if this_round.unobserved:
+            shared = released_user_gram(this_round, session, engine, shares["users"])
+            typical = this_round.expected.typical[kept]
+            unobserved = partial(with_unobserved, shared=shared, unobserved=this_round.unobserved, typical=typical)
         trainer = EncoderTrainer(
-            self.encoder, self.known_rows, replace(self.training, seed=self.training.seed + about.number)
+            self.encoder, self.known_rows, replace(self.training, seed=self.training.seed + this_round.number)
         )
         steps = self.training.steps(len(self.known_rows))
-        precision = np.full(about.items.shape[1], 1 / self.departure)
-        items = about.items
+        precision = np.full(this_round.items.shape[1], 1 / self.departure)
+        items = this_round.items
         for k in range(self.resamples):
             pair = (shares[f"step {k + 1}: matrices"], shares[f"step {k + 1}: vectors"])
             draw = k + 1 if self.resamples > 1 else None
-            released = release_statistics(about, session, engine, pair, self.label_bound, draw)
-            surrogate = self._surrogate(released.of(kept), of_head(about.expected, kept), about.items[kept], unobserved)
+            released = release_statistics(this_round, session, engine, pair, self.label_bound, draw)
+            surrogate = self._surrogate(
+                released.of(kept), of_head(this_round.expected, kept), this_round.items[kept], unobserved
+            )
             surrogate = self._remembered(surrogate.spread(kept), last=k + 1 == self.resamples)
             taken = steps * (k + 1) // self.resamples - steps * k // self.resamples
             items, precision = self._train(trainer, surrogate, taken, precision)
@@ -204,7 +218,7 @@ class EncoderStatistics(EncoderUpdate):
         return noise_aware_surrogate(released, expected, self.residual_variance, square, unobserved)
 
     def _remembered(self, surrogate: Surrogate, *, last: bool) -> Surrogate:
-        """This quadratic and what is left of the earlier ones; the last one of a round is remembered."""
+        """Return this quadratic plus what is left of earlier ones; the last one of a round is remembered."""
         if not self.memory:
             return surrogate
         if self.past:
@@ -219,7 +233,7 @@ class EncoderStatistics(EncoderUpdate):
     def _train(
         self, trainer: EncoderTrainer, surrogate: Surrogate, steps: int, precision: Floats
     ) -> tuple[Floats, Floats]:
-        """Item vectors, and the precision of their departures from the encoder, re-estimated half-way."""
+        """Return item vectors, and the precision of their departures from the encoder, re-estimated half-way."""
         if not self.own:
             trainer.descend(surrogate, steps)
             return trainer.encoded(), precision

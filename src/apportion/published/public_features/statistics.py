@@ -5,10 +5,10 @@ vector v_i of item i are public once the encoder is, and
 
     A_i = Σ_j w_ij u_j u_jᵀ,        b_i = Σ_j w_ij y_ij u_j
 
-are all that depends on the users (Proposition 1). So these are released, with noise, and whatever is done with them
-afterwards is post-processing: this module turns them into a quadratic ½ vᵀ P_i v − h_i · v per item. The plain one has
-P = Â + ridge, h = b̂. The noise-aware one knows the noise: b̂ = A v + e with cov(e) = σ² I + s² w̄ A, so that
-P = A cov(e)⁻¹ A and h = A cov(e)⁻¹ b̂, with A shrunk towards the shape that all items share.
+are all that depends on the users (Proposition 1). So these are released with noise, and everything done with them
+afterwards is post-processing. This module turns them into a quadratic ½ vᵀ P_i v − h_i · v per item. The plain one has
+P = Â + ridge, h = b̂. The noise-aware one uses b̂ = A v + e with cov(e) = σ² I + s² w̄ A, so that P = A cov(e)⁻¹ A and
+h = A cov(e)⁻¹ b̂, with A shrunk towards the shape that all items share.
 
 Krichene et al., "Private Learning with Public Features" (2024), section 3, with the penalty after the release.
 """
@@ -39,7 +39,7 @@ _SMALLEST = 1e-12
 
 @dataclass(frozen=True)
 class Released:
-    """Statistics of all items as they were released.
+    """Released statistics of all items.
 
     Attributes:
         matrices: packed Â_i, one row per item.
@@ -54,7 +54,7 @@ class Released:
     vector_stddev: float
 
     def of(self, items: NDArray[np.bool_]) -> Released:
-        """The statistics of some items."""
+        """Return the statistics of some items."""
         return replace(self, matrices=self.matrices[items], vectors=self.vectors[items])
 
 
@@ -71,12 +71,12 @@ class Surrogate:
     slope: Floats
 
     def value(self, items: Floats) -> float:
-        """The quadratic at these item vectors."""
+        """Return the quadratic at these item vectors."""
         bent = np.einsum("mij,mi,mj->", self.curvature, items, items)
         return float(0.5 * bent - (self.slope * items).sum())
 
     def spread(self, items: NDArray[np.bool_]) -> Surrogate:
-        """The quadratic of some of very many items as one of all of them: 0 for the others."""
+        """Return the quadratic of some items as one of all items, with 0 for the others."""
         if items.all():
             return self
         curvature = np.zeros((len(items), *self.curvature.shape[1:]))
@@ -85,7 +85,7 @@ class Surrogate:
         return Surrogate(curvature, slope)
 
     def under(self, precision: Floats) -> Conditioned:
-        """This quadratic under a prior of this precision on every item's vector."""
+        """Return this quadratic under a prior of this precision on every item's vector."""
         inverse = linalg.inverse_or_zero(self.curvature + np.diag(precision))
         return Conditioned(self, precision, np.asarray(inverse, np.float64))
 
@@ -100,7 +100,7 @@ class Surrogate:
 
 @dataclass(frozen=True)
 class Conditioned:
-    """A quadratic in v and a prior N(m_i, diag(precision)⁻¹) on it, for any means m; its inverses are held.
+    """A quadratic in v and a prior N(m_i, diag(precision)⁻¹) on it, for any means m; its inverses are kept.
 
     Attributes:
         quadratic: ½ vᵀPv − h·v.
@@ -113,7 +113,7 @@ class Conditioned:
     inverse: Floats
 
     def profiled(self) -> Surrogate:
-        """The quadratic in m that is left when v is solved for.
+        """Return the quadratic in m that is left when v is solved for.
 
         The minimum over v of ½ vᵀPv − h·v + ½ (v−m)ᵀΛ(v−m) is, up to a constant, the quadratic with Λ − Λ(P+Λ)⁻¹Λ and
         Λ(P+Λ)⁻¹h.
@@ -124,75 +124,82 @@ class Conditioned:
         return Surrogate((left + left.transpose(0, 2, 1)) / 2, slope)
 
     def corrected(self, means: Floats) -> tuple[Floats, Floats]:
-        """Each item's own minimum, and the variance of every entry of it."""
+        """Return each item's own minimum, and the variance of its entries."""
         solved = _times(self.inverse, self.quadratic.slope + self.precision * means)
         return solved, np.ascontiguousarray(np.einsum("mii->mi", self.inverse))
 
 
 def release_statistics(
-    about: Round, session: Session, engine: Engine, shares: tuple[Any, Any], label_bound: float, draw: int | None = None
+    this_round: Round,
+    session: Session,
+    engine: Engine,
+    shares: tuple[Any, Any],
+    label_bound: float,
+    draw: int | None = None,
 ) -> Released:
     """Release Â and b̂ of every item, over all users or over a Poisson sample of them.
 
     Args:
-        about: the round: data, weights, and user vectors with their bound.
+        this_round: data, weights, and user vectors with their bound.
         session: charges and draws.
         engine: forms the sums.
         shares: for matrices and for vectors; each a `Share`, or a `PlannedShare` for sums over a sample of the users,
             which are divided by its probability.
         label_bound: labels are clipped to this.
-        draw: which of several draws of this round it is, if there are several.
+        draw: the number of the draw in this round, if there are several.
 
     Privacy: add or remove one user; norm of one user's part at most Γ² for matrices and Γ · label_bound for vectors.
     """
-    labels = ClippedRawLabels(about.labels, label_bound)
+    labels = ClippedRawLabels(this_round.labels, label_bound)
 
     def matrices(weights: Weighting) -> Contribution:
-        return TaskGrams(weights, about.rows)
+        return TaskGrams(weights, this_round.rows)
 
     def vectors(weights: Weighting) -> Contribution:
-        return TaskMoments(weights, about.rows, labels)
+        return TaskMoments(weights, this_round.rows, labels)
 
-    names = [purpose.at(round=about.number, draw=draw) for purpose in (Purpose.ITEM_MATRICES, Purpose.ITEM_VECTORS)]
-    release = partial(released_sum, about, session, engine)
+    names = [
+        purpose.at(round=this_round.number, draw=draw) for purpose in (Purpose.ITEM_MATRICES, Purpose.ITEM_VECTORS)
+    ]
+    release = partial(released_sum, this_round, session, engine)
     first, first_stddev = release(names[0], matrices, shares[0])
     second, second_stddev = release(names[1], vectors, shares[1])
     return Released(first, first_stddev, second, second_stddev)
 
 
 def released_sum(
-    about: Round,
+    this_round: Round,
     session: Session,
     engine: Engine,
     name: ReleaseName,
     form: Form,
     share: Share | PlannedShare[SampledGaussian],
 ) -> tuple[Any, float]:
-    """One release and the noise of its entries; a sum over a sample stands for all users by its public probability."""
+    """Return one release and the noise of its entries; a sum over a sample is divided by its public probability."""
     bounds: list[float] = []
 
     def formed(weights: Weighting) -> BoundedSum:
-        made = add_up_one(engine, about.users, form(weights))
+        made = add_up_one(engine, this_round.users, form(weights))
         bounds.append(made.l2_sensitivity)
         return made
 
     if isinstance(share, PlannedShare):
-        drawn = session.release_sampled(name, lambda sample: formed(OnSample(about.weights, sample)), share)
+        drawn = session.release_sampled(name, lambda sample: formed(OnSample(this_round.weights, sample)), share)
         drawn = drawn / share.mechanism.probability
         return np.asarray(drawn, np.float64), bounds[0] / share.mu / share.mechanism.probability
-    drawn = session.release(name, formed(about.weights), share)
+    drawn = session.release(name, formed(this_round.weights), share)
     return np.asarray(drawn, np.float64), bounds[0] / share.mu
 
 
 def with_unobserved(matrices: Floats, shared: Floats | None, unobserved: float, typical: Floats) -> Floats:
-    """Packed matrices with the unobserved pairs of clicks: every user's part, weighed like the item's own."""
+    """Return packed matrices plus the unobserved pairs of clicks: every user's part, weighted like the item's own."""
     if shared is None:
         return matrices
     return np.asarray(matrices + unobserved * typical[:, None] * linalg.pack(shared))
 
 
 def plain_surrogate(released: Released, ridge: float, unobserved: Any = None) -> Surrogate:
-    """Â brought back to the positive semidefinite cone, plus a ridge in units of its noise; b̂ as it is.
+    """Return Â projected to the positive semidefinite cone plus a ridge in units of its noise, and b̂ unchanged.
 
     Args:
         released: the statistics.
@@ -208,13 +215,13 @@ def plain_surrogate(released: Released, ridge: float, unobserved: Any = None) ->
 def noise_aware_surrogate(
     released: Released, expected: Expected, residual_variance: float, item_square: float, unobserved: Any = None
 ) -> Surrogate:
-    """P = A cov⁻¹ A and h = A cov⁻¹ b̂, along the eigenvectors of the shrunk A.
+    """Return P = A cov⁻¹ A and h = A cov⁻¹ b̂, along the eigenvectors of the shrunk A.
 
     Args:
         released: the statistics.
-        expected: what is released or public of Σ_j w_ij and of the weight of one observation.
-        residual_variance: s², of a label around its prediction.
-        item_square: mean square of an entry of the items' vectors, for what the error of A does to A v.
+        expected: released or public estimates of Σ_j w_ij and of the weight of one observation.
+        residual_variance: s², the variance of a label around its prediction.
+        item_square: mean square of an entry of the items' vectors, for the effect of the error of A on A v.
         unobserved: adds the unobserved pairs of clicks to packed matrices; None for ratings.
     """
     shrunk, left = _towards_common_shape(released, expected.total)
@@ -231,12 +238,12 @@ def noise_aware_surrogate(
 
 
 def _times(matrices: Floats, vectors: Floats) -> Floats:
-    """Every item's matrix times its vector."""
+    """Return every item's matrix times its vector."""
     return np.asarray((matrices @ vectors[:, :, None])[:, :, 0])
 
 
 def shrink(released: Released, exposure: Floats) -> tuple[Floats, Floats]:
-    """Matrices moved towards t_i C, C the common shape, and the variance of the noise that is left in them.
+    """Return matrices moved towards t_i C, with C the common shape, and the variance of their remaining noise.
 
     They are positive semidefinite.
     """
@@ -245,7 +252,7 @@ def shrink(released: Released, exposure: Floats) -> tuple[Floats, Floats]:
 
 
 def _towards_common_shape(released: Released, exposure: Floats) -> tuple[Floats, Floats]:
-    """What `shrink` says, before it is brought back to the cone.
+    """Do what `shrink` says, before the projection to the cone.
 
     t_i is proportional to the expected Σ_j w_ij; the factor, and C itself, come from the sum of all matrices, in which
     the noise is small.

@@ -23,18 +23,18 @@ from apportion.published.public_features.statistics import Surrogate
 
 Floats = NDArray[np.float64]
 Tensor = Any
-_AT_A_TIME = 1 << 16  # items encoded at once without a gradient
+_AT_A_TIME = 1 << 16  # items encoded at a time without a gradient
 
 
 class CommonEncoder(nn.Module):  # type: ignore[misc,unused-ignore]
-    """One vector for all items, whatever their features: what encoders are compared with when items have their own."""
+    """One vector for all items, whatever their features; a baseline for encoders when items have their own vectors."""
 
     def __init__(self, dimension: int) -> None:
         super().__init__()
         self.mean = nn.Parameter(torch.zeros(dimension))
 
     def forward(self, batch: FeatureBatch) -> Tensor:
-        """The same row for every item."""
+        """Return the same row for every item."""
         return self.mean.expand(len(batch), -1)
 
 
@@ -58,12 +58,14 @@ class Training:
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or (self.batch_size is not None and self.batch_size < 1):
-            raise InputError(f"Expected epochs and a batch size of at least 1, got {self.epochs}, {self.batch_size}.")
+            raise InputError(
+                f"Expected epochs and a batch size of at least 1, got {self.epochs}, {self.batch_size}.", argument=None
+            )
         if not self.rate > 0:
-            raise InputError(f"Expected a learning rate > 0, got {self.rate}.")
+            raise InputError(f"Expected a learning rate > 0, got {self.rate}.", argument="rate")
 
     def steps(self, n_items: int) -> int:
-        """Number of steps in all epochs."""
+        """Return the number of steps in all epochs."""
         return self.epochs * -(-n_items // (self.batch_size or n_items))
 
 
@@ -81,7 +83,7 @@ class EncoderTrainer:
     def descend(self, surrogate: Surrogate, steps: int) -> None:
         """Take this many steps on the quadratic, on the next batches of items."""
         scale = max(float(np.einsum("mii->", surrogate.curvature)) / surrogate.slope.size, 1e-12)
-        wholes = torch.as_tensor(surrogate.curvature), torch.as_tensor(surrogate.slope)  # which copies nothing
+        wholes = torch.as_tensor(surrogate.curvature), torch.as_tensor(surrogate.slope)  # copies nothing
         held = self._brought(wholes, scale) if self._training.batch_size is None else wholes
         for _ in range(steps):
             items = next(self._order)
@@ -100,36 +102,36 @@ class EncoderTrainer:
                 optimiser.step()
 
     def _brought(self, arrays: Iterable[Tensor], scale: float) -> list[Tensor]:
-        """Arrays over a number, where the encoder is and of its precision, in which squares of theirs are finite."""
+        """Return arrays divided by a number, on the encoder's device and in its precision."""
         like = self._batch.values
         return [finite(array / scale, 1e12).to(like.device, like.dtype) for array in arrays]
 
     def encoded(self) -> Floats:
-        """The encoder's vectors of all items."""
+        """Return the encoder's vectors of all items."""
         return encode(self._encoder, self._batch)
 
     def _orders(self) -> Iterator[Tensor]:
-        """The items of one step after another; None for all of them, in their own order."""
+        """Yield the items of each step; None for all of them, in their own order."""
         n_items, size = len(self._batch), self._training.batch_size
         while size is None:
             yield None
         while True:
             mixed = torch.randperm(n_items, generator=self._generator)
-            if n_items % size == 1:  # a last batch of one item, which batch normalisation has no use for
+            if n_items % size == 1:  # skip a last batch of one item, which batch normalisation cannot use
                 yield from torch.tensor_split(mixed, -(-n_items // size))
             else:
                 yield from torch.split(mixed, size)
 
 
 def finite(values: Tensor, largest: float) -> Tensor:
-    """The values, none of them beyond this, and 0 for what is no number: whatever was released, training goes on."""
+    """Return the values, clipped to this size and with 0 for NaN, so that training continues whatever was released."""
     return torch.nan_to_num(values, nan=0.0).clamp(-largest, largest)
 
 
 def encode(encoder: nn.Module, batch: FeatureBatch) -> Floats:
-    """The encoder's vectors of a batch, without gradients, some items at a time.
+    """Return the encoder's vectors of a batch, without gradients, in batches of items.
 
-    Its layers are in evaluation mode meanwhile: nothing is dropped, and normalisation goes by what training has seen.
+    Its layers are in evaluation mode meanwhile: no dropout, and normalisation by the statistics of training.
     """
     modes = {module: module.training for module in encoder.modules()}
     encoder.eval()
@@ -137,15 +139,15 @@ def encode(encoder: nn.Module, batch: FeatureBatch) -> Floats:
         with torch.no_grad():
             parts = torch.split(torch.arange(len(batch), device=batch.items.device), _AT_A_TIME)
             taken = [batch] if len(parts) == 1 else [batch.take(part) for part in parts]
-            found = torch.cat([encoder(part) for part in taken])
+            result = torch.cat([encoder(part) for part in taken])
     finally:
         for module, mode in modes.items():
             module.training = mode
-    return np.asarray(found.double().cpu().numpy())
+    return np.asarray(result.double().cpu().numpy())
 
 
 def settle(encoder: nn.Module, batch: FeatureBatch) -> None:
-    """Let layers that follow running averages of what they see, see all items once; they are public."""
+    """Show all items once to layers with running averages; items are public."""
     if not any(getattr(module, "track_running_stats", False) for module in encoder.modules()):
         return
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -153,31 +155,33 @@ def settle(encoder: nn.Module, batch: FeatureBatch) -> None:
 
 
 def encode_new(encoder: nn.Module, rows: SparseRows, n_known: int) -> Floats:
-    """The encoder's vectors of items that training has not met, which are numbered after those it has."""
+    """Return the encoder's vectors of items that were not in training; they are numbered after the others."""
     try:
         return encode(encoder, FeatureBatch.for_encoder(encoder, rows, n_known))
     except IndexError:
         raise InputError(
-            f"The encoder {type(encoder).__name__} asks which item it is given, so it knows nothing of new items."
+            f"The encoder {type(encoder).__name__} uses the item's number, so it knows nothing about new items.",
+            argument="encoder",
         ) from None
 
 
 def with_state(encoder: nn.Module, state: dict[str, NDArray[Any]]) -> nn.Module:
-    """A copy of a module, in evaluation mode, with these parameters and buffers in place of its own."""
+    """Return a copy of a module, in evaluation mode, with these parameters and buffers."""
     made = copy.deepcopy(encoder).eval()
     try:
         made.load_state_dict({name: torch.as_tensor(np.array(value)) for name, value in state.items()})
     except RuntimeError:
         raise InputError(
-            f"Expected a module with the parameters of the stored encoder, {', '.join(state)}, got another form."
+            f"Expected a module with the parameters of the stored encoder, {', '.join(state)}, got another form.",
+            argument="encoder",
         ) from None
     return made
 
 
 def optimisers(encoder: nn.Module, rate: float, decay: float) -> list[Any]:
-    """Adam for parameters whose gradients are dense, its sparse form for those whose gradients are sparse.
+    """Return Adam for parameters with dense gradients, and its sparse form for those with sparse gradients.
 
-    Called after the first backward pass, which shows which is which, whatever the module calls its tables.
+    Call it after the first backward pass, which shows which is which.
     """
     trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
     thin = [parameter for parameter in trained if parameter.grad is not None and parameter.grad.is_sparse]

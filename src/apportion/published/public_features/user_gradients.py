@@ -28,14 +28,14 @@ from apportion.published.public_features.training import CommonEncoder
 Floats = NDArray[np.floating[Any]]
 
 _ITEMS_OF_A_SAMPLE = 64
-_FULL = 16  # items that a sample has a multiple of: its width must not be anybody's
+_FULL = 16  # the number of items in a sample is a multiple of this: its width must not reveal any user's
 _NUMBERS_AT_ONCE = 1 << 23  # features of the samples that go through Opacus together
 
 
 class DenseEncoder(nn.Module):  # type: ignore[misc,unused-ignore]
-    """A module of one's own over dense features: any whose last axis is features in, and d numbers out.
+    """A custom module over dense features: the last axis has features in, and d numbers out.
 
-    Its gradients per user are taken by Opacus where every layer is known to treat each row by itself; others are run on
+    Opacus computes its gradients per user if every layer is known to treat each row by itself. Other modules are run on
     all items at once, with one backward pass for each user.
     """
 
@@ -44,12 +44,12 @@ class DenseEncoder(nn.Module):  # type: ignore[misc,unused-ignore]
         self.module = module
 
     def forward(self, batch: FeatureBatch) -> Any:
-        """The module on the items' features, made dense."""
+        """Apply the module to the items' features, made dense."""
         return self.module(batch.to_sparse().to_dense())
 
 
 class UserBatch:
-    """Some users' residuals and vectors: what their gradients are made of.
+    """Some users' residuals and vectors, from which their gradients are computed.
 
     Args:
         coefficients: c, one per observation, in user-major order.
@@ -74,30 +74,30 @@ class UserBatch:
         return len(self.vectors)
 
     def times(self, values: Any) -> Floats:
-        """Σ_i c_ij x_i for every user, dense."""
+        """Return Σ_i c_ij x_i for every user, dense."""
         product = self.matrix @ values
         return np.asarray(product.toarray() if hasattr(product, "toarray") else product, np.float64)
 
     @property
     def sums(self) -> Floats:
-        """Σ_i c_ij for every user."""
+        """Return Σ_i c_ij for every user."""
         return np.bincount(self.owner, self.coefficients, minlength=len(self)).astype(np.float64, copy=False)
 
 
 def trained(encoder: nn.Module) -> dict[str, Any]:
-    """The parameters that are not frozen, by name, in the encoder's order."""
+    """Return the parameters that are not frozen, by name, in the encoder's order."""
     return {name: parameter for name, parameter in encoder.named_parameters() if parameter.requires_grad}
 
 
 def parameter_count(encoder: nn.Module) -> int:
-    """How many numbers a gradient has."""
+    """Return the length of a gradient."""
     return sum(parameter.numel() for parameter in trained(encoder).values())
 
 
 def user_gradients(encoder: nn.Module, rows: SparseRows, users: UserBatch) -> Floats:
-    """Gradients of all users in the batch, one row each, in the order of the encoder's parameters."""
+    """Return gradients of all users in the batch, one row each, in the order of the encoder's parameters."""
     known = _gradients.dispatch(object) if _changed(encoder) else _gradients.registry.get(type(encoder))
-    route = known or _gradients.dispatch(object)  # also for what is made of a known one
+    route = known or _gradients.dispatch(object)  # also for subclasses of a known encoder
     by_name = route(encoder, rows, users)
     parts = [by_name[name].reshape(len(users), -1) for name in trained(encoder)]
     return np.concatenate(parts, axis=1)
@@ -105,16 +105,16 @@ def user_gradients(encoder: nn.Module, rows: SparseRows, users: UserBatch) -> Fl
 
 @singledispatch
 def _gradients(encoder: nn.Module, rows: SparseRows, users: UserBatch) -> dict[str, Floats]:
-    """Any module: one forward pass over the items, one backward pass per user.
+    """Compute gradients of any module: one forward pass over the items, one backward pass per user.
 
-    Layers are in evaluation mode, as they are where residuals are taken.
+    Layers are in evaluation mode, as for the residuals.
     """
-    apart = copy.deepcopy(encoder).eval()  # what a pass leaves in it tells how many passes there were
+    apart = copy.deepcopy(encoder).eval()  # what a pass leaves in it reveals the number of passes
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)  # nothing random depends on who is there, or draws numbers from outside
+        torch.default_generator.manual_seed(0)  # no randomness may depend on who is there, or use the global generator
         vectors = apart(FeatureBatch.for_encoder(apart, rows))
     named = trained(apart)
-    found = {name: np.zeros((len(users), *parameter.shape)) for name, parameter in named.items()}
+    result = {name: np.zeros((len(users), *parameter.shape)) for name, parameter in named.items()}
     order = np.argsort(users.owner, kind="stable")
     bounds = np.searchsorted(users.owner[order], np.arange(len(users) + 1))
     for user in range(len(users)):
@@ -126,8 +126,8 @@ def _gradients(encoder: nn.Module, rows: SparseRows, users: UserBatch) -> dict[s
         got = torch.autograd.grad(vectors, list(named.values()), pull, retain_graph=True, allow_unused=True)
         for name, gradient in zip(named, got, strict=True):
             if gradient is not None:
-                found[name][user] = (gradient.to_dense() if gradient.is_sparse else gradient).double().cpu().numpy()
-    return found
+                result[name][user] = (gradient.to_dense() if gradient.is_sparse else gradient).double().cpu().numpy()
+    return result
 
 
 @_gradients.register
@@ -170,12 +170,12 @@ def _of_two_layers(encoder: TwoLayerEncoder, rows: SparseRows, users: UserBatch)
 
 @_gradients.register
 def _of_dense(encoder: DenseEncoder, rows: SparseRows, users: UserBatch) -> dict[str, Floats]:
-    """Through Opacus: a user is one sample or several, which are added, and whose items lie along the middle axis."""
+    """Compute gradients with Opacus: a user is one sample or several; items lie along the middle axis."""
     if not _row_wise(encoder.module):
         return _gradients.dispatch(object)(encoder, rows, users)
-    encoder = copy.deepcopy(encoder).double().cpu().train()  # its hooks see nothing in evaluation mode
+    encoder = copy.deepcopy(encoder).double().cpu().train()  # its hooks do nothing in evaluation mode
     named = trained(encoder)
-    found = {name: np.zeros((len(users), *parameter.shape)) for name, parameter in named.items()}
+    result = {name: np.zeros((len(users), *parameter.shape)) for name, parameter in named.items()}
     dense = FeatureBatch.of(rows).to_sparse().to_dense().double()
     samples = _Samples.of(users, _ITEMS_OF_A_SAMPLE)
     at_once = max(_NUMBERS_AT_ONCE // (samples.tasks.shape[1] * max(dense.shape[1], 1)), 1)
@@ -184,17 +184,17 @@ def _of_dense(encoder: DenseEncoder, rows: SparseRows, users: UserBatch) -> dict
         owner = samples.owner[part]
         pull = samples.factors[part, :, None] * users.vectors[owner, None, :]
         for name, rows_of_samples in _by_opacus(encoder, dense, samples.tasks[part], pull).items():
-            np.add.at(found[name], owner, rows_of_samples)
-    return found
+            np.add.at(result[name], owner, rows_of_samples)
+    return result
 
 
 def _by_opacus(encoder: DenseEncoder, dense: Any, tasks: NDArray[np.int64], pull: Floats) -> dict[str, Floats]:
-    """Gradients of every sample."""
+    """Return the gradients of every sample."""
     from opacus.grad_sample import GradSampleModule
 
     module = GradSampleModule(encoder.module, batch_first=True, loss_reduction="sum", strict=True)
     try:
-        vectors = module(dense[torch.as_tensor(tasks)].requires_grad_())  # its hooks want a gradient to pass on
+        vectors = module(dense[torch.as_tensor(tasks)].requires_grad_())  # its hooks need a gradient to pass on
         (vectors * torch.as_tensor(pull, dtype=vectors.dtype)).sum().backward()
         return {name: _sample_of(name, parameter) for name, parameter in trained(encoder).items()}
     finally:
@@ -204,7 +204,7 @@ def _by_opacus(encoder: DenseEncoder, dense: Any, tasks: NDArray[np.int64], pull
 
 @dataclass(frozen=True)
 class _Samples:
-    """Users' items in rows of equal length, filled up with items of factor 0; private.
+    """Users' items in rows of equal length, padded with items of factor 0; private.
 
     Attributes:
         owner: the user of each row.
@@ -218,7 +218,7 @@ class _Samples:
 
     @classmethod
     def of(cls, users: UserBatch, longest: int) -> _Samples:
-        """Rows of at most so many items; a user with more has several."""
+        """Return rows of at most this many items; a user with more has several rows."""
         counts = np.bincount(users.owner, minlength=len(users))
         order = np.argsort(users.owner, kind="stable")
         within = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -246,7 +246,7 @@ def _row_wise(module: nn.Module) -> bool:
 
 
 def _changed(part: nn.Module) -> bool:
-    """Whether something is hooked into a layer, forward or backward, or put in the place of its own methods."""
+    """Whether a layer has hooks or replaced methods."""
     hooks = (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks)
     return any(hooks) or any(callable(getattr(type(part), name, None)) for name in vars(part))
 
@@ -254,7 +254,10 @@ def _changed(part: nn.Module) -> bool:
 def _sample_of(name: str, parameter: Any) -> Floats:
     sample = getattr(parameter, "grad_sample", None)
     if sample is None:
-        raise InputError(f"Opacus gives no gradient per user for the parameter {name!r}; give a module it supports.")
+        raise InputError(
+            f"Opacus gives no gradient per user for the parameter {name!r}; use a module that it supports.",
+            argument="encoder",
+        )
     return np.asarray(sample.detach().double().numpy())
 
 

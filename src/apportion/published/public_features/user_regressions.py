@@ -1,8 +1,8 @@
 """The regression that every user solves alone, under a convex loss.
 
-A user's own regression minimises Σ_i ℓ(u · f_i, y_i) + ½ (u − m)ᵀ B (u − m). A step of Newton's method may land far
-beyond the minimum where the loss is nearly straight, so it competes with the minimum of a parabola that lies above the
-loss everywhere and touches it at the present score, which cannot go up; each user takes the better of the two.
+A user's own regression minimises Σ_i ℓ(u · f_i, y_i) + ½ (u − m)ᵀ B (u − m). A Newton step may land far beyond the
+minimum if the loss is nearly straight. So it competes with the minimum of a parabola that touches the loss at the
+current score and lies above it everywhere, which cannot go up. Each user takes the better of the two.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
     from apportion.recommend.model import FoldIn
 
 Floats = NDArray[np.float64]
-_LEAST_CURVATURE = 1e-3  # of one observation in a user's Newton step, relative to the most
+_LEAST_CURVATURE = 1e-3  # least curvature of one observation in a user's Newton step, relative to the largest
 _STEPS = 6
 
 
 def majorised(loss: ConvexLoss, scores: Floats, labels: Floats) -> Floats:
-    """Curvatures of parabolas above the loss that touch it at these scores."""
+    """Return curvatures of parabolas above the loss that touch it at these scores."""
     known = getattr(loss, "majoriser", None)
     return np.full(len(scores), largest_curvature(loss)) if known is None else np.asarray(known(scores, labels), float)
 
 
 def largest_curvature(loss: ConvexLoss) -> float:
-    """The largest second derivative that the loss has anywhere."""
+    """Return the largest second derivative of the loss."""
     return loss.curvature(math.inf)
 
 
 def newton(
     fold_in: FoldIn, kernels: Kernels, users: Users, labels: Floats, loss: ConvexLoss, steps: int = _STEPS
 ) -> Floats:
-    """Every user's own penalised regression under the loss, from the prior; private to the user.
+    """Solve every user's own penalised regression under the loss, from the prior; private to the user.
 
-    No step raises a user's objective, and all users take the same number of steps, so that nobody's rows change what
-    another finds.
+    No step raises a user's objective, and all users take the same number of steps, so no user's rows affect another's
+    result.
     """
     base = fold_in.base.astype(np.float64)
     prior: Floats = np.linalg.solve(base, fold_in.base_rhs.astype(np.float64)).astype(np.float64)
@@ -58,8 +58,8 @@ def newton(
         before = scores
         for curvatures in (bends, majorised(loss, before, labels)):
             targets = before - slopes / curvatures
-            found = kernels.solve_users(users, fold_in.features, targets, fold_in.base, fold_in.base_rhs, curvatures)
-            moved = np.asarray(found.cpu() if hasattr(found, "cpu") else found, np.float64)
+            result = kernels.solve_users(users, fold_in.features, targets, fold_in.base, fold_in.base_rhs, curvatures)
+            moved = np.asarray(result.cpu() if hasattr(result, "cpu") else result, np.float64)
             there = own.scores(moved)
             reached = own.values(moved, there)
             better = reached < values  # never where it is not a number
@@ -81,11 +81,11 @@ class _OwnLosses:
     prior: Floats
 
     def scores(self, solved: Floats) -> Floats:
-        """The scores u · f of every observation."""
+        """Return the scores u · f of every observation."""
         return np.asarray(dot_rows(solved[self.users.owner], self.fold_in.features[self.users.column("tasks")]))
 
     def values(self, solved: Floats, scores: Floats) -> Floats:
-        """Losses of a user's rows and its penalty."""
+        """Return the losses of a user's rows plus its penalty."""
         losses = self.loss.value(scores, self.labels)
         apart = solved - self.prior
         penalties = 0.5 * dot_rows(row_products(apart, self.base.T), apart)

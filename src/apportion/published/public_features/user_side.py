@@ -21,10 +21,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class BiasedVectors:
-    """(bias_scale, taste) of every user, the taste brought into a ball.
+    """(bias_scale, taste) of every user, with the taste clipped to a ball.
 
     Attributes:
-        solve: a run of users and kernels to one row per user, whose first entry is the user's own bias.
+        solve: maps a run of users and kernels to one row per user, whose first entry is the user's own bias.
         taste: where the taste begins in that row.
         bias_scale: the first entry of every vector.
         user_norm: radius of the ball.
@@ -41,16 +41,16 @@ class BiasedVectors:
         return float(np.hypot(self.bias_scale, self.user_norm))
 
     def __call__(self, users: Users, kernels: Kernels) -> Rows:
-        """The vectors of these users, sealed with their bound."""
+        """Return the vectors of these users, sealed with their bound."""
         return Rows.clipped(self.vectors(users, kernels), self.norm)
 
     def own(self, users: Users, kernels: Kernels) -> Floats:
-        """What the users solved for; private. Remembered, since a round asks for it more than once."""
-        found: Floats = users.remembered_rows(self, lambda run: _plain(self.solve(run, kernels)))
-        return found
+        """Return what the users solved for; private. It is kept, because a round asks for it more than once."""
+        result: Floats = users.remembered_rows(self, lambda run: _plain(self.solve(run, kernels)))
+        return result
 
     def vectors(self, users: Users, kernels: Kernels) -> Floats:
-        """The vectors themselves; private."""
+        """Return the vectors themselves; private."""
         tastes = self.own(users, kernels)[:, self.taste :]
         lengths = np.sqrt(dot_rows(tastes, tastes))[:, None]
         tastes = tastes * (self.user_norm / np.maximum(lengths, self.user_norm))
@@ -59,7 +59,7 @@ class BiasedVectors:
 
 @dataclass(frozen=True, eq=False)
 class FoldedIn:
-    """What every user's own regression on released items finds.
+    """The solution of every user's own regression on released items.
 
     Attributes:
         fold_in: the regression.
@@ -70,20 +70,20 @@ class FoldedIn:
     labels: OwnLabels
 
     def __call__(self, users: Users, kernels: Kernels) -> Any:
-        """The solutions of these users; private."""
+        """Return the solutions of these users; private."""
         return self.fold_in.solve(kernels, users, self.labels.of(users))
 
 
 @dataclass(frozen=True, eq=False)
 class UnbiasedLabels:
-    """Labels less the bias of their own user."""
+    """Labels minus the bias of their own user."""
 
     labels: OwnLabels
     rows: BiasedVectors
     kernels: Kernels
 
     def of(self, users: Users) -> Floats:
-        """The labels of these users' rows; private."""
+        """Return the labels of these users' rows; private."""
         biases = self.rows.own(users, self.kernels)[:, 0]
         return np.asarray(self.labels.of(users) - biases[users.owner], np.float64)
 

@@ -1,9 +1,9 @@
-"""Private alternating minimisation with parts to swap: the item update, and the allocation of each user's budget.
+"""Private alternating minimisation with exchangeable parts: the item update, and the allocation of each user's budget.
 
-The six methods of the paper's Table 2 are two updates times three allocations. Each round, every user solves its own
-ridge regression exactly, alone; its vector is clipped; then the items are updated from what is released. Unlike
-`PrivateRatingRecommender` and `PrivateClickRecommender` this has no biases and no empirical Bayes: it is what they are
-compared with, and a place to try updates and allocations.
+The six methods of the paper's Table 2 are two updates times three allocations. In each round, every user solves its own
+ridge regression exactly, its vector is clipped, and the items are updated from what is released. Unlike
+`PrivateRatingRecommender` and `PrivateClickRecommender`, this has no biases and no empirical Bayes: it is a baseline
+for them, and a place to try updates and allocations.
 
 Krichene et al., "Multi-Task Differential Privacy Under Distribution Skew" (2023), Algorithm 3.
 """
@@ -32,7 +32,7 @@ from apportion.recommend.model import ClickModel, FoldIn, RatingModel
 
 Floats = NDArray[np.floating[Any]]
 Kind = Literal["ratings", "clicks"]
-_LARGEST = 1e15  # of a coordinate of an item, whatever was released: users' regressions on it stay finite
+_LARGEST = 1e15  # limit of an item's coordinate, whatever was released, so that users' regressions stay finite
 
 
 class AlternatingMinimisation(InteractionsEstimator):
@@ -46,18 +46,18 @@ class AlternatingMinimisation(InteractionsEstimator):
         allocation: how each user's sensitivity is divided over its tasks; see `apportion.allocation`.
         dimension: length of item and user vectors.
         rounds: number of alternations.
-        growth: each round gets this many times the budget of the one before.
-        user_norm: user vectors are clipped to this.
+        growth: ratio of the budgets of consecutive rounds.
+        user_norm: user vectors are clipped to this norm.
         user_ridge: ridge of the users' own regressions.
         start_scale: size of the random initial item vectors.
         unobserved: for clicks, the weight of every pair towards 0 relative to an observed one.
-        balanced: count every task alike, instead of every observation, in users' regressions: an observation weighs
-            the inverse of its task's released count.
+        balanced: give every task, instead of every observation, the same weight in users' regressions: an observation
+            has the inverse of its task's released count as weight.
         overview_share: share of the budget for the number of users and the mean value.
         counts_share: share for what the allocation releases.
-        n_users: a number of users that is declared public; None to release it.
+        n_users: the number of users, declared public; None to release it with noise.
         value_range: the public scale of the values.
-        public: further sentences for the statement on what is assumed public.
+        public: further sentences about public assumptions, for the statement.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
@@ -120,9 +120,9 @@ class AlternatingMinimisation(InteractionsEstimator):
         self.random_state = random_state
 
     def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
-        """Spend the budget on the data; afterwards `model_` may be released with its `statement_`.
+        """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
 
-        A session that is given brings its own budget, noise and window; those of the estimator are then not used.
+        A given session brings its own budget, noise and window, which replace those of the estimator.
         """
         self._check(data)
         session = self._declared(session, data, self._public_values())
@@ -134,18 +134,18 @@ class AlternatingMinimisation(InteractionsEstimator):
 
     def _check(self, data: Interactions) -> None:
         if self.kind not in ("ratings", "clicks"):
-            raise InputError(f"Expected a kind of 'ratings' or 'clicks', got {self.kind!r}.")
+            raise InputError(f"Expected kind to be 'ratings' or 'clicks', got {self.kind!r}.", argument="kind")
         for name in ("dimension", "rounds"):
             if getattr(self, name) < 1:
-                raise InputError(f"Expected {name} of at least 1, got {getattr(self, name)}.")
+                raise InputError(f"Expected {name} of at least 1, got {getattr(self, name)}.", argument=name)
         for name in ("growth", "user_norm", "user_ridge", "start_scale"):
             if not getattr(self, name) > 0:
-                raise InputError(f"Expected {name} > 0, got {getattr(self, name)}.")
+                raise InputError(f"Expected {name} > 0, got {getattr(self, name)}.", argument=name)
         if self.kind == "clicks" and not self.unobserved > 0:
-            raise InputError(f"Expected unobserved > 0 for clicks, got {self.unobserved}.")
+            raise InputError(f"Expected unobserved > 0 for clicks, got {self.unobserved}.", argument="unobserved")
         check_value_range(self.value_range)
         if data.n_tasks < 2:
-            raise InputError(f"Expected a list of at least 2 tasks, got {data.n_tasks}.")
+            raise InputError(f"Expected a list of at least 2 tasks, got {data.n_tasks}.", argument=None)
 
     def _public_values(self) -> list[str]:
         low, high = self.value_range
@@ -153,7 +153,7 @@ class AlternatingMinimisation(InteractionsEstimator):
 
 
 class _Fit:
-    """One fit: private data on one side, released items on the other, the session between them."""
+    """One fit: private data on one side, released items on the other, the session in between."""
 
     def __init__(self, chosen: AlternatingMinimisation, data: Interactions, session: Session, engine: Engine) -> None:
         self._chosen = chosen
@@ -164,13 +164,15 @@ class _Fit:
         self._clicks = chosen.kind == "clicks"
         self._update: ItemUpdate = chosen.update or SufficientStatistics()
         if type(self) is _Fit and hasattr(self._update, "for_items"):
-            raise InputError("Expected an update without an encoder, which EncoderMinimisation is for.")
+            raise InputError(
+                "Expected an update without an encoder; EncoderMinimisation is for updates with one.", argument="update"
+            )
         self._allocation: Allocation = chosen.allocation or Adaptive()
         self._centre = 0.0
         self._observation_weights = np.ones(data.n_tasks, np.float32)
 
     def run(self, rng: np.random.Generator, progress: Progress | None) -> NDArray[np.float64]:
-        """Make every release, in order; return the item vectors."""
+        """Make every release in order; return the item vectors."""
         chosen = self._chosen
         plan, rounds = self._plan()
         n_users, self._centre = self._overview(plan["overview"])
@@ -199,7 +201,10 @@ class _Fit:
         left = 1 - overview - sum(counts)
         each = [left * share for share in Geometric.growing(chosen.growth).shares(chosen.rounds)]
         if not left > 0:
-            raise InputError(f"Expected shares that leave something for the rounds, got {overview + sum(counts)}.")
+            raise InputError(
+                f"Expected shares that leave something for the rounds, got {overview + sum(counts)} in total.",
+                argument=None,
+            )
         parts = self._update.shares(clicks=self._clicks)
         steps = [name for name in parts if self._update.sampling < 1 and name.startswith("step")]
         names = [name for name in parts if name not in steps]
@@ -223,7 +228,7 @@ class _Fit:
         }, rounds
 
     def _overview(self, share: Share | None) -> tuple[float, float]:
-        """The number of users, and for ratings their mean; what is not public is released."""
+        """Return the number of users and, for ratings, their mean; release what is not public."""
         chosen, parts = self._chosen, (self._users, self._session, self._engine)
         if share is None:
             return float(chosen.n_users or 0), 0.0
@@ -249,7 +254,7 @@ class _Fit:
         return RawLabels() if self._clicks else RawLabels(self._centre, self._chosen.value_range)
 
     def _fold_in(self, items: Floats) -> FoldIn:
-        """A user's own regression on the items; for clicks every pair pulls towards 0."""
+        """Return a user's own regression on the items; for clicks every pair pulls towards 0."""
         chosen = self._chosen
         base = chosen.user_ridge * np.eye(items.shape[1])
         if self._clicks:
@@ -258,7 +263,7 @@ class _Fit:
         return FoldIn(features, self._observation_weights, base.astype(np.float32), np.zeros(len(base), np.float32))
 
     def model(self, items: NDArray[np.float64], statement: Statement) -> RatingModel | ClickModel:
-        """The public model."""
+        """Return the public model."""
         kind = ClickModel if self._clicks else RatingModel
         total = np.maximum(self._popularity, 0)
         return kind(
@@ -281,15 +286,17 @@ _RECORDED = (
 
 
 def _plain(value: Any) -> Any:
-    """Settings as numbers and text, for storage."""
+    """Return settings as numbers and text, for storage."""
     if is_dataclass(value) and not isinstance(value, type):
         return {"part": type(value).__name__, **{name: _plain(held) for name, held in asdict(value).items()}}
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def _inverse_counts(counts: Sequence[ReleasedCounts]) -> NDArray[np.float32]:
-    """Weights 1/n̂_i that average 1 over observations."""
+    """Return weights 1/n̂_i that average 1 over observations."""
     if not counts:
-        raise InputError("A balanced objective needs an allocation that releases counts, such as Adaptive.")
+        raise InputError(
+            "A balanced objective needs an allocation that releases counts, such as Adaptive.", argument="allocation"
+        )
     floored = counts[0].floored(0.05)
     return np.asarray(floored.mean() / floored, np.float32)

@@ -1,4 +1,4 @@
-"""The exact solution of eq. 9, for a graph that is public: who has which task is no secret.
+"""The exact solution of eq. 9 for a public graph: who has which task is not secret.
 
 Eq. 9 minimises Σ_i cost_i / z_i subject to Σ_{i ∈ Ω^j} z_i ≤ 1 for every user j; z_i = ω_i² and cost_i = n_i^(−γ). Its
 dual maximises 2 Σ_i √(cost_i q_i) − Σ_j λ_j over λ ≥ 0, where q_i = Σ_{j ∈ Ω_i} λ_j, with z_i = √(cost_i / q_i). The
@@ -25,7 +25,7 @@ from apportion.privacy.neighbours import REPLACE_VALUES_PUBLIC_GRAPH, Neighbours
 Floats = NDArray[np.float64]
 
 PUBLIC_GRAPH = "which user has which task is public"
-_CHECKED_EVERY = 10  # steps
+_CHECKED_EVERY = 10  # number of steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +34,9 @@ class CertifiedAllocation:
 
     Attributes:
         omega: one weight per task; 0 for tasks that nobody has.
-        objective: what it attains.
-        dual_bound: no allocation attains less than this.
-        steps: how many steps it took.
+        objective: its objective.
+        dual_bound: a lower bound on the objective of any allocation.
+        steps: number of steps.
     """
 
     omega: Floats
@@ -46,12 +46,12 @@ class CertifiedAllocation:
 
     @property
     def gap(self) -> float:
-        """How much above the best the objective is, at most, as a fraction of the best."""
+        """How far the objective can be above the best, as a fraction of the best."""
         return self.objective / self.dual_bound - 1 if self.dual_bound > 0 else 0.0
 
 
 class PublicGraph:
-    """Who has which task, in both directions, without the users and tasks that have nothing.
+    """Who has which task, in both directions, without empty users and tasks.
 
     Args:
         indptr: where each user's tasks begin, starting with 0.
@@ -63,9 +63,14 @@ class PublicGraph:
         starts, listed = np.asarray(indptr, np.int64), np.asarray(tasks, np.intp)
         lengths = np.diff(starts)
         if starts.ndim != 1 or not len(starts) or starts[0] != 0 or starts[-1] != len(listed) or (lengths < 0).any():
-            raise InputError(f"Expected offsets from 0 to {len(listed)}, one run per user; they do not fit the tasks.")
+            raise InputError(
+                f"Expected offsets from 0 to {len(listed)}, one run per user; these do not fit the tasks.",
+                argument="indptr",
+            )
         if len(listed) and not (listed.min() >= 0 and listed.max() < n_tasks):
-            raise InputError(f"Expected tasks from 0 to {n_tasks - 1}, got {listed.min()} to {listed.max()}.")
+            raise InputError(
+                f"Expected tasks from 0 to {n_tasks - 1}, got {listed.min()} to {listed.max()}.", argument="tasks"
+            )
         counts = np.bincount(listed, minlength=n_tasks)
         self.n_tasks = n_tasks
         self.present = np.flatnonzero(counts)
@@ -78,33 +83,35 @@ class PublicGraph:
 
     @property
     def n_users(self) -> int:
-        """How many users have a task."""
+        """The number of users who have a task."""
         return len(self._users_begin)
 
     def over_tasks(self, values: Floats) -> Floats:
-        """For every user, the sum of its tasks' values."""
+        """Return, for every user, the sum of its tasks' values."""
         return np.add.reduceat(values[self._task_of], self._users_begin) if self.n_users else np.zeros(0)
 
     def over_users(self, values: Floats) -> Floats:
-        """For every task, the sum of its users' values."""
+        """Return, for every task, the sum of its users' values."""
         return np.add.reduceat(values[self._user_of], self._tasks_begin) if self.n_users else np.zeros(0)
 
     def largest_over_users(self, values: Floats) -> Floats:
-        """For every task, the largest of its users' values."""
+        """Return, for every task, the largest of its users' values."""
         return np.maximum.reduceat(values[self._user_of], self._tasks_begin) if self.n_users else np.zeros(0)
 
     def costs(self, cost: ArrayLike) -> Floats:
-        """The costs of the tasks that somebody has, checked."""
+        """Return the checked costs of the tasks that somebody has."""
         given = np.asarray(cost, np.float64)
         if given.shape != (self.n_tasks,):
-            raise InputError(f"Expected one cost for each of {self.n_tasks} tasks, got shape {given.shape}.")
+            raise InputError(
+                f"Expected one cost for each of {self.n_tasks} tasks, got shape {given.shape}.", argument="cost"
+            )
         wanted = given[self.present]
         if not (np.isfinite(wanted).all() and (wanted > 0).all()):
-            raise InputError("Expected a positive, finite cost for every task that somebody has.")
+            raise InputError("Expected a positive, finite cost for every task that somebody has.", argument="cost")
         return wanted
 
     def on_all_tasks(self, values: Floats) -> Floats:
-        """Values of the tasks that somebody has, with 0 for the others."""
+        """Return values of the tasks that somebody has, with 0 for the others."""
         spread = np.zeros(self.n_tasks)
         spread[self.present] = values
         return spread
@@ -127,8 +134,8 @@ def solve_public_graph(
     Raises:
         ArithmeticError: if the gap is still above the tolerance after `max_steps`.
 
-    >>> found = solve_public_graph([0, 1, 3], [0, 0, 1], [1.0, 1.0], tolerance=1e-6)
-    >>> np.round(found.omega**2, 3), round(found.objective, 3)
+    >>> solution = solve_public_graph([0, 1, 3], [0, 0, 1], [1.0, 1.0], tolerance=1e-6)
+    >>> np.round(solution.omega**2, 3), round(solution.objective, 3)
     (array([0.5, 0.5]), 4.0)
     """
     refuse_bad_tolerance(tolerance)
@@ -156,14 +163,14 @@ def solve_public_graph(
 
 
 def exact_weights(data: Interactions, gamma: float, tolerance: float = 1e-3) -> TaskFactors:
-    """The weights w_ij = ω_i of eq. 9, exact up to the tolerance, where the graph is public.
+    """Return the weights w_ij = ω_i of eq. 9, exact up to the tolerance, for a public graph.
 
     Privacy: ω depends on everybody's task list. Sums formed with these weights state REPLACE_VALUES_PUBLIC_GRAPH: they
     are private for values and features only, **not for who has which task**, and no session for adding or removing a
     user releases them.
 
     Args:
-        data: the interactions; their values are not looked at.
+        data: the interactions; their values are not used.
         gamma: 1 for strongly convex losses and ridge, 0 for convex ones.
         tolerance: the largest gap to the best objective, as a fraction of it.
     """
@@ -172,13 +179,13 @@ def exact_weights(data: Interactions, gamma: float, tolerance: float = 1e-3) -> 
 
 @dataclass(frozen=True)
 class PublicGraphPolicy:
-    """What the policies for a public graph share: they release nothing, and what their weights sum to is public.
+    """The common part of policies for a public graph: they release nothing, and the sums of their weights are public.
 
     Attributes:
         gamma: 1 for strongly convex losses and ridge, 0 for convex ones.
         tolerance: the largest gap to the best objective, as a fraction of it.
         assumes: what must be public for any guarantee to hold.
-        neighbours: of one graph, differing in the values of one user; what a session must promise.
+        neighbours: the relation that a session must protect: the same graph, with the values of one user replaced.
     """
 
     gamma: float = 1.0
@@ -189,7 +196,7 @@ class PublicGraphPolicy:
 
 
 def summed(users: Users, total: Floats) -> Expected:
-    """What weights sum to, where the graph is public and this is too."""
+    """Return the sums of the weights, which are public like the graph."""
     counts = np.bincount(users.column("tasks"), minlength=users.n_tasks)
     typical = np.where(counts > 0, total / np.maximum(counts, 1), 1.0)  # a task that nobody has could have all
     return Expected(total, typical)
@@ -205,7 +212,7 @@ class Exact(PublicGraphPolicy):
         return Allocated(weights, summed(users, total))
 
     def weighed(self, users: Users) -> tuple[TaskFactors, Floats]:
-        """The weights, and what they sum to."""
+        """Return the weights and their sums."""
         costs, tasks = public_costs(users, self.gamma), users.column("tasks")
         omega = solve_public_graph(users.indptr, tasks, costs, self.tolerance).omega
         description = f"exact solution of eq. 9, gamma {self.gamma:g}, {PUBLIC_GRAPH}"
@@ -214,14 +221,14 @@ class Exact(PublicGraphPolicy):
 
 
 def public_costs(users: Users, gamma: float) -> Floats:
-    """n_i^(−γ) for the tasks that somebody has, 1 for the others."""
+    """Return n_i^(−γ) for the tasks that somebody has, 1 for the others."""
     if not np.isfinite(gamma):
-        raise InputError(f"Expected a finite gamma, got {gamma}.")
+        raise InputError(f"Expected a finite gamma, got {gamma}.", argument="gamma")
     counts = np.bincount(users.column("tasks"), minlength=users.n_tasks)
     return np.maximum(counts, 1).astype(np.float64) ** -float(gamma)
 
 
 def refuse_bad_tolerance(tolerance: float) -> None:
-    """A certificate needs a positive tolerance."""
+    """Refuse a tolerance that is not positive."""
     if not tolerance > 0:
-        raise InputError(f"Expected a tolerance > 0, got {tolerance}.")
+        raise InputError(f"Expected a tolerance > 0, got {tolerance}.", argument="tolerance")

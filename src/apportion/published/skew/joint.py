@@ -57,8 +57,8 @@ def solve_joint(
     Raises:
         ArithmeticError: if the gap is still above the tolerance after `max_steps`.
 
-    >>> found = solve_joint([0, 1, 3], [0, 0, 1], [1.0, 1.0])
-    >>> np.round(found.omega, 3), found.gap <= 1e-6
+    >>> solution = solve_joint([0, 1, 3], [0, 0, 1], [1.0, 1.0])
+    >>> np.round(solution.omega, 3), solution.gap <= 1e-6
     (array([0.646, 1.   ]), True)
     """
     refuse_bad_tolerance(tolerance)
@@ -82,7 +82,7 @@ def solve_joint(
 
 
 def joint_weights(data: Interactions, gamma: float, tolerance: float = 1e-6) -> TaskFactors:
-    """The jointly best weights over users and tasks, where the graph is public. See `ExactJoint`."""
+    """Return the jointly best weights over users and tasks for a public graph. See `ExactJoint`."""
     return ExactJoint(gamma, tolerance).weighed(data.as_users)[0]
 
 
@@ -102,7 +102,7 @@ class ExactJoint(PublicGraphPolicy):
         return Allocated(weights, summed(users, total))
 
     def weighed(self, users: Users) -> tuple[TaskFactors, Floats]:
-        """The weights, and what they sum to."""
+        """Return the weights and their sums."""
         costs, tasks = public_costs(users, self.gamma), users.column("tasks")
         omega = solve_joint(users.indptr, tasks, costs, self.tolerance).omega
         graph = PublicGraph(users.indptr, tasks, users.n_tasks)
@@ -123,7 +123,7 @@ class Joint(CountedPolicy):
 
     Attributes:
         gamma: 1 for strongly convex losses and ridge, 0 for convex ones.
-        rounds: how many steps; one from the equal split already is eq. 11 where users are alike.
+        rounds: number of steps; one step from the equal split is eq. 11 if all users are alike.
         floor: released sums are floored at this fraction of their mean.
     """
 
@@ -133,17 +133,19 @@ class Joint(CountedPolicy):
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
-            raise InputError(f"Expected at least 1 round, got {self.rounds}.")
+            raise InputError(f"Expected at least 1 round, got {self.rounds}.", argument="rounds")
         if not (np.isfinite(self.gamma) and self.floor >= 0):
-            raise InputError(f"Expected a finite gamma and a floor >= 0, got {self.gamma} and {self.floor}.")
+            raise InputError(
+                f"Expected a finite gamma and a floor >= 0, got {self.gamma} and {self.floor}.", argument=None
+            )
 
     @property
     def releases(self) -> int:
-        """One for each round."""
+        """The number of releases: one for each round."""
         return self.rounds
 
     def weights(self, n_tasks: int, count: Count) -> TaskFactors:
-        """Release, step, and again."""
+        """Release and step, `rounds` times."""
         released: list[ReleasedCounts] = []
         for _ in range(self.rounds):
             omega = self._omegas(released, n_tasks)[-1]
@@ -151,7 +153,7 @@ class Joint(CountedPolicy):
         return TaskFactors(self._omegas(released, n_tasks)[-1], self._description)
 
     def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
-        """From the last release, for its weights ω': Σ_j w_ij is about ω_i t_i / r, r² = Σ ω² t / Σ ω'² t."""
+        """Return expected sums from the last release: Σ_j w_ij ≈ ω_i t_i / r, r² = Σ ω² t / Σ ω'² t."""
         *_, before, omega = self._omegas(released, n_tasks)
         over_users = np.maximum(released[-1].total, 1e-9) / before
         ratio = np.sqrt((omega**2 * over_users).sum() / (before**2 * over_users).sum())
@@ -159,7 +161,7 @@ class Joint(CountedPolicy):
         return Expected(total, total / np.maximum(released[0].users_per_task, 1e-9))
 
     def _omegas(self, released: Sequence[ReleasedCounts], n_tasks: int) -> list[Floats]:
-        """Equal weights, and what each release made of them, scaled to a largest value of 1."""
+        """Return equal weights, and the weights after each release, scaled to a largest value of 1."""
         omegas = [np.ones(n_tasks)]
         for counts in released:
             users = released[0].floored(self.floor) * released[0].typical_root
@@ -167,7 +169,10 @@ class Joint(CountedPolicy):
                 omega = _next_omega(users ** (2 - self.gamma), counts.floored(self.floor) / omegas[-1])
                 omega = omega / omega.max()
             if not np.isfinite(omega).all():  # for every task, whoever has it
-                raise InputError(f"Weights for gamma = {self.gamma:g} are not finite; use one nearer to 1, or a floor.")
+                raise InputError(
+                    f"Weights for gamma = {self.gamma:g} are not finite; use a gamma nearer to 1, or a floor.",
+                    argument=None,
+                )
             omegas.append(np.maximum(omega, _LEAST_OMEGA))
         return omegas
 
@@ -180,5 +185,5 @@ _LEAST_OMEGA = 1e-6  # of the largest: so that no square underflows, whoever has
 
 
 def _next_omega(scaled_costs: Floats, over_users: Floats) -> Floats:
-    """(cost_i n_i² / t_i³)^(1/4), where `over_users` is t."""
+    """Return (cost_i n_i² / t_i³)^(1/4), where `over_users` is t."""
     return np.asarray(np.sqrt(np.sqrt(scaled_costs / over_users**3)))

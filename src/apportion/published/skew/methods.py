@@ -1,4 +1,4 @@
-"""Alternating minimisation by description, as a study file holds it.
+"""Alternating minimisation from a description in a study file.
 
     {method = "statistics", ...}           by sufficient statistics (DPALS)
     {method = "gradient", ...}             by gradients (DPSGD)
@@ -30,12 +30,12 @@ POLICIES: Mapping[str, Callable[..., Any]] = {
 
 
 def by_statistics(settings: Mapping[str, Any], kind: str, common: Mapping[str, Any]) -> AlternatingMinimisation:
-    """The estimator whose items are updated by sufficient statistics."""
+    """Return the estimator whose items are updated by sufficient statistics."""
     return _made("statistics", SufficientStatistics, settings, kind, common)
 
 
 def by_gradient(settings: Mapping[str, Any], kind: str, common: Mapping[str, Any]) -> AlternatingMinimisation:
-    """The estimator whose items are updated by gradients.
+    """Return the estimator whose items are updated by gradients.
 
     >>> spec = {"allocation": {"policy": "tail sample", "limit": 20}}
     >>> by_gradient(spec, "clicks", {"epsilon": 1.0, "delta": 1e-6}).allocation
@@ -61,5 +61,7 @@ def _policy(spec: Any) -> Any:
     given = dict(table("allocation", spec))
     name = given.pop("policy", "adaptive")
     if name not in POLICIES:
-        raise InputError(f"Expected an allocation policy among {', '.join(POLICIES)}, got {name!r}.")
+        raise InputError(
+            f"Expected one of the allocation policies {', '.join(POLICIES)}, got {name!r}.", argument="allocation"
+        )
     return made(f"policy {name!r}", POLICIES[name], given)

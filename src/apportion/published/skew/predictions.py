@@ -1,4 +1,4 @@
-"""What counts predict: how much weights that adapt to skew gain over equal ones, and which exponent gains most.
+"""Predictions from counts: how much weights that adapt to skew gain over equal ones, and which exponent gains most.
 
 All of it follows from the bound Σ_i 1/(ω_i² n_i^γ) with ω as in eq. 16, where γ = 1 for strongly convex losses (and
 ridge) and γ = 0 for convex ones, whose bound is the square root of that sum. A balanced objective, the mean instead of
@@ -23,7 +23,7 @@ _MISSED = 0.05  # probability that some released count is off by more than the s
 
 @dataclass(frozen=True)
 class ExponentAdvice:
-    """Which exponent the counts predict to be best, and what it should be worth.
+    """The best exponent predicted from the counts, and its expected gain.
 
     Attributes:
         exponent: μ of eq. 16 that minimises the bound.
@@ -34,7 +34,7 @@ class ExponentAdvice:
         count_cost: the factor 1 + (2/m) Σ_i s/n_i by which the noise in the counts may raise the bound (eq. 21).
         beyond_unit: the fraction of tasks with ω_i > 1. Eq. 12 clips every user of such a task, which the bound leaves
             out; normalised weights (`Adaptive`) or `Joint` serve them better.
-        sentence: all that in words.
+        sentence: all of this in words.
     """
 
     exponent: float
@@ -71,7 +71,7 @@ def excess_risk(counts: ArrayLike, exponent: float, gamma: float, n_users: float
     """
     n = _positive(counts)
     if not n_users > 0:
-        raise InputError(f"Expected a positive number of users, got {n_users}.")
+        raise InputError(f"Expected a positive number of users, got {n_users}.", argument="n_users")
     return float((n ** (1 - 2 * exponent)).sum() / n_users * (n ** (2 * exponent - gamma)).sum())
 
 
@@ -92,7 +92,7 @@ def recommend_exponent(
     """
     given = np.asarray(counts, np.float64)
     if not count_stddev >= 0:
-        raise InputError(f"Expected a standard deviation >= 0, got {count_stddev}.")
+        raise InputError(f"Expected a standard deviation >= 0, got {count_stddev}.", argument="count_stddev")
     slack = count_stddev * math.sqrt(2 * math.log(2 * max(given.size, 1) / _MISSED))
     n = _positive(given + slack)
     gamma = _gamma(strongly_convex, balanced)
@@ -112,7 +112,9 @@ def _gamma(strongly_convex: bool, balanced: bool) -> float:
 def _positive(counts: ArrayLike) -> NDArray[np.float64]:
     n = np.asarray(counts, np.float64)
     if n.ndim != 1 or not n.size or not (np.isfinite(n).all() and (n > 0).all()):
-        raise InputError("Expected a positive, finite count for every task; floor released counts first.")
+        raise InputError(
+            "Expected a positive, finite count for every task; floor released counts first.", argument="counts"
+        )
     return n
 
 
@@ -121,7 +123,7 @@ def _in_words(exponent: float, gain: float, cost: float, beyond: float) -> str:
     if cost > 1:
         text += f"; noise in the counts may take back a factor of up to {cost:.3g}"
     if cost > gain:
-        text += ", more than the skew promises"
+        text += ", more than the skew gains"
     if beyond > 0:
         text += f"; {beyond:.0%} of tasks get more than one user's unit and will be clipped"
     return text + "."

@@ -1,4 +1,4 @@
-"""How items are updated, given the users: by sufficient statistics or by gradients. Parts of `AlternatingMinimisation`.
+"""How items are updated, given the users: by sufficient statistics or by gradients. Used in `AlternatingMinimisation`.
 
 Both minimise, for every item i, Σ_j w_ij (u_i · v_j − y_ij)², which is the item's loss with every user's unit of
 sensitivity divided by the weights. For clicks there is an unobserved term beside it, c_i Σ_j (u_i · v_j)² over all
@@ -29,14 +29,14 @@ from apportion.privacy.sampling import Sample
 from apportion.recommend.model import FoldIn
 
 Floats = NDArray[np.floating[Any]]
-Shares = dict[str, Any]  # by name: a Share, or a PlannedShare
+Shares = dict[str, Any]  # by name: a Share or a PlannedShare
 
 
 class OwnLabels(Protocol):
-    """What is predicted, one number per row, from a user's own rows and released values."""
+    """The values to predict, one number per row, from a user's own rows and released values."""
 
     def of(self, users: Users) -> Floats:
-        """The labels of these users' rows; private."""
+        """Return the labels of these users' rows; private."""
 
 
 class OwnVectors(Protocol):
@@ -47,21 +47,21 @@ class OwnVectors(Protocol):
         """The bound on every vector."""
 
     def __call__(self, users: Users, kernels: Kernels) -> Rows:
-        """The vectors of these users, sealed with their bound."""
+        """Return the vectors of these users, sealed with their bound."""
 
     def vectors(self, users: Users, kernels: Kernels) -> NDArray[np.float64]:
-        """The vectors themselves; private."""
+        """Return the vectors themselves; private."""
 
 
 @dataclass(frozen=True, eq=False)
 class RawLabels:
-    """What is predicted, one number per row: 1 for clicks, else the value within the public scale less the centre."""
+    """The values to predict, one per row: 1 for clicks, otherwise the clipped value minus the centre."""
 
     centre: float = 0.0
     value_range: tuple[float, float] | None = None
 
     def of(self, users: Users) -> Floats:
-        """The labels of these users' rows."""
+        """Return the labels of these users' rows."""
         if self.value_range is None:
             return np.ones(users.n_rows, np.float32)
         return np.asarray(np.clip(users.column("values"), *self.value_range) - np.float32(self.centre), np.float32)
@@ -69,7 +69,7 @@ class RawLabels:
 
 @dataclass(frozen=True, eq=False)
 class UserVectors:
-    """Each user's own regression on released items, its solution brought into a ball.
+    """Each user's own regression on released items, with its solution clipped to a ball.
 
     Attributes:
         fold_in: the regression.
@@ -82,13 +82,13 @@ class UserVectors:
     norm: float
 
     def __call__(self, users: Users, kernels: Kernels) -> Rows:
-        """The vectors of these users, sealed with their bound."""
+        """Return the vectors of these users, sealed with their bound."""
         return Rows.clipped(self.vectors(users, kernels), self.norm)
 
     def vectors(self, users: Users, kernels: Kernels) -> NDArray[np.float64]:
-        """The vectors themselves; private. Remembered, since a round asks for them more than once."""
-        found: NDArray[np.float64] = users.remembered_rows(self, lambda run: self._solved(run, kernels))
-        return found
+        """Return the vectors themselves; private. They are kept, because a round asks for them more than once."""
+        result: NDArray[np.float64] = users.remembered_rows(self, lambda run: self._solved(run, kernels))
+        return result
 
     def _solved(self, users: Users, kernels: Kernels) -> NDArray[np.float64]:
         solved = self.fold_in.solve(kernels, users, self.labels.of(users))
@@ -105,7 +105,7 @@ class ClippedRawLabels:
     bound: float
 
     def __call__(self, users: Users, kernels: Kernels) -> Labels:
-        """The labels of these users, sealed with their bound."""
+        """Return the labels of these users, sealed with their bound."""
         return Labels.clipped(self.labels.of(users), self.bound)
 
 
@@ -119,7 +119,7 @@ class Residuals:
     kernels: Kernels
 
     def __call__(self, users: Users, kept: Any = slice(None)) -> NDArray[np.float64]:
-        """The residuals of these users' rows, or of those that are kept; private."""
+        """Return the residuals of these users' rows, or of the rows that are kept; private."""
         vectors = self.rows.vectors(users, self.kernels)
         predicted = dot_rows(vectors[users.owner[kept]], self.items[users.column("tasks")[kept]])
         return np.asarray(self.labels.of(users)[kept] - predicted)
@@ -127,18 +127,18 @@ class Residuals:
 
 @dataclass(frozen=True, repr=False)
 class Round:
-    """What an update is given: users with their rows, released items, and how users compute for themselves.
+    """The input of an update: users with their rows, released items, and how users compute for themselves.
 
     Attributes:
         users: the users with their rows; private.
         weights: how each user divides its sensitivity.
-        expected: what released values say of the weights.
+        expected: sums of the weights, estimated from released values.
         rows: one vector per user, from its own rows and released values.
         labels: what is predicted.
         items: the item vectors so far; released.
         unobserved: weight of every pair towards 0, relative to an observed one; 0 for ratings.
-        number: of the round, from 1.
-        kernels: what users compute their residuals with.
+        number: the number of the round, from 1.
+        kernels: the kernels for users' residuals.
     """
 
     users: Users
@@ -157,7 +157,7 @@ class Round:
         return self.rows.norm
 
     def residuals(self, items: Floats) -> Residuals:
-        """Label minus prediction of every row."""
+        """Return label minus prediction of every row."""
         return Residuals(self.rows, self.labels, items, self.kernels)
 
 
@@ -166,21 +166,21 @@ class ItemUpdate(Protocol):
 
     @property
     def sampling(self) -> float:
-        """Probability with which a user takes part in a release; 1 for all users always."""
+        """Probability that a user takes part in a release; 1 means all users always."""
 
     def shares(self, *, clicks: bool) -> dict[str, float]:
-        """What one round releases, by name, and which fraction of the round's budget each takes."""
+        """Return what one round releases, by name, and the fraction of the round's budget for each."""
 
-    def __call__(self, about: Round, session: Session, engine: Engine, shares: Shares) -> NDArray[np.float64]:
-        """Return new item vectors, from what is released here and was released before."""
+    def __call__(self, this_round: Round, session: Session, engine: Engine, shares: Shares) -> NDArray[np.float64]:
+        """Return new item vectors, from this round's and earlier releases."""
 
 
 @dataclass(frozen=True)
 class SufficientStatistics:
     """Algorithm 1: release Σ_j w v vᵀ and Σ_j w y v for every item, then solve.
 
-    The ridge is added after the release and scaled by the noise alone, so no private count is in it. A matrix that
-    noise made indefinite is brought back to the nearest positive semidefinite one.
+    The ridge is added after the release and scaled by the noise alone, so it contains no private count. A matrix that
+    noise made indefinite is replaced by the nearest positive semidefinite one.
 
     Attributes:
         label_bound: labels are clipped to this.
@@ -196,17 +196,20 @@ class SufficientStatistics:
     sampling: ClassVar[float] = 1.0
 
     def shares(self, *, clicks: bool) -> dict[str, float]:
-        """Matrices and vectors of all items, and the users' matrix for clicks."""
+        """Return the shares: matrices and vectors of all items, and the users' matrix for clicks."""
         _check_fraction("gram_share", self.gram_share)
         users = {"users": self.users_share} if clicks else {}
         rest = 1 - sum(users.values())
         return {"grams": rest * self.gram_share, "moments": rest * (1 - self.gram_share), **users}
 
-    def __call__(self, about: Round, session: Session, engine: Engine, shares: Shares) -> NDArray[np.float64]:
-        """Release, regularise, solve."""
-        number, labels = about.number, ClippedRawLabels(about.labels, self.label_bound)
-        contributions = [TaskGrams(about.weights, about.rows), TaskMoments(about.weights, about.rows, labels)]
-        grams, moments = engine.add_up(about.users, contributions)
+    def __call__(self, this_round: Round, session: Session, engine: Engine, shares: Shares) -> NDArray[np.float64]:
+        """Release, regularise and solve."""
+        number, labels = this_round.number, ClippedRawLabels(this_round.labels, self.label_bound)
+        contributions = [
+            TaskGrams(this_round.weights, this_round.rows),
+            TaskMoments(this_round.weights, this_round.rows, labels),
+        ]
+        grams, moments = engine.add_up(this_round.users, contributions)
         stddev = grams.l2_sensitivity / shares["grams"].mu
         matrices = np.asarray(
             session.release(Purpose.ITEM_MATRICES.at(round=number), grams, shares["grams"]), np.float64
@@ -214,9 +217,9 @@ class SufficientStatistics:
         vectors = np.asarray(
             session.release(Purpose.ITEM_VECTORS.at(round=number), moments, shares["moments"]), np.float64
         )
-        if about.unobserved:
-            shared = released_user_gram(about, session, engine, shares["users"])
-            matrices = matrices + about.unobserved * about.expected.typical[:, None] * linalg.pack(shared)
+        if this_round.unobserved:
+            shared = released_user_gram(this_round, session, engine, shares["users"])
+            matrices = matrices + this_round.unobserved * this_round.expected.typical[:, None] * linalg.pack(shared)
         base = self.ridge * stddev * np.eye(vectors.shape[1])
         return solve_noisy(matrices, vectors, base)
 
@@ -231,11 +234,11 @@ class GradientDescent:
     clicks) and σ is the noise of a gradient.
 
     Attributes:
-        steps: gradient steps a round.
+        steps: gradient steps per round.
         clip: length to which a user's weighted residuals are clipped.
         step: size of steps, in units of the norm of user vectors.
         ridge: penalty, relative to t_i.
-        sampling: probability with which a user takes part in a step; below 1 it is accounted as Poisson sampling.
+        sampling: probability that a user takes part in a step; below 1 it is accounted as Poisson sampling.
         even: take steps of one size for all items, with the mean of t_i² for each: rare items then move less.
         users_share: fraction of a round's budget for Σ_j v vᵀ over all users, for clicks.
     """
@@ -249,29 +252,29 @@ class GradientDescent:
     users_share: float = 0.02
 
     def shares(self, *, clicks: bool) -> dict[str, float]:
-        """One gradient a step, and the users' matrix for clicks."""
+        """Return the shares: one gradient per step, and the users' matrix for clicks."""
         if self.steps < 1:
-            raise InputError(f"Expected at least 1 gradient step a round, got {self.steps}.")
+            raise InputError(f"Expected at least 1 gradient step per round, got {self.steps}.", argument="steps")
         if not 0 < self.sampling <= 1:
-            raise InputError(f"Expected a sampling probability in (0, 1], got {self.sampling}.")
+            raise InputError(f"Expected a sampling probability in (0, 1], got {self.sampling}.", argument="sampling")
         users = {"users": self.users_share} if clicks else {}
         rest = 1 - sum(users.values())
         return {**{f"step {k + 1}": rest / self.steps for k in range(self.steps)}, **users}
 
-    def __call__(self, about: Round, session: Session, engine: Engine, shares: Shares) -> NDArray[np.float64]:
+    def __call__(self, this_round: Round, session: Session, engine: Engine, shares: Shares) -> NDArray[np.float64]:
         """Take the steps."""
-        items = about.items
-        total = np.maximum(about.expected.total, 1e-9)
+        items = this_round.items
+        total = np.maximum(this_round.expected.total, 1e-9)
         shared, slope = None, total
-        if about.unobserved:
-            shared = released_user_gram(about, session, engine, shares["users"])
+        if this_round.unobserved:
+            shared = released_user_gram(this_round, session, engine, shares["users"])
             steepest = float(np.linalg.eigvalsh(shared)[-1])
-            slope = total + about.unobserved * about.expected.typical * steepest / about.norm**2
+            slope = total + this_round.unobserved * this_round.expected.typical * steepest / this_round.norm**2
         for k in range(self.steps):
             share = shares[f"step {k + 1}"]
-            weighted = TimesFactors(about.weights, about.residuals(items), self.clip)
-            form = partial(_moments, about, engine, weighted)
-            name = Purpose.ITEM_GRADIENTS.at(round=about.number, step=k + 1)
+            weighted = TimesFactors(this_round.weights, this_round.residuals(items), self.clip)
+            form = partial(_moments, this_round, engine, weighted)
+            name = Purpose.ITEM_GRADIENTS.at(round=this_round.number, step=k + 1)
             if isinstance(share, PlannedShare):
                 released = session.release_sampled(name, form, share) / share.mechanism.probability
             else:
@@ -279,32 +282,32 @@ class GradientDescent:
             direction = self.clip * np.asarray(released, np.float64)
             direction -= self.ridge * total[:, None] * items
             if shared is not None:
-                direction -= about.unobserved * about.expected.typical[:, None] * (items @ shared)
-            noise = weighted.moved(self.clip * about.norm) / share.mu / self.sampling
-            taken = (about.number - 1) * self.steps + k + 1
+                direction -= this_round.unobserved * this_round.expected.typical[:, None] * (items @ shared)
+            noise = weighted.moved(self.clip * this_round.norm) / share.mu / self.sampling
+            taken = (this_round.number - 1) * self.steps + k + 1
             squares = np.square(slope)
             if self.even:
                 squares = np.full_like(squares, squares.mean())
             sizes = self.step / np.sqrt(squares + items.shape[1] * noise**2) / np.sqrt(taken)
-            items = items + sizes[:, None] * direction  # not in place: contributions hold what they were given
+            items = items + sizes[:, None] * direction  # not in place, because contributions hold what they were given
         return items
 
 
-def _moments(about: Round, engine: Engine, weights: Weighting, sample: Sample | None) -> BoundedSum:
-    """The sum over a sample of the users, or over all of them."""
+def _moments(this_round: Round, engine: Engine, weights: Weighting, sample: Sample | None) -> BoundedSum:
+    """Return the sum over a sample of the users, or over all of them."""
     chosen = weights if sample is None else OnSample(weights, sample)
-    return add_up_one(engine, about.users, TaskMoments(chosen, about.rows))
+    return add_up_one(engine, this_round.users, TaskMoments(chosen, this_round.rows))
 
 
-def released_user_gram(about: Round, session: Session, engine: Engine, share: Share) -> NDArray[np.float64]:
-    """Σ_j v vᵀ over all users, released: what the unobserved pairs contribute to every item."""
-    sums = add_up_one(engine, about.users, UserGram(about.rows, session.neighbours))
-    released = np.asarray(session.release(Purpose.USERS_MATRIX.at(round=about.number), sums, share), np.float64)
+def released_user_gram(this_round: Round, session: Session, engine: Engine, share: Share) -> NDArray[np.float64]:
+    """Release Σ_j v vᵀ over all users: what the unobserved pairs contribute to every item."""
+    sums = add_up_one(engine, this_round.users, UserGram(this_round.rows, session.neighbours))
+    released = np.asarray(session.release(Purpose.USERS_MATRIX.at(round=this_round.number), sums, share), np.float64)
     return np.asarray(linalg.unpack(linalg.project_psd(released[None, :]))[0], np.float64)
 
 
 def solve_noisy(matrices: Floats, vectors: Floats, base: Floats) -> NDArray[np.float64]:
-    """(A⁺ + base)⁻¹ b for every item, with A⁺ the positive semidefinite matrix nearest to A."""
+    """Return (A⁺ + base)⁻¹ b for every item, with A⁺ the positive semidefinite matrix nearest to A."""
     repaired = linalg.project_psd(matrices)
     solved, failed = linalg.solve_packed(repaired, vectors, base)
     return np.where(failed[:, None], 0.0, solved).astype(np.float64)
@@ -312,4 +315,4 @@ def solve_noisy(matrices: Floats, vectors: Floats, base: Floats) -> NDArray[np.f
 
 def _check_fraction(name: str, value: float) -> None:
     if not 0 < value < 1:
-        raise InputError(f"Expected {name} strictly between 0 and 1, got {value}.")
+        raise InputError(f"Expected {name} strictly between 0 and 1, got {value}.", argument=name)

@@ -1,4 +1,4 @@
-"""Public item features in the recommenders: what they are worth, and maps to items that training never met."""
+"""Public item features in the recommenders: their value, and maps to items that were not in training."""
 
 from apportion.recommend.features.new_items import FeatureMap
 

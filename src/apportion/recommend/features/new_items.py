@@ -1,4 +1,4 @@
-"""Items that training has never met: their rows of the model, from their features alone."""
+"""Items that were not in training: their rows of the model, from their features alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from apportion.errors import InputError
 Floats = NDArray[np.floating[Any]]
 
 
-WITHOUT_FEATURES: Final = "The model was fitted without features, so it knows nothing of new items."
+WITHOUT_FEATURES: Final = "The model was fitted without features, so it knows nothing about new items."
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class LinearForm:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NewItemMap(ABC):
-    """From an item's features to its row of the model; all of it released or public.
+    """Maps an item's features to its row of the model; all of it released or public.
 
     Attributes:
         space: how frames about items are read.
@@ -56,38 +56,43 @@ class NewItemMap(ABC):
     observation_weight: float
 
     def read(self, new_items: Any) -> ItemFeatures:
-        """A frame about new items, or features that were read before, in the space of this map."""
+        """Read a frame of new items, or features that were read before, in the space of this map."""
         if isinstance(new_items, ItemFeatures):
             if new_items.space.groups != self.space.groups:
-                raise InputError("Expected features of new items read with space=model.feature_map.space, got others.")
+                raise InputError(
+                    "Expected features of new items read with space=model.feature_map.space, got others.",
+                    argument="new_items",
+                )
             return new_items
         return ItemFeatures.from_frame(new_items, space=self.space)
 
     def popularity(self, rows: SparseRows) -> NDArray[np.float32]:
-        """Expected popularity."""
+        """Return expected popularity."""
         logs = self.log_popularity[0] + rows.to_scipy() @ self.log_popularity[1:].astype(np.float64)
         return np.asarray(np.exp(np.clip(logs, -60, 60)), np.float32)
 
     @abstractmethod
     def features(self, rows: SparseRows) -> NDArray[np.float32]:
-        """Rows of the model's features."""
+        """Return rows of the model's features."""
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """What storage keeps as tensors, by name."""
+        """Return what storage keeps as tensors, by name."""
         return {name: getattr(self, name) for name in self.arrays}
 
     @abstractmethod
     def stored_fields(self) -> dict[str, Any]:
-        """What storage keeps as plain values, beside the attributes that all maps have."""
+        """Return what storage keeps as plain values, besides the attributes that all maps have."""
 
     @classmethod
     @abstractmethod
     def restored(cls, shared: Mapping[str, Any], stored: Mapping[str, Any], tensors: Mapping[str, Any]) -> Self:
-        """The map of stored fields and tensors; `shared` holds the plain attributes that all maps have."""
+        """Return the map of stored fields and tensors; `shared` holds the plain attributes that all maps have."""
 
     def with_encoder(self, encoder: Any) -> NewItemMap:
-        """The same map with a module to compute it; only maps of modules take one."""
-        raise InputError(f"The model holds no encoder that a module is wanted for, got {type(encoder).__name__}.")
+        """Return the map with a module to compute it; only maps of modules accept one."""
+        raise InputError(
+            f"The model has no encoder, so it needs no module, got {type(encoder).__name__}.", argument="encoder"
+        )
 
 
 @final
@@ -109,30 +114,35 @@ class FeatureMap(NewItemMap):
     averaged: bool = False
 
     def stored_fields(self) -> dict[str, Any]:
-        """Whether entries are averaged by group."""
+        """Return whether entries are averaged by group."""
         return {"averaged": self.averaged}
 
     @classmethod
     def restored(cls, shared: Mapping[str, Any], stored: Mapping[str, Any], tensors: Mapping[str, Any]) -> Self:
-        """The map as it was stored."""
+        """Return the stored map."""
         return cls(**shared, **{name: tensors[name] for name in cls.arrays}, averaged=stored["averaged"])
 
     def features(self, rows: SparseRows) -> NDArray[np.float32]:
-        """Rows of the model's features."""
+        """Return rows of the model's features."""
         shown = rows.averaged() if self.averaged else rows
         found = self.intercept + shown.to_scipy() @ self.coefficients.astype(np.float64)
         return np.asarray(found, np.float32)
 
 
 def joined_ids(known: Vocabulary, new: Vocabulary) -> Vocabulary:
-    """The known tasks and new items after them; an id that is known already is refused."""
+    """Return the known tasks followed by new items. Refuse an id that is already known."""
     ours, theirs = known.ids, new.ids
     if known.holds_text != new.holds_text:
         if not known.holds_text:
-            raise InputError(f"Expected integers for new items, as the model's tasks are, got {new.id_of(0)!r}.")
+            raise InputError(
+                f"Expected integers for new items, like the model's tasks, got {new.id_of(0)!r}.",
+                argument="new_items",
+            )
         theirs = theirs.astype(TEXT)
     found = known.find(theirs)
     if (found >= 0).any():
         again = known.id_of(int(found[found >= 0][0]))
-        raise InputError(f"Expected new items, got {again!r}, which is a task of the model already.")
+        raise InputError(
+            f"Expected new items, got {again!r}, which is already a task of the model.", argument="new_items"
+        )
     return Vocabulary(np.concatenate([ours, theirs]), name=known.name, declared=known.declared)

@@ -1,4 +1,4 @@
-"""Features in a recommender: regressors of a prior, the directions in which items differ, maps to new items.
+"""Features in a recommender: regressors of a prior, the main directions of features, and maps to new items.
 
 All of it is computed from public features and released values.
 """
@@ -26,24 +26,25 @@ _LEAST_VARIANCE = 1e-9
 
 
 class FeaturesEstimator(SettingsEstimator):
-    """A private estimator that may know public features of the items."""
+    """A private estimator that may use public item features."""
 
     features: ItemFeatures | None
 
     def _public_features(self) -> list[str]:
-        """What the statement says of the features."""
+        """Return what the statement says about the features."""
         if self.features is None:
             return []
         if not isinstance(self.features, ItemFeatures):
             raise InputError(
                 f"Expected features as an ItemFeatures, from ItemFeatures.read or from_frame, "
-                f"got {type(self.features).__name__}."
+                f"got {type(self.features).__name__}.",
+                argument="features",
             )
         return [self.features.sentence]
 
 
 def regressors(covariates: Floats, rows: SparseRows) -> Regressors:
-    """Covariates and features side by side; where some items have no features, whether they have is a covariate."""
+    """Return covariates and features side by side; if some items have none, an indicator is a covariate."""
     with_features = rows.counts > 0
     if not with_features.all():
         covariates = np.concatenate([covariates, with_features[:, None]], axis=1)
@@ -55,9 +56,9 @@ class Directions:
     """The leading directions in which items' features differ, longest first, and how any features map to them.
 
     Attributes:
-        values: one row per item, centred, zero for items without features; columns are orthogonal and as long as items
-            differ in that direction.
-        intercept: what features of zero are worth in each direction.
+        values: one row per item, centred, zero for items without features; columns are orthogonal, with lengths that
+            show how much items differ in that direction.
+        intercept: the value of zero features in each direction.
         coefficients: what each feature adds.
     """
 
@@ -67,23 +68,25 @@ class Directions:
 
     @property
     def size(self) -> int:
-        """How many directions there are."""
+        """The number of directions."""
         return len(self.intercept)
 
     def of_equal_length(self, count: int) -> NDArray[np.float64]:
-        """The first so many directions, each of mean square 1."""
+        """Return the first directions, each of mean square 1."""
         chosen = self.values[:, :count]
         return np.asarray(chosen / np.sqrt(np.square(chosen).mean(axis=0)))
 
 
 def leading_directions(rows: SparseRows, count: int) -> Directions:
-    """Principal components of the features; fewer than asked for if there are fewer.
+    """Return principal components of the features; fewer than requested if there are fewer.
 
-    A group of a total variance above 1 is scaled down to 1 first, so that long lists of words do not drown the others.
+    A group with a total variance above 1 is first scaled down to 1, so that long lists of words do not dominate.
     """
     with_features = np.flatnonzero(rows.counts)
     if not len(with_features):
-        raise InputError("Expected features of at least one item of the data, got none that say anything.")
+        raise InputError(
+            "Expected features of at least one item of the data, got no informative ones.", argument="features"
+        )
     matrix, mean, scale = _capped_groups(rows.take(with_features))
     few = matrix.shape[1] <= _FEW_COLUMNS
     variances, vectors = _small(matrix, mean) if few else _wide(matrix, mean, count)
@@ -96,14 +99,14 @@ def leading_directions(rows: SparseRows, count: int) -> Directions:
 
 
 def _small(matrix: Any, mean: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Variances and directions of all components, from the covariance of few columns."""
+    """Return variances and directions of all components, from the covariance of few columns."""
     covariance = (matrix.T @ matrix).toarray() / max(matrix.shape[0], 1) - np.outer(mean, mean)
     variances, vectors = np.linalg.eigh(covariance)
     return variances, vectors
 
 
 def _wide(matrix: Any, mean: NDArray[np.float64], count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Variances and directions of the first components of very many columns, by a Lanczos method."""
+    """Return variances and directions of the first components of very many columns, by a Lanczos method."""
     from scipy.sparse.linalg import LinearOperator, svds
 
     centred = LinearOperator(
@@ -115,13 +118,13 @@ def _wide(matrix: Any, mean: NDArray[np.float64], count: int) -> tuple[NDArray[n
     count = min(count, min(matrix.shape) - 1)
     if count < 1:
         return np.zeros(0), np.zeros((matrix.shape[1], 0))
-    start = np.cos(np.arange(min(matrix.shape)))  # any fixed vector: the answer is to be the same each time
+    start = np.cos(np.arange(min(matrix.shape)))  # any fixed vector, so that the answer is always the same
     _, sizes, right = svds(centred, k=count, v0=start)
     return np.square(sizes) / matrix.shape[0], right.T
 
 
 def _capped_groups(rows: SparseRows) -> tuple[Any, NDArray[np.float64], NDArray[np.float64]]:
-    """The features with every group at a total variance of at most 1, their mean, and what they were scaled by."""
+    """Return the features with every group at a total variance of at most 1, their mean, and the factors."""
     n_rows = max(len(rows), 1)
     values = rows.values.astype(np.float64)
     mean = np.bincount(rows.indices, values, minlength=rows.n_columns) / n_rows
@@ -138,12 +141,12 @@ def _capped_groups(rows: SparseRows) -> tuple[Any, NDArray[np.float64], NDArray[
 def linear_map(
     targets: Floats, rows: SparseRows, weights: Floats | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Intercept and coefficients of a ridge regression of released values on features, its strength fitted per group.
+    """Return intercept and coefficients of a ridge regression of released values on features, with fitted strength.
 
     Args:
         targets: one row per item, or one number.
         rows: the items' features; items without any are left out.
-        weights: how much each item counts; all alike if left out.
+        weights: the weight of each item; by default all equal.
     """
     with_features = np.flatnonzero(rows.counts)
     values = np.asarray(targets, np.float64).reshape(len(rows), -1)[with_features]

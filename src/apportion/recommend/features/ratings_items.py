@@ -1,7 +1,7 @@
 """The item side of the ratings recommender: every task's posterior, the regression users fold in by, and new items.
 
-Computed from released values and public features alone. Without features the prior mean of a task depends on its
-popularity; with features on these too, and they are further coordinates of the fold-in regression.
+It is computed from released values and public features alone. Without features, the prior mean of a task depends on its
+popularity; with features, also on them, and they are further coordinates of the users' regression.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class _Settings(Protocol):
     def latent_variance(self) -> float: ...
 
 
-_LARGEST = 1e15  # of a parameter of an item, whatever was released: users' regressions on it stay finite
+_LARGEST = 1e15  # limit of an item's parameter, whatever was released, so that users' regressions stay finite
 
 
 def _held(found: Posterior) -> Posterior:
-    """The posterior with all numbers finite and within a public range, which no honest one comes near."""
+    """Return the posterior with all numbers finite and within a public range that honest ones never reach."""
 
     def within(values: Floats, least: float = -_LARGEST, power: int = 1) -> NDArray[np.float64]:
         return np.clip(np.nan_to_num(values), least, _LARGEST**power)
@@ -58,7 +58,7 @@ def _held(found: Posterior) -> Posterior:
 
 
 class ItemSide:
-    """What one fit knows of its items beforehand, and how it learns of them from what is released."""
+    """What one fit knows about its items in advance, and how it learns about them from releases."""
 
     def __init__(self, settings: _Settings, features: ItemFeatures | None, task_ids: Vocabulary) -> None:
         self._settings = settings
@@ -69,7 +69,7 @@ class ItemSide:
         self._reach = float(np.sqrt(settings.taste_variance / settings.latent_variance))
 
     def fill(self, columns: NDArray[np.float64]) -> None:
-        """Put directions of features in place of the first of these columns, as far as there are any."""
+        """Replace the first of these columns by directions of features, as far as there are any."""
         if self._directions is not None:
             found = self._directions.of_equal_length(columns.shape[1])
             columns[:, : found.shape[1]] = found
@@ -77,7 +77,7 @@ class ItemSide:
     def posterior(
         self, evidence: empirical_bayes.Evidence, covariates: Floats, before: Posterior | None, width: int
     ) -> Posterior:
-        """The posterior of every task, by EM from the prior of the round before."""
+        """Return the posterior of every task, by EM from the prior of the previous round."""
         chosen = self._settings
         first = np.array([[2 * chosen.prior_variance]])
         if self._rows is not None:
@@ -94,7 +94,7 @@ class ItemSide:
         return _held(empirical_bayes.fit(evidence, covariates, prior, chosen.steps))
 
     def fold_in(self, inner: FoldIn, unit: float) -> FoldIn:
-        """The regression of the model in the units of the values, with the directions of features where there are any.
+        """Return the regression of the model in the units of the values, with directions of features if there are any.
 
         Directions are scaled so that a taste for them has the prior variance of any other.
         """
@@ -111,7 +111,7 @@ class ItemSide:
         return FoldIn(*(array.astype(np.float32) for array in (features, weights, base, base_rhs)))
 
     def vectors(self, mean: Floats) -> NDArray[np.float32]:
-        """What tasks are compared by: learned vectors, and the directions of features where there are any."""
+        """Return the vectors by which tasks are compared: learned vectors and directions of features."""
         if self._directions is None:
             return mean[:, 1:].astype(np.float32)
         return np.concatenate([mean[:, 1:], self._reach * self._directions.values], axis=1).astype(np.float32)
@@ -124,11 +124,11 @@ class ItemSide:
         fold_in: Callable[[Floats, Floats], FoldIn],
         unit: float,
     ) -> FeatureMap | None:
-        """Rows of items that were not there: their prior mean, with the popularity that features predict.
+        """Return rows of new items: their prior mean, with the popularity that features predict.
 
-        For the prior mean that is the popularity of items as users meet them, popular ones more often: ratings are of
-        items that were met. (On MovieLens, RMSE of held-out items 1.007 instead of 1.044 with that of an average item;
-        0.996 on others that nothing was chosen with.)
+        For the prior mean, this is the popularity of items as users encounter them, popular ones more often, because
+        ratings are of items that were encountered. (On MovieLens, RMSE of held-out items 1.007 instead of 1.044 with
+        that of an average item; 0.996 on others that nothing was chosen with.)
         """
         known, directions = self._features, self._directions
         if known is None or self._rows is None or directions is None or not isinstance(posterior, FeaturePosterior):

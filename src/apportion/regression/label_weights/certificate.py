@@ -1,4 +1,4 @@
-"""What a search for optimal label weights knows of its own success: the best objective, the best bound, their gap."""
+"""The quality of a search for optimal label weights: the best objective, the best bound, and their gap."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Certificate:
         variance: v of the objective v ‖C‖² + A T².
         price: A of the objective.
         tolerance: the gap to reach, as a fraction of the bound.
-        max_iterations: when to give up.
+        max_iterations: limit of iterations.
         progress: called with the number of iterations and the gap after each of them.
-        objective: the best that weights attained.
-        bound: what no weights can be below.
-        iterations: how many there were.
+        objective: the best objective so far.
+        bound: a lower bound on the objective of any weights.
+        iterations: number of iterations.
     """
 
     variance: float
@@ -53,17 +53,17 @@ class Certificate:
         return self.met or self.iterations >= self.max_iterations
 
     def improves(self, squares: float, cap: float) -> bool:
-        """Takes note of weights by their ‖C‖² and T, and says whether they are the best so far."""
+        """Record weights by their ‖C‖² and T, and return whether they are the best so far."""
         objective = self.variance * squares + self.price * cap**2
         better = objective < self.objective
         self.objective = min(objective, self.objective)
         return better
 
     def bounded(self, *bounds: float) -> None:
-        """Takes note of lower bounds."""
+        """Record lower bounds."""
         self.bound = max(self.bound, *bounds)
 
     def report(self) -> None:
-        """Calls `progress`, if there is one."""
+        """Call `progress`, if there is one."""
         if self.progress is not None:
             self.progress(self.iterations, self.gap)

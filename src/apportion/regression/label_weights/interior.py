@@ -1,4 +1,4 @@
-"""Optimal label weights for p = 1 by an interior-point method: more and longer steps than Newton's, but it gets there.
+"""Optimal label weights for p = 1 by an interior-point method: slower than Newton's method, but it always converges.
 
 With c_i split into parts a_i, b_i ≥ 0, c_i = a_i − b_i, the problem of `label_dual` is the quadratic program
 
@@ -106,7 +106,7 @@ class InteriorPoint:
         return float((total + float(self.room @ self.thresholds)) / count)
 
     def advance(self) -> bool:
-        """One step; False where none can be made."""
+        """Take one step; return False if none is possible."""
         try:
             equations = _Equations(self)
         except np.linalg.LinAlgError:
@@ -184,7 +184,7 @@ class InteriorPoint:
         return certificate.improves(squares, cap)
 
     def rows(self, n_rows: int) -> Floats:
-        """The weights, in the order in which the features were given."""
+        """Return the weights, in the order in which the features were given."""
         result, correction = np.zeros((n_rows, len(self.target))), self._correction()
         for part in self.parts:
             there = part.block.rows >= 0
@@ -238,7 +238,7 @@ class _Equations:
         self.weighted, self.inverse_counts = capped.weighted, capped.inverse_counts
         diagonal = np.diag(matrix)
         if not (diagonal > 0).all():
-            raise np.linalg.LinAlgError("rounding has eaten the equations")
+            raise np.linalg.LinAlgError("rounding made the equations singular")
         self.scale = 1 / np.sqrt(diagonal)
         self.inverse = np.linalg.inv(matrix * np.outer(self.scale, self.scale) + _RIDGE * np.eye(d * d))
 

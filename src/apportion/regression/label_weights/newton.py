@@ -27,7 +27,7 @@ _ROUNDING = 1e-12
 
 
 class NewtonSearch:
-    """Starts from least squares and keeps the best weights that it came by.
+    """Starts from least squares and keeps the best weights it finds.
 
     Args:
         blocks: the features in coordinates with Σ q qᵀ = I.
@@ -51,7 +51,7 @@ class NewtonSearch:
         return float(max(n_users, (n_users / dim) ** 2))
 
     def run(self) -> None:
-        """Climbs the dual, in stages, until the certificate says to stop or no step helps."""
+        """Climb the dual, in stages, until the certificate says to stop or no step helps."""
         point: DualPoint | None = None
         for ratio in self._ratios():
             dual = label_dual(self.blocks, self.target, ratio, self.norm)
@@ -61,7 +61,7 @@ class NewtonSearch:
                 return
 
     def try_without_stages(self, most_iterations: int) -> None:
-        """Climbs the dual of the problem itself, for a while."""
+        """Climb the dual of the problem itself, for a limited number of iterations."""
         dual = label_dual(self.blocks, self.target, self.certificate.ratio, self.norm)
         point: DualPoint | None = self._first(dual)
         for _ in range(most_iterations + 1):
@@ -70,7 +70,7 @@ class NewtonSearch:
             point = self._step(dual, point)
 
     def rows(self, n_rows: int) -> Floats:
-        """The best weights, in the order in which the features were given."""
+        """Return the best weights, in the order in which the features were given."""
         return label_dual(self.blocks, self.target, 1.0, self.norm).rows(self.best, n_rows)
 
     def _ratios(self) -> Iterator[float]:
@@ -103,7 +103,7 @@ class NewtonSearch:
         return not last and attained <= point.linear * (1 + _STAGE_GAP)
 
     def _noted(self, dual: LabelDual, point: DualPoint) -> bool:
-        """Keeps what is better than before, and says whether to stop; both bounds hold whatever the stage."""
+        """Keep what is better than before, and return whether to stop; both bounds hold whatever the stage."""
         certificate, candidate = self.certificate, dual.candidate(point)
         if certificate.variance > 0:
             certificate.bounded(certificate.variance * point.lower_bound(certificate.ratio))
@@ -115,7 +115,7 @@ class NewtonSearch:
         return certificate.over or (candidate is not None and self._is_enough(dual, point, candidate))
 
     def _step(self, dual: LabelDual, point: DualPoint) -> DualPoint | None:
-        """A damped step of Newton's method that makes progress; None where there is none to be made."""
+        """Return a damped step of Newton's method that makes progress; None if there is none."""
         system, tried = dual.system(point), 0
         while self.damping <= _MOST_DAMPING:
             step = system.step(self.damping)

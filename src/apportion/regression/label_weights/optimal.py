@@ -45,7 +45,7 @@ class LabelWeights:
         rows: [n, d]; row i is c_i, the column of C that multiplies label i.
         cap: T, the largest sum of the norms of a user's rows.
         objective: v ‖C‖² + A T², the total variance with noise.
-        lower_bound: what no weights can be below; nan where none was sought.
+        lower_bound: a lower bound on the objective of any weights; nan if none was sought.
         iterations: steps of Newton's and of the interior-point method.
         converged: whether the objective is within the tolerance of the lower bound, if one was sought.
         for_lines: whether they were made for labels whose means are linear in the features.
@@ -117,15 +117,15 @@ def optimal_label_weights(
     Returns:
         Weights with their certificate: `objective` and `lower_bound`.
 
-    >>> found = optimal_label_weights(np.ones((5, 1)), [0, 1, 5], variance=1.0, price=0.25, norm=1)
-    >>> np.round(found.rows.ravel(), 3), round(found.objective, 4)
+    >>> weights = optimal_label_weights(np.ones((5, 1)), [0, 1, 5], variance=1.0, price=0.25, norm=1)
+    >>> np.round(weights.rows.ravel(), 3), round(weights.objective, 4)
     (array([0.333, 0.167, 0.167, 0.167, 0.167]), 0.3333)
     """
     problem = _checked(features, indptr, variance, price, norm)
     if not tolerance > 0:
-        raise InputError(f"Expected a tolerance > 0, got {tolerance}.")
+        raise InputError(f"Expected a tolerance > 0, got {tolerance}.", argument="tolerance")
     if max_iterations < 0:
-        raise InputError(f"Expected max_iterations >= 0, got {max_iterations}.")
+        raise InputError(f"Expected max_iterations >= 0, got {max_iterations}.", argument="max_iterations")
     if problem.price == 0:
         rows = _least_squares_rows(problem.features)
         return replace(problem.weights(rows, problem.objective(rows), 0, tolerance), for_lines=True)
@@ -157,7 +157,9 @@ def least_squares_weights(
     n_rows = len(problem.features)
     chosen = np.ones(n_rows, bool) if kept is None else np.asarray(kept)
     if chosen.shape != (n_rows,) or chosen.dtype != np.bool_:
-        raise InputError(f"Expected kept to be {n_rows} booleans, got shape {chosen.shape} of {chosen.dtype}.")
+        raise InputError(
+            f"Expected kept to be {n_rows} booleans, got shape {chosen.shape} of {chosen.dtype}.", argument="kept"
+        )
     rows = np.zeros_like(problem.features)
     rows[chosen] = _least_squares_rows(problem.features[chosen])
     return problem.weights(rows, float("nan"), 0, 0.0)
@@ -195,7 +197,9 @@ def _inverse_root(features: Floats) -> Floats:
             inverse: Floats = np.linalg.inv(root) / lengths[:, None]
             return inverse
     rank = np.linalg.matrix_rank(features / np.where(lengths > 0, lengths, 1)) if len(features) else 0
-    raise InputError(f"Expected features of full column rank {features.shape[1]}, got rank {rank}.")
+    raise InputError(
+        f"Expected features of full column rank {features.shape[1]}, got rank {rank}.", argument="features"
+    )
 
 
 def _least_squares_rows(features: Floats) -> Floats:
@@ -214,18 +218,26 @@ def _checked(features: ArrayLike, indptr: ArrayLike, variance: float, price: flo
     rows = np.ascontiguousarray(features, dtype=np.float64)
     starts = np.asarray(indptr)
     if rows.ndim != 2 or rows.shape[1] == 0:
-        raise InputError(f"Expected features [rows, columns] with at least one column, got shape {rows.shape}.")
+        raise InputError(
+            f"Expected features [rows, columns] with at least one column, got shape {rows.shape}.", argument="features"
+        )
     if not np.isfinite(rows).all():
         at = np.argwhere(~np.isfinite(rows))[0]
-        raise InputError(f"Expected finite features, got {rows[tuple(at)]} in row {at[0]}, column {at[1]}.")
+        raise InputError(
+            f"Expected finite features, got {rows[tuple(at)]} in row {at[0]}, column {at[1]}.", argument="features"
+        )
     if starts.ndim != 1 or not len(starts) or starts.dtype.kind not in "iu":
-        raise InputError(f"Expected indptr to be a list of integers, got shape {starts.shape} of {starts.dtype}.")
+        raise InputError(
+            f"Expected indptr to be a list of integers, got shape {starts.shape} of {starts.dtype}.", argument="indptr"
+        )
     offsets = starts.astype(np.int64)
     if offsets[0] != 0 or offsets[-1] != len(rows) or (np.diff(offsets) < 0).any():
-        raise InputError(f"Expected indptr that rises from 0 to {len(rows)}, got {offsets[0]} to {offsets[-1]}.")
+        raise InputError(
+            f"Expected indptr that rises from 0 to {len(rows)}, got {offsets[0]} to {offsets[-1]}.", argument="indptr"
+        )
     for name, value in (("variance", variance), ("price", price)):
         if not (np.isfinite(value) and value >= 0):
-            raise InputError(f"Expected a finite {name} >= 0, got {value}.")
+            raise InputError(f"Expected a finite {name} >= 0, got {value}.", argument=name)
     if norm not in (1, 2):
-        raise InputError(f"Expected norm 1 or 2, got {norm}.")
+        raise InputError(f"Expected norm 1 or 2, got {norm}.", argument="norm")
     return _Problem(rows, offsets, float(variance), float(price), 1 if norm == 1 else 2)

@@ -1,4 +1,4 @@
-// What somebody can tell who knows everything but one thing: whether one person took part.
+// What an attacker can find out who knows everything except whether one person took part.
 
 const EPSILONS = { low: 0.05, high: 20 };
 const BELIEFS = [0.5, 0.1, 0.01];
@@ -28,12 +28,12 @@ class Attacker {
   show(epsilon) {
     const { form, delta, epsilon: own } = this.data.budget;
     const guarantee = new Guarantee(form, epsilon, delta);
-    const model = epsilon === own ? " This is the model’s own." : "";
+    const model = epsilon === own ? " This is the model’s own ε." : "";
     this.slider.setAttribute("aria-valuetext", `ε = ${figure(epsilon)}: best guess right ${percentBound(guarantee.bestGuess)} of the time`);
     byId("epsilon-shown").textContent = `ε = ${figure(epsilon)}`;
     byId("attack-words").textContent =
       `A coin toss is right half of the time. The best attack is right at most ${percentBound(guarantee.bestGuess)} of the time. ` +
-      `All that was released moves the odds by a factor of at most ${factorBound(guarantee.logOdds)}` +
+      `The release changes the odds by a factor of at most ${factorBound(guarantee.logOdds)}` +
       `${delta ? `, except with probability ${this.data.budget.deltaWords}` : ""}.${model}`;
     byId("attack-beliefs").replaceChildren(...BELIEFS.map((belief) => beliefRow(guarantee, belief)));
     byId("attack-alarms").replaceChildren(...FALSE_ALARMS.map((rate) => alarmRow(guarantee, rate)));
@@ -47,9 +47,9 @@ class Attacker {
     const y = (value) => size - 40 - value * (size - 56);
     const points = Array.from({ length: 201 }, (_, k) => {
       const rate = (k / 200) ** 2;
-      return `${x(rate).toFixed(1)} ${y(guarantee.found(rate)).toFixed(1)}`;
+      return `${x(rate).toFixed(1)} ${y(guarantee.detected(rate)).toFixed(1)}`;
     });
-    const label = `Trade-off curve: at 1 % false alarms at most ${percentBound(guarantee.found(0.01))} are found, at 20 % at most ${percentBound(guarantee.found(0.2))}.`;
+    const label = `Trade-off curve: at 1 % false alarms at most ${percentBound(guarantee.detected(0.01))} are found, at 20 % at most ${percentBound(guarantee.detected(0.2))}.`;
     const svg = drawn("svg", { viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": label });
     for (const tick of [0, 0.25, 0.5, 0.75, 1]) {
       svg.append(drawn("line", { class: tick ? "grid" : "base", x1: x(0), x2: x(1), y1: y(tick), y2: y(tick) }));
@@ -59,8 +59,8 @@ class Attacker {
     svg.append(drawn("path", { class: "area-noise", d: `M${points.join(" L")} L${x(1)} ${y(1)} L${x(0)} ${y(0)}Z` }));
     svg.append(drawn("line", { class: "guide", x1: x(0), x2: x(1), y1: y(0), y2: y(1) }));
     svg.append(drawn("path", { class: "curve-noise", d: `M${points.join(" L")}` }));
-    svg.append(drawn("text", { class: "axis", x: x(0.5), y: size - 6, "text-anchor": "middle" }, "% of the others falsely accused"));
-    svg.append(drawn("text", { class: "axis", x: x(0), y: 11 }, "% of those who took part that are found"));
+    svg.append(drawn("text", { class: "axis", x: x(0.5), y: size - 6, "text-anchor": "middle" }, "% of non-participants falsely accused"));
+    svg.append(drawn("text", { class: "axis", x: x(0), y: 11 }, "% of participants found"));
     svg.append(drawn("text", { class: "axis small", x: x(0.99), y: y(0.42), "text-anchor": "end" }, "dotted: a coin toss"));
     return svg;
   }
@@ -75,10 +75,10 @@ function beliefRow(guarantee, belief) {
 }
 
 function alarmRow(guarantee, rate) {
-  return element("tr", {}, element("td", {}, `${percent(rate, 0)} of them`), element("td", { class: "right" }, percentBound(guarantee.found(rate))));
+  return element("tr", {}, element("td", {}, percent(rate, 0)), element("td", { class: "right" }, percentBound(guarantee.detected(rate))));
 }
 
-// A hundred guesses: right by luck, right thanks to what was released, wrong.
+// A hundred guesses: right by luck, right thanks to the release, wrong.
 function guessDots(bestGuess) {
   const right = Math.ceil(100 * bestGuess - 1e-9);
   const svg = drawn("svg", { viewBox: "0 0 400 108", role: "img", "aria-label": `Of 100 best guesses at most ${right} are right; a coin toss gets 50.` });

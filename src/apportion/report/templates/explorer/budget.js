@@ -1,4 +1,4 @@
-// The budget as a flow: from the whole, over what it was spent for, to every release.
+// The budget as a flow: from the whole, through its purposes, to every release.
 
 const FLOW = { least: 1.5, pitch: 22, bar: 12, slot: 18, top: 22, most: 40 };
 
@@ -9,7 +9,7 @@ class BudgetFlow {
     this.fit();
   }
 
-  // Drawn to the width it has, so that letters keep their size.
+  // Drawn at the available width, so that letters keep their size.
   fit() {
     const width = Math.max(300, Math.round(this.frame.clientWidth));
     if (width === this.width) return;
@@ -24,7 +24,7 @@ class BudgetFlow {
     const rows = each ? this.data.flow.length + 0.5 * families.length : families.length;
     const room = Math.max(200, rows * FLOW.pitch);
     const columns = this.wide ? { family: Math.round(this.width * 0.26), release: Math.round(this.width * 0.62) } : { family: 70, release: 150 };
-    const label = each ? "The budget as a flow: every release is a button that tells more." : "The budget as a flow.";
+    const label = each ? "The budget as a flow: every release is a button with more details." : "The budget as a flow.";
     const svg = drawn("svg", { viewBox: `0 0 ${this.width} ${room + FLOW.top + 8}`, role: "group", "aria-label": label });
     svg.append(drawn("text", { class: "axis", x: 0, y: 12 }, this.data.budget.form === "gaussian" ? "all of μ²" : "all of ε"));
     this.flow(svg, families, room, columns);
@@ -99,7 +99,7 @@ class BudgetFlow {
     const facts = [
       `${percent(release.share, 2)} of the budget${this.data.budget.form === "gaussian" && release.mu !== null ? ` (μ = ${figure(release.mu)})` : ""}`,
       `${release.mechanism} noise of standard deviation ${figure(release.stddev)} on each number`,
-      `one user moves it by at most ${figure(release.sensitivity)}: ${release.derivation}`,
+      `one user changes it by at most ${figure(release.sensitivity)}: ${release.derivation}`,
       `size: ${release.shape}`,
     ];
     byId("flow-told").replaceChildren(

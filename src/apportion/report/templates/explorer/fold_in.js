@@ -45,7 +45,7 @@ class FoldIn {
     return scores;
   }
 
-  // The best items that are not in the history; of equal ones the first in the model's list.
+  // The best items that are not in the history; ties in the order of the model's list.
   recommend(history, k) {
     const solution = this.solve(history);
     const scores = this.scores(solution);
@@ -68,7 +68,7 @@ class FoldIn {
   }
 }
 
-// Items whose vectors point the same way.
+// Items whose vectors point in a similar direction.
 class Neighbours {
   constructor(data) {
     this.data = data;

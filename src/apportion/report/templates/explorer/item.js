@@ -1,4 +1,4 @@
-// What is known of the chosen item: rank, popularity, reliability, and the items that resemble it.
+// What is known about the chosen item: rank, popularity, reliability, and similar items.
 
 const N_NEAR = 10;
 
@@ -16,9 +16,9 @@ class ItemPanel {
       element("p", { class: "detail" }, `item ${this.data.ids[k]} · rank ${whole(k + 1)} of ${whole(this.data.n)} · released popularity ${figure(this.data.popularity[k])}`),
       bar(share),
       element("p", { class: "detail" }, `${percent(share, 0)} from data, ${percent(1 - share, 0)} from the prior.`),
-      ...(share < 0.5 ? [element("p", { class: "warn" }, "Rests more on the prior than on data: do not read much into its neighbours.")] : []),
+      ...(share < 0.5 ? [element("p", { class: "warn" }, "This item rests more on the prior than on data, so its neighbours mean little.")] : []),
       ...(this.data.solvable ? [add] : []),
-      this.data.twinNear ? this.beside(k, near) : this.table("Items that resemble it", near),
+      this.data.twinNear ? this.beside(k, near) : this.table("Similar items", near),
     );
     return near.map(({ position }) => position);
   }
@@ -37,7 +37,7 @@ class ItemPanel {
     return element("table", { class: "dense near" }, element("caption", {}, caption), element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
   }
 
-  // Internal page: the neighbours of the same item in the model without privacy.
+  // Internal page: the neighbours of the same item in the non-private model.
   beside(k, near) {
     const width = this.data.twinWidth;
     const twin = Array.from({ length: width }, (_, place) => ({

@@ -134,7 +134,7 @@ class ItemMap {
     return x > -size && y > -size && x < this.width + size && y < this.height + size;
   }
 
-  // Where there are many, small dots are set pixel by pixel, which is many times faster than drawing paths.
+  // If there are many, small dots are set pixel by pixel, which is many times faster than drawing paths.
   specks(ratio) {
     const { width, height } = this.canvas;
     if (this.image?.width !== width || this.image.height !== height) this.image = this.context.createImageData(width, height);

@@ -51,15 +51,15 @@ function muOf(epsilon, delta) {
   return low;
 }
 
-// What is known of the releases: the Gaussian curve of a μ, the two lines of a pure ε, or (ε, δ) alone.
+// What is known about the releases: the Gaussian curve of a μ, the two lines of a pure ε, or (ε, δ) alone.
 class Guarantee {
   constructor(form, epsilon, delta) {
     Object.assign(this, { form, epsilon, delta });
     this.mu = form === "gaussian" ? muOf(epsilon, delta) : null;
   }
 
-  // The share of those who took part that a test can find, if it accuses this share of those who did not.
-  found(falseAlarms) {
+  // The share of participants that a test can find if it accuses this share of non-participants.
+  detected(falseAlarms) {
     if (falseAlarms >= 1) return 1;
     if (this.form === "gaussian") return falseAlarms <= 0 ? 0 : normalTail(normalTailPoint(falseAlarms) - this.mu);
     const odds = Math.exp(this.epsilon);

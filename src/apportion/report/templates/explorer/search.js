@@ -1,4 +1,4 @@
-// A box that finds items by their titles or ids, with a list that keys and screen readers can walk.
+// A box that finds items by their titles or ids, with a list that works with keys and screen readers.
 
 const MOST_FOUND = 12;
 

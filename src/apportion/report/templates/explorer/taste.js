@@ -1,4 +1,4 @@
-// "What would I get?": the visitor's items, the regression solved on them, and which of them spoke for each answer.
+// "What would I get?": the visitor's items, the regression solved on them, and which of them support each recommendation.
 
 const N_BEST = 20;
 const N_EXAMPLE = 5;
@@ -28,7 +28,7 @@ class Taste {
     byId("taste-said").textContent = pairs.length ? `${pairs.length} items chosen for you.` : "Your items were cleared.";
   }
 
-  // A popular item, the items that resemble it, and for ratings one that does not.
+  // A popular item, similar items, and for ratings one that is not similar.
   example() {
     const start = Math.floor(Math.random() * Math.min(100, this.data.n));
     const near = this.actions.nearest(start, N_EXAMPLE - 1).map((each) => each.position);
@@ -74,7 +74,7 @@ class Taste {
     const waiting = this.mine.size === 0 && !this.rated;
     const { solution, scores, best } = waiting ? { best: [] } : this.foldIn.recommend([...this.mine], N_BEST);
     byId("taste-best").replaceChildren(...best.map((k) => this.recommendation(k, scores, best, solution)));
-    byId("taste-head").textContent = this.mine.size ? "What you would get" : this.rated ? "What anybody would get" : "Add an item to see what you would get";
+    byId("taste-head").textContent = this.mine.size ? "What you would get" : this.rated ? "What everybody would get" : "Add an item to see what you would get";
     this.actions.mark(new Set(this.mine.keys()), new Set(this.mine.size ? best : []));
   }
 
@@ -89,7 +89,7 @@ class Taste {
   }
 
   why(k, solution) {
-    if (!this.mine.size) return "from the prior: you have said nothing yet";
+    if (!this.mine.size) return "from the prior: you have not chosen anything yet";
     const { prior, spoken } = this.foldIn.parts(solution, k);
     const most = spoken.sort((one, other) => Math.abs(other.part) - Math.abs(one.part)).slice(0, N_REASONS);
     const digits = this.rated ? 2 : 3;

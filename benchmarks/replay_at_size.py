@@ -1,0 +1,91 @@
+"""Claim: at a size that crosses every block of the code, no user adds more than the sensitivity that a sum declares.
+
+A million users, one of them with 50,001 rows, others with a half, a quarter, ... of it, and one item that 400,000 users
+have. Every pass of every estimator is repeated without a heavy user and on that user alone: the sums must add up, in
+whole numbers where they are whole numbers, and what the user adds stays within the sensitivity. For statistics whose
+numbers of rows are public the user's values are turned round instead. Boundaries are read from the sources, those of
+the compiled kernel included; blocks larger than the data are made smaller for the run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from apportion.engines import LocalEngine, TorchEngine
+from benchmarks.claim import Outcome, Rehearsal, print_table
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+LIMIT = 1 + 1e-9
+QUICK = ("clicks", "mean, private sizes")
+
+
+def measure(quick: bool) -> Outcome | Rehearsal:
+    """Go through estimators and engines."""
+    sizes: Any = importlib.import_module("at_size")
+    passes: Any = importlib.import_module("engine_passes")
+    medium = sizes.LargeWorld(100_000, 20_001)
+    engines = {
+        "memory": (LocalEngine(np.float64, exact=True), sizes.SUITE if quick else sizes.FULL),
+        "memory, floats": (LocalEngine(np.float64), sizes.SUITE if quick else medium),
+        "torch": (TorchEngine("cpu", np.float64, exact=True), sizes.SUITE if quick else medium),
+    }
+    rows: list[list[Any]] = []
+    for name in QUICK if quick else passes.FITS:
+        for engine, (adds_up, world) in list(engines.items())[: 1 if quick else None]:
+            start = time.perf_counter()
+            ratio, gap, sums = _largest(sizes, passes, name, adds_up, world)
+            rows.append([name, engine, sums, ratio, gap, round(time.perf_counter() - start, 1)])
+            print(*rows[-1], flush=True)
+    print_table(["estimator", "engine", "sums", "largest ratio", "largest gap", "seconds"], rows)
+    crossed = _crossed(sizes)
+    largest, gap = max(row[3] for row in rows), max(row[4] for row in rows)
+    if quick:
+        return Rehearsal(
+            {"largest": largest, "gap": gap}, {"nobody adds more": largest <= LIMIT, "no gap": gap <= 1e-9}
+        )
+    return Outcome(
+        {"largest": largest, "gap": gap, "sums": sum(row[2] for row in rows), "boundaries": crossed},
+        {"largest": LIMIT, "gap": 1e-9},
+        largest <= LIMIT and gap <= 1e-9,
+        f"{len(passes.FITS)} estimators on {len(engines)} engines, {sizes.FULL.n_users:,} users, up to "
+        f"{sizes.FULL.heaviest:,} rows of one: largest ratio to a declared sensitivity {largest:.9f}, "
+        f"{crossed['beyond the data']} of {crossed['found']} boundaries not crossed",
+        {"users": sizes.FULL.n_users, "rows_of_one_user": sizes.FULL.heaviest, "other engines": [100_000, 20_001]},
+    )
+
+
+def _largest(sizes: Any, passes: Any, name: str, engine: Any, world: Any) -> tuple[float, float, int]:
+    """The largest ratio and gap of any pass, and how many sums there were."""
+    moved = []
+    with sizes.small_blocks(world):
+        for one in passes.passes_of(name, engine, world=world):
+            for user in world.heavy_users[[0, 2]]:
+                moved += sizes.moved_by(one, int(user), engine)
+    ratio, gap = (max((float(getattr(m, what)) for m in moved), default=0.0) for what in ("ratio", "gap"))
+    return ratio, gap, len(moved)
+
+
+def _crossed(sizes: Any) -> dict[str, int]:
+    """How many boundaries there are, and how many of them were crossed as they are or made smaller."""
+    found = sizes.constants()
+    rows = [[name, number, ", ".join(sizes.crossed(sizes.FULL, number))] for name, number in found.items()]
+    rows += [[n, number, ", ".join(sizes.crossed(sizes.FULL, number))] for n, number in _of_kernel(sizes).items()]
+    print_table(["boundary", "number", "crossed by"], [[*row[:2], row[2] or _why(sizes, row[0])] for row in rows])
+    beyond = sum(not row[2] and row[0] in sizes.NOT_SIZES for row in rows)
+    return {"found": len(rows), "beyond the data": beyond}
+
+
+def _why(sizes: Any, name: str) -> str:
+    return str(sizes.NOT_SIZES.get(name, "made smaller"))
+
+
+def _of_kernel(sizes: Any) -> dict[str, int]:
+    found: dict[str, int] = sizes.kernel_constants(Path(__file__).parents[1] / "src" / "apportion" / "linalg")
+    return found

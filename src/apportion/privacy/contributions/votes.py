@@ -1,0 +1,148 @@
+"""Votes on settings: a few rows of each user are held out, and every user says how well each setting predicts them.
+
+A hash of (user, task) under a public seed decides which rows are held out, so this does not depend on other users.
+`WithoutHeldOut` keeps those rows out of any other contribution. `Votes` uses them: each user scores a short public list
+of settings on its own held-out rows and adds the differences from the first setting, the default, clipped as one vector
+(docs/proofs/votes.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.errors import InputError
+from apportion.linalg import keyed_words
+from apportion.privacy.bounded_sum import BoundedSum
+from apportion.privacy.contributions.base import Contribution, Floats, Kernels, Sums, UserRun
+from apportion.privacy.contributions.clipped import Output, sealed_output, whole_parts
+from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Which rows of a user are held out: those whose hash of (user, task, seed) is small, and not too many of them.
+
+    The row with the largest hash stays, so that every user keeps a row, and users with one row hold out none.
+
+    Attributes:
+        fraction: the approximate fraction of rows held out, for users with few rows.
+        seed: a public seed.
+        most: the most rows held out of one user.
+    """
+
+    fraction: float
+    seed: int = 0
+    most: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        """Refuse a fraction that leaves nothing on one side."""
+        if not 0 < self.fraction < 1 or self.most < 1:
+            raise InputError(
+                f"Expected a fraction of rows between 0 and 1 and at least 1 row, got {self.fraction} and {self.most}.",
+                argument="fraction",
+            )
+
+    def of(self, users: UserRun) -> NDArray[np.bool_]:
+        """Return, for each row, whether it is held out; from its own user's rows alone."""
+        key = (self.seed % 2**256).to_bytes(32, "little")
+        own = keyed_words(key, users.keys)[users.owner]
+        hashes = keyed_words(key, np.stack([own, users.column("tasks").astype(np.uint64)], axis=1))
+        order = np.lexsort((hashes, users.owner))
+        rank = np.empty(users.n_rows, np.int64)
+        rank[order] = np.arange(users.n_rows) - users.indptr[:-1][users.owner]
+        small = (hashes >> np.uint64(11)) < np.uint64(math.floor(self.fraction * 2.0**53))
+        return np.asarray(small & (rank < np.minimum(self.most, users.sizes - 1)[users.owner]))
+
+    def kept(self, users: Any) -> Any:
+        """Return the users without their held-out rows; kept while users stay in memory."""
+        return self._parts(users)[0]
+
+    def shown(self, users: Any) -> Any:
+        """Return the users with only their held-out rows; kept while users stay in memory."""
+        return self._parts(users)[1]
+
+    def _parts(self, users: Any) -> Any:
+        return users.remembered(self, self._divided)
+
+    def _divided(self, users: Any) -> tuple[Any, Any]:
+        held = self.of(users)
+        return users.with_rows(~held), users.with_rows(held)
+
+
+@dataclass(frozen=True, eq=False)
+class WithoutHeldOut(Contribution):
+    """Another contribution, of users without their held-out rows."""
+
+    of: Contribution
+    rows: HeldOut
+
+    def partial(self, users: UserRun, kernels: Kernels) -> Sums:
+        """Return the sums over the remaining rows."""
+        return self.of.partial(self.rows.kept(users), kernels)
+
+    def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
+        """Seal the sums: the bounds hold for any rows of a user, so they hold for these."""
+        return self.of.sealed(sums)
+
+
+def without_held_out(contribution: Contribution, rows: HeldOut | None) -> Contribution:
+    """The contribution of users without their held-out rows, if any are held out."""
+    return contribution if rows is None else WithoutHeldOut(contribution, rows)
+
+
+class Losses(Protocol):
+    """How badly each setting predicts the held-out rows of each user, from that user's rows and released values."""
+
+    @property
+    def n_settings(self) -> int:
+        """Number of settings, the default first."""
+
+    def __call__(self, kept: Any, shown: Any, kernels: Kernels) -> Floats:
+        """Return losses [n_users, n_settings] on users' held-out rows in `shown`, given their other rows in `kept`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Votes(Contribution):
+    """Each user's losses under all other settings minus its loss under the first; clipped as one vector.
+
+    Users without a held-out row, or whose losses are not finite, add zero.
+
+    Attributes:
+        losses: of the users; it must return for each user what it would for that user alone.
+        rows: which rows are held out.
+        clip_norm: of a user's differences together.
+        what: the settings in words, for the statement.
+        neighbours: the relation that the sensitivity is for.
+    """
+
+    losses: Losses
+    rows: HeldOut
+    clip_norm: float
+    what: str
+    neighbours: Neighbours = ADD_REMOVE
+
+    @property
+    def output(self) -> Output:
+        """The output: one number for each setting except the default."""
+        return Output(self.losses.n_settings - 1, self.clip_norm, False, self.what)
+
+    def partial(self, users: UserRun, kernels: Kernels) -> Sums:
+        """Return the sum of these users' differences, clipped and in whole steps."""
+        total = self.output.zeros(users.n_tasks)
+        for run in users.runs(kernels.rows_at_once):
+            kept, shown = self.rows.kept(run), self.rows.shown(run)
+            losses = np.asarray(self.losses(kept, shown, kernels), np.float64)
+            with np.errstate(invalid="ignore"):
+                differences = losses[:, 1:] - losses[:, :1]
+            good = shown.present & np.isfinite(differences).all(axis=1)
+            total += whole_parts(np.where(good[:, None], differences, 0.0), self.output).sum(axis=0)
+        return (total,)
+
+    def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
+        """Seal the sum: one user's part is its clipped vector of differences."""
+        return (sealed_output(self.output, sums[0], self.neighbours),)

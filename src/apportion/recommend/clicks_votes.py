@@ -1,0 +1,109 @@
+"""Votes of users on how far their regressions are to trust what was learned (docs/proofs/votes.md).
+
+A user folds in from the rows it kept and looks where the rows it held out come in its own ranking: a row at rank r is
+worth 1 / (1 + (r / 20)²). The sums of the differences from the first of a short list are released; the best one that
+stands out of their noise is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data.users import Users
+from apportion.linalg.fixed_order import row_products
+from apportion.privacy.contributions import HeldOut, Kernels
+from apportion.recommend.model import FoldIn
+
+CLIP = 0.1  # norm of a user's vote; the worth of a row is at most 1, and a smaller norm has less noise
+_RANK = 20.0  # at which a row is worth half; a tenth of the tasks if these are few
+_RANKED = 8192  # tasks that are ranked at most: those with the longest rows
+_ROWS_AT_A_TIME = 512  # held-out rows whose users' scores are in memory
+_HELD_OUT, _ENOUGH = 0.08, 1000.0  # fraction of rows; less where so many users make it enough
+_MOST_HELD_OUT = 2  # rows of one user
+_LEAST_POWER = 250.0  # users' votes are asked for if this many of them weigh as much as the noise
+
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class RankLosses:
+    """Minus the mean worth of a user's held-out rows, under each of several regressions."""
+
+    fold_ins: tuple[FoldIn, ...]
+
+    @property
+    def n_settings(self) -> int:
+        """Number of regressions, the default first."""
+        return len(self.fold_ins)
+
+    def __call__(self, kept: Users, shown: Users, kernels: Kernels) -> NDArray[np.float64]:
+        """[n_users, n_settings]; zero for users who hold out no row."""
+        voting = kept.with_rows(shown.present[kept.owner])
+        return np.stack([_losses(each, voting, shown, kernels) for each in self.fold_ins], axis=1)
+
+
+def _losses(fold_in: FoldIn, voting: Users, shown: Users, kernels: Kernels) -> NDArray[np.float64]:
+    solved = fold_in.solve(kernels, voting, np.ones(voting.n_rows, np.float32))
+    vectors = np.asarray(solved.cpu() if hasattr(solved, "cpu") else solved, np.float32)
+    ranked = _longest_rows(fold_in.features)
+    features = np.ascontiguousarray(fold_in.features[ranked], np.float32)
+    place = np.full(len(fold_in.features), -1, np.int64)
+    place[ranked] = np.arange(len(ranked))
+    losses, first = np.zeros(shown.n_users), 0
+    for some in shown.runs(_ROWS_AT_A_TIME, _ROWS_AT_A_TIME):
+        users = slice(first, first + some.n_users)
+        worth = _worth(vectors[users], features, place, voting.run(users.start, users.stop), some)
+        losses[users] -= np.bincount(some.owner, worth, minlength=some.n_users) / np.maximum(some.sizes, 1)
+        first = users.stop
+    return losses
+
+
+def _worth(vectors: Floats, features: Floats, place: NDArray[np.int64], voting: Users, shown: Users) -> Floats:
+    """What each held-out row is worth at its rank in its user's own list, without what the user kept."""
+    voters = np.flatnonzero(shown.present)
+    position = np.cumsum(shown.present) - 1
+    scores = row_products(vectors[voters], features)
+    kept = place[voting.column("tasks")]
+    scores[position[voting.owner[kept >= 0]], kept[kept >= 0]] = -np.inf
+    own, row = place[shown.column("tasks")], position[shown.owner]
+    ranks = (scores[row] > scores[row, np.maximum(own, 0)][:, None]).sum(axis=1)
+    half = min(_RANK, len(features) / 10)
+    return np.asarray(np.where(own >= 0, 1 / (1 + np.square(ranks / half)), 0.0))
+
+
+def _longest_rows(features: Any) -> NDArray[np.int64]:
+    """The tasks with the longest rows, in the order of the list."""
+    lengths = np.square(features.astype(np.float64)).sum(axis=1)
+    return np.sort(np.argsort(-lengths, kind="stable")[:_RANKED])
+
+
+def rows_to_hold_out(n_users: float, mu: float) -> HeldOut | None:
+    """Which rows votes need; None where so few users could say nothing above the noise of a release of this μ.
+
+    Args:
+        n_users: released, or declared public.
+        mu: of the release of the votes.
+    """
+    if n_users * mu < _LEAST_POWER * CLIP:
+        return None
+    return HeldOut(min(_HELD_OUT, _ENOUGH / n_users), most=_MOST_HELD_OUT)
+
+
+def chosen_by_votes(differences: NDArray[np.float64], stddev: float, caution: float) -> int:
+    """Position of the setting with the least released loss; 0 unless it is below by `caution` times the noise.
+
+    >>> chosen_by_votes(np.array([-5.0, -9.0]), 4.0, 1.0), chosen_by_votes(np.array([-3.0, 2.0]), 4.0, 1.0)
+    (2, 0)
+    """
+    best = int(np.argmin(differences))
+    return best + 1 if differences[best] < -caution * stddev else 0
+
+
+def in_words(choices: Sequence[Any]) -> str:
+    """The list of settings, for the statement."""
+    return "votes on " + "; ".join(each.text for each in choices)

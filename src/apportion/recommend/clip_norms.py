@@ -1,0 +1,139 @@
+"""The clip norm of a ratings fit, from one small release about users' residuals, and the length of item vectors.
+
+Before the first round, every user compares its ratings with its own mean (leaving each rating out of it), and reports
+how much of its part each clip norm of a public list would remove, and how much of its mean residual. If scales are
+skewed and users rate little, a small norm cuts off one side and shifts all predictions to the other. If users rate
+much, it only evens out their influence and lowers the noise. The norm with the least estimated error is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data.users import Users
+from apportion.postprocessing.popularity import Exposure
+from apportion.privacy.contributions import ClippedParts, Output
+from apportion.privacy.neighbours import Neighbours
+
+Floats = NDArray[np.floating[Any]]
+
+NORMS = (0.7, 1.0, 1.5, 2.2, 3.2)
+"""The public list, in units of a quarter of the value range; the first is taken where nothing can be told."""
+
+FIRST_VARIANCE = 0.9
+"""Of residuals, where nothing was released of them."""
+
+_PART_NORM = 1.5
+_FULL_SAY = 3.0  # √n^j from which a user's say counts in full
+_DAMPING = 6.0  # ratings at the centre that are added to a user's own mean
+_DISTORTION = 0.006  # error from uneven clipping, per residual variance and squared fraction that is cut off
+_COORDINATES = 3.0  # as many biases have about the error that an item's vector and bias have together
+_ITEM_VARIANCE = 0.1
+_DIMENSIONS = ((90.0, 8), (15.0, 4), (5.0, 2))  # from which signal to noise of an item, as users meet it
+_SHORTEST = 1
+_VARIANCE_SPREAD = 0.5  # of residual variances among data sets
+
+
+@dataclass(frozen=True)
+class ClippedAway:
+    """A user's (1, mean residual, mean squared residual), and for each norm what it cuts off of 1 and of the mean.
+
+    Attributes:
+        value_range: the public scale; values outside are brought into it.
+        centre: what is taken off a value.
+        unit: values per unit of label.
+    """
+
+    value_range: tuple[float, float]
+    centre: float
+    unit: float
+
+    def __call__(self, users: Users, weights: Any) -> tuple[NDArray[np.float64]]:
+        """The row of every user, from its own rows."""
+        labels = (np.clip(users.column("values"), *self.value_range).astype(np.float64) - self.centre) / self.unit
+        sizes = np.maximum(users.sizes, 1)
+        totals = np.bincount(users.owner, labels, minlength=users.n_users)
+        others = (totals[users.owner] - labels) / (sizes[users.owner] - 1 + _DAMPING)
+        residuals = labels - others
+        mean = np.bincount(users.owner, residuals, minlength=users.n_users) / sizes
+        square = np.bincount(users.owner, np.square(residuals), minlength=users.n_users) / sizes
+        lost = 1 - np.minimum(1, np.array(NORMS) / np.maximum(np.sqrt(square), 1e-12)[:, None])
+        say = np.minimum(np.sqrt(sizes) / _FULL_SAY, 1.0)
+        row = [np.ones_like(mean), mean / 2, square / 4, *lost.T, *(lost.T * mean / 2)]
+        return (say[:, None] * np.stack(row, axis=1),)
+
+    def contribution(self, neighbours: Neighbours) -> ClippedParts:
+        """The same as a contribution."""
+        output = Output(3 + 2 * len(NORMS), _PART_NORM, False, "what clip norms would cut off of a user's residuals")
+        return ClippedParts(self, (output,), neighbours=neighbours)
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Released facts about users' residuals.
+
+    Attributes:
+        variance: their mean square.
+        clip_norm: the norm that is taken.
+    """
+
+    variance: float
+    clip_norm: float
+
+
+def choose(released: Floats, stddev: float, exposure: Exposure, mu: float) -> Residuals:
+    """Estimate the error under each norm, and take the norm with the least.
+
+    The error has three parts: the offset that clipping brings about, the distortion by clipping users unevenly, and
+    the privacy noise in what is learned of an item. Noise in the released offset is taken off, so that a norm is not
+    raised for noise alone.
+
+    Args:
+        released: the sum over users of `ClippedAway`.
+        stddev: of its noise.
+        exposure: of the tasks.
+        mu: privacy parameter of all rounds together.
+    """
+    voters = max(float(released[0]), 10.0)
+    says = released / voters
+    n_norms = len(NORMS)
+    kept = np.clip(1 - says[3 : 3 + n_norms], 0.1, 1.0)
+    mean, lost = 2 * says[1], 2 * says[3 + n_norms :]
+    offsets = ((1 - kept) * mean - lost) / kept
+    noise = np.square(2 * stddev / voters / kept)
+    squares = np.maximum(np.square(offsets) - 2 * noise, 0.0)
+    variance = _variance(says[2], stddev / voters)
+    errors = squares + _DISTORTION * variance * np.square(1 - kept) + _noise_error(np.array(NORMS) / kept, exposure, mu)
+    return Residuals(variance, NORMS[int(np.argmin(errors))])
+
+
+def _variance(quarter: float, stddev: float) -> float:
+    """The mean squared residual, drawn to the usual one by as much as its noise asks for."""
+    trust = 1 / (1 + np.square(4 * stddev / _VARIANCE_SPREAD))
+    return float(np.clip(FIRST_VARIANCE + trust * (4 * quarter - FIRST_VARIANCE), 0.1, 4.0))
+
+
+def dimension_for(exposure: Exposure, clip_norm: float, mu: float, rows: float) -> int:
+    """How long item vectors should be: longer where items stand out of the noise, never longer than users have ratings.
+
+    Args:
+        exposure: of the tasks.
+        clip_norm: of users' parts.
+        mu: privacy parameter of all rounds together.
+        rows: ratings of a typical user.
+    """
+    met = float(np.square(exposure.total).sum() / max(float(exposure.total.sum()), 1e-9))
+    signal = mu * met / clip_norm
+    longest = next((dimension for least, dimension in _DIMENSIONS if signal >= least), _SHORTEST)
+    return int(np.clip(rows, 1, longest))
+
+
+def _noise_error(levels: Floats, exposure: Exposure, mu: float) -> NDArray[np.float64]:
+    """Posterior variance of an item as users meet items, for each noise level."""
+    noise = np.square(levels[:, None] / (mu * np.maximum(exposure.total, 1e-9)))
+    met = exposure.total / exposure.total.sum()
+    return np.asarray(_COORDINATES * (noise * _ITEM_VARIANCE / (noise + _ITEM_VARIANCE)) @ met)

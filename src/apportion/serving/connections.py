@@ -1,0 +1,75 @@
+"""Limits on connections: how many may be open, and how fast a request's head must arrive.
+
+uvicorn itself waits for a head without limit, so slow clients could occupy all connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from apportion.serving.limits import Limits
+
+
+def protocol(limits: Limits) -> type[asyncio.Protocol]:
+    """Return the class of connections with these limits."""
+    return type("Connection", (_Connection,), {"limits": limits})
+
+
+class _Connection(H11Protocol):
+    """A connection of HTTP/1.1."""
+
+    limits: Limits
+    _due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            self._end(503, "Too many connections are open; try again in a second.")
+        else:
+            self._expect_head()
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self._is_answering:
+            self._expect_nothing()
+        elif self._due is None:
+            self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expect_nothing()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer something that is not HTTP in the same form as everything else."""
+        self._end(400, "This is not an HTTP/1.1 request.")
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _expect_head(self) -> None:
+        self._due = self.loop.call_later(self.limits.seconds, self._too_late)
+
+    def _expect_nothing(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _too_late(self) -> None:
+        self._due = None
+        if not self._is_answering:
+            self._end(408, f"The head of the request did not arrive within {self.limits.seconds:g} seconds.")
+
+    def _end(self, status: int, sentence: str) -> None:
+        """Say why and close."""
+        body = json.dumps({"error": sentence}).encode()
+        head = f"HTTP/1.1 {status} Refused\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        if not self._is_answering:
+            self.transport.write(head.encode() + b"Connection: close\r\n\r\n" + body)
+        self.transport.close()

@@ -1,0 +1,102 @@
+"""Leaks in whole commands: raw numbers that reach a file or a figure beside what was released."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+from apportion.evaluation import tuning
+from apportion.evaluation.validation_scores import keep_back
+from apportion.recommend import PrivateRatingRecommender
+from apportion.regression import LabelPrivateRegression
+from command_runs import FIT, OTHER_VALUES, WITHOUT_USERS, made_rows, turned, unequal, without, written_twice
+from planted.cases import Case, Verdict
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A command and what is wrong with it.
+
+    Attributes:
+        steps: what is run.
+        wrong: puts the bug in.
+    """
+
+    steps: list
+    wrong: Callable[[], AbstractContextManager]
+
+
+def raw_mean_in_a_setting():
+    fit = PrivateRatingRecommender.fit
+
+    def leaking(self, data, *arguments, **named):
+        fitted = fit(self, data, *arguments, **named)
+        fitted.model_.settings["mean"] = float(data.values.mean())
+        return fitted
+
+    return mock.patch.object(PrivateRatingRecommender, "fit", leaking)
+
+
+def score_over_the_true_count():
+    one_try = tuning._one_try
+
+    def leaking(parts, *arguments):
+        true = int((keep_back(parts.validation)[1].by_user.counts > 0).sum())
+        return replace(one_try(parts, *arguments), n_users=float(true))
+
+    return mock.patch.object(tuning, "_one_try", leaking)
+
+
+def intervals_from_raw_residuals():
+    fit = LabelPrivateRegression.fit
+
+    def leaking(self, X, y, **named):
+        fitted = fit(self, X, y, **named)
+        spread = float(np.std(np.asarray(y) - fitted.predict(X)))
+        fitted.coef_intervals_ = fitted.coef_[:, None] + np.array([-2.0, 2.0]) * spread
+        return fitted
+
+    return mock.patch.object(LabelPrivateRegression, "fit", leaking)
+
+
+LEAKS = {
+    "a raw mean among the settings of a model": Leak([FIT], raw_mean_in_a_setting),
+    "a search divides by the true number of validation users": Leak(WITHOUT_USERS["search"], score_over_the_true_count),
+    "intervals from the variance of raw residuals": Leak(OTHER_VALUES["regress"], intervals_from_raw_residuals),
+}
+
+
+def looked_at(steps, wrong, folder):
+    """What differs between two runs on different data with the same releases."""
+    rows, users = made_rows(), range(5, 60)
+    other = turned(rows, *users) if steps in OTHER_VALUES.values() else without(rows, *users)
+    with wrong():
+        first, second, _ = written_twice(steps, rows, other, Path(folder))
+    return unequal(first, second)
+
+
+def judged(steps, wrong):
+    """Whether anything differs."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = looked_at(steps, wrong, folder)
+    return Verdict(bool(found), f"differ on data with the same releases: {', '.join(found) or 'nothing'}"[:120])
+
+
+def cases():
+    """Every leak, and the command without it."""
+    return [
+        Case(
+            name,
+            "a hostile reading",
+            "bytes",
+            lambda leak=leak: judged(leak.steps, leak.wrong),
+            lambda leak=leak: judged(leak.steps, mock.MagicMock),
+        )
+        for name, leak in LEAKS.items()
+    ]
