@@ -42,6 +42,8 @@ CLAIMS = (
     "mean-vs-peers",
     "quantile-vs-peers",
     "coverage-real",
+    "regress-real",
+    "erm-floor",
     "gwa-scale",
     "ledger-crash",
     "ids-fuzz",

@@ -196,7 +196,15 @@ def _descent() -> Case:
     groups = np.array([0, 0, 1, 2, 3])
 
     def fit(rows: tuple[Floats, Floats], session: Session) -> Mapping[str, Any]:
-        estimator = UserERM("logistic", gradient_bound=0.05, domain_radius=1.0, steps=5, fit_intercept=False)
+        estimator = UserERM(
+            "logistic",
+            gradient_bound=0.05,
+            domain_radius=1.0,
+            steps=5,
+            fit_intercept=False,
+            floor=False,
+            sizes="public",
+        )
         return {"coefficients": estimator.fit(rows[0], rows[1], users=groups, session=session).coef_}
 
     features = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])

@@ -55,9 +55,11 @@ REHEARSED = {
         "coverage-real",
         "mean-vs-peers",
         "quantile-vs-peers",
+        "erm-floor",
         "features-convex",
         "protected-em",
         "protected-schedule",
+        "regress-real",
     ),
 }
 """Claims whose quick form cannot decide them, by what it lacks."""

@@ -109,14 +109,18 @@ def test_regressions_are_those_of_the_estimator(run, columns):
 
 @pytest.mark.parametrize("groups", [0, 4])
 def test_logistic_regressions_are_those_of_the_estimator(run, columns, groups):
-    asked = ("--intervals", groups) if groups else ()
+    asked = ("--intervals", groups, "--sizes", "public") if groups else ()
     answer = run(*ODDS, "--epsilon", 20, "--seed", 5, *asked, "--json")
     matrix = np.column_stack([columns["age"], columns["stay"]])
-    fitted = UserERM("logistic", 20.0, 1e-6, feature_norm=2.0, interval_parts=groups, noise=SeededNoise(5))
+    sizes = "public" if groups else "private"
+    fitted = UserERM("logistic", 20.0, 1e-6, feature_norm=2.0, sizes=sizes, interval_parts=groups, noise=SeededNoise(5))
     fitted.fit(matrix, columns["back"], users=columns["who"])
     assert of_json(answer) == [*fitted.coef_.tolist(), fitted.intercept_]
-    expected = [*fitted.coef_intervals_.tolist(), fitted.intercept_interval_.tolist()] if groups else [None] * 3
+    given = fitted.coef_intervals_ is not None
+    expected = [*fitted.coef_intervals_.tolist(), fitted.intercept_interval_.tolist()] if given else [None] * 3
     assert of_json(answer, "interval") == expected
+    assert answer.json["about_intervals"] == fitted.about_intervals_
+    assert answer.json["model_part"] == fitted.model_part_
     assert answer.json["steps"] == fitted.n_steps_
 
 

@@ -85,8 +85,12 @@ class Purpose(Enum):
     )
     VALIDATION_SCORE = "validation-score", "validation score", "How well one try's settings do on held-out users."
     # regressions and training
-    TASK_MATRICES = "task-matrices", "Gram matrices", "How precisely the rows of each task determine its coefficients."
-    TASK_MOMENTS = "task-moments", "moments", "How labels relate to features in each task: the signal itself."
+    TASK_MATRICES = "task-matrices", "Gram matrices", "How firmly the rows of each task pin down its coefficients."
+    TASK_MOMENTS = "task-moments", "moments", "How labels go with features in each task: the signal itself."
+    CONSTANT = "constant", "constant", "Where the best constant lies: what a model must beat."
+    CONSTANT_AGAIN = "constant-again", "constant, again", "The same once more, where no model is worth trying."
+    EVIDENCE = "evidence", "evidence", "Whether features tell anything, so that a model is worth trying."
+    COMPARISON = "comparison", "comparison", "Whether the model predicts better than the constant does."
     GRADIENT = "gradient", "gradient", "The direction in which the model moves next."
     ROUGH_COEFFICIENTS = (
         "rough-coefficients",
