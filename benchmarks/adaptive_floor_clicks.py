@@ -82,7 +82,7 @@ def measure(quick: bool) -> Outcome | Rehearsal:
         value={"cases": len(found), "within": held, "refuted": len(refuted), "amazon_beauty_at_5": round(beauty, 4)},
         target={"within": "all", "refuted": 0, "amazon_beauty_at_5": 0.055},
         holds=held == len(found),
-        headline=f"clicks: {held} of {len(found)} cases at least 0.98 of private popularity, {len(refuted)} below it by "
+        headline=f"clicks: {held} of {len(found)} cases at least 0.98 of private popularity, {len(refuted)} below by "
         f"more than two standard errors; worst {worst.ratio:.3f} ± {worst.error:.3f} ({worst.name}, "
         f"ε = {worst.epsilon:g})",
         settings={
