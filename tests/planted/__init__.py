@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from planted import (
     allocations,
     contributions,
+    keys,
     noise,
     parties,
     peers,
@@ -28,6 +29,7 @@ CASES = tuple(
         contributions,
         regressions,
         parties,
+        keys,
         noise,
         peers,
         pipelines,

@@ -59,6 +59,11 @@ class Purpose(Enum):
         "popularity",
         "How popular each item is, so that rare items can be given more weight.",
     )
+    ITEM_LIST = (
+        "item-list",
+        "list of items and popularity",
+        "Which items there are, of those that enough users have, and how popular each is.",
+    )
     EXPOSURE = "exposure", "exposure", "How much data each task has, which sets the size of its steps."
     # recommenders
     ITEM_SUMS = "item-sums", "item sums", "What the users of each item say about it, summed: the signal itself."
@@ -101,6 +106,17 @@ class Purpose(Enum):
     COEFFICIENTS = "coefficients", "coefficients", "The estimate itself."
     # statistics
     FIRST_MOMENTS = "first-moments", "first moments", "How widely values spread, for weights and intervals."
+    CLASS_SUMS = (
+        "class-sums",
+        "sums by size",
+        "How values go with the number of rows that users have: for the weights, a correction and the interval.",
+    )
+    DISTANCES = (
+        "distances",
+        "distances",
+        "How far users' sums lie from a first centre, from which the most that one user may add is chosen.",
+    )
+    SPREAD = "spread", "spread of users", "How far users differ, for an interval that holds for other users too."
     MEAN = "mean", "mean", "The estimate itself."
     QUANTILES = "quantiles", "quantiles", "The estimate itself."
     # parties

@@ -311,13 +311,13 @@ class UserERM(ContributionsEstimator):
         return float(bound(self._row_norm * self.domain_radius))
 
     def _assumed_public(self) -> list[str]:
-        about = [
+        assumed = [
             f"the norm {self.feature_norm:g} to which features are clipped",
             f"the norm {self._clip_norm():g} to which the gradient of every row is clipped",
         ]
         if self.interval_parts:
-            about.append(f"which of {self.interval_parts} parts each user is in, by a public seed")
-        return about
+            assumed.append(f"which of {self.interval_parts} parts each user is in, by a public seed")
+        return assumed
 
     def _parts(self, n_users: int) -> Integers | None:
         """Return the part of each user: drawn by a public seed from the number of users alone."""

@@ -76,11 +76,11 @@ class Service:
         self._batches = Batches(Answers(model, titles).solve, self._limits.waiting)
         self._rate = Rate(self._limits.rate)
         self._metrics = figures.Metrics()
-        about = openapi.document(model, self._limits, needs_values=self._reader.needs_values)
+        listed = openapi.document(model, self._limits, needs_values=self._reader.needs_values)
         self._pages = {
             "/health": _Response(_as_json(_health(model))),
-            "/openapi.json": _Response(_as_json(about)),
-            "/": _Response(_as_json({"routes": list(about["paths"])}))
+            "/openapi.json": _Response(_as_json(listed)),
+            "/": _Response(_as_json({"routes": list(listed["paths"])}))
             if page is None
             else _Response(page.encode("utf-8"), content_type="text/html; charset=utf-8"),
         }
