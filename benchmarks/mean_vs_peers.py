@@ -3,8 +3,9 @@
 PipelineDP, Tumult Analytics and OpenDP take a mean over rows by keeping at most H rows of each user, and dividing a
 noisy sum of centred values by a noisy count, half of ε for each. H is given by the analyst: here it is the best of all
 for each cell, which needs the data. Its error has a closed form: what keeping H rows does to the mean, the choice of
-rows, and the noise. Ours is measured by runs with private sizes (add or remove a user) and no setting. OpenDP 0.16 was
-run to check the form: on drugs at ε = 0.5 with H = 4, 400 runs, its error is 0.097 where the form says 0.095.
+rows, and the noise. Ours is measured by runs with private sizes (add or remove a user) and no setting. Peers were
+run to check the form, on drugs at ε = 0.5 with H = 4, where it says 0.095: OpenDP 0.16 has 0.097 (400 runs), PipelineDP
+0.3.1 has 0.103 (40 runs).
 """
 
 from __future__ import annotations

@@ -100,8 +100,8 @@ class ClickSettings:
     steps: int = 5
     observed: float = 2.0
     ridge: float = 0.2
-    choices: tuple[Trust, ...] = (Trust(20, 5), Trust(1, 5), Trust(0.2, 2))
-    votes_share: float = 0.03
+    choices: tuple[Trust, ...] = (Trust(20, 5), Trust(1, 5), Trust(0.2, 1))
+    votes_share: float = 0.015
     caution: float = 2.0
     head: float = 5.0
     popularity_offset: float = 3.0
@@ -117,12 +117,12 @@ class ClickSettings:
 
 
 def default_dimension(mu: float, n_users: float, n_tasks: int) -> int:
-    """Return how many directions can exceed the noise: (μ n / √m)^0.6, between 2 and 128.
+    """Return how many directions can exceed the noise: 1.4 (μ n / √m)^0.6, between 2 and 128.
 
     The formula was developed on MovieLens. Data with a handful of tastes need fewer directions, or a user's few clicks
     are spread over too many: give `dimension` if public knowledge suggests it.
     """
-    return int(np.clip(round((mu * n_users / np.sqrt(n_tasks)) ** 0.6), 2, min(128, max(2, n_tasks // 4))))
+    return int(np.clip(round(1.4 * (mu * n_users / np.sqrt(n_tasks)) ** 0.6), 2, min(128, max(2, n_tasks // 4))))
 
 
 class PrivateClickRecommender(FeaturesEstimator):

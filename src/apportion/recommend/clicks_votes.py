@@ -25,7 +25,7 @@ _RANKED = 8192  # tasks that are ranked at most: those with the longest rows
 _ROWS_AT_A_TIME = 512  # held-out rows whose users' scores are in memory
 _HELD_OUT, _ENOUGH = 0.08, 1000.0  # fraction of rows; less where so many users make it enough
 _MOST_HELD_OUT = 2  # rows of one user
-_LEAST_POWER = 400.0  # users' votes are asked for if this many of them weigh as much as the noise
+_LEAST_POWER = 280.0  # users' votes are asked for if this many of them weigh as much as the noise
 
 Floats = NDArray[np.floating[Any]]
 

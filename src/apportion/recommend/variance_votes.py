@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.linalg.fixed_sums import Runs, dot
-from apportion.linalg.rating_reference import solved_with, user_moments
+from apportion.linalg.rating_reference import solved_with
+from apportion.linalg.user_moments import moments_of_users
 from apportion.privacy.contributions import HeldOut, Kernels, Votes
 from apportion.privacy.neighbours import Neighbours
 from apportion.recommend.model import FoldIn
@@ -97,9 +98,9 @@ class VarianceLosses:
         """Return the losses of these users; sums are in a fixed order, whoever else is there."""
         default = self.fold_ins[0]
         tasks = kept.column("tasks")
-        features, trust = list(default.features[tasks].T), default.observation_weights[tasks]
         with np.errstate(all="ignore"):  # losses that are not finite count as none
-            moments = user_moments(Runs(kept.indptr).sums(), features, trust, self._labels(kept))
+            trust = default.observation_weights
+            moments = moments_of_users(kept.indptr, tasks, default.features, trust, self._labels(kept))
             return np.stack([self._losses(each, moments, shown) for each in self.fold_ins], axis=1)
 
     def _losses(self, fold_in: FoldIn, moments: Any, shown: Any) -> NDArray[np.float64]:
