@@ -80,15 +80,15 @@ def test_intervals_hold_the_least_squares_line_of_curved_data():
     assert held >= 20  # at 95 %, fewer have a probability below 1e-3
 
 
-def test_the_interval_a_population_is_wider():
+def test_the_interval_for_a_population_is_wider():
     fits = {
-        name: LabelPrivateRegression(50.0, label_range=(-2, 8), interval=name, noise=SeededNoise(1)).fit(
+        name: LabelPrivateRegression(50.0, label_range=(-2, 8), interval_for=name, noise=SeededNoise(1)).fit(
             X[:, None], CURVED, users=GROUPS
         )
-        for name in ("data", "population")
+        for name in ("rows", "population")
     }
     widths = {name: np.diff(fit.coef_intervals_)[0, 0] for name, fit in fits.items()}
-    assert widths["population"] > 1.2 * widths["data"]
+    assert widths["population"] > 1.2 * widths["rows"]
 
 
 @pytest.mark.parametrize("bounding", [SampleLimit(3), Unbounded()], ids=str)

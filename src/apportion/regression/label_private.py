@@ -72,7 +72,7 @@ class LabelPrivateRegression(PrivateEstimator):
             user (None: the h with the least total variance), Unbounded() for least squares on all rows; or the
             `label_weights_` of another fit to the same features and users, for other labels of theirs.
         level: of the intervals.
-        interval: "data" for intervals of the least squares line over these rows; "population" for that of the
+        interval_for: "rows" for intervals of the least squares line over these rows; "population" for that of the
             population which these users were drawn from. Intervals of "paper" weights assume that labels' means are
             linear in the features and that labels vary independently, and are for the population then.
         tolerance: how far the weights' total variance may be above the least one, as a fraction of it.
@@ -130,7 +130,7 @@ class LabelPrivateRegression(PrivateEstimator):
         target: Literal["coefficients", "predictions"] = "predictions",
         bounding: Bounding = "robust",
         level: float = 0.95,
-        interval: Literal["data", "population"] = "data",
+        interval_for: Literal["rows", "population"] = "rows",
         tolerance: float = 1e-6,
         public: Sequence[str] = (),
         window: str = "not declared",
@@ -147,7 +147,7 @@ class LabelPrivateRegression(PrivateEstimator):
         self.target = target
         self.bounding = bounding
         self.level = level
-        self.interval = interval
+        self.interval_for = interval_for
         self.tolerance = tolerance
         self.public = public
         self.window = window
@@ -212,8 +212,10 @@ class LabelPrivateRegression(PrivateEstimator):
             raise InputError(
                 f"Expected bounding 'robust', 'paper', SampleLimit() or Unbounded(), got {asked}.", argument="bounding"
             )
-        if self.interval not in ("data", "population"):
-            raise InputError(f"Expected interval 'data' or 'population', got {self.interval!r}.", argument="interval")
+        if self.interval_for not in ("rows", "population"):
+            raise InputError(
+                f"Expected interval_for 'rows' or 'population', got {self.interval_for!r}.", argument="interval_for"
+            )
         given = self.noise_variance
         if given is not None and not (math.isfinite(given) and given >= 0):
             raise InputError(f"Expected a finite noise_variance of at least 0, got {given}.", argument="noise_variance")
@@ -369,7 +371,7 @@ class LabelPrivateRegression(PrivateEstimator):
         """The covariance of all that is between the estimate without noise and what intervals are for."""
         if made.for_lines:
             return np.asarray(structure.variance * (made.rows.T @ made.rows))
-        if self.interval == "population":
+        if self.interval_for == "population":
             return rows.design.sampling(made.rows, structure)
         return rows.design.bias(made.rows, structure)
 
