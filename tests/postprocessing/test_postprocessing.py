@@ -105,8 +105,10 @@ def test_the_offset_of_rounds_is_pooled_by_their_noise_and_nothing_where_it_is_n
     def rounds(*offsets):
         return [evidence.RoundEvidence(np.ones((1, 1)), np.eye(1), np.ones(1), o, v) for o, v in offsets]
 
-    pooled = (1.0 * 4 + 2.0 * 1) / 5
-    assert evidence.offset(rounds((1.0, 0.25), (2.0, 1.0))) == pytest.approx(pooled * (1 - 3 / (5 * pooled**2)))
+    pooled, noise = (1.0 * 4 + 2.0 * 1) / 5, 1e-4 / 5
+    expected = pooled * (1 - 3 * noise / pooled**2) * 0.01 / (0.01 + noise)
+    assert evidence.offset(rounds((1.0, 0.25e-4), (2.0, 1e-4))) == pytest.approx(expected)
+    assert abs(evidence.offset(rounds((9.0, 1.0)))) < 0.1  # one vote of noise does not move all predictions
     assert evidence.offset(rounds((0.4, 1.0), (0.5, 1.0))) == 0.0
     assert evidence.offset([]) == 0.0
 

@@ -14,6 +14,7 @@ from apportion.postprocessing.popularity import Exposure
 
 Floats = NDArray[np.floating[Any]]
 
+_USUAL_OFFSET = 0.1  # of data sets, in labels
 _DOUBT = 3.0  # variances of noise that a mean residual is drawn to 0 by
 
 
@@ -124,4 +125,6 @@ def offset(rounds: Sequence[RoundEvidence]) -> float:
         return 0.0
     precision = np.array([1 / r.offset_variance for r in rounds])
     mean = float(precision @ np.array([r.offset for r in rounds]) / precision.sum())
-    return mean * max(0.0, 1 - _DOUBT / (float(precision.sum()) * max(mean**2, 1e-300)))
+    noise = 1 / float(precision.sum())
+    usual = _USUAL_OFFSET**2 / (_USUAL_OFFSET**2 + noise)
+    return usual * mean * max(0.0, 1 - _DOUBT * noise / max(mean**2, 1e-300))

@@ -31,6 +31,9 @@ def test_every_user_keeps_a_row_and_the_fraction_is_about_as_asked():
     assert (kept.sizes[users.present] >= 1).all()
     assert (shown.sizes[users.sizes == 1] == 0).all()
     np.testing.assert_array_equal(kept.sizes + shown.sizes, users.sizes)
+    few = HeldOut(0.5, seed=3, most=1).shown(users)
+    assert few.sizes.max() == 1
+    np.testing.assert_array_equal(few.sizes == 1, shown.sizes > 0)
     many = Interactions.from_arrays(np.repeat(np.arange(50), 200), np.tile(np.arange(200), 50)).as_users
     share = HALF.of(many).mean()  # standard deviation 0.005 for independent rows
     assert abs(share - 0.5) < 0.03
