@@ -82,8 +82,8 @@ def measure(quick: bool) -> Outcome | Rehearsal:
         value={"cases": len(found), "within": held, "refuted": len(refuted), "amazon_beauty_at_5": round(beauty, 4)},
         target={"within": "all", "refuted": 0, "amazon_beauty_at_5": 0.055},
         holds=held == len(found),
-        headline=f"clicks: {held} of {len(found)} cases at least 0.98 of private popularity, {len(refuted)} below by "
-        f"more than two standard errors; worst {worst.ratio:.3f} ± {worst.error:.3f} ({worst.name}, "
+        headline=f"clicks: {held} of {len(found)} cases at least 0.98 of private popularity, {len(refuted)} below it "
+        f"by more than two standard errors; worst {worst.ratio:.3f} ± {worst.error:.3f} ({worst.name}, "
         f"ε = {worst.epsilon:g})",
         settings={
             "split": f"a fifth of the users with five clicks each for validation and test, 80/20, seed {SPLIT_SEED}",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from apportion.data import Interactions
+from apportion.data.features import ItemFeatures
 from apportion.data.synthetic import long_tailed_clicks
 from apportion.engines import LocalEngine, Processors
 from apportion.estimators.counts import release_popularity, release_popularity_again
@@ -100,3 +102,13 @@ def test_a_fit_is_popularity_where_there_is_no_taste_and_better_where_there_is(t
     purposes = [release.purpose for release in fit.statement_.releases]
     assert purposes.count(Purpose.VOTES) == 1
     assert purposes[-1] is (Purpose.POPULARITY if taste == 0 else Purpose.ITEM_VECTORS)
+
+
+def test_worthless_features_are_not_used():
+    split = generated(3.0)
+    rng = np.random.default_rng(1)
+    columns = {f"x{k}": rng.standard_normal(300) for k in range(4)}
+    features = ItemFeatures.from_frame(pa.table({"item": np.arange(300), **columns}))
+    fit = PrivateClickRecommender(2.0, 1e-5, features=features, noise=SeededNoise(1)).fit(split.train)
+    assert fit.model_.settings["trust"]["feature_weight"] == 0
+    assert fit.model_.settings["trust"]["ridge"] < 5  # what was learned by id is trusted
