@@ -28,6 +28,7 @@ from apportion.privacy import (
 )
 from apportion.regression import LabelPrivateRegression, UserERM
 from apportion.statistics import UserMean, UserQuantile
+from apportion.statistics.paper_mean import PaperMean
 from benchmarks.claim import Outcome, Rehearsal, print_table
 
 CONFIDENCE = 0.999
@@ -87,7 +88,9 @@ def cases() -> dict[str, Case]:
         "mean of 3 columns, Laplace": _mean(Budget(2.0, 0.0), columns=3),
         "mean, at most 2 rows a user": _mean(Budget(2.0, 0.0), bounding=SampleLimit(2)),
         "mean, private sizes": _mean_of_private_sizes(),
+        "mean over users": _mean_over_users(),
         "median": _median(),
+        "median of users, of a list": _median_of_list(),
         "median, private sizes": _median_of_private_sizes(),
         "regression, Laplace": _regression(Budget(2.0, 0.0)),
         "regression, Gaussian": _regression(Budget(4.0, 1e-5)),
@@ -102,7 +105,7 @@ def _mean(budget: Budget, columns: int = 1, bounding: Any = Smooth()) -> Case:  
     """The heaviest user at opposite corners of the box."""
 
     def fit(values: Floats, session: Session) -> Mapping[str, Any]:
-        estimator = UserMean(value_range=(0, 1), variance=0.0, bounding=bounding)
+        estimator = PaperMean(value_range=(0, 1), variance=0.0, bounding=bounding)
         return {"mean": estimator.fit(values, users=_GROUPS, session=session).mean_}
 
     one, other = np.full((2, len(_GROUPS), columns), 0.5)
@@ -114,7 +117,7 @@ def _mean_of_private_sizes() -> Case:
     """A user with as many rows as count, all at one end, comes or goes."""
 
     def fit(rows: tuple[Floats, Any], session: Session) -> Mapping[str, Any]:
-        estimator = UserMean(value_range=(0, 1), variance=0.05, sizes="private", max_size=8)
+        estimator = PaperMean(value_range=(0, 1), variance=0.05, sizes="private", max_size=8)
         return {"mean": estimator.fit(rows[0], users=rows[1], session=session).mean_}
 
     sizes = [16, *[1] * 30]
@@ -124,12 +127,36 @@ def _mean_of_private_sizes() -> Case:
     return Case(Budget(4.0, 1e-5), ADD_REMOVE, fit, (values, groups), (values[kept], groups[kept]))
 
 
+def _mean_over_users() -> Case:
+    """A user at one end comes or goes; sizes, then the means of few users."""
+
+    def fit(rows: tuple[Floats, Any], session: Session) -> Mapping[str, Any]:
+        estimator = UserMean(value_range=(0, 1), of="users")
+        return {"mean": estimator.fit(rows[0], users=rows[1], session=session).mean_}
+
+    values, groups = np.array([1.0, 0.0, 1.0, 0.0]), np.arange(4)
+    return Case(Budget(4.0, 0.0), ADD_REMOVE, fit, (values, groups), (values[1:], groups[1:]))
+
+
+def _median_of_list() -> Case:
+    """Two candidates; a user at the low one makes it better and the other worse."""
+
+    def fit(rows: tuple[Floats, Any], session: Session) -> Mapping[str, Any]:
+        estimator = UserQuantile(value_range=(0, 1), step=1.0, of="users")
+        return {"median": estimator.fit(rows[0], users=rows[1], session=session).quantiles_}
+
+    values = np.array([0.0, *[1.0] * 9])
+    groups = np.arange(len(values))
+    return Case(Budget(3.0, 0.0), ADD_REMOVE, fit, (values, groups), (values[1:], groups[1:]))
+
+
 def _median() -> Case:
     """Most of the range has a rank above 1/2, a little of it one below; one user crosses from end to end."""
     groups = np.arange(11)
 
     def fit(values: Floats, session: Session) -> Mapping[str, Any]:
-        return {"median": UserQuantile(value_range=(0, 1)).fit(values, users=groups, session=session).quantiles_}
+        estimator = UserQuantile(value_range=(0, 1), weights="paper", sizes="public")
+        return {"median": estimator.fit(values, users=groups, session=session).quantiles_}
 
     others = [0.0] * 4 + [0.05] * 2 + [1.0] * 4
     one, other = (np.array([end, *others]) for end in (0.0, 1.0))
@@ -140,7 +167,7 @@ def _median_of_private_sizes() -> Case:
     """A user at the low end makes the rare points below better and the common ones above worse."""
 
     def fit(rows: tuple[Floats, Any], session: Session) -> Mapping[str, Any]:
-        estimator = UserQuantile(value_range=(0, 1), sizes="private", bounding=Smooth(1.0))
+        estimator = UserQuantile(value_range=(0, 1), weights="paper", bounding=Smooth(1.0))
         return {"median": estimator.fit(rows[0], users=rows[1], session=session).quantiles_}
 
     values = np.array([0.0, *[0.0] * 4, *[0.15] * 2, *[1.0] * 5])
@@ -169,7 +196,15 @@ def _descent() -> Case:
     groups = np.array([0, 0, 1, 2, 3])
 
     def fit(rows: tuple[Floats, Floats], session: Session) -> Mapping[str, Any]:
-        estimator = UserERM("logistic", gradient_bound=0.05, domain_radius=1.0, steps=5, fit_intercept=False)
+        estimator = UserERM(
+            "logistic",
+            gradient_bound=0.05,
+            domain_radius=1.0,
+            steps=5,
+            fit_intercept=False,
+            floor=False,
+            sizes="public",
+        )
         return {"coefficients": estimator.fit(rows[0], rows[1], users=groups, session=session).coef_}
 
     features = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from apportion.allocation.users import SampleLimit
 from apportion.privacy import SeededNoise
 from apportion.regression import LabelPrivateRegression
-from apportion.statistics import UserMean, UserQuantile
+from apportion.statistics import UserQuantile
+from apportion.statistics.paper_mean import PaperMean
 from benchmarks.claim import Outcome, Rehearsal, print_table
 
 LEVEL = 0.95
@@ -108,7 +109,7 @@ def _mean(columns: int | None = None, **settings: Any) -> Run:
 
     def one(rng: np.random.Generator, run: int) -> list[bool]:
         values = rng.beta(2, 5, len(groups) if columns is None else (len(groups), columns))
-        found = UserMean(1.0, value_range=(0, 1), noise=SeededNoise(run), **{"delta": 0.0, **settings})
+        found = PaperMean(1.0, value_range=(0, 1), noise=SeededNoise(run), **{"delta": 0.0, **settings})
         ends = np.atleast_2d(found.fit(values, users=groups).interval_)
         return [bool(low <= 2 / 7 <= high) for low, high in ends]
 
@@ -140,7 +141,7 @@ def _quantile_errors(runs: int) -> dict[str, float]:
     rng = np.random.default_rng(SEED)
     errors, own, bounds = np.empty(runs), np.empty(runs), np.empty(runs)
     for run in range(runs):
-        found = UserQuantile(QUANTILE, 1.0, value_range=(0, 1), noise=SeededNoise(run))
+        found = UserQuantile(QUANTILE, 1.0, value_range=(0, 1), weights="paper", sizes="public", noise=SeededNoise(run))
         found.fit(rng.random(len(groups)), users=groups)
         errors[run], own[run] = abs(found.quantiles_ - QUANTILE), found.rank_error_
         bounds[run] = _theorem_9(np.bincount(groups), found.threshold_)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from apportion import linalg
-from apportion.data import Interactions, Vocabulary
+from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine, TorchEngine
 from apportion.linalg import TaskWeights
 from apportion.privacy import NoiseSource, SeededNoise
@@ -44,7 +44,7 @@ def measure(quick: bool) -> Outcome | Rehearsal:
         "clicks 10M": _seconds(_fit_clicks, ratings.with_values(1.0)),
         "steps apart": _steps_apart(ratings),
     }
-    value["ratings 100M"] = _seconds(_fit_ratings, repeated(ratings, TIMES), repeats=1)
+    value["ratings 100M"] = _seconds(_fit_ratings, scale.repeated(ratings, TIMES), repeats=1)
     name, memory = torch.cuda.get_device_name(), torch.cuda.max_memory_allocated() / 2**30
     print_table([name, "seconds", "limit"], [[key, value[key], limit] for key, limit in LIMITS.items()])
     return Outcome(
@@ -77,15 +77,6 @@ def _fit_ratings(data: Interactions) -> None:
 
 def _fit_clicks(data: Interactions) -> None:
     _fit(data, TorchEngine("cuda"), 64)
-
-
-def repeated(data: Interactions, times: int) -> Interactions:
-    """So many times the users, each with the ratings of one that there was."""
-    n_users = data.n_users
-    users = (data.users + n_users * np.arange(times, dtype=np.int32)[:, None]).ravel()
-    everybody = Vocabulary.of_range(n_users * times, name="user")
-    tasks, values = np.tile(data.tasks, times), np.tile(data.values, times)
-    return Interactions(users, tasks, values, None, everybody, data.task_ids)
 
 
 def _steps_apart(data: Interactions) -> int:

@@ -14,8 +14,8 @@ NOISE_SEEDS = range(5)
 
 
 def ratings() -> Interactions:
-    """All 1,000,209 ratings of MovieLens 1M."""
-    return Interactions.read(need(data_folder() / "ml-1m" / "ratings.parquet", "MovieLens 1M"))
+    """All 1,000,209 ratings of MovieLens 1M; the list of its movies is public."""
+    return Interactions.read(need(data_folder() / "ml-1m" / "ratings.parquet", "MovieLens 1M")).with_public_tasks()
 
 
 def clicks() -> Interactions:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion.data import Interactions
+from apportion.data import Interactions, Vocabulary
 from apportion.data.synthetic import long_tailed_clicks
 from benchmarks.claim import PARTIAL
 
@@ -39,6 +39,15 @@ def ratings(n_users: int = USERS, n_tasks: int = TASKS, n_observations: int = OB
     values = 3.5 + 0.4 * quality[seen.tasks] + 0.4 * mood[seen.users] + 0.8 * noise
     rounded = np.clip(np.round(2 * values) / 2, 1, 5).astype(np.float32)
     return Interactions.from_arrays(seen.users, seen.tasks, rounded, task_ids=np.arange(n_tasks))
+
+
+def repeated(data: Interactions, times: int) -> Interactions:
+    """So many times the users, each with the ratings of one that there was."""
+    n_users = data.n_users
+    users = (data.users + n_users * np.arange(times, dtype=np.int32)[:, None]).ravel()
+    everybody = Vocabulary.of_range(n_users * times, name="user")
+    tasks, values = np.tile(data.tasks, times), np.tile(data.values, times)
+    return Interactions(users, tasks, values, None, everybody, data.task_ids)
 
 
 def best_of(repeats: int, run: Callable[[], Any]) -> float:

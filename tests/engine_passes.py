@@ -22,6 +22,7 @@ from apportion.privacy import SeededNoise
 from apportion.privacy.contributions import Contribution
 from apportion.regression import LabelPrivateRegression, UserERM
 from apportion.statistics import UserMean, UserQuantile
+from apportion.statistics.paper_mean import PaperMean
 from contribution_cases import CONTRIBUTIONS, users_of
 
 from private_estimators import PRIVATE_ESTIMATORS, PRIVATE_REGRESSIONS, with_features
@@ -168,9 +169,9 @@ def _add_up_small_forms(engine, world):
 BOX, PRIVATE = {"value_range": (-2.0, 2.0)}, {"sizes": "private"}
 ROWS = {
     "mean": partial(UserMean, 2.0, 1e-5, **BOX),
-    "mean, at most 2 rows a user": partial(UserMean, 2.0, 1e-5, bounding=SampleLimit(2), **BOX),
+    "mean, at most 2 rows a user": partial(PaperMean, 2.0, 1e-5, bounding=SampleLimit(2), **BOX),
     "mean, Laplace": partial(UserMean, 2.0, 0.0, **BOX),
-    "mean, private sizes": partial(UserMean, 2.0, 1e-5, **PRIVATE, **BOX),
+    "mean, private sizes": partial(PaperMean, 2.0, 1e-5, **PRIVATE, **BOX),
     "quantiles, private sizes": partial(UserQuantile, [0.25, 0.5], 2.0, **PRIVATE, **BOX),
     "logistic loss": partial(UserERM, "logistic", 2.0, 1e-5, steps=3),
     "logistic loss, private sizes": partial(UserERM, "logistic", 2.0, 1e-5, steps=3, **PRIVATE),

@@ -29,7 +29,8 @@ def clicks(**arguments):
 
 
 def clicks_of_default_size(**arguments):
-    return clicks(**{"dimension": None, "rounds": None, **arguments})
+    """With so many users declared that they are always asked to vote."""
+    return clicks(**{"dimension": None, "rounds": None, "n_users": 1000, **arguments})
 
 
 def alternating(kind, update, policy):
@@ -117,7 +118,14 @@ def erm(loss="squared", **settings):
 
     def make(**arguments):
         engine = LocalEngine(np.float64, chunk=17)
-        defaults = {"epsilon": 2.0, "delta": 1e-5, "gradient_bound": 0.5, "max_steps": 3, "engine": engine}
+        defaults = {
+            "epsilon": 2.0,
+            "delta": 1e-5,
+            "gradient_bound": 0.5,
+            "max_steps": 3,
+            "engine": engine,
+            "floor": False,
+        }
         return MultiTaskERM(loss, **{**defaults, **settings, **arguments})
 
     return make
@@ -143,6 +151,8 @@ PRIVATE_REGRESSIONS = {
     "huber loss, equal split": lambda n_tasks: erm("huber", allocation=EqualSplit()),
     "squared loss, uniform sample": lambda n_tasks: erm(allocation=UniformSample(3), steps=4),
     "logistic loss, tail sample": lambda n_tasks: erm("logistic", allocation=TailSample(3)),
+    "squared loss, with a floor": lambda n_tasks: erm(floor=True),
+    "logistic loss, with a floor": lambda n_tasks: erm("logistic", floor=True, allocation=EqualSplit()),
     "squared loss, strongly convex, public counts": lambda n_tasks: erm(
         ridge=0.5, rule="strongly convex", allocation=_known(ClosedForm(0.5), n_tasks)
     ),

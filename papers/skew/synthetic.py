@@ -117,7 +117,7 @@ def error_on_test(method: str, data: Draw, epsilon: float, exponent: float, sett
     }
     model: MultiTaskRidge | MultiTaskERM
     if method == DESCENT:
-        model = MultiTaskERM("squared", **common, **settings)
+        model = MultiTaskERM("squared", floor=False, **common, **settings)
     elif method == PAPER:
         model = MultiTaskRidge(solve="psd", coefficient_bound=1.0, **common, **settings)
     else:

@@ -196,6 +196,7 @@ def excess_of_descent(tasks: Tasks, point: Point, seed: int, *, strongly_convex:
         rule="strongly convex" if strongly_convex else "convex",
         max_steps=20_000,
         average=False,
+        floor=False,
         exposure_share=0.0,
         allocation=weights(tasks.sizes, point.n, gamma=float(strongly_convex)),
         noise=SeededNoise(seed),

@@ -201,6 +201,8 @@ def fitted(problem: Problem, epsilon: float, delta: float, bounding: Contributio
         domain_radius=RADIUS,
         fit_intercept=False,
         bounding=bounding,
+        floor=False,
+        sizes="public",
         noise=SeededNoise(seed),
     )
     return model.fit(problem.features, problem.labels, users=problem.groups)

@@ -301,7 +301,7 @@ def test_a_noisy_histogram_gives_nearly_the_best_threshold_and_less_bias_than_cl
         (lambda: users.weight_objective([1, 2], 0.0, 1.0), "threshold above 0, got 0.0"),
         (lambda: users.best_sample_limit([1.5, 2.0], 1.0), "whole sizes, got 1.5"),
         (lambda: users.effective_sizes([1], 1.5), "correlation from 0 to 1, got 1.5"),
-        (lambda: SampleLimit(0).row_weights(INDPTR, 1.0), "at least 1 row a user, got 0"),
+        (lambda: SampleLimit(0).row_weights(INDPTR, 1.0), "at least 1 row per user, got 0"),
         (lambda: Smooth(-2.0).row_weights(INDPTR, 1.0), "threshold above 0, got -2.0"),
         (lambda: Unbounded().row_weights([0, 0], 1.0), "rise from 0 to at least 1"),
         (lambda: Unbounded().row_weights([0, 3, 2], 1.0), "offsets that rise"),

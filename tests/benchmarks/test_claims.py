@@ -24,6 +24,7 @@ def skip_without_what_is_needed(name):
 REHEARSED = {
     "another data set": (
         "adaptive-floor",
+        "adaptive-floor-clicks",
         "ml1m-ratings",
         "ml1m-ratings-tuned",
         "ml1m-clicks",
@@ -32,9 +33,12 @@ REHEARSED = {
     ),
     "a GPU, or its size": ("gpu-fit", "heavytail-synthetic", "heavytail-pairs"),
     "the speed or memory of a machine": (
+        "items-private",
+        "keys-recall",
         "epoch-vs-peers",
         "round-vs-implicit",
         "linear-growth",
+        "read-speed",
         "memory",
         "features-time",
         "protected-scale",
@@ -48,9 +52,14 @@ REHEARSED = {
         "audit-tight",
         "contributions-audit",
         "contributions-coverage",
+        "coverage-real",
+        "mean-vs-peers",
+        "quantile-vs-peers",
+        "erm-floor",
         "features-convex",
         "protected-em",
         "protected-schedule",
+        "regress-real",
     ),
 }
 """Claims whose quick form cannot decide them, by what it lacks."""

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from apportion.cli.main import program
 from apportion.data.synthetic import long_tailed_ratings
 
+_FITS = ("fit", "evaluate")
 SMALL = ("--dimension", "2", "--rounds", "2")
 
 
@@ -55,6 +56,9 @@ def run():
     """Run the program; the answer has .exit_code, .stdout and .stderr, and `.json` where that was asked for."""
 
     def answered(*arguments, code=0):
+        listed = {"--items", "--model", "--help"} | ({"--features"} if arguments[0] == "fit" else set())
+        if arguments[0] in _FITS and not listed & set(arguments):
+            arguments = (*arguments, "--items", "from-data")  # 300 users are too few for a list of their own
         result = CliRunner().invoke(program, [str(argument) for argument in arguments])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception

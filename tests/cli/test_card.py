@@ -33,7 +33,7 @@ def test_card_and_page_are_written_where_asked(run, fitted, folder):
 
 def test_a_page_alone_leaves_stdout_to_the_card(run, fitted):
     result = run("card", fitted / "clicks", "--page", "card.html")
-    assert json.loads(result.stdout)["format"] == 2
+    assert json.loads(result.stdout)["format"] == 3
     assert "Page: card.html" in result.stderr
 
 
@@ -57,7 +57,7 @@ def test_what_has_no_statement_is_refused_and_nothing_is_written(run, folder):
     (folder / "empty").mkdir()
     refused = run("card", "empty", "--out", "card.json", code=2)
     assert "no privacy statement" in refused.stderr
-    for text, words in (("[]", "does not hold"), ("{}", "has format None"), ('{"format": 2}', "does not hold")):
+    for text, words in (("[]", "does not hold"), ("{}", "has format None"), ('{"format": 3}', "does not hold")):
         (folder / "x.json").write_text(text, encoding="utf-8")
         assert words in run("card", "x.json", "--out", "card.json", code=2).stderr
     assert not (folder / "card.json").exists()

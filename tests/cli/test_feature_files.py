@@ -51,12 +51,12 @@ def test_what_does_not_fit_together_gets_one_sentence(run, ratings, items, new_i
     run("fit", ratings, "--epsilon", 5, *SMALL, "--out", "alone")
     for arguments, message in [
         (("recommend", "alone", ratings, "--new-items", new_items), "fitted without features"),
-        (("fit", ratings, "--epsilon", 5, "--feature-kind", "year=binned"), "there are none"),
+        (("fit", ratings, "--epsilon", 5, "--feature-kind", "year=binned"), "needs --features"),
         (("fit", ratings, "--epsilon", 5, "--features", items, "--feature-kind", "year"), "COLUMN=KIND, got 'year'"),
         (("fit", ratings, "--epsilon", 5, "--features", items, "--feature-kind", "year=odd"), "'odd'"),
         (
             ("fit", ratings, "--epsilon", 5, "--features", write("far.csv", "item,word", [(900, "a")])),
-            "None of the items",
+            "No item with features",
         ),
     ]:
         result = run(*arguments, code=2)

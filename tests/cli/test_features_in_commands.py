@@ -70,7 +70,7 @@ def test_an_evaluation_shows_the_private_model_with_and_without_features(run, re
         "evaluate", data, "--epsilon", 8, *SMALL, "--seed", 1, "--features", items, "--out", "e.html", "--json"
     )
     with_features, by_id, *_ = result.json["models"]
-    assert (with_features, by_id) == ("private, ε = 8, with features", "private, ε = 8, by id alone")
+    assert (with_features, by_id) == ("private, ε = 8, with features", "private, ε = 8, without features")
     figures = [result.json["models"][name]["metrics"] for name in (with_features, by_id)]
     assert figures[0] != figures[1]
     alone = run("evaluate", data, "--epsilon", 8, *SMALL, "--seed", 1, "--out", "a.html", "--json").json
@@ -152,7 +152,7 @@ def test_a_ledger_is_not_charged_for_features_that_fit_no_item(run, ratings, wri
     far = write("far.csv", "item,word", [(900, "a"), (901, "b")])
     charged = ("--ledger", "l.db", "--account", "a")
     result = run("tune", ratings, "--epsilon", 4, "--try", "dimension=1,2", *charged, "--features", far, code=2)
-    assert "None of the items" in result.stderr
+    assert "No item with features" in result.stderr
     assert run("ledger", "history", "l.db", "--account", "a", "--json").json == before
     near = write("near.csv", "item,word", [(1, "a"), (2, "b")])
     run("tune", ratings, "--epsilon", 4, "--try", "dimension=1,2", *charged, "--features", near)
@@ -299,7 +299,7 @@ def test_features_are_for_a_fit_and_not_for_a_saved_model(refused, fitted, ratin
     saved = ("evaluate", ratings, "--model", fitted / "ratings")
     assert "a saved model already has the features it was fitted with" in refused(*saved, "--features", items)
     alone = ("evaluate", ratings, "--epsilon", 4, "--hold-out-items", 0.1)
-    assert "there are none" in refused(*alone)
+    assert "needs --features" in refused(*alone)
     assert "--hold-out-items" in refused(
         "evaluate", ratings, "--epsilon", 4, "--features", items, "--hold-out-items", 1
     )

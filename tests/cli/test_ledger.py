@@ -248,7 +248,7 @@ def test_a_guarded_account_is_not_charged_without_its_guards(run, guarded, ratin
     options = ("fit", ratings, "--epsilon", 1, "--dimension", 2, "--rounds", 2, *CHARGED)
     assert "give the ledger's key file to charge it" in run(*options, code=2).stderr
     refused = run(*options, "--ledger-key", "keys/visits.key", code=2).stderr
-    assert "was opened with a head: say where it is" in refused
+    assert "was opened with a head: say where the head is" in refused
 
 
 def test_verify_says_in_plain_words_what_it_cannot_see(run, guarded):

@@ -97,10 +97,11 @@ def test_the_demo_leaves_data_a_model_and_both_pages(run, folder, kind):
     assert load(folder / "demo/model").kind == kind
     assert "may be shared" in (folder / answer["report"]).read_text(encoding="utf-8")
     assert "INTERNAL" in (folder / answer["evaluation"]).read_text(encoding="utf-8")
-    assert {path.name for path in (folder / "demo").iterdir()} == {"evaluation.html", f"{kind}.csv", "model"}
+    files = {"evaluation.html", "items.csv", f"{kind}.csv", "model"}
+    assert {path.name for path in (folder / "demo").iterdir()} == files
 
 
 def test_the_demo_can_be_run_again(run, folder):
     for _ in range(2):
         result = run("demo", "--users", 100, "--items", 30, "--rows", 1500)
-    assert "May be shared:   demo/model/report.html" in result.stdout
+    assert "Page that may be shared: demo/model/report.html" in result.stdout

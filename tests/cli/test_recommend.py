@@ -107,7 +107,7 @@ def test_items_can_be_limited_to_a_list_and_kept_from_everybody(run, fitted, rat
 
 
 def test_a_list_is_mixed_by_caps_on_categories(run, fitted, ratings, write):
-    words = write("genres.csv", "item,genre", [[k, f"genre{k % 3}"] for k in range(40)])
+    words = write("genres.csv", "item,genre,label", [[k, f"genre{k % 3}", f"label{k}"] for k in range(40)])
     asked = ("recommend", fitted / "ratings", ratings, "-k", 6, "--json", "--categories", words)
     mixed = run(*asked, "--cap", "genre=2").json["recommendations"]
     for each in mixed:

@@ -28,6 +28,7 @@ REGRESS = ("regress", "visits.csv", "--user", "who", "--label", "cost", "--label
 LOGISTIC = ("logistic", "visits.csv", "--user", "who", "--feature-norm", 2, "--delta", 1e-6)
 LINEAR = (*REGRESS, "--features", "age,ward")
 ODDS = (*LOGISTIC, "--label", "back", "--features", "age,stay")
+PAPER = (*MEAN, "--weights", "paper", "--sizes", "public")
 EVERY = {"mean": MEAN, "quantile": QUANTILE, "regress": LINEAR, "logistic": ODDS}
 WARDS = ("east", "north", "west")
 
@@ -80,7 +81,7 @@ def test_means_are_those_of_the_estimator(run, columns, delta):
     assert of_json(answer, "noise_stddev") == fitted.noise_stddev_.tolist()
     assert of_json(answer, "name") == ["cost", "age"]
     assert answer.json["threshold"] == fitted.threshold_
-    assert answer.json["variance"] == fitted.variance_.tolist()
+    assert answer.json["of"] == "rows"
     assert answer.json["statement"] == json.loads(fitted.statement_.to_json())
 
 
@@ -108,19 +109,23 @@ def test_regressions_are_those_of_the_estimator(run, columns):
 
 @pytest.mark.parametrize("groups", [0, 4])
 def test_logistic_regressions_are_those_of_the_estimator(run, columns, groups):
-    asked = ("--intervals", groups) if groups else ()
+    asked = ("--intervals", groups, "--sizes", "public") if groups else ()
     answer = run(*ODDS, "--epsilon", 20, "--seed", 5, *asked, "--json")
     matrix = np.column_stack([columns["age"], columns["stay"]])
-    fitted = UserERM("logistic", 20.0, 1e-6, feature_norm=2.0, interval_parts=groups, noise=SeededNoise(5))
+    sizes = "public" if groups else "private"
+    fitted = UserERM("logistic", 20.0, 1e-6, feature_norm=2.0, sizes=sizes, interval_parts=groups, noise=SeededNoise(5))
     fitted.fit(matrix, columns["back"], users=columns["who"])
     assert of_json(answer) == [*fitted.coef_.tolist(), fitted.intercept_]
-    expected = [*fitted.coef_intervals_.tolist(), fitted.intercept_interval_.tolist()] if groups else [None] * 3
+    given = fitted.coef_intervals_ is not None
+    expected = [*fitted.coef_intervals_.tolist(), fitted.intercept_interval_.tolist()] if given else [None] * 3
     assert of_json(answer, "interval") == expected
+    assert answer.json["about_intervals"] == fitted.about_intervals_
+    assert answer.json["model_part"] == fitted.model_part_
     assert answer.json["steps"] == fitted.n_steps_
 
 
 def test_a_mean_without_much_privacy_is_the_mean(run, columns):
-    answer = run(*MEAN, "--epsilon", 1e6, "--threshold", 1e9, "--json")  # every row counts the same
+    answer = run(*MEAN, "--epsilon", 1e6, "--json")
     assert of_json(answer)[0] == pytest.approx(columns["cost"].mean(), abs=1e-3)
 
 
@@ -135,6 +140,7 @@ def test_text_and_parquet_give_the_same(run, command):
 @pytest.mark.parametrize("command", EVERY.values(), ids=EVERY)
 def test_a_table_is_followed_by_the_statement(run, command):
     lines = run(*command, "--epsilon", 3, "--window", "spring of 2003").stdout.splitlines()
+    lines = lines[2:] if "PUBLIC" in lines[0] else lines
     assert lines[1].startswith("----")
     blank = lines.index("")
     assert lines[blank + 1].startswith("Guarantee: ")
@@ -143,9 +149,23 @@ def test_a_table_is_followed_by_the_statement(run, command):
     assert len(lines) < 30  # two hundred steps of a descent are one line
 
 
+def test_public_numbers_of_rows_are_said_in_the_first_line_of_terminal_page_and_card(run, folder):
+    said = run(*PAPER, "--epsilon", 1, "--page", "page.html", "--json")
+    warning = "How many rows each user has is PUBLIC here"
+    assert run(*PAPER, "--epsilon", 1).stdout.splitlines()[0].startswith(warning)
+    page = (folder / "page.html").read_text()
+    assert 0 < page.index(warning) < page.index("<h1>")
+    (folder / "statement.json").write_text(json.dumps(said.json["statement"]))
+    run("card", "statement.json", "--page", "card.html")
+    card = (folder / "card.html").read_text()
+    assert 0 < card.index(warning) < card.index("<h1>")
+    assert "PUBLIC" not in run(*MEAN, "--epsilon", 1, "--page", "private.html").stdout
+    assert "PUBLIC" not in (folder / "private.html").read_text()
+
+
 def test_the_statement_says_what_is_public(run):
-    assert "replace the contents of one user's rows" in run(*MEAN, "--epsilon", 1).stdout
-    assert "add or remove one user" in run(*MEAN, "--epsilon", 1, "--sizes", "private").stdout
+    assert "replace the contents of one user's rows" in run(*PAPER, "--epsilon", 1).stdout
+    assert "add or remove one user" in run(*MEAN, "--epsilon", 1).stdout
     said = run(*LINEAR, "--epsilon", 1)
     assert "all features" in said.stdout
     assert "the categories of 'ward', taken from the data itself" in said.stdout
@@ -161,15 +181,17 @@ def test_the_statement_says_what_is_public(run):
 
 def test_bounding_is_what_was_asked_for(run, columns):
     for option, bounding in ((("--threshold", 2), Smooth(2.0)), (("--sample-limit", 2), SampleLimit(2))):
-        answer = run(*MEAN, "--epsilon", 2, *option, "--seed", 3, "--json")
-        fitted = UserMean(2.0, value_range=(0.0, 100.0), bounding=bounding, noise=SeededNoise(3))
+        answer = run(*PAPER, "--epsilon", 2, *option, "--seed", 3, "--json")
+        fitted = UserMean(
+            2.0, value_range=(0.0, 100.0), weights="paper", sizes="public", bounding=bounding, noise=SeededNoise(3)
+        )
         fitted.fit(columns["cost"], users=columns["who"])
         assert of_json(answer) == [fitted.mean_]
         assert answer.json["threshold"] == 2.0
 
 
 def test_public_variance_and_correlation_are_declared(run):
-    said = run(*MEAN, "--epsilon", 2, "--variance", 150, "--correlation", 0.25).stdout
+    said = run(*PAPER, "--epsilon", 2, "--variance", 150, "--correlation", 0.25).stdout
     assert "the variance of one value, declared as 150" in said
     assert "the correlation of two values of one user, declared as 0.25" in said
     assert "first moments" not in said
@@ -177,9 +199,17 @@ def test_public_variance_and_correlation_are_declared(run):
 
 
 def test_private_sizes_are_paid_for_and_say_nothing_of_ranks(run):
-    answer = run(*QUANTILE, "--epsilon", 2, "--sizes", "private", "--json").json
+    answer = run(*QUANTILE, "--epsilon", 2, "--weights", "paper", "--json").json
     assert answer["estimates"][0]["rank_interval"] is None
     assert "sizes" in [release["name"] for release in answer["statement"]["releases"]]
+
+
+def test_quantiles_on_a_scale_are_points_of_it(run, columns):
+    answer = run(*QUANTILE, "--epsilon", 1e5, "--step", 10, "--at", 0.5, "--at", 0.9, "--json").json
+    below = [np.floor(np.quantile(columns["cost"], q) / 10) * 10 for q in (0.5, 0.9)]
+    for row, low in zip(answer["estimates"], below, strict=True):
+        assert row["estimate"] in (low, low + 10)
+    assert answer["step"] == 10
 
 
 def test_an_intercept_can_be_left_out(run):
@@ -243,9 +273,9 @@ def test_nothing_of_the_data_is_printed_or_on_the_page(run, folder, columns, com
 
 def test_a_delta_too_large_for_the_users_is_pointed_out_where_their_number_is_public(run):
     said = "A delta of 0.01 is not below 1 / 300 users"
-    assert said in run(*MEAN, "--epsilon", 1, "--delta", 0.01).stderr
-    assert said not in run(*MEAN, "--epsilon", 1, "--delta", 0.01, "--sizes", "private").stderr
-    assert said not in run(*MEAN, "--epsilon", 1, "--delta", 1e-6).stderr
+    assert said in run(*PAPER, "--epsilon", 1, "--delta", 0.01).stderr
+    assert said not in run(*MEAN, "--epsilon", 1, "--delta", 0.01).stderr
+    assert said not in run(*PAPER, "--epsilon", 1, "--delta", 1e-6).stderr
 
 
 # -- the page --
@@ -295,14 +325,15 @@ BAD_OPTIONS = {
     "delta 0 for a descent": ((*ODDS, "--epsilon", 1, "--delta", 0), "above 0, got 0"),
     "level 1": ((*MEAN, "--epsilon", 1, "--level", 1), "--level"),
     "unknown user": (("mean", "visits.csv", "--user", "whom", *MEAN[4:], "--epsilon", 1),
-                     "Error: visits.csv: There is no column 'whom'; found 'who', 'cost', 'age'"),
-    "unknown value": ((*MEAN[:4], "--value", "price", *MEAN[6:], "--epsilon", 1), "There is no column 'price'; found"),
+                     "Error: visits.csv: There is no column 'whom'; the columns are 'who', 'cost', 'age'"),
+    "unknown value": ((*MEAN[:4], "--value", "price", *MEAN[6:], "--epsilon", 1), "no column 'price'; the columns are"),
     "user as value": ((*MEAN[:4], "--value", "who", *MEAN[6:], "--epsilon", 1), "cannot be both user and something"),
     "twice the same": ((*MEAN, "--value", "cost", "--epsilon", 1), "Column 'cost' is named 2 times"),
     "too many ranges": ((*MEAN, "--range", 0, 1, "--epsilon", 1), "once for each of 1 columns, got it 2 times"),
     "text as value": ((*MEAN[:4], "--value", "ward", *MEAN[6:], "--epsilon", 1), "in row 1 (counting"),
     "two bounds": ((*MEAN, "--epsilon", 1, "--threshold", 2, "--sample-limit", 2), "Give either --threshold or"),
-    "limit with private sizes": ((*MEAN, "--epsilon", 1, "--sizes", "private", "--sample-limit", 2), "SampleLimit"),
+    "limit with private sizes": ((*PAPER, "--epsilon", 1, "--sizes", "private", "--sample-limit", 2), "SampleLimit"),
+    "limit without the paper": ((*MEAN, "--epsilon", 1, "--sample-limit", 2), "bounding with weights='paper' only"),
     "rank 1": ((*QUANTILE, "--at", 1, "--epsilon", 1), "--at"),
     "same rank twice": ((*QUANTILE, "--at", 0.5, "--at", 0.5, "--epsilon", 1), "different ranks, got 0.5, 0.5"),
     "labels turned round": ((*LINEAR[:7], 9, 1, *LINEAR[9:], "--epsilon", 1), "--label-range LO HI with LO below HI"),
@@ -339,7 +370,7 @@ BAD_ROWS = {
 @pytest.mark.parametrize(("lines", "words"), BAD_ROWS.values(), ids=BAD_ROWS)
 def test_rows_that_cannot_be_used_are_named(refused, folder, lines, words):
     (folder / "bad.csv").write_text("\n".join(["who,cost", *lines]) + "\n")
-    said = refused("mean", "bad.csv", *MEAN[2:], "--epsilon", 1, "--page", "page.html")
+    said = refused("mean", "bad.csv", *PAPER[2:], "--epsilon", 1, "--page", "page.html")
     assert said.startswith("Error: bad.csv: ")
     assert words in said
 
@@ -353,7 +384,7 @@ def test_a_page_that_can_never_be_written_is_found_before_the_data_are_read(refu
     (folder / "taken").mkdir()
     (folder / "visits.csv").write_text("not a table at all")
     assert "it is a folder" in refused(*MEAN, "--epsilon", 1, "--page", "taken")
-    assert "cannot be written to" in refused(*MEAN, "--epsilon", 1, "--page", "visits.csv/page.html")
+    assert "is not writable" in refused(*MEAN, "--epsilon", 1, "--page", "visits.csv/page.html")
 
 
 def test_text_of_too_many_kinds_is_no_category(refused):

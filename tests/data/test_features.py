@@ -151,7 +151,7 @@ def test_taking_rows_agrees_with_dense_indexing():
 @pytest.mark.parametrize(
     ("frame", "arguments", "message"),
     [
-        ([1, 2], {}, "speaks Arrow"),
+        ([1, 2], {}, "supports Arrow"),
         (pa.table({"id": [1]}), {}, "at least one column of features"),
         (pa.table({"id": [1], "item": [2], "x": [1]}), {}, "looks like the item, got 2"),
         (pa.table({"id": [1], "x": [1]}), {"item": "nr"}, "no column 'nr'"),

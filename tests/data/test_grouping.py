@@ -60,5 +60,5 @@ def test_parties_may_be_called_groups_too():
     one = ProtectedMultiTask(noise=SeededNoise(1)).fit(x, y, parties)
     other = ProtectedMultiTask(noise=SeededNoise(1)).fit(x, y, groups=parties)
     assert np.array_equal(one.coef_, other.coef_)
-    with pytest.raises(InputError, match=r"Expected parties .* got both"):
+    with pytest.raises(InputError, match=r"Expected either parties or groups .* got both"):
         ProtectedMultiTask().fit(x, y, parties, groups=parties)

@@ -136,7 +136,7 @@ def test_a_pandas_column_of_mixed_types_is_refused_with_its_first_odd_cell():
 
 
 def test_something_that_is_no_frame_is_refused():
-    with pytest.raises(InputError, match=r"Expected a frame that speaks Arrow .* got builtins\.dict"):
+    with pytest.raises(InputError, match=r"Expected a frame that supports Arrow .* got builtins\.dict"):
         Interactions.from_frame(COLUMNS)
 
 
@@ -160,7 +160,11 @@ NAMES_REFUSED = {
     "no user": ({}, ["a", "item"], "No column looks like the user among 'a', 'item'; name it with user="),
     "two items": ({}, ["user", "item", "song"], "'item', 'song' among 'user', .* the task; say which with task="),
     "two values": ({}, ["user", "item", "rating", "score"], "'rating', 'score' among .* could each be the value"),
-    "missing": ({"value": "stars"}, ["user", "item"], "There is no column 'stars' to use as value; found 'user', "),
+    "missing": (
+        {"value": "stars"},
+        ["user", "item"],
+        "There is no column 'stars' to use as value; the columns are 'user', ",
+    ),
     "same": ({"user": "id", "task": "id"}, ["id", "item"], "Column 'id' cannot be both user and task"),
 }
 

@@ -169,8 +169,8 @@ def test_another_encoding_is_named_instead_of_guessed(tmp_path):
 
 def test_columns_that_are_not_there_are_answered_with_those_that_are(tmp_path):
     path = write(tmp_path, "who,cost,ward\n1,2,a\n2,3,b\n")
-    assert refused(path, user="whom") == "rows.csv: There is no column 'whom'; found 'who', 'cost', 'ward'."
-    assert "There is no column 'age'; found 'who'" in refused(path, columns={"age": "number"})
+    assert refused(path, user="whom") == "rows.csv: There is no column 'whom'; the columns are 'who', 'cost', 'ward'."
+    assert "There is no column 'age'; the columns are 'who'" in refused(path, columns={"age": "number"})
     assert "Column 'who' cannot be both user and something else" in refused(path, columns={"who": "number"})
     twice = write(tmp_path, "who,cost,cost\n1,2,3\n2,3,4\n", "twice.csv")
     assert "Column 'cost' occurs 2 times" in refused(twice, columns={"cost": "number"})

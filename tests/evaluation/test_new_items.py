@@ -121,7 +121,7 @@ def test_shares_and_models_that_make_no_sense_are_refused(clicks):
     for share in (0.0, 1.0, -0.1, float("nan")):
         with pytest.raises(InputError, match="between 0 and 1"):
             hold_out_items(data, features, rng, share)
-    with pytest.raises(InputError, match="0 would be held out"):
+    with pytest.raises(InputError, match="0 of 12000 rows would be held out"):
         hold_out_items(data, features, rng, 1e-9)
     with pytest.raises(InputError, match="0 left"):
         hold_out_items(data, features, rng, 1 - 1e-9)

@@ -134,7 +134,7 @@ def test_the_winners_statement_is_that_of_the_whole_search(ratings):
     assert (statement.epsilon, statement.delta) == (6.0, 1e-5)
     assert found.cost.one_try.epsilon < found.cost.epsilon == statement.spent_epsilon <= 6.0
     assert statement.spent_mu is None
-    assert "private selection among dimension in {2, 3}, paid for" in statement.tuning
+    assert "private selection among dimension in {2, 3}, and paid for" in statement.tuning
     assert (statement.window, statement.releasable) == ("May", False)
     assert any("hash" in sentence for sentence in statement.public)
     assert found.model.settings["dimension"] == found.chosen["dimension"]
@@ -235,7 +235,7 @@ def test_a_search_is_refused_by_accounts_without_a_theorem_for_it(ratings, tmp_p
     with pytest.raises(BudgetError, match="Open an account of kind 'renyi'"):
         tune(ratings, make_ratings, {"dimension": [1]}, BUDGET, ledger=gaussian)
     other = ledger.create_account("other", Budget(50.0, 1e-5), kind="renyi", neighbours=REPLACE_VALUES)
-    with pytest.raises(InputError, match="add or remove one user; got: replace"):
+    with pytest.raises(InputError, match=r"add or remove one user., got one for .replace"):
         tune(ratings, make_ratings, {"dimension": [1]}, BUDGET, ledger=other)
 
 

@@ -29,6 +29,7 @@ KINDS = {  # by the key of the mechanism: its words, and what it costs
     "exponential": ("exponential", 0.1, 0.08),
     "exponential-on-the-line": ("exponential, on the line", 0.1, 0.08),
     "sampled-gaussian": ("Gaussian on a Poisson sample of users (probability 0.1)", 0.5, None),
+    "gaussian-with-threshold": ("Gaussian, keys above a threshold", 0.2, None),
     "wishart": ("additive Wishart (12 spare degrees of freedom)", None, None),
 }
 

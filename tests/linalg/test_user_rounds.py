@@ -245,3 +245,31 @@ def test_torch_adds_the_same_whole_numbers(latent, starting, scale):
         found = rating_on_torch.rating_round(indptr, *placed, there, about, "cpu")
         together = np.concatenate([each.numpy().ravel() for each in found])
         np.testing.assert_array_equal(together, sums_of(indptr, tasks, values, own, about))
+
+
+@needs_kernel
+def test_moments_of_users_are_the_same_by_kernel_and_numpy_and_for_each_user_alone():
+    from apportion.linalg.user_moments import moments_of_users
+
+    rng = np.random.default_rng(8)
+    indptr, tasks, values, _ = users(rng, 60, [*rng.integers(0, 50, 30), 0, 60])
+    features, trust, labels = rng.standard_normal((60, 4)), rng.uniform(0.2, 1, 60), values.astype(float)
+    given = (features, trust)
+    found = [joined(*each) for each in _moments(indptr, tasks, *given, labels)]
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12, atol=1e-12)
+    for user in (0, 7, 31):
+        rows = slice(indptr[user], indptr[user + 1])
+        alone = joined(*moments_of_users(np.array([0, rows.stop - rows.start]), tasks[rows], *given, labels[rows]))
+        np.testing.assert_array_equal(alone[0], found[0][user])
+
+
+def joined(grams, moments):
+    return np.stack([*itertools.chain(*grams), *moments], axis=1)
+
+
+def _moments(*given):
+    from apportion.linalg.user_moments import moments_of_users
+
+    for backend in ("compiled", "numpy"):
+        with linalg.use_backend(backend):
+            yield moments_of_users(*given)

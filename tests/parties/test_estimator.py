@@ -168,7 +168,7 @@ REFUSED = [
     ({"rounds": 0}, "at least 1 round, got 0"),
     ({"neighbours": ADD_REMOVE}, "differ in one task, got: add or remove one user"),
     ({"neighbours": ADD_REMOVE_TASK}, "a delta, or n_tasks"),
-    ({"clip_norm": -1.0}, "clip_norm above 0 and finite, got -1"),
+    ({"clip_norm": -1.0}, "finite clip_norm above 0, got -1"),
     ({"contribution": "all"}, "'mean' or 'posterior', got 'all'"),
     ({"contribution": "posterior", "structure": "low-rank"}, "only with structure='em' and loss='squared'"),
     ({"contribution": "posterior", "instance_epsilon": 1.0}, "contribution='mean' if parties"),

@@ -3,7 +3,19 @@
 from importlib import import_module
 from importlib.util import find_spec
 
-from planted import allocations, contributions, noise, parties, peers, pipelines, recommenders, releases, sampling
+from planted import (
+    allocations,
+    contributions,
+    keys,
+    noise,
+    parties,
+    peers,
+    pipelines,
+    recommenders,
+    regressions,
+    releases,
+    sampling,
+)
 from planted.cases import ALPHA, Case, Verdict
 
 _WITH_TORCH = [import_module(f"planted.{name}") for name in ("encoders", "training") if find_spec("torch") is not None]
@@ -15,7 +27,9 @@ CASES = tuple(
         releases,
         sampling,
         contributions,
+        regressions,
         parties,
+        keys,
         noise,
         peers,
         pipelines,

@@ -19,8 +19,23 @@ from planted.cases import PURE, Case, judged, likelihood, replayed_on
 def mean_of_private_sizes(rows, session, *, from_data):
     values, groups = rows
     largest = int(np.bincount(groups).max()) if from_data else 8
-    estimator = UserMean(value_range=(0, 1), variance=0.05, sizes="private", max_size=largest)
+    estimator = UserMean(value_range=(0, 1), max_size=largest)
     return {"mean": estimator.fit(values, users=groups, session=session).mean_}
+
+
+# -- what a cap does to the mean, or how far users differ, taken from the data --
+
+
+def mean_with(rows, session, *, corrected, widened):
+    """A mean over rows; planted: a correction for the cap, or a width of the interval, from raw values."""
+    values, groups = rows
+    found = UserMean(value_range=(0, 1)).fit(values, users=groups, session=session)
+    sizes = np.bincount(groups)
+    means = np.bincount(groups, values) / np.maximum(sizes, 1)
+    capped = np.minimum(sizes, found.threshold_)
+    moved = values.mean() - (capped * means).sum() / capped.sum() if corrected else 0.0
+    spread = means.std() / np.sqrt(len(means)) if widened else 0.0
+    return {"mean": found.mean_ + moved, "interval": found.interval_ + spread * np.array([-1, 1])}
 
 
 # -- half the L1 sensitivity --
@@ -76,6 +91,17 @@ def cases():
             for wrong in (True, False)
         ),
     )  # fmt: skip
+    for name, planted in (
+        ("a correction for the cap from raw values", {"corrected": True, "widened": False}),
+        ("an interval from raw differences of users", {"corrected": False, "widened": True}),
+    ):
+        yield Case(
+            name, "habit", "replay",
+            *(
+                partial(replayed_on, partial(mean_with, **settings), rows, fewer, Budget(4.0, 0.0), ADD_REMOVE)
+                for settings in (planted, {"corrected": False, "widened": False})
+            ),
+        )  # fmt: skip
     ends = np.array([0.0, 0.0, 0.5]), np.array([1.0, 1.0, 0.5])
     yield Case(
         "half the L1 sensitivity", "E11", "likelihood",

@@ -19,12 +19,13 @@ from apportion.published.skew import GradientDescent, SufficientStatistics
 from apportion.published.skew import updates as updates_module
 from apportion.recommend import clicks as clicks_module
 from apportion.recommend import ratings as ratings_module
+from apportion.recommend.clicks_votes import RankLosses
 from apportion.recommend.variance_votes import VarianceLosses
 from held_values import HeldWeights
 from planted.cases import Case, patched, replayed, replayed_as_it_is
 
 import paper_errata
-from private_estimators import alternating, clicks, ratings
+from private_estimators import alternating, clicks, clicks_of_default_size, ratings
 
 RATINGS, CLICKS = ratings_module._Fit, clicks_module._Fit
 
@@ -196,10 +197,21 @@ def ignoring_the_sample(right):
     return wrong
 
 
+def votes_on_others_rows(right):
+    """A user compares its own losses with those of everybody at hand."""
+
+    def wrong(self, kept, shown, kernels):
+        losses = right(self, kept, shown, kernels)
+        losses[:, 1:] -= 0.1 * losses[:, :1].sum() / max(shown.n_rows, 1)
+        return losses
+
+    return wrong
+
+
 def in_the_model(attribute, value):
     def make_wrong(right):
-        def wrong(self, state, statement):
-            model = right(self, state, statement)
+        def wrong(self, *learned):
+            model = right(self, *learned)
             setattr(model, attribute, value(self._data))
             return model
 
@@ -235,6 +247,12 @@ PLANTED = {
     ("public seed taken from the data", "habit"): (clicks, CLICKS, "run", seed_from_data),
     ("labels scaled by the largest", "habit"): (ratings, RatingParts, "partial", labels_by_the_largest),
     ("centred over all users", "habit"): (ratings, RatingParts, "partial", centred_over_users),
+    ("a vote on clicks that looks at another user's row", "habit"): (
+        clicks_of_default_size,
+        RankLosses,
+        "__call__",
+        votes_on_others_rows,
+    ),
     ("a sampled sum over everybody", "habit"): (sampled_users, updates_module, "_moments", ignoring_the_sample),
     ("exact counts in the model", "habit"): (
         ratings,

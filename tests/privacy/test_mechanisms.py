@@ -21,13 +21,20 @@ from apportion.privacy import (
     Session,
     Share,
 )
-from apportion.privacy.mechanisms import Exponential, PointsOnLine, mechanism_class
-from apportion.privacy.ranks import UniformBase
+from apportion.privacy.mechanisms import Exponential, PointsOfList, PointsOnLine, mechanism_class
+from apportion.privacy.ranks import Candidates, UniformBase
 from extending.mechanism.staircase import Staircase
 
 from statistics_helpers import assert_distribution
 
-OWN = (Gaussian(), Laplace(), Exponential(), PointsOnLine(UniformBase(0.0, 1.0)), SampledGaussian(0.5))
+OWN = (
+    Gaussian(),
+    Laplace(),
+    Exponential(),
+    PointsOnLine(UniformBase(0.0, 1.0)),
+    PointsOfList(Candidates.listed([1.0, 2.0])),
+    SampledGaussian(0.5),
+)
 
 
 def a_sum(rows=((1.0,),)):

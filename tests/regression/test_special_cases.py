@@ -52,7 +52,7 @@ def ridge(n_users, noise):
 
 def descent(n_users, noise):
     return MultiTaskERM(
-        "squared", 5.0, 1e-5, ridge=LAMBDA, rule="strongly convex", steps=40, average=False,
+        "squared", 5.0, 1e-5, ridge=LAMBDA, rule="strongly convex", steps=40, average=False, floor=False,
         allocation=EqualSplit(), n_users=n_users, noise=noise,
     )  # fmt: skip
 

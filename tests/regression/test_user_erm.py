@@ -77,7 +77,8 @@ def logistic_rows(seed=0, n_users=800, largest=40):
 
 def fitted(rows, **arguments):
     session = arguments.pop("session", None)
-    return UserERM(**{"noise": SeededNoise(1), **arguments}).fit(rows.x, rows.y, users=rows.groups, session=session)
+    defaults = {"noise": SeededNoise(1), "sizes": "public", "floor": False}
+    return UserERM(**{**defaults, **arguments}).fit(rows.x, rows.y, users=rows.groups, session=session)
 
 
 def audited(one, other, *, epsilon=3.0, seed=0, **arguments):

@@ -76,7 +76,7 @@ def test_the_schema_is_one_and_refuses_cards_that_are_not():
     CHECK.check_schema(SCHEMA)
     good = privacy_card(make_statement(spent_mu=None), SELECTION)
     for path, value in (
-        (("format",), 3),
+        (("format",), 4),
         (("guarantee", "neighbours"), "add or remove one user"),
         (("releases", 0, "mechanism"), "gaussian"),
         (("guarantee", "epsilon"), 0),
@@ -109,6 +109,8 @@ def test_the_card_says_what_the_statement_says():
     assert card["guarantee"] == {
         "epsilon": 1.0,
         "delta": 1e-6,
+        "keys_delta": 0.0,
+        "not_protected": [],
         "unit": statement.unit,
         "neighbours": {"key": "add-remove", "relation": "add or remove one user"},
         "window": "spring of 2003",
@@ -206,7 +208,7 @@ def test_a_stored_selection_is_kept_for_its_own_statement_alone(tmp_path):
         read_card(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '{"format": 2}', '{"format": 2, "releases": [], "public": []}'])
+@pytest.mark.parametrize("text", ["", "[1]", '{"format": 3}', '{"format": 3, "releases": [], "public": []}'])
 def test_what_is_no_statement_gets_no_card(tmp_path, text):
     (tmp_path / "statement.json").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match="does not hold a privacy statement"):
@@ -215,6 +217,6 @@ def test_what_is_no_statement_gets_no_card(tmp_path, text):
 
 def test_a_damaged_card_beside_a_statement_is_said_to_be_one(tmp_path):
     (tmp_path / "statement.json").write_text(make_statement().to_json(), encoding="utf-8")
-    (tmp_path / "privacy-card.json").write_text('{"format": 2, "tuning": 1}', encoding="utf-8")
+    (tmp_path / "privacy-card.json").write_text('{"format": 3, "tuning": 1}', encoding="utf-8")
     with pytest.raises(InputError, match="is damaged"):
         read_card(tmp_path)

@@ -119,5 +119,5 @@ def test_items_that_training_has_not_met_have_a_section_of_their_own():
         "0.5062",
     ):
         assert words in page
-    assert new.summary == "RMSE on items that training has not met: 1.0124 (from features), 1.2345 (user's <own> mean)."
+    assert new.summary == "RMSE on items that were not in training: 1.0124 (from features), 1.2345 (user's <own> mean)."
     assert "not in training" not in internal_page(compare(), ROLES)

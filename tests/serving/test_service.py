@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
@@ -280,3 +281,19 @@ def test_the_openapi_document_describes_requests_and_answers(clicks, ratings, ra
             jsonschema.validate({**asked, "n": 1}, schemas["Request"])
     known = json.loads(clicks.get("/openapi.json"))["components"]["schemas"]["Request"]["properties"]
     assert known["categories"]["properties"]["genre"]["items"]["enum"] == ["Comedy", "Drama", "Opera", "War"]
+
+
+def test_a_large_page_arrives_whole_and_who_does_not_read_it_is_dropped(clicks_model):
+    page = "0123456789" * 3_000_000
+    with in_a_thread(clicks_model, Limits(), page=page) as up:
+        assert up.get("/").decode() == page
+    with in_a_thread(clicks_model, Limits(rate=0, answer_seconds=0.5), page=page) as up:
+        with socket.create_connection(("127.0.0.1", up.port), timeout=10) as raw:
+            raw.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            time.sleep(1.5)
+            received = 0
+            with contextlib.suppress(ConnectionResetError):
+                while some := raw.recv(1 << 20):
+                    received += len(some)
+        assert received < len(page)
+        assert up.recommend(history=["item01"])["known"] == 1

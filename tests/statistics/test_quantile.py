@@ -23,7 +23,8 @@ def some_values(seed=0):
 
 def a_quantile(quantiles=0.5, **arguments):
     base = {} if "base" in arguments else {"value_range": (0.0, 1.0)}
-    return UserQuantile(quantiles, **{**base, "noise": SeededNoise(0), **arguments})
+    paper = {} if "weights" in arguments else {"weights": "paper", "sizes": "public"}
+    return UserQuantile(quantiles, **{**base, **paper, "noise": SeededNoise(0), **arguments})
 
 
 def weighted_quantile(values, weights, q):
@@ -143,3 +144,104 @@ def test_manners():
 def test_what_makes_no_sense_is_refused_in_one_sentence(arguments, sentence):
     with pytest.raises(InputError, match=sentence):
         a_quantile(**arguments).fit(some_values(), users=GROUPS)
+
+
+# -- a named target, private sizes, candidates --
+
+
+def for_target(quantiles=0.5, **arguments):
+    return a_quantile(quantiles, weights="target", **arguments)
+
+
+def graded(seed=0, n_users=300):
+    """Whole grades of 1 to 5, higher ones from users with more rows."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.geometric(0.2, n_users)
+    groups = np.repeat(np.arange(n_users), sizes)
+    return np.clip(np.rint(2 + 0.4 * np.log2(sizes)[groups] + rng.normal(size=len(groups))), 1, 5), groups
+
+
+SAMPLE = {"method": "inverted_cdf"}
+GRADES = {
+    "step": {"value_range": (1, 5), "step": 1},
+    "candidates": {"candidates": [5, 1, 2, 3, 4]},
+    "discrete base": {"base": stats.randint(1, 6)},
+}
+
+
+@pytest.mark.parametrize("given", GRADES.values(), ids=GRADES)
+def test_on_whole_grades_a_large_epsilon_gives_the_sample_s_quantiles(given):
+    values, groups = graded()
+    asked = [0.9, 0.1, 0.5, 0.25, 0.75]
+    estimator = UserQuantile(asked, 1000.0, noise=SeededNoise(0), **given)
+    found = estimator.fit(values, users=groups)
+    np.testing.assert_array_equal(found.quantiles_, np.quantile(values, asked, **SAMPLE))
+
+
+def test_users_may_count_the_same():
+    values, groups = graded()
+    sizes = np.bincount(groups)
+    of_users = for_target(0.5, epsilon=1000.0, of="users", value_range=(1, 5), step=1).fit(values, users=groups)
+    assert of_users.quantiles_ == weighted_quantile(values, (1 / sizes)[groups], 0.5)
+    assert of_users.threshold_ == 1
+    assert "quantiles of users" in of_users.statement_.to_text()
+
+
+def test_on_a_line_a_large_epsilon_gives_the_sample_s_quantile():
+    values = np.random.default_rng(1).random(len(GROUPS))
+    found = for_target(0.3, epsilon=1000.0).fit(values, users=GROUPS)
+    at = int(np.searchsorted(np.sort(values), found.quantiles_))
+    assert abs(at - 0.3 * len(values)) <= 1
+
+
+def test_candidates_come_in_order_at_any_epsilon():
+    values, groups = graded(n_users=20)
+    for seed in range(30):
+        estimator = for_target([0.1, 0.3, 0.5, 0.7, 0.9], epsilon=0.2, value_range=(1, 5), step=0.5)
+        found = estimator.set_params(noise=SeededNoise(seed)).fit(values, users=groups).quantiles_
+        assert (np.diff(found) >= 0).all()
+        assert set(found * 2 % 1) == {0.0}
+
+
+@pytest.mark.parametrize("given", [{"value_range": (1, 5)}, {"value_range": (1, 5), "step": 1}], ids=["line", "list"])
+@pytest.mark.parametrize("of", ["rows", "users"])
+def test_replay_with_a_user_more_or_less_stays_within_every_sensitivity(given, of):
+    def fit(rows, session):
+        found = for_target([0.2, 0.7], of=of, **given).fit(rows[0], users=rows[1], session=session)
+        return {name: getattr(found, name) for name in ("quantiles_", "rank_error_", "threshold_", "statement_")}
+
+    arguments = {"budget": Budget(1.0, 0.0), "noise": SeededNoise(1), "neighbours": ADD_REMOVE}
+    values, groups = graded(n_users=60)
+    for user in (0, int(np.argmax(np.bincount(groups)))):
+        kept = groups != user
+        ratios = audit_neighbour(fit, (values, groups), (values[kept], groups[kept]), arguments)
+        assert max(ratios.values()) <= 1 + 1e-9
+
+
+def test_ranks_in_the_data_are_off_by_no_more_than_is_said_though_values_go_with_sizes():
+    values, groups = graded()
+    missed = 0
+    for seed in range(100):
+        found = for_target(0.6, epsilon=0.5, value_range=(1, 5), step=1, noise=SeededNoise(seed))
+        found.fit(values, users=groups)
+        below, up_to = (values < found.quantiles_).mean(), (values <= found.quantiles_).mean()
+        missed += max(below - 0.6, 0.6 - up_to, 0) > found.rank_error_
+    assert missed <= stats.binom.ppf(1 - 1e-6, 100, 0.05)  # false alarms: 1e-6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"step": 0.0, "value_range": (1, 5)}, "step above 0"),
+        ({"step": 1.0, "base": stats.norm()}, "value_range with a step"),
+        ({"candidates": [], "value_range": None}, "at least one candidate"),
+        ({"candidates": [1.0, 2.0]}, "and not several"),
+        ({"base": stats.poisson(3)}, "discrete base with less than"),
+        ({"of": "items"}, "of to be 'rows' or 'users'"),
+        ({"sizes": "public"}, "private sizes, or weights='paper'"),
+        ({"bounding": SampleLimit(2)}, "bounding with weights='paper' only"),
+    ],
+)
+def test_a_target_or_a_list_that_makes_no_sense_is_refused(arguments, sentence):
+    with pytest.raises(InputError, match=sentence):
+        for_target(**arguments).fit(some_values(), users=GROUPS)

@@ -151,7 +151,7 @@ def test_embeddings_that_rescale_what_is_looked_up_are_refused(trained):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_parameters_below_float32_are_refused(dtype):
-    with pytest.raises(InputError, match=f"float32 or float64 to train, got {dtype}"):
+    with pytest.raises(InputError, match=f"parameters of float32 or float64, got {dtype}"):
         private(nn.Linear(4, 1).to(dtype), ROWS.to(dtype), targets=ONES.to(dtype))
 
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.auditing.canaries import CanaryFinding, audit_one_run
+from apportion.auditing.canaries import CanaryFinding, audit_one_run, with_canaries
+from apportion.auditing.own_items import audit_own_items
 from apportion.auditing.replay import AuditError, audit
 from apportion.auditing.statements import Check, check_statement
 from apportion.data import Interactions
@@ -22,12 +23,15 @@ from apportion.errors import InputError
 from apportion.privacy import Budget, NoiseSource, SeededNoise, Session, Statement
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
 from apportion.recommend.clicks import ClickSettings
+from apportion.recommend.clicks_fold_in import Trust
 from apportion.recommend.model import ItemModel
 from apportion.recommend.ratings import RatingSettings
 
 Make = Callable[[], Any]
 """Makes a private recommender with the settings in question."""
 _TOLERANCE, _GAP = 1e-6, 1e-6  # tolerance of replay, in float64
+_OWN_CANARIES = 1000
+_LEARNED = {"trust"}  # what a fit adds to the settings that it was given
 _LEAST_CANARIES, _MOST_CANARIES = 200, 4000
 
 
@@ -89,19 +93,28 @@ def audit_recommender(
         confidence: the confidence of the bound from canaries.
         seed: the seed of everything random.
     """
-    rng = np.random.default_rng(seed)
+    rng, delta = np.random.default_rng(seed), budget.delta
     present = np.flatnonzero(np.diff(data.by_user.indptr))
     chosen = rng.choice(present, size=min(users, len(present)), replace=False)
     checks = [_replayed(make, data, chosen, budget, seed)] if len(chosen) else []
     left_out = "a random user" if len(chosen) == 1 else f"{len(chosen)} random users, one at a time,"
     tried = [f"{left_out} left out, with every release replayed"] if len(chosen) else []
+    own = audit_own_items(make, data, budget, users, seed)
+    if own is not None:
+        checks.append(own)
+        tried.append("users who have an item that nobody else has left out, and every file compared")
+    if budget.keys_delta and canaries != 0:
+        checks.append(_listed_canaries(make, data, budget, rng))
+        tried.append(f"{_OWN_CANARIES} canary users put in, with an item of their own each: is any of these listed?")
+        make, data = _with_fixed_list(make), data.with_public_tasks()
+        budget = Budget(budget.epsilon, budget.noise_delta)
     result = _canaries(make, data, budget, canaries, confidence, rng)
     if result is not None:
         shown = f"epsilon is at least {result.lower_bound:.4g} at confidence {confidence:g}"
         checks.append(Check("canary users", not result.violated, shown))
         tried.append(result.tried)
     bound = None if result is None else result.lower_bound
-    return AuditReport(name, budget.epsilon, budget.delta, tuple(checks), bound, confidence, tuple(tried))
+    return AuditReport(name, budget.epsilon, delta, tuple(checks), bound, confidence, tuple(tried))
 
 
 def recommender_of(model: ItemModel) -> Make:
@@ -114,20 +127,30 @@ def recommender_of(model: ItemModel) -> Make:
         raise InputError("Expected a model with a privacy statement, got one without.", argument="model")
     ratings = model.kind == "ratings"
     kind: Any = RatingSettings if ratings else ClickSettings
-    if set(model.settings) != set(kind.__dataclass_fields__):
+    chosen = {name: value for name, value in model.settings.items() if name in kind.__dataclass_fields__}
+    if set(chosen) != set(kind.__dataclass_fields__) or set(model.settings) - set(chosen) - _LEARNED:
         raise InputError(
             "Expected a model of `apportion fit`; the settings of this one belong to another method.", argument="model"
         )
     arguments: dict[str, Any] = {
         "epsilon": model.statement.epsilon,
         "delta": model.statement.delta,
-        "settings": kind(**model.settings),
+        "settings": kind(**{**chosen, **_choices(chosen)}),
         "n_users": model.statement.declared_users,
         "engine": LocalEngine(np.float64),
+        "items": "private" if model.statement.keys_delta else None if model.task_ids.declared else "from-data",
     }
     if ratings:
         return lambda: PrivateRatingRecommender(value_range=model.value_range, **arguments)
     return lambda: PrivateClickRecommender(**arguments)
+
+
+def _choices(chosen: dict[str, Any]) -> dict[str, Any]:
+    """What users vote among, from the plain values of a saved model."""
+    listed = chosen.get("choices")
+    if listed is None:
+        return {}
+    return {"choices": tuple(each if isinstance(each, Trust) else Trust(**each) for each in listed)}
 
 
 def published(model: ItemModel) -> dict[str, Any]:
@@ -156,6 +179,22 @@ def _replayed(make: Make, data: Interactions, users: NDArray[Any], budget: Budge
     if worst > 1 + _TOLERANCE:
         words = f"{where!r} moved by {worst:.4g} times its sensitivity"
     return Check("replay without a user", worst <= 1 + _TOLERANCE, words)
+
+
+def _listed_canaries(make: Make, data: Interactions, budget: Budget, rng: np.random.Generator) -> Check:
+    """Canaries whose items are their own: a list must not hold any, but for the part of δ that it takes."""
+    added = with_canaries(data, _OWN_CANARIES, _far_value(make(), data))
+    noise = SeededNoise(int(rng.integers(2**31)))
+    model = make().fit(added.data, session=Session(budget, noise=noise)).model_
+    known = set(map(str, model.task_ids))
+    listed = sum(str(added.data.task_ids.id_of(int(task))) in known for task in added.tasks)
+    words = f"the items of {listed} of {_OWN_CANARIES} canary users, who have one each, are in the list"
+    return Check("canary items", listed <= 1, words)  # two have a probability below (1000 delta)^2
+
+
+def _with_fixed_list(make: Make) -> Make:
+    """The same with a public list, for canaries whose items must be in the model to be looked at."""
+    return lambda: make().set_params(items=None)
 
 
 def _canaries(

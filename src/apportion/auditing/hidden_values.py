@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
+from apportion.privacy.keys import KeyedSum, KeyedValues
 from apportion.privacy.mechanisms import Mechanism, Statistic
 from apportion.privacy.ranks import Cell, RankScores
 
-Raw = NDArray[Any] | tuple[Cell, ...]
+Raw = NDArray[Any] | tuple[Cell, ...] | KeyedValues
 
 
 def raw_value(statistic: BoundedSum) -> NDArray[Any]:
@@ -25,7 +26,9 @@ def raw_steps(statistic: BoundedSum) -> NDArray[Any]:
 
 
 def raw_copy(statistic: Statistic) -> Raw:
-    """Return a copy of the hidden value: a sum, or the step functions of scores."""
+    """Return a copy of what is hidden: a sum, the step functions of scores, or counts by key."""
+    if isinstance(statistic, KeyedSum):
+        return statistic._reveal(_KEY)
     if isinstance(statistic, RankScores):
         return tuple(Cell(cell.edges.copy(), cell.deviations.copy()) for cell in statistic._reveal(_KEY))
     return raw_value(statistic).copy()

@@ -28,7 +28,9 @@ from numpy.typing import NDArray
 from apportion.auditing.hidden_values import Raw, distance, raw_copy, scales_of
 from apportion.data import Interactions
 from apportion.data.user_keys import sampling_keys
+from apportion.privacy.keys import KeyedValues
 from apportion.privacy.mechanisms import Mechanism
+from apportion.privacy.mechanisms.thresholded import aligned
 from apportion.privacy.sampling import Sample
 from apportion.privacy.session import Pending, Session
 from apportion.privacy.statement import Release
@@ -147,7 +149,8 @@ def audit(fit: Fit, data: Interactions, user: int, session_arguments: Mapping[st
     def replay(other: Interactions) -> ReplayingSession:
         return _replayed(fit, other, first, published, session_arguments)
 
-    removed, rebuilt = replay(data.without(user)), replay(_rebuilt(data, user))
+    removed = replay(data.without(user))
+    rebuilt = replay(_rebuilt(data, user, keep_list=not session_arguments["budget"].keys_delta))
     _require_samples(first, removed, data, user)
     alone = replay(data.where(data.users == user))
     replay(data.where(np.zeros(data.n_observations, bool)))
@@ -205,20 +208,22 @@ def _require_samples(first: RecordingSession, removed: ReplayingSession, data: I
             raise AuditError(f"{record.name!r} moved when a user left who was not in its sample.")
 
 
-def _rebuilt(data: Interactions, user: int) -> Interactions:
-    """Return the data as if the user had never been there."""
+def _rebuilt(data: Interactions, user: int, *, keep_list: bool) -> Interactions:
+    """The data as they would have been read had the user never been there; a list that is not private stays."""
     kept = data.users != user
     return Interactions.from_arrays(
         data.user_ids.ids_of(data.users[kept]),
         data.task_ids.ids_of(data.tasks[kept]),
         data.values[kept],
-        task_ids=data.task_ids,
+        task_ids=data.task_ids if keep_list else None,
         single_user=True,
     )
 
 
 def _gap(record: Record, without: Raw, alone: Raw) -> float:
     whole = record.hidden
+    if isinstance(whole, KeyedValues) and isinstance(without, KeyedValues) and isinstance(alone, KeyedValues):
+        whole, without, alone = aligned(whole, without, alone)
     if not (isinstance(whole, np.ndarray) and isinstance(without, np.ndarray) and isinstance(alone, np.ndarray)):
         raise AuditError(f"{record.name!r} is a choice by rank, not a sum over users; use `audit_neighbour` for it.")
     missed = np.abs(whole - without - alone).max(initial=0.0)

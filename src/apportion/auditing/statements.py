@@ -9,9 +9,11 @@ import math
 from dataclasses import dataclass
 
 from apportion.privacy import PlannedMechanism, Release, Statement, gaussian
+from apportion.privacy.keys import Law, chance_of_own_keys
 from apportion.privacy.mechanisms import mechanism_class
 
 _ROUNDING = 1e-9
+_NO_WEIGHT = 10**12  # keys of one user, each of which has next to no weight then
 
 
 @dataclass(frozen=True)
@@ -59,16 +61,33 @@ def _spent(statement: Statement) -> Check:
     if planned:
         result = statement.spent_epsilon
         how = f"as stated; releases by {planned[0].mechanism_words} are not recomposed here"
-    elif statement.delta == 0:
+    elif statement.noise_delta == 0:
         result, how = math.fsum(release.epsilon or math.inf for release in statement.releases), "recomposed"
     else:
         mu = math.sqrt(math.fsum((release.mu or math.inf) ** 2 for release in statement.releases))
-        result, how = gaussian.epsilon_of(mu, statement.delta), "recomposed"
+        result, how = gaussian.epsilon_of(mu, statement.noise_delta), "recomposed"
     passed = result <= min(statement.epsilon, statement.spent_epsilon) * (1 + 1e-6)
     words = f"epsilon {result:.6g} ({how}); the statement says {statement.spent_epsilon:.6g} of {statement.epsilon:g}"
     return Check("epsilon of all releases", passed, words)
 
 
 def _slack(statement: Statement) -> Check:
+    taken = math.fsum(release.delta for release in statement.releases)
     words = f"delta is {statement.delta:g}; it should be well below 1 / number of users"
-    return Check("delta", 0 <= statement.delta < 1e-2, words)
+    if statement.keys_delta:
+        words += f"; lists of private keys took {taken:g} of the {statement.keys_delta:g} kept for them"
+    kept = taken <= statement.keys_delta * (1 + _ROUNDING) and _thresholds(statement)
+    return Check("delta", 0 <= statement.delta < 1e-2 and kept, words)
+
+
+def _thresholds(statement: Statement) -> bool:
+    """Whether every list has a threshold that one key of one user alone passes with no more than its part of δ."""
+    lists = [release for release in statement.releases if release.delta or release.threshold is not None]
+    return all(_own_key_passes(release) <= release.delta for release in lists)
+
+
+def _own_key_passes(release: Release) -> float:
+    """The chance that noise alone lists a key, from below: how keys are weighed is not among a statement's numbers."""
+    law: Law = "laplace" if release.epsilon is not None else "gaussian"
+    scale = release.stddev / (math.sqrt(2) if law == "laplace" else 1.0)
+    return 1.0 if release.threshold is None else chance_of_own_keys(release.threshold, scale, 1, law, _NO_WEIGHT)

@@ -99,8 +99,8 @@ def _audit_model(
     if data_file is None:
         return reports, [_STATEMENT_ONLY]
     make = recommender_of(model)
-    data, remarks = read_history(data_file, data_as, model)
-    budget = Budget(model.statement.epsilon, model.statement.delta)
+    data, remarks = read_history(data_file, data_as, model, whole=bool(model.statement.keys_delta))
+    budget = Budget(model.statement.epsilon, model.statement.delta, model.statement.keys_delta)
     reporter.say(f"fitting the method of {folder.name} again: replay, then canaries")
     reports.append(audit_recommender("method and settings, fitted again", make, data, budget, **effort))
     return reports, list(remarks)

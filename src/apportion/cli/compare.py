@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.options import FILE, DataOptions, FeatureOptions, collect, feature_options, json_option, open_option
+from apportion.cli.options import (
+    FILE,
+    ITEMS_FROM_DATA,
+    DataOptions,
+    FeatureOptions,
+    collect,
+    feature_options,
+    json_option,
+    open_option,
+)
 from apportion.cli.outputs import print_json, say_page, table, write_text
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
@@ -110,7 +119,7 @@ def _load(study: Study, path: Path) -> Loaded:
         raise InputError(f"{path.name}: Expected path in [data] (the data file), got none.", argument=None)
     said = {key: value for key, value in study.reading.items() if key not in ("path", *_OTHER_FILES)}
     items = _file(study, "items", path) if "items" in study.reading else None
-    options = DataOptions(kind=study.kind, scale=study.value_range, items=items, **said)
+    options = DataOptions(kind=study.kind, scale=study.value_range, items=items or ITEMS_FROM_DATA, **said)
     try:
         return load_data(_file(study, "path", path), options, item_list="items in [data]")
     except InputError as error:
@@ -187,10 +196,14 @@ def _facts(loaded: Loaded, study: Study, features: ItemFeatures | None) -> dict[
     known = {} if features is None else {"Public features": f"of {len(features):,} items: {in_words(features.space)}"}
     return {
         "Data": f"{data.n_observations:,} {loaded.kind} by {n_users:,} users of {data.n_tasks:,} items",
-        "Methods": ", ".join(f"{method.name} ({len(method.combinations())} settings)" for method in study.methods),
+        "Methods": ", ".join(f"{method.name} ({_settings(len(method.combinations()))})" for method in study.methods),
         **known,
         "Version": f"apportion {__version__}",
     }
+
+
+def _settings(count: int) -> str:
+    return "one setting" if count == 1 else f"{count} settings"
 
 
 def write_results(

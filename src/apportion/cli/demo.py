@@ -54,11 +54,13 @@ def demo(
     kind = kind or "ratings"
     model, page, file = out / "model", out / "evaluation.html", out / f"{kind}.csv"
     refuse_unless_writable_model(model)
-    data_as = DataOptions(kind=kind)
+    catalogue = out / "items.csv"
+    data_as = DataOptions(kind=kind, items=catalogue)
     privacy = FitOptions(epsilon=epsilon, delta=delta, window="generated data, no time span")
     with Reporter() as reporter:
         reporter.say(f"Generating {rows:,} {kind} of {users:,} users and {items:,} items.")
         write_bytes(file, _as_csv(_generate(kind, users, items, rows), kind))
+        write_bytes(catalogue, "\n".join(["item", *map(str, range(items))]).encode())
         fitted = run_fit(file, model, data_as, privacy, None, reporter)
         reporter.say("Fitting again on a training part, to measure quality on the rest.")
         result = run_evaluation(file, data_as, privacy, 0, reporter)

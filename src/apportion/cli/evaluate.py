@@ -126,9 +126,9 @@ def run_evaluation(
     """Split the data, fit everything on the training part, and compare on the test part."""
     from apportion.cli.feature_files import in_words, match_features, read_features
     from apportion.cli.loading import load_data
-    from apportion.privacy import Budget
 
-    Budget(privacy.epsilon, privacy.delta)
+    privacy = replace(privacy, items=data_as.items)
+    privacy.budget  # noqa: B018 - refused before the data is read
     features = read_features(feature_settings or FeatureOptions(), reporter)
     loaded = load_data(path, data_as)
     for remark in loaded.remarks:
@@ -190,14 +190,15 @@ def _compare(
     reporter: Reporter,
 ) -> Evaluated:
     from apportion.cli.training import fit_baselines, fit_twin
-    from apportion.evaluation import compare_rankings, compare_ratings, popularity_slices
+    from apportion.evaluation import OnLongerList, compare_rankings, compare_ratings, popularity_slices
     from apportion.report import Roles
 
     name, *others = private
     kind = _kind(private[name])
     twin = fit_twin(split.train, kind, scale, reporter)
     baselines = fit_baselines(split.train, kind)
-    models: dict[str, Any] = {**private, _TWIN: twin, **baselines}
+    on_list = {name: OnLongerList(model) for name, model in private.items()}
+    models: dict[str, Any] = {**on_list, _TWIN: twin, **baselines}
     slices = popularity_slices(split.train.by_task.counts, min(_N_SLICES, data.n_tasks))
     reporter.say("comparing the models on the test part")
     if kind == "ratings":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from apportion.cli.options import FitOptions, Kind
+from apportion.cli.options import ITEMS_FROM_DATA, FitOptions, Kind
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def serve_new_items(
     from apportion.report import NewItems
 
     reporter.say(f"Fitting without {parts.held_out.n_tasks} items, to rank them from their features.")
+    privacy = replace(privacy, items=ITEMS_FROM_DATA)  # items with features are listed, those held out among them
     model = fit_private(parts.train, loaded.kind, privacy, scale, reporter, features=features)
     limit = (
         "" if loaded.kind == "ratings" else "; true popularity is that of the held-out rows, which nobody could know"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,15 +74,15 @@ def run_fit(
     from apportion.cli.feature_files import match_features, read_features
     from apportion.cli.item_files import read_titles
     from apportion.cli.loading import load_data
-    from apportion.cli.training import caution, fit_private
-    from apportion.privacy import Budget
+    from apportion.cli.training import caution, cost_of_list, fit_private
 
     refuse_unless_writable_model(target)
-    Budget(privacy.epsilon, privacy.delta)  # refuses an invalid budget before the data is read
+    privacy = replace(privacy, items=data_as.items)
+    privacy.budget  # noqa: B018 - one that makes no sense is refused before the data is read
     session = privacy.session()
     features = read_features(feature_settings or FeatureOptions(), reporter)
     loaded = load_data(path, data_as)
-    names = None if titles is None else read_titles(titles, loaded.data.task_ids)
+    names = {} if titles is None else read_titles(titles, loaded.data.task_ids)
     for remark in (*loaded.remarks, caution(privacy)):
         if remark:
             reporter.say(remark)
@@ -91,7 +92,11 @@ def run_fit(
             f"Replacing the model at {target}. Note that a second fit to the same people spends their privacy again."
         )
     model = fit_private(loaded.data, loaded.kind, privacy, data_as.scale, reporter, session, features)
-    write_model(model, target, names)
+    for line in cost_of_list(model):
+        reporter.say(line)
+    by_text = {str(key): title for key, title in names.items()}
+    listed = {key: by_text[str(key)] for key in model.task_ids if str(key) in by_text}
+    write_model(model, target, None if titles is None else listed)
     return model
 
 

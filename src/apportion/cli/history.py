@@ -17,8 +17,17 @@ if TYPE_CHECKING:
     from apportion.recommend.model import ItemModel
 
 
-def read_history(path: Path, options: DataOptions, model: ItemModel) -> tuple[Interactions, tuple[str, ...]]:
-    """Read rows and map them to the model's item list; also return remarks on what was left out."""
+def read_history(
+    path: Path, options: DataOptions, model: ItemModel, *, whole: bool = False
+) -> tuple[Interactions, tuple[str, ...]]:
+    """Read rows for a model; also returns remarks on what was left out.
+
+    Args:
+        path: the file.
+        options: how it is read.
+        model: whose item list the rows are brought to.
+        whole: whether they keep the items that occur instead, as an audit of a private list needs them.
+    """
     needs_values = model.kind != "clicks" or options.min_value is not None
     value: ColumnChoice = options.value if needs_values else IGNORE
     if needs_values and not has_value_column(path, options):
@@ -35,7 +44,7 @@ def read_history(path: Path, options: DataOptions, model: ItemModel) -> tuple[In
     )
     if options.min_value is not None:
         data = data.where(data.values >= np.float32(options.min_value)).with_values(1.0)
-    return onto(data, model.task_ids, path)
+    return (data, ()) if whole else onto(data, model.task_ids, path)
 
 
 def onto(data: Interactions, task_ids: Vocabulary, path: Path) -> tuple[Interactions, tuple[str, ...]]:

@@ -63,6 +63,12 @@ def ledger() -> None:
     help="Slack of the guarantee, well below 1 / number of users; 0 allows pure releases only.",
 )
 @click.option(
+    "--keys-delta",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    help="The part of delta that is kept for lists of private items or groups; default: nothing.",
+)
+@click.option(
     "--neighbours",
     type=click.Choice(_RELATIONS),
     default="add-remove",
@@ -95,6 +101,7 @@ def init(
     account: str,
     epsilon: float,
     delta: float,
+    keys_delta: float,
     neighbours: str,
     kind: str | None,
     orders: tuple[int, ...],
@@ -113,7 +120,7 @@ def init(
     from apportion.privacy.ledger.chain import make_filter
     from apportion.privacy.neighbours import RELATIONS
 
-    budget = Budget(epsilon, delta)
+    budget = Budget(epsilon, delta, keys_delta)
     make_filter(budget, kind or ("pure" if budget.pure else "gaussian"), orders or None)  # before any file is created
     if key is not None and not Path(key).exists():
         LedgerKey.create(key)

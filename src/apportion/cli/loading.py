@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from apportion.cli.item_files import read_item_list
-from apportion.cli.options import DataOptions, Kind
+from apportion.cli.options import ITEMS_FROM_DATA, DataOptions, Kind
 from apportion.data import IGNORE, Interactions
 from apportion.data.columns import ColumnChoice, choose_columns
 from apportion.data.sources import open_table
@@ -44,7 +44,7 @@ def load_data(path: Path, options: DataOptions, item_list: str = "--items FILE")
     if kind == "ratings" and not has_value:
         problem = f"{path.name}: ratings need a value column, but none was found"
         raise InputError(problem, argument="value", remedy="name it with")
-    listed = None if options.items is None else read_item_list(options.items)
+    listed = read_item_list(options.items) if isinstance(options.items, Path) else None
     data = Interactions.read(
         path,
         user=options.user,
@@ -120,5 +120,8 @@ def _remarks(kind: Kind, options: DataOptions, has_value: bool, data: Interactio
         reason = "a value column was found" if has_value else "there is no value column"
         other = "clicks" if kind == "ratings" else "ratings"
         yield f"Treating the rows as {kind}: {reason} (--{other} overrides this)."
-    if options.items is None:
-        yield f"No item list was given ({item_list}): the {data.n_tasks} items in the data are declared public."
+    if options.items == ITEMS_FROM_DATA:
+        yield (
+            f"No item list was given ({item_list}): the {data.n_tasks} items in the data are declared public. "
+            "Not protected: who holds an item that nobody else holds."
+        )

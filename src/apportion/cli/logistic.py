@@ -10,7 +10,7 @@ import click
 from apportion.cli.feature_columns import Features, assemble, categories_option, columns_to_read, features_option
 from apportion.cli.options import FILE, PositiveNumber, collect, json_option, open_option
 from apportion.cli.progress import Reporter
-from apportion.cli.statistics_options import StatisticsOptions, bounding_options, privacy_options, read_columns
+from apportion.cli.statistics_options import StatisticsOptions, privacy_options, read_columns, sample_limit_option
 from apportion.cli.statistics_outputs import publish
 from apportion.errors import InputError
 
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     "parts",
     type=click.IntRange(min=2),
     metavar="K",
-    help="Compute intervals from K parts of the users; this costs accuracy, by about the square root of K.",
+    help="Intervals from K parts of the users; costs accuracy, about as the root of K. Needs --sizes public. Refused, "
+    "and said so, where noise stops the fit too early for them to hold.",
 )
 @click.option("--no-intercept", is_flag=True, help="Fit no intercept.")
 @click.option(
@@ -50,7 +51,21 @@ if TYPE_CHECKING:
     metavar="R",
     help="Public bound on the norm of all coefficients together.",
 )
-@bounding_options
+@click.option(
+    "--sizes",
+    type=click.Choice(["public", "private"]),
+    default="private",
+    show_default=True,
+    help="Whether everybody may know how many rows each user has. Protecting that too makes models better, not worse.",
+)
+@click.option(
+    "--threshold",
+    type=PositiveNumber(),
+    metavar="H",
+    help="Rows beyond H add nothing to a user's weight; else the best H by formula.",
+)
+@sample_limit_option
+@click.option("--no-floor", is_flag=True, help="Publish the model even where it is not seen to beat a constant.")
 @open_option
 @json_option
 def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bool, **options: Any) -> None:
@@ -60,11 +75,16 @@ def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bo
     apportion logistic visits.csv --user patient --label returned --features age,ward --categories ward=east,west \\
         --feature-norm 100 --epsilon 5 --delta 1e-6
 
-    Features and labels of one user's rows are protected together. A text column among the features needs --categories,
-    because the texts that occur are private. A text that is not listed counts as the first category.
+    Features and labels of one user's rows are protected together, and how many rows there are. A text column among the
+    features needs --categories, since which texts occur is private; a text that is not listed counts as the first
+    category. Where features are not seen to predict better than a constant, the constant is published.
     """  # noqa: D301
     privacy = collect(StatisticsOptions, options)
     columns = columns_to_read(features, options["categories"])
+    for option, asked in (("--intervals", options["parts"]), ("--sample-limit", privacy.sample_limit)):
+        if asked and privacy.sizes == "private":
+            problem = f"{option} needs --sizes public, which tells everybody how many rows each user has."
+            raise InputError(problem, argument=None)
     privacy.check()
     with Reporter() as reporter:
         table = read_columns(file, privacy, columns | _label_kind(label, yes, columns), reporter)
@@ -73,10 +93,20 @@ def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bo
             answers = _answers(table, label, yes)
         except InputError as error:
             raise error.inside(file.name) from None
+        if privacy.sizes == "public":
+            reporter.say("How many rows each user has is taken as public.")
         reporter.say(f"Rows of features with a norm above {options['feature_norm']:g} are clipped to that norm.")
         fitted = _fit(privacy, result, answers, table.users.codes, options, reporter)
     said = f"{label} = {yes}" if yes is not None else label
-    publish(_estimates(fitted, result, said), privacy.page, as_json, threshold=fitted.threshold_, steps=fitted.n_steps_)
+    publish(
+        _estimates(fitted, result, said),
+        privacy.page,
+        as_json,
+        threshold=fitted.threshold_,
+        steps=fitted.n_steps_,
+        model_part=fitted.model_part_,
+        about_intervals=fitted.about_intervals_,
+    )
 
 
 def _label_kind(label: str, yes: str | None, columns: dict[str, ColumnKind]) -> dict[str, ColumnKind]:
@@ -122,6 +152,7 @@ def _fit(
         domain_radius=options["domain_radius"],
         fit_intercept=not options["no_intercept"],
         bounding=privacy.bounding(),
+        floor=not options["no_floor"],
         sizes=privacy.sizes,
         interval_parts=options["parts"] or 0,
         public=features.public,
@@ -137,11 +168,9 @@ def _estimates(fitted: UserERM, features: Features, label: str) -> Estimates:
     n_parts = fitted.interval_parts
     ends = fitted.coef_intervals_, fitted.intercept_interval_
     intervals = None if ends[0] is None or ends[1] is None else [*ends[0].tolist(), ends[1].tolist()]
-    on_intervals = (
-        f"Intervals use Student’s t over {n_parts} fits to {n_parts} parts of the users. They do "
-        "not account for the fact that each fit stops early, at some distance from its optimum."
-        if n_parts
-        else "There are no intervals: they were not requested, and would have cost accuracy."
+    about = fitted.about_intervals_ or (
+        f"Intervals are those of Student’s t over {n_parts} fits to {n_parts} parts of the users. That every fit "
+        "stops early, at some distance from its goal, is not in them."
     )
     scaled = f"Rows of features were clipped to a norm of {fitted.feature_norm:g}."
     rows = coefficients(
@@ -150,6 +179,17 @@ def _estimates(fitted: UserERM, features: Features, label: str) -> Estimates:
     facts = {
         "Threshold": f"h = {fitted.threshold_:.6g}: further rows of a user add no weight",
         "Steps of the descent": str(fitted.n_steps_),
+        "Model": _part_in_words(fitted.model_part_),
     }
-    caveats = (on_intervals, scaled, *features.compared)
+    if fitted.sizes == "public":
+        facts = {"Numbers of rows": "public: how many rows each user has is not protected", **facts}
+    caveats = (about, scaled, *features.compared)
     return Estimates("logistic", rows, fitted.level, fitted.statement_, caveats, facts, label=label)
+
+
+def _part_in_words(part: float) -> str:
+    if part == 0:
+        return "a constant: features were not seen to predict better within this budget"
+    if part < 1:
+        return f"drawn {1 - part:.0%} of the way towards a constant, which predicted best"
+    return "as fitted"

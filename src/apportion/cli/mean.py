@@ -1,4 +1,4 @@
-"""`apportion mean`: means of columns, with a bound on each user's weight."""
+"""`apportion mean`: means of columns, each user's weight bounded."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from apportion.cli.options import FILE, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     StatisticsOptions,
-    bounding_options,
     check_range,
     privacy_options,
     read_columns,
     refuse_repeated,
+    target_options,
 )
 from apportion.cli.statistics_outputs import publish
 from apportion.errors import InputError
@@ -48,7 +48,7 @@ Ranges = tuple[tuple[float, float], ...]
     type=click.FloatRange(min=0),
     multiple=True,
     metavar="V",
-    help="Variance of one value, if it is public: once, or once for each column; otherwise estimated privately.",
+    help="With the paper's weights: variance of one value, if it is public, once or for each column.",
 )
 @click.option(
     "--correlation",
@@ -56,9 +56,16 @@ Ranges = tuple[tuple[float, float], ...]
     default=0.0,
     show_default=True,
     metavar="RHO",
-    help="Public assumption on the correlation of two values of one user; used for weights and intervals.",
+    help="With the paper's weights: assumed, public, between two values of one user.",
 )
-@bounding_options
+@click.option(
+    "--interval-for",
+    type=click.Choice(["rows", "population"]),
+    default="rows",
+    show_default=True,
+    help="Whether intervals are for the mean of these users' rows, or of a population that users were drawn from.",
+)
+@target_options
 @open_option
 @json_option
 def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **options: Any) -> None:
@@ -67,7 +74,8 @@ def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **o
     \b
     apportion mean visits.csv --user patient --value cost --range 0 500 --epsilon 1
 
-    Values outside the range are clipped to it. The weight of a user with many rows is limited, to keep the noise low.
+    Values beyond the range count as its ends. The mean is that over all rows, or with --of users over users; the
+    intervals of several columns hold all together.
     """  # noqa: D301
     privacy = collect(StatisticsOptions, options)
     low, high = _per_column(values, ranges, "--range")
@@ -76,32 +84,30 @@ def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **o
     with Reporter() as reporter:
         table = read_columns(file, privacy, dict.fromkeys(values, "number"), reporter)
         reporter.say("Values outside the range are clipped to it.")
-        fitted = _fit(privacy, table.matrix(values), table.users.codes, (low, high), variance, options["correlation"])
+        settings = {"variance": variance, **{name: options[name] for name in ("correlation", "interval_for")}}
+        fitted = _fit(privacy, table.matrix(values), table.users.codes, (low, high), settings)
     result = _estimates(fitted, values, ranges)
-    publish(
-        result, privacy.page, as_json, threshold=fitted.threshold_, variance=fitted.variance_.tolist(), range=ranges
-    )
+    publish(result, privacy.page, as_json, of=privacy.of, threshold=fitted.threshold_, range=ranges)
 
 
 def _fit(
-    privacy: StatisticsOptions, matrix: Any, users: Any, value_range: tuple[Any, Any], variance: Any, correlation: float
+    privacy: StatisticsOptions, matrix: Any, users: Any, value_range: tuple[Any, Any], settings: dict[str, Any]
 ) -> UserMean:
     from apportion.statistics import UserMean
 
     estimator = UserMean(
         delta=privacy.delta,
         value_range=value_range,
-        variance=variance,
-        correlation=correlation,
         bounding=privacy.bounding(),
-        sizes=privacy.sizes,
+        **settings,
+        **privacy.target(),
         **privacy.settings(),
     )
     return estimator.fit(matrix, users=users, session=privacy.session())
 
 
 def _per_column(values: tuple[str, ...], ranges: Ranges, option: str) -> tuple[Any, Any]:
-    """Return both ends: two numbers if one range is for all columns, otherwise two lists."""
+    """Both ends: two numbers if one range is for all, or two lists."""
     refuse_repeated(list(values))
     for ends in ranges:
         check_range(option, ends)
@@ -112,7 +118,7 @@ def _per_column(values: tuple[str, ...], ranges: Ranges, option: str) -> tuple[A
 
 
 def _one_or_all(values: tuple[str, ...], given: tuple[Any, ...], option: str) -> Any:
-    """Return the single value, or a list with one value for each column."""
+    """What was given once, or a list with one for each column."""
     if len(given) not in (0, 1, len(values)):
         raise InputError(
             f"Expected {option} once, or once for each of {len(values)} columns, got it {len(given)} times.",
@@ -130,15 +136,38 @@ def _estimates(fitted: UserMean, values: tuple[str, ...], ranges: Ranges) -> Est
         Estimate(name, float(value), (ends[0], ends[1]), float(noise), bound)
         for name, value, ends, noise, bound in columns
     )
-    related = (
-        f"correlated by {fitted.correlation:g}, as declared"
-        if fitted.correlation
-        else "independent; if they are similar, the interval is too narrow"
+    facts = {
+        "What is estimated": _target(fitted),
+        "Threshold": f"h = {fitted.threshold_:.6g}: above it, further rows of a user add no weight",
+    }
+    return Estimates("mean", rows, fitted.level, fitted.statement_, _caveats(fitted), facts)
+
+
+def _target(fitted: UserMean) -> str:
+    if fitted.weights == "paper":
+        return "the mean that all users' values share, as the paper assumes"
+    if fitted.of == "users":
+        return "the mean over users, each with the mean of its rows"
+    return "the mean over all rows, in which a user counts by its rows"
+
+
+def _caveats(fitted: UserMean) -> tuple[str, ...]:
+    if fitted.weights == "paper":
+        related = (
+            f"correlated by {fitted.correlation:g}, as was declared"
+            if fitted.correlation
+            else "independent of one another; where they resemble one another, the interval is too narrow"
+        )
+        return (
+            "The mean is that of the population that users’ values were drawn from, clipped to the public range. It "
+            "assumes that values have nothing to do with how many rows a user has: where they do, it is off by more "
+            f"than the interval says. Values of one user are taken as {related}.",
+        )
+    whose = (
+        "of a population that these users were drawn from" if fitted.interval_for == "population" else "of these users"
     )
-    caveats = (
-        "The estimate is the mean of the population from which users’ values were drawn, clipped "
-        "to the public range. The interval accounts for the privacy noise and for the sampling, "
-        f"assuming that values of one user are {related}.",
+    return (
+        f"The estimate is {_target(fitted)}, clipped to the public range. Intervals are for the mean {whose}. They "
+        "account for the noise that privacy added, and for what weights do where values go with the number of rows"
+        f"{'; those of several columns hold all together' if len(fitted.mean_) > 1 else ''}.",
     )
-    facts = {"Threshold": f"h = {fitted.threshold_:.6g}: further rows of a user add no weight"}
-    return Estimates("mean", rows, fitted.level, fitted.statement_, caveats, facts)

@@ -13,11 +13,13 @@ import click
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
-    from apportion.privacy import Account, NoiseSource, Session
+    from apportion.privacy import Account, Budget, NoiseSource, Session
 
 Kind = Literal["ratings", "clicks"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+PRIVATE_ITEMS: Final = "private"
+ITEMS_FROM_DATA: Final = "from-data"
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -37,6 +39,20 @@ class PositiveNumber(click.ParamType[float]):
         return number
 
 
+class ItemList(click.ParamType["Path | str"]):
+    """A file with the public list of items, or one of two words."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
+        """Turn text into a path, unless it is one of the words."""
+        return value if value in (PRIVATE_ITEMS, ITEMS_FROM_DATA) else Path(FILE.convert(value, param, ctx))
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """What may be given."""
+        return f"FILE|{PRIVATE_ITEMS}|{ITEMS_FROM_DATA}"
+
+
 @dataclass(frozen=True)
 class DataOptions:
     """How the data file is read."""
@@ -48,7 +64,7 @@ class DataOptions:
     value: str | None = None
     timestamp: str | None = None
     columns: str | None = None
-    items: Path | None = None
+    items: Path | str | None = None
     scale: tuple[float, float] = (1.0, 5.0)
 
     def __post_init__(self) -> None:
@@ -92,10 +108,24 @@ class FitOptions:
     min_value: float | None = None
     ledger: str | None = None
     account: str | None = None
+    items: Path | str | None = None
+
+    @property
+    def items_are_private(self) -> bool:
+        """Whether the list of items is released: asked for, or no other was given."""
+        return self.items in (None, PRIVATE_ITEMS)
+
+    @property
+    def budget(self) -> Budget:
+        """What is promised; with a private list of items a part of δ is for it."""
+        from apportion.estimators.items import KEYS_PART
+        from apportion.privacy import Budget
+
+        return Budget(self.epsilon, self.delta, KEYS_PART * self.delta if self.items_are_private else 0.0)
 
     def session(self) -> Session | None:
         """Return the session that charges the account, if one was named."""
-        return charged_session(self.ledger, self.account, self.epsilon, self.delta, self.window, self.noise())
+        return charged_session(self.ledger, self.account, self.budget, self.window, self.noise())
 
     def noise(self) -> NoiseSource:
         """The noise source."""
@@ -110,14 +140,12 @@ def noise_of(seed: int | None, exact: bool) -> NoiseSource:
 
 
 def charged_session(
-    ledger: str | None, account: str | None, epsilon: float, delta: float, window: str, noise: NoiseSource
+    ledger: str | None, account: str | None, budget: Budget, window: str, noise: NoiseSource
 ) -> Session | None:
     """Return a session of this budget that charges a ledger's account; None if no ledger was named."""
-    from apportion.privacy import Budget
-
     result = account_of(ledger, account)
     declared = None if window == _NO_WINDOW else window
-    return None if result is None else result.session(Budget(epsilon, delta), noise=noise, window=declared)
+    return None if result is None else result.session(budget, noise=noise, window=declared)
 
 
 def account_of(ledger: str | None, account: str | None) -> Account | None:
@@ -260,7 +288,12 @@ _DATA: Final = (
     click.option("--value", metavar="COLUMN", help="The value column."),
     click.option("--timestamp", metavar="COLUMN", help="The time column."),
     click.option("--columns", metavar="A,B,...", help="Names of all columns, for a text file without a header."),
-    click.option("--items", type=FILE, help="The public item list: ids in the first column."),
+    click.option(
+        "--items",
+        type=ItemList(),
+        help="The public item list: ids in the first column. private: a list is released with popularity. from-data: "
+        "the items that occur, which reveals who has one that nobody else has. Default: private, in `fit`.",
+    ),
     click.option(
         "--scale",
         nargs=2,

@@ -93,7 +93,7 @@ class ProtectOptions:
         delta = default_delta(number) if self.delta is None else self.delta
         Budget(self.epsilon, delta)
         noise = noise_of(self.seed, exact=False)
-        session = charged_session(self.ledger, self.account, self.epsilon, delta, self.window, noise)
+        session = charged_session(self.ledger, self.account, Budget(self.epsilon, delta), self.window, noise)
         if session is not None and session.neighbours != self.relation:
             raise InputError(
                 f"The neighbours of this command are {self.relation.relation!r}, those of the account "

@@ -1,4 +1,4 @@
-"""`apportion quantile`: quantiles of a column, with a bound on each user's weight."""
+"""`apportion quantile`: points of a column's distribution, each user's weight bounded."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import FILE, collect, json_option, open_option
+from apportion.cli.options import FILE, PositiveNumber, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     LEVEL,
     StatisticsOptions,
-    bounding_options,
     check_range,
     privacy_options,
     read_columns,
+    target_options,
 )
 from apportion.cli.statistics_outputs import publish
 from apportion.errors import InputError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from apportion.statistics import UserQuantile
 
 
-@click.command(short_help="Private quantiles of a column, with intervals for their ranks.")
+@click.command(short_help="Private quantiles of a column, with how far their ranks may be off.")
 @click.argument("file", type=FILE)
 @click.option("--value", required=True, metavar="COLUMN", help="The column.")
 @click.option(
@@ -44,22 +44,34 @@ if TYPE_CHECKING:
     type=float,
     required=True,
     metavar="LO HI",
-    help="Public range of values, never taken from the data.",
+    help="The public range of values, never taken from the data.",
+)
+@click.option(
+    "--step",
+    type=PositiveNumber(),
+    metavar="S",
+    help="Public: values lie at LO, LO + S, ... up to HI, such as whole grades; so do the quantiles found.",
 )
 @privacy_options(delta="pure")
-@bounding_options
+@target_options
 @open_option
 @json_option
 def quantile(
-    file: Path, value: str, at: tuple[float, ...], ends: tuple[float, float], as_json: bool, **options: Any
+    file: Path,
+    value: str,
+    at: tuple[float, ...],
+    ends: tuple[float, float],
+    step: float | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Compute quantiles of a column of FILE (CSV, TSV or Parquet) under user-level differential privacy.
 
     \b
     apportion quantile visits.csv --user patient --value cost --at 0.5 --at 0.9 --range 0 500 --epsilon 1
 
-    The guarantee is pure: delta is 0. Several quantiles together cost about as much as one. Values outside the range
-    are clipped to it.
+    Purely epsilon-DP: there is no delta. Several quantiles come in order. Values beyond the range count as its ends.
+    Where values are whole numbers, or lie on another public scale, say so with --step.
     """  # noqa: D301
     privacy = collect(StatisticsOptions, options)
     check_range("--range", ends)
@@ -69,37 +81,45 @@ def quantile(
     with Reporter() as reporter:
         table = read_columns(file, privacy, {value: "number"}, reporter)
         reporter.say("Values outside the range are clipped to it.")
-        fitted = _fit(privacy, table.numbers[value], table.users.codes, at, ends)
-    publish(_estimates(fitted, value, ends), privacy.page, as_json, threshold=fitted.threshold_, range=ends)
+        settings = {"value_range": ends, "step": step}
+        fitted = _fit(privacy, table.numbers[value], table.users.codes, at, settings)
+    result = _estimates(fitted, value, ends)
+    publish(result, privacy.page, as_json, of=privacy.of, threshold=fitted.threshold_, range=ends, step=step)
 
 
 def _fit(
-    privacy: StatisticsOptions, values: Any, users: Any, at: tuple[float, ...], ends: tuple[float, float]
+    privacy: StatisticsOptions, values: Any, users: Any, at: tuple[float, ...], settings: dict[str, Any]
 ) -> UserQuantile:
     from apportion.statistics import UserQuantile
 
     estimator = UserQuantile(
-        list(at), value_range=ends, bounding=privacy.bounding(), sizes=privacy.sizes, **privacy.settings()
+        list(at), bounding=privacy.bounding(), **settings, **privacy.target(), **privacy.settings()
     )
     return estimator.fit(values, users=users, session=privacy.session())
+
+
+def _caveats(fitted: UserQuantile) -> tuple[str, ...]:
+    if fitted.rank_error_ is None:
+        return (
+            "How far ranks are off is not said, since it would reveal how many rows users have, which is private here.",
+        )
+    mass = f"if at least {100 * fitted.base_mass:g} % of the public range holds points of about the right rank"
+    if fitted.weights == "paper":
+        return (
+            "Ranks are those in the population that rows were drawn from, independently, and have nothing to do with "
+            f"how many rows a user has. They account for the drawing and for privacy, {mass}.",
+        )
+    what = "all rows" if fitted.of == "rows" else "users, each of whom counts the same"
+    return (
+        f"Ranks are those among {what}. They account for privacy{'' if fitted.step else f', {mass},'} and for what "
+        "weights do where values go with the number of rows.",
+    )
 
 
 def _estimates(fitted: UserQuantile, column: str, ends: tuple[float, float]) -> Estimates:
     from apportion.report.estimates import Estimate, Estimates
 
     errors = fitted.rank_error_
-    caveats = (
-        (
-            "The errors of the ranks are not reported, because they would reveal how many rows users "
-            "have, which is private here.",
-        )
-        if errors is None
-        else (
-            "Ranks refer to the population from which rows were drawn independently. The intervals "
-            f"account for the sampling and for privacy, if at least {100 * fitted.base_mass:g} % of "
-            "the public range holds points of about the right rank.",
-        )
-    )
     rows = tuple(
         Estimate(f"{q:g}", float(point), bounds=ends, rank=q, ranks=None if error is None else _around(q, error))
         for q, point, error in zip(
@@ -109,8 +129,12 @@ def _estimates(fitted: UserQuantile, column: str, ends: tuple[float, float]) -> 
             strict=True,
         )
     )
-    facts = {"Threshold": f"h = {fitted.threshold_:.6g}: further rows of a user add no weight"}
-    return Estimates("quantile", rows, fitted.level, fitted.statement_, caveats, facts, label=column)
+    target = f"quantiles of {fitted.of}" if fitted.weights == "target" else "quantiles that all users share"
+    facts = {
+        "What is estimated": target,
+        "Threshold": f"h = {fitted.threshold_:.6g}: above it, further rows of a user add no weight",
+    }
+    return Estimates("quantile", rows, fitted.level, fitted.statement_, _caveats(fitted), facts, label=column)
 
 
 def _around(rank: float, error: float) -> tuple[float, float]:

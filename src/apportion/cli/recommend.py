@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,10 +110,12 @@ def take_categories(model: ItemModel, features: Path | None) -> None:
     """Give a model the item categories in a file."""
     if features is None:
         return
-    from apportion.data.features import ItemFeatures
+    from apportion.data.features import FineFeaturesWarning, ItemFeatures
     from apportion.recommend.categories import Categories
 
-    result = Categories.of(ItemFeatures.read(features), model.task_ids)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FineFeaturesWarning)  # nothing is learned from them here
+        result = Categories.of(ItemFeatures.read(features), model.task_ids)
     if result is None:
         raise InputError(f"{features.name}: no column holds words, so it has no categories.", argument="categories")
     model.categories = result

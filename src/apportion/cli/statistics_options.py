@@ -32,6 +32,9 @@ class StatisticsOptions:
     delta: float = 0.0
     columns: str | None = None
     sizes: Literal["public", "private"] = "public"
+    of: Literal["rows", "users"] = "rows"
+    weights: Literal["target", "paper"] = "target"
+    max_size: int = 1 << 10
     threshold: float | None = None
     sample_limit: int | None = None
     level: float = 0.95
@@ -69,8 +72,14 @@ class StatisticsOptions:
 
     def session(self) -> Session | None:
         """Return the session that charges the account, if one was named."""
+        from apportion.privacy import Budget
+
         noise = noise_of(self.seed, self.exact)
-        return charged_session(self.ledger, self.account, self.epsilon, self.delta, self.window, noise)
+        return charged_session(self.ledger, self.account, Budget(self.epsilon, self.delta), self.window, noise)
+
+    def target(self) -> dict[str, Any]:
+        """What a statistic with a named target takes."""
+        return {name: getattr(self, name) for name in ("of", "weights", "sizes", "max_size")}
 
     def bounding(self) -> Any:
         """Return how one user's weight is bounded."""
@@ -144,7 +153,12 @@ def privacy_options(*, delta: Literal["pure", "optional", "required"]) -> Callab
 
 def bounding_options(command: Command) -> Command:
     """Add the options that bound one user's weight."""
-    return _adding(_BOUNDING)(command)
+    return _adding((_sizes("public"), *_BOUNDING))(command)
+
+
+def target_options(command: Command) -> Command:
+    """Add the options of a statistic that names its target, and protects how many rows a user has."""
+    return _adding((*_TARGET, _sizes("private"), *_BOUNDING))(command)
 
 
 def _adding(options: tuple[Any, ...]) -> Callable[[Command], Command]:
@@ -196,19 +210,49 @@ sample_limit_option = click.option(
     metavar="H",
     help="Keep at most H rows of each user instead of weighting them down.",
 )
-_BOUNDING: Final = (
+_TARGET: Final = (
     click.option(
+        "--of",
+        type=click.Choice(["rows", "users"]),
+        default="rows",
+        show_default=True,
+        help="What is described: all rows, in which a user counts by its rows; or users, each of whom counts the same.",
+    ),
+    click.option(
+        "--weights",
+        type=click.Choice(["target", "paper"]),
+        default="target",
+        show_default=True,
+        help="Weights for what --of names; or those of Epasto et al. (2020), which assume that values have nothing "
+        "to do with how many rows a user has.",
+    ),
+    click.option(
+        "--max-size",
+        type=click.IntRange(min=1),
+        default=1 << 10,
+        show_default=True,
+        metavar="ROWS",
+        help="Public: a user with more rows counts as if it had this many.",
+    ),
+)
+
+
+def _sizes(default: str) -> Any:
+    return click.option(
         "--sizes",
         type=click.Choice(["public", "private"]),
-        default="public",
+        default=default,
         show_default=True,
         help="Whether the number of rows of each user is public or private.",
-    ),
+    )
+
+
+_BOUNDING: Final = (
     click.option(
         "--threshold",
         type=PositiveNumber(),
         metavar="H",
-        help="Rows beyond H add nothing to a user's weight; default: the best H by formula.",
+        help="With the paper's weights, rows beyond H add nothing to a user's weight; default: the best H.",
     ),
     sample_limit_option,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from apportion.cli.options import FitOptions, Kind
+from apportion.cli.options import PRIVATE_ITEMS, FitOptions, Kind
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ def fit_private(
     """Fit the private model. A session that charges a ledger brings its own budget, noise and window."""
     from apportion import recommend
 
-    settings = {**_settings(options), "features": features}
+    items = PRIVATE_ITEMS if options.items_are_private else options.items
+    settings = {**_settings(options), "features": features, "items": items if isinstance(items, str) else None}
     estimator: Any
     if kind == "ratings":
         estimator = recommend.PrivateRatingRecommender(value_range=scale, **settings)
@@ -52,6 +53,19 @@ def fit_baselines(data: Interactions, kind: Kind) -> dict[str, Any]:
     if kind == "ratings":
         return {"global mean": GlobalMean().fit(data), "item and user means": BiasModel().fit(data)}
     return {"popularity ranking": Popularity().fit(data)}
+
+
+def cost_of_list(model: ItemModel) -> list[str]:
+    """What a private list of items cost, and how to go without; nothing where the list was public."""
+    statement = model.statement
+    listed = [] if statement is None else [release for release in statement.releases if release.threshold is not None]
+    return [
+        f"The list of items is private: {model.n_tasks} items are listed, by a threshold of {release.threshold:.4g} on "
+        f"noisy popularity. It took {100 * release.share:.3g} % of the budget, popularity included, and "
+        f"{release.delta:g} of delta. Rows of all other items were left out. If your catalogue is public, give it with "
+        "--items FILE, and nothing is left out."
+        for release in listed
+    ]
 
 
 def caution(options: FitOptions) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +13,8 @@ import click
 
 from apportion.cli.options import (
     FILE,
+    ITEMS_FROM_DATA,
+    PRIVATE_ITEMS,
     DataOptions,
     FeatureOptions,
     Kind,
@@ -140,6 +142,11 @@ def tune(
     calibrate(budget, law_of_tries)  # refuses an insufficient budget before the data is read
     charged = account_of(ledger, account)
     data_as = collect(DataOptions, options)
+    if data_as.items == PRIVATE_ITEMS:
+        raise click.UsageError(
+            "--items private is for `fit`: what a private list costs among several tries is not accounted for here."
+        )
+    data_as = replace(data_as, items=data_as.items or ITEMS_FROM_DATA)
     with Reporter() as reporter:
         features = read_features(feature_settings, reporter)
         loaded = load_data(data, data_as)

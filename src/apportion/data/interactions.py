@@ -287,6 +287,11 @@ class Interactions:
         timestamps = None if self.timestamps is None else self.timestamps[kept]
         return self._like(self.users[kept], self.tasks[kept], self.values[kept], timestamps)
 
+    def with_public_tasks(self) -> Interactions:
+        """The same data, with their list of tasks declared public: which tasks occur is then not protected."""
+        listed = Vocabulary(self.task_ids.ids, name=self.task_ids.name, declared=True)
+        return Interactions(self.users, self.tasks, self.values, self.timestamps, self.user_ids, listed)
+
     def with_values(self, values: ArrayLike) -> Interactions:
         """Return the same pairs with other values: one per observation, user-major, or one number for all."""
         if np.ndim(values) == 0:

@@ -44,7 +44,7 @@ def refuse_repeated_pairs(
     user_ids: Vocabulary,
     task_ids: Vocabulary,
 ) -> None:
-    """Name the first row that repeats the user and the task of an earlier one, if there is one.
+    """Refuse a row that repeats the user and the task of an earlier one, and name it.
 
     Args:
         users: codes, sorted.

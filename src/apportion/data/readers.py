@@ -46,7 +46,7 @@ def read_file(
 
 
 def read_frame(frame: Any, choices: Choices, finish: Finish) -> Interactions:
-    """Read any frame that speaks Arrow; see `Interactions.from_frame`."""
+    """Read any frame that supports Arrow; see `Interactions.from_frame`."""
     import pyarrow as pa
 
     if not hasattr(frame, "__arrow_c_stream__"):

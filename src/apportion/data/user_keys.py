@@ -33,7 +33,7 @@ def seeded_keys(keys: Keys, seed: int) -> Keys:
     return keyed_words((seed % 2**256).to_bytes(32, "little"), keys)
 
 
-def pair_keys(keys: Keys, owner: NDArray[Any], tasks: NDArray[np.int32], seed: int) -> Keys:
+def pair_keys(keys: Keys, owner: NDArray[Any], tasks: NDArray[Any], seed: int) -> Keys:
     """Hash (user, task, seed) of each observation, so that a user's sample of tasks does not depend on other users.
 
     The sample need not be secret: whichever tasks are kept, the user's weights are within the bound. So ChaCha20 gives
@@ -42,7 +42,7 @@ def pair_keys(keys: Keys, owner: NDArray[Any], tasks: NDArray[np.int32], seed: i
     Args:
         keys: two numbers for each user.
         owner: position of each observation's user among them.
-        tasks: task of each observation.
+        tasks: task of each observation: a code that others do not move, or a hash.
         seed: public.
     """
     mixed = (seeded_keys(keys, seed)[owner] ^ (tasks.astype(np.uint64) * np.uint64(0xA24BAED4963EE407))) + np.uint64(

@@ -135,20 +135,20 @@ class Device(Processors):
         self,
         users: UserRun,
         weights: Floats | linalg.TaskWeights,
-        about: linalg.RatingRound,
+        this_round: linalg.RatingRound,
         by_task: NDArray[np.int64],
         total: NDArray[np.int64],
     ) -> None:
         """Add every user's part of a round on ratings; see `Kernels.rating_round`."""
         if self._on_processor:
-            super().rating_round(users, weights, about, by_task, total)
+            super().rating_round(users, weights, this_round, by_task, total)
             return
         from apportion.linalg import rating_on_torch  # needs torch, which is optional
 
         require_distinct_tasks(users)
         own = weights if isinstance(weights, linalg.TaskWeights) else self._place(weights)
         placed = self._place(users.column("tasks")), self._place(users.column("values"))
-        rows, votes = rating_on_torch.rating_round(users.indptr, *placed, own, about, self.device)
+        rows, votes = rating_on_torch.rating_round(users.indptr, *placed, own, this_round, self.device)
         by_task += rows.cpu().numpy()
         total += votes.cpu().numpy()
 

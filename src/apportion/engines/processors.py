@@ -123,13 +123,13 @@ class Processors:
         self,
         users: UserRun,
         weights: Floats | linalg.TaskWeights,
-        about: linalg.RatingRound,
+        this_round: linalg.RatingRound,
         by_task: NDArray[np.int64],
         total: NDArray[np.int64],
     ) -> None:
         """Add every user's part of a round on ratings; see `Kernels.rating_round`."""
         tasks, values = users.column("tasks"), users.column("values")
-        linalg.rating_round(users.indptr, tasks, values, weights, about, by_task, total, threads=self.threads)
+        linalg.rating_round(users.indptr, tasks, values, weights, this_round, by_task, total, threads=self.threads)
 
     def asarray(self, values: Any) -> NDArray[Any]:
         """Return values in this precision, contiguous."""

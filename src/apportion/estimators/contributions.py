@@ -26,6 +26,7 @@ from apportion.allocation.users import (
 from apportion.data.users import Users
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
+from apportion.estimators.base import defaults_of
 from apportion.estimators.private import PrivateEstimator
 from apportion.privacy import ADD_REMOVE, REPLACE_VALUES, BoundedSum, Budget, Neighbours, Session, Share
 from apportion.privacy.contributions import (
@@ -116,6 +117,30 @@ class ContributionsEstimator(PrivateEstimator):
         assumed = [] if self._sizes_are_private else ["how many rows each user has"]
         return self._open(given, Budget(self.epsilon, self.delta), self._neighbours, [*assumed, *public])
 
+    def _check_target(self, of_the_paper: Sequence[str]) -> None:
+        """Refuse a target or weights that are not known, and settings of the paper's weights without them."""
+        one_of_words("of", getattr(self, "of", "rows"), ("rows", "users"))
+        weights = getattr(self, "weights", "paper")
+        one_of_words("weights", weights, ("target", "paper"))
+        if weights == "paper":
+            return
+        if self.sizes == "public":
+            raise InputError(
+                "Expected private sizes, or weights='paper': the others need no public sizes.", argument="sizes"
+            )
+        defaults = defaults_of(self)
+        given = [name for name in of_the_paper if getattr(self, name) != defaults[name]]
+        if given:
+            raise InputError(
+                f"Expected {given[0]} with weights='paper' only, got it with weights='target'.", argument=given[0]
+            )
+
+    def _about_largest(self) -> list[str]:
+        """The bound on sizes, where a named target has one."""
+        if getattr(self, "of", "") != "rows" or getattr(self, "weights", "") != "target":
+            return []
+        return [f"that a user with more than {self.max_size} rows counts as if it had {self.max_size}"]
+
     def _sizes_fractions(self) -> dict[str, float]:
         """Return the fraction for choosing the threshold: nothing if sizes are public or it was given."""
         chosen = self._sizes_are_private and getattr(self.bounding, "threshold", None) is None
@@ -150,6 +175,12 @@ class ContributionsEstimator(PrivateEstimator):
     def _release(self, session: Session, name: Name, users: Users, contribution: Contribution, share: Share) -> Noisy:
         """Add up, then release with the noise that the budget allows."""
         return release_noisy(session, name, add_up_one(self._adder, users, contribution), share)
+
+
+def one_of_words(name: str, given: str, known: tuple[str, ...]) -> None:
+    """Refuse a word that is not known."""
+    if given not in known:
+        raise InputError(f"Expected {name} to be {' or '.join(map(repr, known))}, got {given!r}.", argument=name)
 
 
 def publicly_weighed(users: Users, rows: Floats, made: str, threshold: float) -> Bounded:

@@ -13,12 +13,14 @@ from apportion.estimators.base import Estimator, defaults_of
 from apportion.privacy import ADD_REMOVE, Budget, Neighbours, NoiseSource, Session
 from apportion.privacy.statement import DEFAULTS, Tuning
 
+OWN_ITEMS = "who holds an item that nobody else holds"
 BY_HAND = "declared: some settings were given by hand; the data they were chosen on is not covered"
 _LARGEST_VALUE = 1e12
 _NOT_SETTINGS = {
     "epsilon", "delta", "n_users", "kind", "value_range", "features", "public", "window", "tuning", "noise", "engine",
     "random_state", "variance", "correlation", "sizes", "level", "quantiles", "base", "base_mass", "label_range",
-    "noise_variance", "target", "fit_intercept", "loss", "interval_for",
+    "noise_variance", "target", "fit_intercept", "loss", "interval_for", "of", "weights", "items",
+    "simultaneous", "max_size", "step", "candidates", "floor",
 }  # fmt: skip
 
 
@@ -78,6 +80,8 @@ class InteractionsEstimator(PrivateEstimator):
         """Return the session of this fit, with what it says about tasks and the number of users."""
         public = [_words_on_tasks(data, self._tasks_are), *further_public]
         session = self._open(given, self._budget(), self._neighbours, public)
+        if not data.task_ids.declared:
+            session.declare_unprotected(OWN_ITEMS)
         if self.n_users is not None:
             session.declare_users(self.n_users)
         return session

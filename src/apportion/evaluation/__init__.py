@@ -21,6 +21,7 @@ from apportion.evaluation.ratings import RatingModel, evaluate_ratings, mae, rms
 from apportion.evaluation.results import Comparison, Evaluation, MetricValue
 from apportion.evaluation.slices import PopularitySlices, popularity_slices
 from apportion.evaluation.study import Study, StudyResults, read_study, run_study
+from apportion.evaluation.unlisted import OnLongerList
 from apportion.evaluation.within_slices import recall_within_slices
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "GlobalMean",
     "HeldOutItems",
     "MetricValue",
+    "OnLongerList",
     "Popularity",
     "PopularitySlices",
     "RankingModel",

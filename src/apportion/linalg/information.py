@@ -1,4 +1,4 @@
-"""What noisy statistics say of every task's parameters θ: a precision and a score, from which a posterior follows.
+"""What noisy statistics say about every task's parameters θ: a precision and a score, from which a posterior follows.
 
 For b_i = t_i A θ_i + e_i with cov(e_i) = V_i the likelihood of θ_i is exp(u_iᵀ θ − θᵀ W_i θ / 2) with the precision
 W_i = t_i² Aᵀ V_i⁻¹ A and the score u_i = t_i Aᵀ V_i⁻¹ b_i. Everything is computed task by task, by operations in one
@@ -23,8 +23,8 @@ from apportion.linalg.packed import packed_size, unpack
 
 Floats = NDArray[np.float64]
 
-_LARGEST = 1e100  # of a number that is found: beyond it there is no solution
-_TASKS_AT_A_TIME = 1024  # whose precisions are added up, before the sums are
+_LARGEST = 1e100  # limit of a result: beyond it there is no solution
+_TASKS_AT_A_TIME = 1024  # tasks whose precisions are added up at a time
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class NoisyDesign:
 
 @dataclass(frozen=True)
 class Information:
-    """What statistics say of tasks.
+    """What statistics say about tasks.
 
     Attributes:
         scores: u, [n_tasks, d].
@@ -74,31 +74,31 @@ class Information:
 
 
 def information(
-    about: NoisyDesign, spread: Floats, statistics: Floats, *, each: bool, threads: int | None = None
+    model: NoisyDesign, spread: Floats, statistics: Floats, *, each: bool, threads: int | None = None
 ) -> Information:
     """The score and the precision of every task; zero for a task where they are not finite, or above 1e100.
 
     Args:
-        about: how statistics depend on parameters.
+        model: how statistics depend on parameters.
         spread: S, [d, d], symmetric; the lower triangle is read.
         statistics: b, [n_tasks, d].
         each: whether every task's precision is wanted, beside their sum.
         threads: number of threads; None is all.
 
     >>> one = np.ones((1, 1))
-    >>> about = NoisyDesign(one, 0 * one, np.full(1, 4.0), np.full(1, 2.0), np.zeros(1), np.zeros(1))
-    >>> information(about, 0 * one, np.full((1, 1), 6.0), each=False)  # b = 2 θ + e with variance 4
+    >>> model = NoisyDesign(one, 0 * one, np.full(1, 4.0), np.full(1, 2.0), np.zeros(1), np.zeros(1))
+    >>> information(model, 0 * one, np.full((1, 1), 6.0), each=False)  # b = 2 θ + e with variance 4
     Information(scores=array([[3.]]), total=array([[1.]]), each=array([], shape=(0, 1), dtype=float64))
     """
-    n_tasks, dim = len(about.exposure), len(about.design)
+    n_tasks, dim = len(model.exposure), len(model.design)
     seen: Floats = np.asarray(checked_floats("statistics", statistics, shape=(n_tasks, dim)), np.float64)
     held: Floats = np.asarray(checked_floats("spread", spread, shape=(dim, dim)), np.float64)
     if dim == 0:
         raise InputError("Expected at least one parameter for each task.", argument=None)
     if active_backend() == "compiled":
-        scores, total, found = _by_kernel(about, held, seen, each, threads)
+        scores, total, found = _by_kernel(model, held, seen, each, threads)
     else:
-        scores, total, found = _by_numpy(about, held, seen, each)
+        scores, total, found = _by_numpy(model, held, seen, each)
     return Information(scores, np.asarray(unpack(total)), found)
 
 
@@ -114,14 +114,14 @@ class _Arguments(ctypes.Structure):
 
 
 def _by_kernel(
-    about: NoisyDesign, spread: Floats, statistics: Floats, each: bool, threads: int | None
+    model: NoisyDesign, spread: Floats, statistics: Floats, each: bool, threads: int | None
 ) -> tuple[Floats, Floats, Floats]:
     n_tasks, dim = statistics.shape
     scores, total = np.empty((n_tasks, dim)), np.zeros(packed_size(dim))
     found = np.empty((n_tasks if each else 0, packed_size(dim)))
-    arrays: dict[str, NDArray[Any]] = {"design": about.design, "spread": spread, "shape": about.shape}
-    arrays |= {"noise": about.noise_variance, "exposure": about.exposure, "signal": about.signal}
-    arrays |= {"sampling": about.sampling, "statistics": statistics, "scores": scores, "total": total}
+    arrays: dict[str, NDArray[Any]] = {"design": model.design, "spread": spread, "shape": model.shape}
+    arrays |= {"noise": model.noise_variance, "exposure": model.exposure, "signal": model.signal}
+    arrays |= {"sampling": model.sampling, "statistics": statistics, "scores": scores, "total": total}
     arguments = _Arguments(n_tasks=n_tasks, dim=dim, largest=_LARGEST)
     for name, array in (arrays | {"each": found} if each else arrays).items():
         setattr(arguments, name, array.ctypes.data)
@@ -129,12 +129,12 @@ def _by_kernel(
     return scores, total, found
 
 
-def _by_numpy(about: NoisyDesign, spread: Floats, statistics: Floats, each: bool) -> tuple[Floats, Floats, Floats]:
+def _by_numpy(model: NoisyDesign, spread: Floats, statistics: Floats, each: bool) -> tuple[Floats, Floats, Floats]:
     """Operation by operation what `_information.hpp` does, for all tasks at once."""
     dim = statistics.shape[1]
     with np.errstate(all="ignore"):  # what is not finite becomes zero below
-        lower, reciprocals = _factor(about, spread)
-        columns = [[about.exposure * about.design[r, c] for r in range(dim)] for c in range(dim)]
+        lower, reciprocals = _factor(model, spread)
+        columns = [[model.exposure * model.design[r, c] for r in range(dim)] for c in range(dim)]
         solved = [_substituted(lower, reciprocals, column) for column in [*columns, list(statistics.T)]]
         scores = np.stack([dot(solved[a], solved[dim]) for a in range(dim)], axis=1)
         found = np.stack([dot(solved[a], solved[b]) for a in range(dim) for b in range(a + 1)], axis=1)
@@ -145,16 +145,16 @@ def _by_numpy(about: NoisyDesign, spread: Floats, statistics: Floats, each: bool
     return scores, _sum_of_turns(found), found if each else found[:0]
 
 
-def _factor(about: NoisyDesign, spread: Floats) -> tuple[list[list[Floats]], list[Floats]]:
+def _factor(model: NoisyDesign, spread: Floats) -> tuple[list[list[Floats]], list[Floats]]:
     """Lower Cholesky factors of all V without their diagonal, and its reciprocals; not a number where there is none."""
-    dim = len(about.design)
+    dim = len(model.design)
     lower: list[list[Floats]] = [[] for _ in range(dim)]
     reciprocals: list[Floats] = []
     for j in range(dim):
         for i in range(j, dim):
-            entry = about.signal * spread[i, j] + about.sampling * about.shape[i, j]
+            entry = model.signal * spread[i, j] + model.sampling * model.shape[i, j]
             if i == j:
-                entry = entry + about.noise_variance[i]
+                entry = entry + model.noise_variance[i]
             for k in range(j):
                 entry = entry - lower[j][k] * lower[i][k]
             if i == j:

@@ -1,7 +1,7 @@
 """A round on ratings on a torch device: the operations of the NumPy reference, for millions of observations at once.
 
-Each operation is rounded once there as here, and sums over a user's observations are added up in the same order; so the
-whole numbers are those of the processor. Imports NumPy and torch alone.
+Each operation is rounded once, as on the processor, and sums over a user's observations are added in the same order, so
+the whole numbers are the same. Imports only NumPy and torch.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class DeviceRuns:
     ends: Tensor
 
     def sums(self) -> DeviceRuns:
-        """Sums over these runs."""
+        """Return sums over these runs."""
         return self
 
     def __call__(self, values: Tensor) -> Tensor:
-        """The sum of each user's values, in the order of `fixed_sums`."""
+        """Return the sum of each user's values, in the order of `fixed_sums`."""
         parts = torch.segment_reduce(values[:, None], "sum", offsets=self.ends, axis=0, unsafe=True, initial=0.0)
         parts = parts.reshape(-1, LANES)
         halves = parts[:, :4] + parts[:, 4:]
@@ -51,25 +51,25 @@ class DeviceRuns:
 
 @dataclass(frozen=True, eq=False)
 class _Told:
-    """What users are told, with what is looked up for observations on the device."""
+    """What users receive, with lookups for observations on the device."""
 
-    about: RatingRound
+    this_round: RatingRound
     device: str
 
     @cached_property
     def features(self) -> Tensor:
-        return torch.tensor(self.about.features, device=self.device)
+        return torch.tensor(self.this_round.features, device=self.device)
 
     @cached_property
     def trust(self) -> Tensor:
-        return torch.tensor(self.about.trust, device=self.device)
+        return torch.tensor(self.this_round.trust, device=self.device)
 
     @cached_property
     def scales(self) -> Tensor:
-        return torch.tensor(self.about.scales, device=self.device)
+        return torch.tensor(self.this_round.scales, device=self.device)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.about, name)
+        return getattr(self.this_round, name)
 
 
 def rating_round(
@@ -77,7 +77,7 @@ def rating_round(
     tasks: Tensor,
     values: Tensor,
     weights: Any,
-    about: RatingRound,
+    this_round: RatingRound,
     device: str,
 ) -> tuple[Tensor, Tensor]:
     """The parts of some users added up, in whole steps; see `linalg.rating_round`.
@@ -87,22 +87,22 @@ def rating_round(
         tasks: int32 on the device, in ascending order within a user, each once.
         values: on the device.
         weights: on the device, or of tasks.
-        about: the public numbers of the round.
+        this_round: the public numbers of the round.
         device: where to work.
 
     Returns:
         The sums by task, int64 [n_tasks, width], and the sum of votes.
     """
-    told: Any = _Told(about, device)
-    by_task = torch.zeros((about.n_tasks, about.width), dtype=torch.int64, device=device)
-    total = torch.zeros(about.summary_width, dtype=torch.int64, device=device)
+    told: Any = _Told(this_round, device)
+    by_task = torch.zeros((this_round.n_tasks, this_round.width), dtype=torch.int64, device=device)
+    total = torch.zeros(this_round.summary_width, dtype=torch.int64, device=device)
     of_tasks = torch.tensor(weights.values, device=device) if isinstance(weights, TaskWeights) else None
-    for runs, order in _some_at_a_time(indptr, about.dim, device):
+    for runs, order in _some_at_a_time(indptr, this_round.dim, device):
         picks, seen = tasks[order].long(), values[order].double()
         own = weights.within_bound(of_tasks[picks], runs, torch) if of_tasks is not None else weights[order].double()
         rows, votes = rating_reference.rows_and_votes(runs, picks, seen, own, told, torch)
-        by_task.index_add_(0, picks, clipped_steps(rows, runs, about.clip_norm, about.step, torch).long())
-        whole = rating_reference.clipped_votes(votes, about.summary_clip, about.summary_step, torch)
+        by_task.index_add_(0, picks, clipped_steps(rows, runs, this_round.clip_norm, this_round.step, torch).long())
+        whole = rating_reference.clipped_votes(votes, this_round.summary_clip, this_round.summary_step, torch)
         total += whole.long().sum(0)
     return by_task, total
 

@@ -32,7 +32,7 @@ class AnyRuns(Protocol):
 
 
 def rows_and_votes(
-    runs: AnyRuns, tasks: Any, values: Any, weights: Any, about: RatingRound, arrays: Any = np
+    runs: AnyRuns, tasks: Any, values: Any, weights: Any, this_round: RatingRound, arrays: Any = np
 ) -> tuple[Any, Any]:
     """Each observation's row for its task and each user's vote on shared moments, before they are clipped.
 
@@ -41,58 +41,64 @@ def rows_and_votes(
     """
     sums, owner = runs.sums(), runs.owner
     with np.errstate(all="ignore"):  # what is not finite becomes zero below
-        labels = _labels(values, about, arrays)
-        features = [about.features[:, c][tasks] for c in range(about.dim)]
-        tastes, residuals, solved = _left_out(owner, sums, features, about.trust[tasks], labels, about, arrays)
-        rows = (weights * residuals)[:, None] * (tastes * about.scales)
+        labels = _labels(values, this_round, arrays)
+        features = [this_round.features[:, c][tasks] for c in range(this_round.dim)]
+        tastes, residuals, solved = _left_out(
+            owner, sums, features, this_round.trust[tasks], labels, this_round, arrays
+        )
+        rows = (weights * residuals)[:, None] * (tastes * this_round.scales)
         squares = sums(squared_lengths(rows))
-        votes = _votes(sums, weights, residuals, tastes, arrays.sqrt(squares), about, arrays)
+        votes = _votes(sums, weights, residuals, tastes, arrays.sqrt(squares), this_round, arrays)
         good = solved & arrays.isfinite(squares) & arrays.isfinite(squared_lengths(votes))
         good = good & (sums(abs(weights)) > 0)
     return arrays.where(good[owner][:, None], rows, 0.0), arrays.where(good[:, None], votes, 0.0)
 
 
-def _labels(values: Any, about: RatingRound, arrays: Any) -> Any:
-    low, high = about.value_range
+def _labels(values: Any, this_round: RatingRound, arrays: Any) -> Any:
+    low, high = this_round.value_range
     raised = arrays.where(values > low, values, low)
-    return (arrays.where(raised < high, raised, high) - about.centre) / about.unit
+    return (arrays.where(raised < high, raised, high) - this_round.centre) / this_round.unit
 
 
 def _left_out(
-    owner: Any, sums: Sums, features: list[Any], trust: Any, labels: Any, about: RatingRound, arrays: Any
+    owner: Any, sums: Sums, features: list[Any], trust: Any, labels: Any, this_round: RatingRound, arrays: Any
 ) -> tuple[Any, Any, Any]:
     """Each observation's taste and residual without that observation, and which users have a solution at all.
 
     Removing a row from a ridge regression moves the solution by −P⁻¹ f c e / (1 − h), where e is the residual and
     h = c fᵀ P⁻¹ f the leverage (Sherman-Morrison).
     """
-    inverse, solution, solved = _solve(sums, features, trust, labels, about, arrays)
+    inverse, solution, solved = _solve(sums, features, trust, labels, this_round, arrays)
     residuals = labels - dot(features, [column[owner] for column in solution])
-    halves = [dot(features[: r + 1], [inverse[r][c][owner] for c in range(r + 1)]) for r in range(about.dim)]
+    halves = [dot(features[: r + 1], [inverse[r][c][owner] for c in range(r + 1)]) for r in range(this_round.dim)]
     leverage = trust * dot(halves, halves)
-    step = (trust * residuals) / (1 - arrays.where(leverage < about.most_leverage, leverage, about.most_leverage))
+    step = (trust * residuals) / (
+        1 - arrays.where(leverage < this_round.most_leverage, leverage, this_round.most_leverage)
+    )
     own = []
-    for c in range(about.dim):
-        direction = dot(halves[c:], [inverse[r][c][owner] for r in range(c, about.dim)])
+    for c in range(this_round.dim):
+        direction = dot(halves[c:], [inverse[r][c][owner] for r in range(c, this_round.dim)])
         own.append(solution[c][owner] - direction * step)
-    if about.starting:
-        return _standing_in(own[1:], about, arrays), (labels - own[0]) - features[1], solved
+    if this_round.starting:
+        return _standing_in(own[1:], this_round, arrays), (labels - own[0]) - features[1], solved
     return arrays.stack(own[1:], 1), labels - dot(features, own), solved
 
 
-def _standing_in(tastes: list[Any], about: RatingRound, arrays: Any) -> Any:
+def _standing_in(tastes: list[Any], this_round: RatingRound, arrays: Any) -> Any:
     """Where item vectors are stand-ins: a factor of 1 on item biases, and a taste of public length."""
     latent = tastes[1:]
     lengths = arrays.sqrt(dot(latent, latent)) if latent else arrays.zeros_like(tastes[0])
-    stretch = about.start_norm / arrays.where(lengths > about.shortest_taste, lengths, about.shortest_taste)
+    stretch = this_round.start_norm / arrays.where(
+        lengths > this_round.shortest_taste, lengths, this_round.shortest_taste
+    )
     return arrays.stack([arrays.ones_like(lengths), *[taste * stretch for taste in latent]], 1)
 
 
 def _solve(
-    sums: Sums, features: list[Any], trust: Any, labels: Any, about: RatingRound, arrays: Any
+    sums: Sums, features: list[Any], trust: Any, labels: Any, this_round: RatingRound, arrays: Any
 ) -> tuple[list[list[Any]], list[Any], Any]:
     """L⁻¹ for base + Gram = L Lᵀ, the solution L⁻ᵀ L⁻¹ (base_rhs + moment), and which users have one."""
-    return solved_with(about.base, about.base_rhs, *user_moments(sums, features, trust, labels), arrays)
+    return solved_with(this_round.base, this_round.base_rhs, *user_moments(sums, features, trust, labels), arrays)
 
 
 def user_moments(sums: Sums, features: list[Any], trust: Any, labels: Any) -> tuple[list[list[Any]], list[Any]]:
@@ -143,24 +149,26 @@ def _inverse(lower: list[list[Any]], reciprocals: list[Any]) -> list[list[Any]]:
     return inverse
 
 
-def _votes(sums: Sums, weights: Any, residuals: Any, tastes: Any, lengths: Any, about: RatingRound, arrays: Any) -> Any:
+def _votes(
+    sums: Sums, weights: Any, residuals: Any, tastes: Any, lengths: Any, this_round: RatingRound, arrays: Any
+) -> Any:
     """A user's vote on the moments that all tasks share: (1, s², e², clipped e², e, q qᵀ), each a weighted mean.
 
     A user of little weight has little say; the vote counts in full from a total weight of `full_vote`.
     """
     total = sums(weights)
-    weight = arrays.where(total > about.least_weight, total, about.least_weight)
-    say = arrays.where(weight / about.full_vote < 1, weight / about.full_vote, 1.0)
-    ratio = about.clip_norm / arrays.where(lengths > about.shortest_part, lengths, about.shortest_part)
+    weight = arrays.where(total > this_round.least_weight, total, this_round.least_weight)
+    say = arrays.where(weight / this_round.full_vote < 1, weight / this_round.full_vote, 1.0)
+    ratio = this_round.clip_norm / arrays.where(lengths > this_round.shortest_part, lengths, this_round.shortest_part)
     kept = arrays.where(ratio < 1, ratio, 1.0)
     weighted = weights * residuals
     squared = say * sums(weighted * weighted)
     slopes = say * kept * sums(weights * (tastes[:, 0] * tastes[:, 0])) / weight
     columns = [say, slopes, squared, kept * kept * squared, say * sums(weighted) / weight]
-    latent = about.dim - 2
+    latent = this_round.dim - 2
     common = say * kept / weight / max(latent, 1)
     pairs = [(r, c) for r in range(latent) for c in range(r + 1)]
-    for (r, c), scale in zip(pairs, about.summary_scales, strict=True):
+    for (r, c), scale in zip(pairs, this_round.summary_scales, strict=True):
         columns.append(sums((weights * tastes[:, 1 + r]) * tastes[:, 1 + c]) * (common / float(scale)))
     return arrays.stack(columns, 1)
 

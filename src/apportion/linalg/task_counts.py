@@ -1,4 +1,4 @@
-"""Weighted counts by task, fused: each user's weights are formed, brought to their bound and added up in one pass."""
+"""Weighted counts by task, fused: each user's weights are formed, bounded and added up in one pass."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apportion.linalg.checks import check_order, checked_indptr, checked_integer
 from apportion.linalg.fixed_sums import Runs
 from apportion.linalg.rating_settings import TaskWeights
 
-_AT_A_TIME = 1 << 20  # observations of the NumPy path
+_AT_A_TIME = 1 << 20  # observations at a time in the NumPy path
 
 
 def task_counts(
@@ -27,7 +27,7 @@ def task_counts(
     *,
     threads: int | None = None,
 ) -> None:
-    """Add every user's weights to the sums of its tasks, in whole steps, cut off towards zero.
+    """Add every user's weights to the sums of its tasks, in whole steps, truncated towards zero.
 
     Args:
         indptr: int64[n + 1]: user j owns observations indptr[j] .. indptr[j + 1]; starts with 0.

@@ -38,7 +38,7 @@ def rating_round(
     tasks: ArrayLike,
     values: ArrayLike,
     weights: ArrayLike | TaskWeights,
-    about: RatingRound,
+    this_round: RatingRound,
     by_task: Whole,
     total: Whole,
     *,
@@ -52,8 +52,8 @@ def rating_round(
     share. All rows of a user together are clipped to `clip_norm`, its vote to `summary_clip`; both are cut off towards
     zero to whole steps. A user whose regression has no solution, or whose part is not finite, contributes zero.
 
-    Each user's numbers depend on its own observations and on `about` alone, to the last bit. So what users add up to
-    does not depend on their order, on threads or on how they are cut into calls.
+    Each user's numbers depend on its own observations and on `this_round` alone, to the last bit. So what users add up
+    to does not depend on their order, on threads or on how they are cut into calls.
 
     Args:
         indptr: int64[n + 1]: user j owns observations indptr[j] .. indptr[j + 1]; starts with 0.
@@ -61,7 +61,7 @@ def rating_round(
         values: float32 or float64, one per observation.
         weights: one per observation, with squares that sum to at most 1 for each user; or `TaskWeights`, which the
             kernel turns into such weights.
-        about: the public numbers of the round.
+        this_round: the public numbers of the round.
         by_task: int64 [n_tasks, width], which rows are added to.
         total: int64 [summary_width], which votes are added to.
         threads: number of threads; None is all.
@@ -78,16 +78,16 @@ def rating_round(
         )
     seen = checked_floats("values", values, shape=picks.shape)
     own = weights if isinstance(weights, TaskWeights) else checked_floats("weights", weights, shape=picks.shape)
-    if isinstance(own, TaskWeights) and own.values.shape != (about.n_tasks,):
+    if isinstance(own, TaskWeights) and own.values.shape != (this_round.n_tasks,):
         raise InputError(
-            f"Expected a weight for each of {about.n_tasks} tasks, got {own.values.size}.", argument="weights"
+            f"Expected a weight for each of {this_round.n_tasks} tasks, got {own.values.size}.", argument="weights"
         )
-    checked_sums(by_task, (about.n_tasks, about.width))
-    checked_sums(total, (about.summary_width,))
+    checked_sums(by_task, (this_round.n_tasks, this_round.width))
+    checked_sums(total, (this_round.summary_width,))
     if active_backend() == "compiled":
-        _by_kernel(starts, picks, seen, own, about, by_task, total, threads)
+        _by_kernel(starts, picks, seen, own, this_round, by_task, total, threads)
     else:
-        _by_numpy(starts, picks, seen, own, about, by_task, total)
+        _by_numpy(starts, picks, seen, own, this_round, by_task, total)
 
 
 def _by_numpy(
@@ -95,20 +95,20 @@ def _by_numpy(
     tasks: NDArray[np.int32],
     values: NDArray[Any],
     weights: NDArray[Any] | TaskWeights,
-    about: RatingRound,
+    this_round: RatingRound,
     by_task: Whole,
     total: Whole,
 ) -> None:
     """Some users at a time."""
-    check_order(indptr, tasks, about.n_tasks)
+    check_order(indptr, tasks, this_round.n_tasks)
     for runs, part in Runs(indptr).some_at_a_time(_AT_A_TIME):
         picks, seen = tasks[part], np.asarray(values[part], np.float64)
         own = (
             weights.of_runs(runs, picks) if isinstance(weights, TaskWeights) else np.asarray(weights[part], np.float64)
         )
-        rows, votes = rating_reference.rows_and_votes(runs, picks, seen, own, about)
-        np.add.at(by_task, picks, clipped_steps(rows, runs, about.clip_norm, about.step).astype(np.int64))
-        whole = rating_reference.clipped_votes(votes, about.summary_clip, about.summary_step)
+        rows, votes = rating_reference.rows_and_votes(runs, picks, seen, own, this_round)
+        np.add.at(by_task, picks, clipped_steps(rows, runs, this_round.clip_norm, this_round.step).astype(np.int64))
+        whole = rating_reference.clipped_votes(votes, this_round.summary_clip, this_round.summary_step)
         total += whole.astype(np.int64).sum(axis=0)
 
 
@@ -134,16 +134,18 @@ def _by_kernel(
     tasks: NDArray[np.int32],
     values: NDArray[Any],
     weights: NDArray[Any] | TaskWeights,
-    about: RatingRound,
+    this_round: RatingRound,
     by_task: Whole,
     total: Whole,
     threads: int | None,
 ) -> None:
-    arguments = _Arguments(n_users=len(indptr) - 1, n_tasks=about.n_tasks, dim=about.dim, starting=about.starting)
+    arguments = _Arguments(
+        n_users=len(indptr) - 1, n_tasks=this_round.n_tasks, dim=this_round.dim, starting=this_round.starting
+    )
     arrays: dict[str, NDArray[Any]] = {"indptr": indptr, "tasks": tasks, "values": values}
     arrays |= {"by_task": by_task, "total": total}
     for name in ("features", "trust", "base", "base_rhs", "scales", "summary_scales"):
-        arrays[name] = getattr(about, name)
+        arrays[name] = getattr(this_round, name)
     if isinstance(weights, TaskWeights):
         arrays["task_weights"] = weights.values
         arguments.weight_norm, arguments.least_weight_norm = weights.norm, weights.least_norm
@@ -153,11 +155,14 @@ def _by_kernel(
     for name, array in arrays.items():
         setattr(arguments, name, array.ctypes.data)
     arguments.double_values, arguments.most_copies = values.dtype == FLOATS[1], _MOST_COPIES
-    arguments.low, arguments.high = about.value_range
+    arguments.low, arguments.high = this_round.value_range
     for name in ("centre", "unit", "most_leverage", "start_norm", "shortest_taste", "full_vote", "least_weight"):
-        setattr(arguments, name, getattr(about, name))
-    arguments.clip_norm, arguments.shortest_part = about.clip_norm, about.shortest_part
-    arguments.inner_norm, arguments.per_step = about.clip_norm * (1 - MARGIN), 1 / about.step
-    arguments.summary_inner_norm, arguments.summary_per_step = about.summary_clip * (1 - MARGIN), 1 / about.summary_step
+        setattr(arguments, name, getattr(this_round, name))
+    arguments.clip_norm, arguments.shortest_part = this_round.clip_norm, this_round.shortest_part
+    arguments.inner_norm, arguments.per_step = this_round.clip_norm * (1 - MARGIN), 1 / this_round.step
+    arguments.summary_inner_norm, arguments.summary_per_step = (
+        this_round.summary_clip * (1 - MARGIN),
+        1 / this_round.summary_step,
+    )
     if kernel.rating_round(arguments, threads=threads) is not None:
-        refuse_order(about.n_tasks)
+        refuse_order(this_round.n_tasks)

@@ -72,25 +72,25 @@ class Posterior:
 def fit(evidence: Evidence, covariates: Floats, start: Prior, steps: int) -> Posterior:
     """Fit the prior by EM, then return every task's posterior."""
     projection = np.linalg.solve(covariates.T @ covariates + 1e-3 * np.eye(covariates.shape[1]), covariates.T)
-    about = noisy_design(evidence)
+    model = noisy_design(evidence)
     prior = start
     for _ in range(steps - 1):
-        mean, seen = _posterior(evidence, about, covariates, prior)
+        mean, seen = _posterior(evidence, model, covariates, prior)
         coefficients = projection @ mean
         apart = mean - covariates @ coefficients
         covariance = (apart.T @ apart + left_in_all(seen, prior.covariance)) / len(mean)
         prior = Prior(coefficients, covariance + 1e-8 * np.eye(len(covariance)))
-    mean, seen = _posterior(evidence, about, covariates, prior, each=True)
+    mean, seen = _posterior(evidence, model, covariates, prior, each=True)
     return Posterior(mean, left_variances(seen, prior.covariance), prior)
 
 
 def _posterior(
-    evidence: Evidence, about: NoisyDesign, covariates: Floats, prior: Prior, *, each: bool = False
+    evidence: Evidence, model: NoisyDesign, covariates: Floats, prior: Prior, *, each: bool = False
 ) -> tuple[NDArray[np.float64], Information]:
     """Posterior means, and what the statistics say beyond the prior."""
     expected = covariates @ prior.coefficients
     surprise = evidence.statistics - evidence.exposure[:, None] * (expected @ evidence.design.T)
-    seen = information(about, spread_of(evidence, prior.covariance), surprise, each=each)
+    seen = information(model, spread_of(evidence, prior.covariance), surprise, each=each)
     return expected + seen.scores @ prior.covariance.T, seen
 
 

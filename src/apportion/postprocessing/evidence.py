@@ -84,14 +84,14 @@ class RoundEvidence:
 
 
 def of_round(
-    released: Floats, stddev: float, scales: Floats, moments: SharedMoments, about: Floats, exposure: Exposure
+    released: Floats, stddev: float, scales: Floats, moments: SharedMoments, centres: Floats, exposure: Exposure
 ) -> RoundEvidence:
     """Turn summed residual contributions into statistics of the parameters themselves.
 
-    Residuals were taken around parameters `about`, so the sum estimates t_i A (θ_i − about_i); adding t_i A about_i
+    Residuals were taken around parameters `centres` c, so the sum estimates t_i A (θ_i − c_i); adding t_i A c_i
     gives back t_i A θ_i.
     """
-    shifted = released / scales + exposure.total[:, None] * (about @ moments.design.T)
+    shifted = released / scales + exposure.total[:, None] * (centres @ moments.design.T)
     return RoundEvidence(
         shifted, moments.design, np.asarray(stddev / scales, np.float64), moments.offset, moments.offset_variance
     )

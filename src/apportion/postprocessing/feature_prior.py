@@ -124,9 +124,9 @@ class FeaturePosterior:
 
 def fit(evidence: Evidence, regressors: Regressors, start: FeaturePrior, steps: int) -> FeaturePosterior:
     """Fit the prior in `steps` steps, then return every task's posterior."""
-    prior, about = start, noisy_design(evidence)
+    prior, model = start, noisy_design(evidence)
     for step in range(steps):
-        seen = information(about, spread_of(evidence, prior.covariance), evidence.statistics, each=True)
+        seen = information(model, spread_of(evidence, prior.covariance), evidence.statistics, each=True)
         weights = np.asarray(unpack(seen.each))
         coefficients, spread = _least_squares(regressors, weights, seen.scores, prior)
         expected = regressors.times(coefficients)

@@ -36,12 +36,18 @@ def denoise_rows(noisy: Floats, stddev: float, spread: Floats, steps: int) -> De
     """
     rows = np.asarray(noisy, np.float64) / stddev
     relative = np.asarray(spread, np.float64)[:, None] / np.mean(spread)
-    covariance = rows.T @ (rows / relative) / len(rows)
+    root = np.sqrt(relative)
+    covariance = _second_moment(rows / root)
     for _ in range(steps):
         means, leftover, basis, _ = _posterior(rows, relative, covariance)
-        covariance = basis @ ((means / relative).T @ means / len(rows) + np.diag(leftover)) @ basis.T
+        means /= root
+        covariance = basis @ (_second_moment(means) + np.diag(leftover)) @ basis.T
     means, _, basis, kept = _posterior(rows, relative, covariance)
     return Denoised(stddev * (means @ basis.T), kept)
+
+
+def _second_moment(rows: Floats) -> NDArray[np.float64]:
+    return np.asarray(rows.T @ rows / len(rows))
 
 
 def _posterior(
@@ -50,8 +56,11 @@ def _posterior(
     """In the eigenbasis of Σ: means, mean leftover variance over h, the basis, and the resolved share per row."""
     values, basis = np.linalg.eigh(covariance)
     values = np.maximum(values, 1e-9)
-    prior = relative * values
-    gain = prior / (prior + 1)
-    leftover = (values / (prior + 1)).mean(axis=0)
-    resolved = (gain * values).sum(axis=1) / values.sum()
-    return (rows @ basis) * gain, leftover, basis, resolved
+    shrunk = relative * values  # the share of a coordinate that is shrunk away, in place: these are the large arrays
+    shrunk += 1
+    np.reciprocal(shrunk, out=shrunk)
+    leftover = values * shrunk.mean(axis=0)
+    resolved = 1 - shrunk @ values / values.sum()
+    means = rows @ basis
+    means *= np.subtract(1, shrunk, out=shrunk)
+    return means, leftover, basis, resolved

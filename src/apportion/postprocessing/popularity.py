@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,9 @@ class Popularity:
     variance: NDArray[np.float64]
 
 
-def posterior_popularity(noisy: Floats, stddev: float, ceiling: float) -> Popularity:
+def posterior_popularity(
+    noisy: Floats, stddev: float, ceiling: float, threshold: float = -math.inf, spared: Any = False
+) -> Popularity:
     """Deconvolve released counts: fit their distribution over tasks, return each task's posterior.
 
     The prior is a discrete distribution on a geometric grid from 0 to `ceiling`, fitted by maximum likelihood (EM)
@@ -32,6 +35,9 @@ def posterior_popularity(noisy: Floats, stddev: float, ceiling: float) -> Popula
         noisy: released counts.
         stddev: standard deviation of their noise.
         ceiling: no task is more popular than this (a released number of users).
+        threshold: what a count had to reach to be released at all. The likelihood is then that of noise that passed,
+            and the distribution is over the tasks that did.
+        spared: which counts did not have to.
 
     Returns:
         Means above 0, whatever was released.
@@ -39,7 +45,11 @@ def posterior_popularity(noisy: Floats, stddev: float, ceiling: float) -> Popula
     smallest = min(0.02 * max(stddev, 1.0), 0.1)
     grid = np.concatenate([[0.0], np.geomspace(smallest, max(ceiling, 10 * smallest), _GRID)])
     distances = np.square((noisy[:, None] - grid) / stddev)
-    likelihood = np.exp(-0.5 * (distances - distances.min(axis=1, keepdims=True)))
+    logs = -0.5 * distances
+    if math.isfinite(threshold):
+        passed = np.array([_log_normal((value - threshold) / stddev) for value in grid])
+        logs -= np.where(np.broadcast_to(spared, len(noisy))[:, None], 0.0, passed)
+    likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
     prior = np.full(len(grid), 1 / len(grid))
     for _ in range(_STEPS):  # the mean over tasks of a task's distribution over the grid
         prior = prior * ((1 / (likelihood @ prior)) @ likelihood) / len(noisy) + 1e-3 / len(grid)
@@ -48,6 +58,13 @@ def posterior_popularity(noisy: Floats, stddev: float, ceiling: float) -> Popula
     posterior = joint / joint.sum(axis=1, keepdims=True)
     mean = np.maximum(posterior @ grid, _LEAST * smallest)
     return Popularity(mean, np.maximum(posterior @ grid**2 - mean**2, 0.0))
+
+
+def _log_normal(x: float) -> float:
+    """Log Φ(x), by its tail where that would underflow."""
+    if x > -30:
+        return math.log(math.erfc(-x / math.sqrt(2)) / 2)
+    return -x * x / 2 - math.log(-x * math.sqrt(2 * math.pi)) + math.log1p(-1 / (x * x))
 
 
 @dataclass(frozen=True)

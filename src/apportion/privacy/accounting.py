@@ -245,7 +245,7 @@ def calibrate(make: Callable[[float], Sequence[Part]], budget: Budget) -> float:
         """How far beyond the budget, in the logarithm of ε."""
         if z < _LITTLE or math.fsum(part.rough_loss for part in make(z)) > _LARGEST_LOSS:
             return math.inf
-        cost = epsilon_of(make(z), budget.delta, interval)
+        cost = epsilon_of(make(z), budget.noise_delta, interval)
         return math.log(max(cost, 1e-12) / budget.epsilon) if math.isfinite(cost) else math.inf
 
     low, high = _bracket(excess, budget)

@@ -20,6 +20,12 @@ _KEPT_BACK = 1e-12  # so that rounding in a sum of shares can never exceed the w
 class Budget:
     """The (ε, δ) that everything made from one user's data must stay within; δ = 0 is pure differential privacy.
 
+    Attributes:
+        epsilon: ε.
+        delta: δ.
+        keys_delta: the part of δ that is kept for lists of private keys; noise has the rest. All of it leaves noise
+            that is pure (docs/proofs/keys.md).
+
     Example:
         >>> Budget(epsilon=1.0, delta=1e-5).mu  # doctest: +ELLIPSIS
         0.268...
@@ -27,6 +33,7 @@ class Budget:
 
     epsilon: float
     delta: float
+    keys_delta: float = 0.0
     _mu: float | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -36,20 +43,30 @@ class Budget:
             raise InputError(f"Expected a finite epsilon > 0, got {self.epsilon}.", argument="epsilon")
         if not (self.delta == 0 or 1e-300 < self.delta < 1):
             raise InputError(f"Expected a delta of 0, or between 1e-300 and 1, got {self.delta}.", argument="delta")
-        object.__setattr__(self, "_mu", None if self.pure else gaussian.mu_of(self.epsilon, self.delta))
+        object.__setattr__(self, "keys_delta", float(self.keys_delta))
+        if not 0 <= self.keys_delta <= self.delta:
+            raise InputError(
+                f"Expected a part for keys from 0 to delta = {self.delta}, got {self.keys_delta}.",
+                argument="keys_delta",
+            )
+        object.__setattr__(self, "_mu", None if self.pure else gaussian.mu_of(self.epsilon, self.noise_delta))
+
+    @property
+    def noise_delta(self) -> float:
+        """The δ that is left for noise, rounded down."""
+        return math.nextafter(self.delta - self.keys_delta, 0.0) if self.keys_delta else self.delta
 
     @property
     def pure(self) -> bool:
-        """Whether δ is 0."""
-        return self.delta == 0
+        """Whether no δ is left for noise."""
+        return self.noise_delta == 0
 
     @property
     def mu(self) -> float:
         """The Gaussian-DP parameter that the budget buys. A pure budget has none."""
         if self._mu is None:
-            raise InputError(
-                f"Expected a delta above 0, because Gaussian noise needs one, got {self.delta}.", argument="delta"
-            )
+            problem = f"Expected a delta above 0, because Gaussian noise needs one, got {self.noise_delta}."
+            raise InputError(problem, argument="delta")
         return self._mu
 
 

@@ -31,7 +31,7 @@ def cost_of_all(mus: tuple[float, ...], share: PlannedShare[Any], made: int, bud
     parts: list[accounting.Part] = [accounting.Gaussian(1 / mu) for mu in mus]
     if made:
         parts.append(share.mechanism.part(share.noise_multiplier, made))
-    return accounting.epsilon_of(parts, budget.delta, accounting.interval_for(budget)) if parts else 0.0
+    return accounting.epsilon_of(parts, budget.noise_delta, accounting.interval_for(budget)) if parts else 0.0
 
 
 @dataclass

@@ -23,13 +23,17 @@ class Neighbours:
         unit: whose data is protected, and what of it.
         relation: how two neighbouring data sets differ.
         one: the unit in one word.
+        warning: what a reader must know first of a relation that leaves something about users public; empty for others.
     """
 
     key: str
     unit: str
     relation: str
     one: str = field(default="user", compare=False)
+    warning: str = field(default="", compare=False)
 
+
+_PUBLIC_SIZES = "How many rows each user has is PUBLIC here: only what the rows hold is protected."
 
 ADD_REMOVE = Neighbours("add-remove", "user: all rows of one user", "add or remove one user")
 ADD_REMOVE_EXAMPLE = Neighbours(
@@ -42,6 +46,7 @@ REPLACE_VALUES = Neighbours(
     "replace-values",
     "user: the contents of all rows of one user",
     "replace the contents of one user's rows; which rows belong to one user, and so how many rows each has, is public",
+    warning=_PUBLIC_SIZES,
 )
 REPLACE_VALUES_PUBLIC_GRAPH = Neighbours(
     "replace-values-public-graph",
@@ -52,6 +57,7 @@ REPLACE_LABELS = Neighbours(
     "replace-labels",
     "user: the labels of all rows of one user",
     "replace the labels of one user's rows; all features, and which rows belong to one user, are public",
+    warning="All features, and how many rows each user has, are PUBLIC here: only the labels are protected.",
 )
 ADD_REMOVE_TASK = Neighbours(
     "add-remove-task",

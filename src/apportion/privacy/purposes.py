@@ -59,6 +59,11 @@ class Purpose(Enum):
         "popularity",
         "How popular each item is, so that rare items can be given more weight.",
     )
+    ITEM_LIST = (
+        "item-list",
+        "list of items and popularity",
+        "Which items there are, of those that enough users have, and how popular each is.",
+    )
     EXPOSURE = "exposure", "exposure", "How much data each task has, which sets the size of its steps."
     # recommenders
     ITEM_SUMS = "item-sums", "item sums", "What the users of each item say about it, summed: the signal itself."
@@ -80,8 +85,12 @@ class Purpose(Enum):
     )
     VALIDATION_SCORE = "validation-score", "validation score", "How well one try's settings do on held-out users."
     # regressions and training
-    TASK_MATRICES = "task-matrices", "Gram matrices", "How precisely the rows of each task determine its coefficients."
-    TASK_MOMENTS = "task-moments", "moments", "How labels relate to features in each task: the signal itself."
+    TASK_MATRICES = "task-matrices", "Gram matrices", "How firmly the rows of each task pin down its coefficients."
+    TASK_MOMENTS = "task-moments", "moments", "How labels go with features in each task: the signal itself."
+    CONSTANT = "constant", "constant", "Where the best constant lies: what a model must beat."
+    CONSTANT_AGAIN = "constant-again", "constant, again", "The same once more, where no model is worth trying."
+    EVIDENCE = "evidence", "evidence", "Whether features tell anything, so that a model is worth trying."
+    COMPARISON = "comparison", "comparison", "Whether the model predicts better than the constant does."
     GRADIENT = "gradient", "gradient", "The direction in which the model moves next."
     ROUGH_COEFFICIENTS = (
         "rough-coefficients",
@@ -97,6 +106,17 @@ class Purpose(Enum):
     COEFFICIENTS = "coefficients", "coefficients", "The estimate itself."
     # statistics
     FIRST_MOMENTS = "first-moments", "first moments", "How widely values spread, for weights and intervals."
+    CLASS_SUMS = (
+        "class-sums",
+        "sums by size",
+        "How values go with the number of rows that users have: for the weights, a correction and the interval.",
+    )
+    DISTANCES = (
+        "distances",
+        "distances",
+        "How far users' sums lie from a first centre, from which the most that one user may add is chosen.",
+    )
+    SPREAD = "spread", "spread of users", "How far users differ, for an interval that holds for other users too."
     MEAN = "mean", "mean", "The estimate itself."
     QUANTILES = "quantiles", "quantiles", "The estimate itself."
     # parties

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from apportion.errors import InputError
 from apportion.privacy.bounded_sum import _KEY
@@ -66,8 +66,48 @@ class UniformBase:
         return self.low, self.high
 
 
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """A public list of points that a quantile may be: the steps of a scale, or the support of a discrete distribution.
+
+    Attributes:
+        points: in ascending order.
+        masses: how likely each is beforehand; none 0.
+    """
+
+    points: Floats
+    masses: Floats
+
+    def __post_init__(self) -> None:
+        points = self.points
+        if points.ndim != 1 or not len(points) or not np.isfinite(points).all() or not (np.diff(points) > 0).all():
+            raise InputError(
+                f"Expected at least one candidate, in ascending order, each once, got {points}.", argument="candidates"
+            )
+        if self.masses.shape != points.shape or not (self.masses > 0).all():
+            raise InputError("Expected a mass above 0 for each candidate; some is not.", argument="base")
+
+    @classmethod
+    def listed(cls, points: ArrayLike) -> Candidates:
+        """Candidates that are all as likely."""
+        ascending = np.unique(np.asarray(points, np.float64))
+        return cls(ascending, np.full(len(ascending), 1 / max(len(ascending), 1)))
+
+    def support(self) -> tuple[float, float]:
+        """The first and the last."""
+        return float(self.points[0]), float(self.points[-1])
+
+    def between(self, low: float, high: float) -> Candidates:
+        """Those from one point to another, both included; the nearest if there is none."""
+        inside = (self.points >= low) & (self.points <= high)
+        return Candidates(self.points[inside], self.masses[inside])
+
+
 class Cell(NamedTuple):
-    """The scores of one cell: between edges[k] and edges[k + 1], a point's deviation is deviations[k]."""
+    """The scores of one cell: between edges[k] and edges[k + 1], a point's deviation is deviations[k].
+
+    Where only candidates are scored, edges are the candidates, with one deviation each.
+    """
 
     edges: Floats
     deviations: Floats
@@ -120,7 +160,9 @@ class RankedRows(Hidden):
 
     __slots__ = ("_cumulative", "_support", "_values", "_weights")
 
-    def __init__(self, users: UserRun, weights: RowWeighting, base: Base, column_name: str = "values") -> None:
+    def __init__(
+        self, users: UserRun, weights: RowWeighting, base: Base | Candidates, column_name: str = "values"
+    ) -> None:
         """Sort the values. Values beyond the base's support count as its end."""
         column = np.asarray(users.column(column_name), np.float64)
         if column.ndim != 1 or not np.isfinite(column).all():
@@ -156,6 +198,23 @@ class RankedRows(Hidden):
             moved = min(moved, self._weights.largest)  # the cell's weight is public: only ranks move
         text = f"{self._weights.description}, in units of weighted rank"
         return RankScores(_KEY, cells, moved, text, self._weights.neighbours)
+
+    def listed_scores(self, candidates: Candidates, quantile: float) -> RankScores:
+        """How far each candidate is from being the quantile, ties and all.
+
+        The weight of rows below the candidate c, and that of rows at or below it, are the ends of the ranks that c
+        has. Its deviation is how far q times the whole weight lies from these ranks, 0 for the sample's quantile.
+        """
+        if not 0 < quantile < 1:
+            raise InputError(f"Expected a quantile strictly between 0 and 1, got {quantile}.", argument="quantiles")
+        sought = quantile * self._cumulative[-1]
+        below, up_to = (
+            self._cumulative[np.searchsorted(self._values, candidates.points, side=side)] for side in ("left", "right")
+        )
+        deviations = np.maximum(np.maximum(below - sought, sought - up_to), 0.0)
+        moved = self._weights.moved(max(quantile, 1 - quantile))
+        text = f"{self._weights.description}, in units of weighted rank"
+        return RankScores(_KEY, [Cell(candidates.points, deviations)], moved, text, self._weights.neighbours)
 
     def _cell(self, rows: slice, ends: tuple[float, float], quantile: float) -> Cell:
         edges = np.concatenate([[ends[0]], self._values[rows], [ends[1]]])

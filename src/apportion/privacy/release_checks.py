@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from apportion.errors import BudgetError, InputError
-from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.budget import Budget, Share
 from apportion.privacy.mechanisms import Mechanism, PlannedMechanism, PlannedShare, Statistic
 from apportion.privacy.neighbours import Neighbours
+from apportion.privacy.ranks import RankScores
 
 
 def require_statistic(
@@ -28,7 +28,7 @@ def require_statistic(
         raise BudgetError(
             f"Release {name!r} ({mechanism.words}) has no form in exact arithmetic; use noise that is not exact."
         )
-    if not isinstance(statistic, BoundedSum) or statistic.step is None:
+    if isinstance(statistic, RankScores) or statistic.step is None:
         raise BudgetError(f"Release {name!r} is not a sum on a lattice, which exact arithmetic needs.")
 
 

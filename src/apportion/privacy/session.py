@@ -27,7 +27,8 @@ from apportion.privacy import gaussian
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
 from apportion.privacy.fixed_schedule import FixedSchedule, noise_beside
-from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, Receipt
+from apportion.privacy.keys import KeyedSum, Listed
+from apportion.privacy.ledger.events import Event, GaussianRelease, ListedRelease, PureRelease, Receipt
 from apportion.privacy.mechanisms import (
     Exponential,
     Gaussian,
@@ -38,6 +39,8 @@ from apportion.privacy.mechanisms import (
     PointsOnLine,
     SampledGaussian,
     Statistic,
+    ThresholdedGaussian,
+    ThresholdedLaplace,
 )
 from apportion.privacy.mechanisms.mechanism import PlannedType, ShareType
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
@@ -127,6 +130,7 @@ class Session:
         self._noise = noise_source(noise)
         self._lock = threading.Lock()
         self._public = list(public)
+        self._unprotected: list[str] = []
         self._tuning: dict[str, Tuning] = {} if tuning is None else {tuning: Tuning.DECLARED}
         self._declared_users: int | None = None
         self._window = window
@@ -217,6 +221,11 @@ class Session:
         if sentence not in self._public:
             self._public.append(sentence)
 
+    def declare_unprotected(self, sentence: str) -> None:
+        """Say what this session does not protect, for the headline of what is written about it."""
+        if sentence not in self._unprotected:
+            self._unprotected.append(sentence)
+
     def declare_users(self, n_users: int, what: str = "users") -> None:
         """Declare the number of users, or of other units, public."""
         self._declared_users = n_users
@@ -240,6 +249,22 @@ class Session:
         Privacy: pure ε-DP for the session's neighbours, with ε = share.pure_epsilon.
         """
         return self.release_with(Laplace(), name, statistic, share)
+
+    def release_keys(self, name: Name, counts: KeyedSum, share: Share, keys_delta: float) -> Listed:
+        """Charge the share and a part of δ, then return the keys whose counts with noise pass a threshold.
+
+        Args:
+            name: of the release.
+            counts: of keys that are private.
+            share: pays for the counts.
+            keys_delta: pays for the list: it sets the threshold.
+
+        Privacy: as a release of the share, and `keys_delta` is added to δ (docs/proofs/keys.md). Keys below the
+        threshold, and how many there are, stay hidden.
+        """
+        mechanism = (ThresholdedLaplace if self.budget.pure else ThresholdedGaussian)(keys_delta)
+        listed: Listed = self.release_with(mechanism, name, counts, share)
+        return listed
 
     def choose(self, name: Name, scores: BoundedSum, share: Share) -> int:
         """Charge the share, then choose an index by the exponential mechanism; high scores are likely.
@@ -299,6 +324,8 @@ class Session:
             spent_mu=mu,
             releases=tuple(self._releases),
             public=tuple(self._public),
+            unprotected=tuple(self._unprotected),
+            keys_delta=self.budget.keys_delta,
             tuning="; ".join(self._tuning) or DEFAULTS,
             tuning_kind=self._tuning_kind,
             noise=self.noise.description,
@@ -320,14 +347,17 @@ class Session:
         require_statistic(name.text, mechanism, statistic, self.neighbours, self.exact)
         require_share(mechanism, share, self.budget)
         scale = mechanism.scale(statistic, share)
-        record = self._charge(name, mechanism, statistic, share, mechanism.stddev(statistic, scale))
-        return self._draw(Pending(record, mechanism, statistic, scale))
+        record = self._charge(name, mechanism, statistic, share, scale)
+        drawn = self._draw(Pending(record, mechanism, statistic, scale))
+        if isinstance(drawn, Listed):  # how many keys there are is known now, and as released
+            self._releases = [replace(each, shape=drawn.shape) if each is record else each for each in self._releases]
+        return drawn
 
     def _charge(
-        self, name: ReleaseName, mechanism: Mechanism[Any], statistic: Statistic, share: Any, stddev: float
+        self, name: ReleaseName, mechanism: Mechanism[Any], statistic: Statistic, share: Any, scale: float
     ) -> Release:
         """Refuse, or record the charge durably, before any noise is drawn. One charge at a time."""
-        planned = isinstance(share, PlannedShare)
+        planned, stddev = isinstance(share, PlannedShare), mechanism.stddev(statistic, scale)
         if not 0 < stddev < math.inf:
             raise BudgetError(f"Expected a share of this session's budget that buys finite noise, got {share}.")
         record = Release(
@@ -343,6 +373,8 @@ class Session:
             derivation=statistic.derivation,
             stddev=stddev,
             epsilon=share.pure_epsilon if mechanism.pure else None,
+            delta=mechanism.delta,
+            threshold=mechanism.threshold(statistic, scale),
         )
         if not planned:
             record = replace(record, share=self._cost_of(record) / self._worth)
@@ -374,7 +406,7 @@ class Session:
         if self.budget.pure:
             return None, math.fsum(map(self._cost_of, self._releases))
         mu = math.sqrt(math.fsum(map(self._cost_of, self._releases)))
-        return mu, gaussian.epsilon_of(mu, self.budget.delta)
+        return mu, gaussian.epsilon_of(mu, self.budget.noise_delta)
 
     def _record(self, record: Release, planned: PlannedShare[Any] | None) -> None:
         """Refuse a name that is taken and what the plan or the budget does not allow; else charge and keep it."""
@@ -412,6 +444,12 @@ class Session:
         return self.noise.key()
 
     def _refuse_beyond_budget(self, record: Release) -> None:
+        taken = math.fsum([*(r.delta for r in self._releases), record.delta])
+        if taken > self.budget.keys_delta * (1 + 1e-12):
+            raise BudgetError(
+                f"Release {record.name!r} asks for {record.delta:g} of delta for a list of private keys, beyond the "
+                f"{self.budget.keys_delta:g} that the budget keeps for them (keys_delta)."
+            )
         before = [self._cost_of(r) for r in self._releases]
         if math.fsum([*before, self._cost_of(record)]) > self._worth:
             left = max(0.0, 1 - math.fsum(before) / self._worth)
@@ -423,6 +461,8 @@ class Session:
         """Open a statistic for a draw; in exact arithmetic, as whole numbers of steps."""
         if isinstance(statistic, RankScores):
             return Opened(statistic._reveal(_KEY))
+        if isinstance(statistic, KeyedSum):
+            return Opened(statistic._reveal(_KEY, steps=self.exact), step=statistic.step if self.exact else None)
         if self.exact and statistic.step is not None:
             return Opened(statistic._reveal_steps(_KEY), statistic.scales, statistic.step)
         return Opened(statistic._reveal(_KEY), statistic.scales)
@@ -434,7 +474,6 @@ class Session:
 
 def _event(record: Release) -> Event:
     """Return what a ledger is charged for a release that was not planned."""
-    if record.epsilon is not None:
-        return PureRelease(record.epsilon)
     assert record.mu is not None
-    return GaussianRelease(record.mu)
+    noisy = GaussianRelease(record.mu) if record.epsilon is None else PureRelease(record.epsilon)
+    return ListedRelease(noisy, record.delta) if record.delta else noisy

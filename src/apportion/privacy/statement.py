@@ -11,10 +11,11 @@ from enum import Enum
 from typing import Any
 
 from apportion.errors import require_format
+from apportion.privacy.budget import Budget
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, relation_of
 from apportion.privacy.purposes import Purpose, Stage
 
-FORMAT = 2
+FORMAT = 3
 
 REAL_ARITHMETIC = (
     "Sums and noise are floating-point numbers; the guarantee is proved for real arithmetic and does not "
@@ -57,6 +58,8 @@ class Release:
         derivation: how the sensitivity follows, in words.
         stddev: of the noise; for a choice, the scale at which scores are distinguished.
         epsilon: the ε of a purely ε-DP release, otherwise None.
+        delta: the part of δ that a list of private keys takes; 0 for every other release.
+        threshold: that a count with noise had to reach for its key to be listed; None for every other release.
     """
 
     name: str
@@ -71,6 +74,8 @@ class Release:
     derivation: str
     stddev: float
     epsilon: float | None = None
+    delta: float = 0.0
+    threshold: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the release in JSON form."""
@@ -114,6 +119,8 @@ class Statement:
         spent_mu: their Gaussian-DP parameter; None if some were made on samples of the users, or if δ is 0.
         releases: every release, in order.
         public: what was assumed public and is not protected.
+        unprotected: what else is not protected, for the headline.
+        keys_delta: the part of `delta` that is kept for lists of private keys; noise has the rest.
         tuning: how the settings were chosen, and whether that was paid for, in words.
         tuning_kind: the same as a key.
         noise: where randomness came from.
@@ -135,6 +142,8 @@ class Statement:
     tuning: str
     noise: str
     releasable: bool
+    unprotected: tuple[str, ...] = ()
+    keys_delta: float = 0.0
     tuning_kind: Tuning = Tuning.DEFAULTS
     neighbours: Neighbours = ADD_REMOVE
     declared_users: int | None = None
@@ -161,7 +170,7 @@ class Statement:
         fields["tuning_kind"] = Tuning(fields["tuning_kind"])
         fields["neighbours"] = relation_of(**fields["neighbours"])
         fields["ledger"] = None if fields["ledger"] is None else LedgerReference(**fields["ledger"])
-        return cls(**{**fields, "public": tuple(fields["public"])})
+        return cls(**{**fields, "public": tuple(fields["public"]), "unprotected": tuple(fields["unprotected"])})
 
     @property
     def unit(self) -> str:
@@ -177,6 +186,8 @@ class Statement:
         lines = [] if self.releasable else [NOT_FOR_RELEASE]
         lines += [
             f"Guarantee: {self._guarantee}.",
+            *(f"Not protected: {sentence}." for sentence in self.unprotected),
+            *self._division_of_delta,
             f"Spent: epsilon = {rounded_up(self.spent_epsilon):g} at delta = {self.delta!r} "
             f"({self._accounting}), over {_many(len(self.releases))}.",
             f"Unit: {self.unit}. Neighbours: {self.neighbours.relation}.",
@@ -198,6 +209,21 @@ class Statement:
         return f"({self.epsilon!r}, {self.delta!r})-differential privacy"
 
     @property
+    def noise_delta(self) -> float:
+        """The part of δ that noise has."""
+        return Budget(self.epsilon, self.delta, self.keys_delta).noise_delta
+
+    @property
+    def _division_of_delta(self) -> list[str]:
+        if not self.keys_delta:
+            return []
+        taken = math.fsum(release.delta for release in self.releases)
+        return [
+            f"Delta: {self.noise_delta:.4g} for noise, {self.keys_delta:.4g} for lists of private keys, of which "
+            f"{taken:.4g} was used: the chance that a key of one user alone is listed."
+        ]
+
+    @property
     def _charged(self) -> list[str]:
         if self.ledger is None:
             return []
@@ -209,7 +235,7 @@ class Statement:
 
     @property
     def _accounting(self) -> str:
-        if self.delta == 0:
+        if self.noise_delta == 0:
             return "the epsilons of pure releases add up"
         if self.spent_mu is None:
             return "composed numerically"
@@ -232,6 +258,7 @@ def _in_words(release: Release) -> str:
     return (
         f"{release.mechanism_words}, {_shape(release.shape)}, {100 * release.share:.3g} % of the budget, "
         f"sensitivity {rounded_up(release.sensitivity):g} ({release.derivation}), noise {release.stddev:.4g}"
+        + ("" if release.threshold is None else f", threshold {release.threshold:.4g}, delta {release.delta:.4g}")
     )
 
 

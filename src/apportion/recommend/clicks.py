@@ -39,6 +39,7 @@ from apportion.estimators.counts import (
     release_popularity_again,
     weighed_by,
 )
+from apportion.estimators.items import ItemsGiven, PrivateItems
 from apportion.postprocessing import feature_rows
 from apportion.postprocessing.low_rank import Denoised, denoise_rows
 from apportion.privacy import NoiseSource, Purpose, Rows, Session, Share, Statement
@@ -99,8 +100,8 @@ class ClickSettings:
     steps: int = 5
     observed: float = 2.0
     ridge: float = 0.2
-    choices: tuple[Trust, ...] = (Trust(20, 5), Trust(1, 5), Trust(0.2, 2))
-    votes_share: float = 0.03
+    choices: tuple[Trust, ...] = (Trust(20, 5), Trust(1, 5), Trust(0.2, 1))
+    votes_share: float = 0.015
     caution: float = 2.0
     head: float = 5.0
     popularity_offset: float = 3.0
@@ -116,12 +117,12 @@ class ClickSettings:
 
 
 def default_dimension(mu: float, n_users: float, n_tasks: int) -> int:
-    """Return how many directions can exceed the noise: (μ n / √m)^0.6, between 2 and 128.
+    """Return how many directions can exceed the noise: 1.4 (μ n / √m)^0.6, between 2 and 128.
 
     The formula was developed on MovieLens. Data with a handful of tastes need fewer directions, or a user's few clicks
     are spread over too many: give `dimension` if public knowledge suggests it.
     """
-    return int(np.clip(round((mu * n_users / np.sqrt(n_tasks)) ** 0.6), 2, min(128, max(2, n_tasks // 4))))
+    return int(np.clip(round(1.4 * (mu * n_users / np.sqrt(n_tasks)) ** 0.6), 2, min(128, max(2, n_tasks // 4))))
 
 
 class PrivateClickRecommender(FeaturesEstimator):
@@ -132,6 +133,9 @@ class PrivateClickRecommender(FeaturesEstimator):
         delta: δ of the whole fit.
         n_users: the number of users, declared public; None to release it with noise.
         features: public item features. They shift the prior mean of each item's vector. None to know items by id alone.
+        items: which items there are. `"private"`: a list is released with their popularity, of those that enough users
+            have. A list of ids: public. `"from-data"`: the items that occur, declared public, which reveals who has
+            an item that nobody else has. None: the public list of the data if they have one, else `"private"`.
         allocation: how each user divides its sensitivity over its items; None for equally.
         dimension: length of task vectors; None for the default of this budget.
         rounds: number of rounds; None for the default.
@@ -143,8 +147,8 @@ class PrivateClickRecommender(FeaturesEstimator):
         engine: where sums are formed; None for this machine's processors.
         random_state: seed of the public initial task vectors.
 
-    Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
-    tasks and the features are public.
+    Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The features
+    are public; the list of items is as `items` says.
 
     Example:
         >>> from apportion.data.synthetic import long_tailed_clicks
@@ -161,6 +165,7 @@ class PrivateClickRecommender(FeaturesEstimator):
         *,
         n_users: int | None = None,
         features: ItemFeatures | None = None,
+        items: ItemsGiven = None,
         allocation: Allocation | None = None,
         dimension: int | None = None,
         rounds: int | None = None,
@@ -176,6 +181,7 @@ class PrivateClickRecommender(FeaturesEstimator):
         self.delta = delta
         self.n_users = n_users
         self.features = features
+        self.items = items
         self.allocation = allocation
         self.dimension = dimension
         self.rounds = rounds
@@ -195,9 +201,11 @@ class PrivateClickRecommender(FeaturesEstimator):
         if data.n_tasks < 2:
             raise InputError(f"Expected a list of at least 2 tasks to rank, got {data.n_tasks}.", argument=None)
         settings: ClickSettings = self._chosen_settings(ClickSettings.for_budget)
-        session = self._declared(session, data, self._public_features())
-        engine, policy = self._engine_or(LocalEngine(), session), self.allocation or EqualSplit()
-        fit = _Fit(data, session, engine, settings, policy, self.n_users, self.features)
+        entered = self._entered(session, data, self._public_features(), settings.counts_share, LocalEngine())
+        session, policy = entered.session, self.allocation or EqualSplit()
+        fit = _Fit(
+            entered.data, session, entered.engine, settings, policy, entered.n_users, self.features, entered.items
+        )
         learned = fit.run(np.random.default_rng(self.random_state), progress)
         self.statement_ = session.statement()
         self.model_ = fit.model(*learned, self.statement_)
@@ -237,8 +245,9 @@ class _Fit:
         engine: Engine,
         settings: ClickSettings,
         allocation: Allocation,
-        declared_users: int | None,
+        known_users: float | None,
         features: ItemFeatures | None,
+        listed: PrivateItems | None,
     ) -> None:
         self._users = data.as_users
         self._allocation = allocation
@@ -249,7 +258,8 @@ class _Fit:
         self._session = session
         self._engine = engine
         self._settings = settings
-        self._declared_users = declared_users
+        self._known_users = known_users
+        self._listed = listed
         self._held_out: HeldOut | None = None
         self._reserved = 0.0
 
@@ -269,7 +279,7 @@ class _Fit:
             if progress:
                 progress("round", k, chosen.rounds)
             if k == chosen.rounds - 1 and self._held_out is not None:
-                trust = self._trust(items)
+                trust = self._trust(items, self._held_out)
                 if trust == self._choices()[0] and k:
                     items = self._with_popularity(items, self._counted_again(released, self._left))
                     break
@@ -299,22 +309,26 @@ class _Fit:
         return self._session.plan(votes=self._settings.votes_share).one("votes")
 
     def _number_of_users(self) -> float:
-        if self._declared_users is not None:
-            return float(self._declared_users)
+        if self._known_users is not None:
+            return float(self._known_users)
         share = self._session.plan(users=self._settings.users_share).one("users")
         return release_number_of_users(self._users, self._session, self._engine, share)
 
     def _popularity(self, n_users: float) -> ReleasedPopularity:
         """Counts, and the same again with what they need to be far above their noise where rankings begin."""
-        parts = self._users, self._session, self._engine
-        share = self._session.plan(counts=self._settings.counts_share).one("counts")
-        released = release_popularity(*parts, share, n_users, self._held_out)
+        released = self._first_popularity(n_users)
         head = np.sort(released.posterior.mean)[-min(_HEAD, self._data.n_tasks)]
         wanted = 1 / (1 + (head * self._session.budget.mu / self._settings.head) ** 2)
         further = min(_FURTHER_SHARES, key=lambda level: abs(level - wanted))
         if self._held_out is None and len(self._choices()) > 1:
             further = _MOST_FURTHER
         return self._counted_again(released, further * self._left) if further else released
+
+    def _first_popularity(self, n_users: float) -> ReleasedPopularity:
+        if self._listed is not None:  # released with the list
+            return self._listed.popularity(n_users)
+        share = self._session.plan(counts=self._settings.counts_share).one("counts")
+        return release_popularity(self._users, self._session, self._engine, share, n_users, self._held_out)
 
     def _counted_again(self, before: ReleasedPopularity, fraction: float) -> ReleasedPopularity:
         share = self._session.plan(counts=fraction).one("counts")
@@ -329,18 +343,16 @@ class _Fit:
         released = self._session.release(Purpose.ITEM_VECTORS.at(round=k + 1), moments, share)
         vectors = np.asarray(released, np.float64)
         found = items.exposure
-        vectors -= np.outer(found, found @ vectors) / (found @ found)
+        vectors -= np.outer(found / (found @ found), found @ vectors)
         spread = np.maximum(found, self._settings.least_popularity * found.mean())
         return replace(items, rows=self._denoised(vectors, moments.l2_sensitivity / share.mu, spread))
 
-    def _trust(self, items: Items) -> Trust:
-        """The choice that users vote for on rows that were kept out of everything before."""
-        choices = self._choices()
-        if self._held_out is None:
-            return choices[0]
-        share, self._reserved = self._votes_share(), 0.0
+    def _trust(self, items: Items, held_out: HeldOut) -> Trust:
+        """The choice that users vote for on rows that were kept out of everything before, and are not from now on."""
+        choices, share = self._choices(), self._votes_share()
         losses = RankLosses(tuple(self._fold_in(items, each) for each in choices))
-        votes = Votes(losses, self._held_out, CLIP, in_words(choices), self._session.neighbours)
+        votes = Votes(losses, held_out, CLIP, in_words(choices), self._session.neighbours)
+        self._held_out, self._reserved = None, 0.0
         total = add_up_one(self._engine, self._users, votes)
         released = np.asarray(self._session.release(Purpose.VOTES, total, share), np.float64)
         return choices[chosen_by_votes(released, total.l2_sensitivity / share.mu, self._settings.caution)]
@@ -356,8 +368,8 @@ class _Fit:
     def _denoised(self, vectors: Floats, stddev: float, spread: Floats) -> Denoised:
         if self._rows is None or not self._settings.feature_prior:
             return denoise_rows(vectors, stddev, spread, self._settings.steps)
-        about = regressors(np.ones((len(vectors), 1)), self._rows)
-        return feature_rows.denoise_rows(vectors, stddev, spread, about, self._settings.steps)
+        explanatory = regressors(np.ones((len(vectors), 1)), self._rows)
+        return feature_rows.denoise_rows(vectors, stddev, spread, explanatory, self._settings.steps)
 
     def _user_rows(self, k: int, items: Items) -> RowsOf:
         """Every user's unit vector, from its own clicks and released values."""
@@ -368,8 +380,8 @@ class _Fit:
     def _fold_in(self, items: Items, trust: Trust, *, with_features: bool = True) -> FoldIn:
         chosen = self._settings
         directions = self._directions.values if self._directions is not None and with_features else None
-        about: dict[str, Any] = {"observed": chosen.observed, "popularity_offset": chosen.popularity_offset}
-        return fold_in(items, trust, **about, directions=directions)
+        explanatory: dict[str, Any] = {"observed": chosen.observed, "popularity_offset": chosen.popularity_offset}
+        return fold_in(items, trust, **explanatory, directions=directions)
 
     def model(self, items: Items, trust: Trust, statement: Statement) -> ClickModel:
         """The public model."""

@@ -1,8 +1,8 @@
-"""How a user of the click recommender folds in: popularity, learned vectors and directions of public features.
+"""How a user's vector is computed in the click recommender: popularity, learned vectors and feature directions.
 
 Every user solves a regression in which each task counts as unobserved (the term Σ_i f_i f_iᵀ, which is public) and the
-user's own clicks count more. The regression starts from popularity, as if the user had made `prior_clicks` clicks that
-say nothing else, so a user with few clicks is shown what is popular. A large ridge leaves popularity alone.
+user's own clicks count more. The regression starts from popularity, as if the user had made `prior_clicks`
+uninformative clicks, so a user with few clicks sees popular items. A large ridge leaves only popularity.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Floats = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class Items:
-    """What is known of the tasks; all released.
+    """What is known about the tasks; all released.
 
     Attributes:
         popularity: Σ_j 1/√n^j of every task.
@@ -38,7 +38,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Trust:
-    """How far a user's regression trusts what was learned, beside popularity.
+    """How far a user's regression trusts what was learned, relative to popularity.
 
     Attributes:
         ridge: of the regression, in units of the mean eigenvalue; popularity is spared.
@@ -52,7 +52,7 @@ class Trust:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The settings in words."""
         words = f"ridge {self.ridge:g}, popularity worth {self.prior_clicks:g} clicks"
         return f"{words}, features {self.feature_weight:g}" if self.feature_weight else words
 
@@ -60,7 +60,7 @@ class Trust:
 def fold_in(
     items: Items, trust: Trust, *, observed: float, popularity_offset: float, directions: Floats | None = None
 ) -> FoldIn:
-    """A user's regression on task features (popularity, vector, directions), scaled to a mean square length of 1.
+    """Return a user's regression on task features (popularity, vector, directions), scaled to a mean square of 1.
 
     Args:
         items: what was learned.

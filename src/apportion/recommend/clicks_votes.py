@@ -1,8 +1,8 @@
-"""Votes of users on how far their regressions are to trust what was learned (docs/proofs/votes.md).
+"""Votes of users on how far their regressions should trust what was learned (docs/proofs/votes.md).
 
-A user folds in from the rows it kept and looks where the rows it held out come in its own ranking: a row at rank r is
-worth 1 / (1 + (r / 20)²). The sums of the differences from the first of a short list are released; the best one that
-stands out of their noise is taken.
+A user computes its vector from the rows it kept and looks up the held-out rows in its own ranking: a row at rank r is
+worth 1 / (1 + (r / 20)²). The sums of the differences from the first of a short list are released, and the best setting
+that exceeds their noise is taken.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _RANKED = 8192  # tasks that are ranked at most: those with the longest rows
 _ROWS_AT_A_TIME = 512  # held-out rows whose users' scores are in memory
 _HELD_OUT, _ENOUGH = 0.08, 1000.0  # fraction of rows; less where so many users make it enough
 _MOST_HELD_OUT = 2  # rows of one user
-_LEAST_POWER = 250.0  # users' votes are asked for if this many of them weigh as much as the noise
+_LEAST_POWER = 280.0  # users' votes are asked for if this many of them weigh as much as the noise
 
 Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class RankLosses:
-    """Minus the mean worth of a user's held-out rows, under each of several regressions."""
+    """The negative mean worth of a user's held-out rows, under each of several regressions."""
 
     fold_ins: tuple[FoldIn, ...]
 
@@ -42,7 +42,7 @@ class RankLosses:
         return len(self.fold_ins)
 
     def __call__(self, kept: Users, shown: Users, kernels: Kernels) -> NDArray[np.float64]:
-        """[n_users, n_settings]; zero for users who hold out no row."""
+        """Return [n_users, n_settings]; zero for users who hold out no row."""
         voting = kept.with_rows(shown.present[kept.owner])
         return np.stack([_losses(each, voting, shown, kernels) for each in self.fold_ins], axis=1)
 
@@ -64,7 +64,7 @@ def _losses(fold_in: FoldIn, voting: Users, shown: Users, kernels: Kernels) -> N
 
 
 def _worth(vectors: Floats, features: Floats, place: NDArray[np.int64], voting: Users, shown: Users) -> Floats:
-    """What each held-out row is worth at its rank in its user's own list, without what the user kept."""
+    """Return the worth of each held-out row at its rank in its user's own list, without what the user kept."""
     voters = np.flatnonzero(shown.present)
     position = np.cumsum(shown.present) - 1
     scores = row_products(vectors[voters], features)
@@ -77,13 +77,13 @@ def _worth(vectors: Floats, features: Floats, place: NDArray[np.int64], voting: 
 
 
 def _longest_rows(features: Any) -> NDArray[np.int64]:
-    """The tasks with the longest rows, in the order of the list."""
+    """Return the tasks with the longest rows, in the order of the list."""
     lengths = np.square(features.astype(np.float64)).sum(axis=1)
     return np.sort(np.argsort(-lengths, kind="stable")[:_RANKED])
 
 
 def rows_to_hold_out(n_users: float, mu: float) -> HeldOut | None:
-    """Which rows votes need; None where so few users could say nothing above the noise of a release of this μ.
+    """Return which rows votes need; None if so few users could not exceed the noise of a release of this μ.
 
     Args:
         n_users: released, or declared public.
@@ -95,7 +95,7 @@ def rows_to_hold_out(n_users: float, mu: float) -> HeldOut | None:
 
 
 def chosen_by_votes(differences: NDArray[np.float64], stddev: float, caution: float) -> int:
-    """Position of the setting with the least released loss; 0 unless it is below by `caution` times the noise.
+    """Return the position of the setting with the least released loss; 0 unless it is clearly lower.
 
     >>> chosen_by_votes(np.array([-5.0, -9.0]), 4.0, 1.0), chosen_by_votes(np.array([-3.0, 2.0]), 4.0, 1.0)
     (2, 0)
@@ -105,5 +105,5 @@ def chosen_by_votes(differences: NDArray[np.float64], stddev: float, caution: fl
 
 
 def in_words(choices: Sequence[Any]) -> str:
-    """The list of settings, for the statement."""
+    """Describe the list of settings, for the statement."""
     return "votes on " + "; ".join(each.text for each in choices)

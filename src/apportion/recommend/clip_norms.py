@@ -40,7 +40,7 @@ _VARIANCE_SPREAD = 0.5  # of residual variances among data sets
 
 @dataclass(frozen=True)
 class ClippedAway:
-    """A user's (1, mean residual, mean squared residual), and for each norm what it cuts off of 1 and of the mean.
+    """A user's (1, mean residual, mean squared residual), and what each norm removes of 1 and of the mean.
 
     Attributes:
         value_range: the public scale; values outside are brought into it.
@@ -53,7 +53,7 @@ class ClippedAway:
     unit: float
 
     def __call__(self, users: Users, weights: Any) -> tuple[NDArray[np.float64]]:
-        """The row of every user, from its own rows."""
+        """Return the row of every user, from its own rows."""
         labels = (np.clip(users.column("values"), *self.value_range).astype(np.float64) - self.centre) / self.unit
         sizes = np.maximum(users.sizes, 1)
         totals = np.bincount(users.owner, labels, minlength=users.n_users)
@@ -67,8 +67,8 @@ class ClippedAway:
         return (say[:, None] * np.stack(row, axis=1),)
 
     def contribution(self, neighbours: Neighbours) -> ClippedParts:
-        """The same as a contribution."""
-        output = Output(3 + 2 * len(NORMS), _PART_NORM, False, "what clip norms would cut off of a user's residuals")
+        """Return this as a contribution."""
+        output = Output(3 + 2 * len(NORMS), _PART_NORM, False, "what clip norms would remove of a user's residuals")
         return ClippedParts(self, (output,), neighbours=neighbours)
 
 
@@ -88,9 +88,9 @@ class Residuals:
 def choose(released: Floats, stddev: float, exposure: Exposure, mu: float) -> Residuals:
     """Estimate the error under each norm, and take the norm with the least.
 
-    The error has three parts: the offset that clipping brings about, the distortion by clipping users unevenly, and
-    the privacy noise in what is learned of an item. Noise in the released offset is taken off, so that a norm is not
-    raised for noise alone.
+    The error has three parts: the offset that clipping causes, the distortion by clipping users unevenly, and the
+    privacy noise in what is learned about an item. Noise in the released offset is subtracted, so that noise alone does
+    not raise the norm.
 
     Args:
         released: the sum over users of `ClippedAway`.
@@ -112,13 +112,13 @@ def choose(released: Floats, stddev: float, exposure: Exposure, mu: float) -> Re
 
 
 def _variance(quarter: float, stddev: float) -> float:
-    """The mean squared residual, drawn to the usual one by as much as its noise asks for."""
+    """Return the mean squared residual, shrunk towards the usual one as far as its noise requires."""
     trust = 1 / (1 + np.square(4 * stddev / _VARIANCE_SPREAD))
     return float(np.clip(FIRST_VARIANCE + trust * (4 * quarter - FIRST_VARIANCE), 0.1, 4.0))
 
 
 def dimension_for(exposure: Exposure, clip_norm: float, mu: float, rows: float) -> int:
-    """How long item vectors should be: longer where items stand out of the noise, never longer than users have ratings.
+    """Return the length of item vectors: longer if items exceed the noise, but at most the ratings of a user.
 
     Args:
         exposure: of the tasks.
@@ -133,7 +133,7 @@ def dimension_for(exposure: Exposure, clip_norm: float, mu: float, rows: float) 
 
 
 def _noise_error(levels: Floats, exposure: Exposure, mu: float) -> NDArray[np.float64]:
-    """Posterior variance of an item as users meet items, for each noise level."""
+    """Return the posterior variance of an item as users encounter items, for each noise level."""
     noise = np.square(levels[:, None] / (mu * np.maximum(exposure.total, 1e-9)))
     met = exposure.total / exposure.total.sum()
     return np.asarray(_COORDINATES * (noise * _ITEM_VARIANCE / (noise + _ITEM_VARIANCE)) @ met)

@@ -78,6 +78,7 @@ def build(
 
 def _ours(kind: str, settings: dict[str, Any], common: dict[str, Any]) -> Any:
     given = settings.pop("settings", {})
+    common = {"items": "from-data", **common}  # a comparison needs one list for all of its methods
     if kind == "ratings":
         chosen = made("settings", RatingSettings, given) if given else None
         return made("method 'ours'", PrivateRatingRecommender, {**settings, **common, "settings": chosen})

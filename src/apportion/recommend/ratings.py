@@ -28,6 +28,7 @@ from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.estimators.counts import release_overview, release_popularity, weighed_by
+from apportion.estimators.items import ItemsGiven, PrivateItems
 from apportion.estimators.private import check_value_range
 from apportion.linalg import RatingRound
 from apportion.postprocessing import evidence, popularity
@@ -121,6 +122,9 @@ class PrivateRatingRecommender(FeaturesEstimator):
         n_users: the number of users, declared public; None to release it with noise.
         value_range: the public scale of the values; values outside are brought into it.
         features: public item features. They shift the prior mean of each item's vector. None to know items by id alone.
+        items: which items there are. `"private"`: a list is released with their popularity, of those that enough users
+            have. A list of ids: public. `"from-data"`: the items that occur, declared public, which reveals who has
+            an item that nobody else has. None: the public list of the data if they have one, else `"private"`.
         allocation: how each user divides its sensitivity over its items; None for popularity^-exponent of the settings.
         dimension: length of item vectors; None to choose it from what is released.
         rounds: number of rounds; None for the default of this budget.
@@ -132,8 +136,8 @@ class PrivateRatingRecommender(FeaturesEstimator):
         engine: where sums are formed; None for this machine's processors.
         random_state: seed of the public initial item vectors.
 
-    Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
-    tasks, the value range and the features are public.
+    Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The value
+    range and the features are public; the list of items is as `items` says.
 
     Example:
         >>> from apportion.data.synthetic import long_tailed_ratings
@@ -153,6 +157,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
         n_users: int | None = None,
         value_range: tuple[float, float] = (1.0, 5.0),
         features: ItemFeatures | None = None,
+        items: ItemsGiven = None,
         allocation: Allocation | None = None,
         dimension: int | None = None,
         rounds: int | None = None,
@@ -169,6 +174,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
         self.n_users = n_users
         self.value_range = value_range
         self.features = features
+        self.items = items
         self.allocation = allocation
         self.dimension = dimension
         self.rounds = rounds
@@ -189,10 +195,13 @@ class PrivateRatingRecommender(FeaturesEstimator):
         check_value_range(self.value_range)
         settings: RatingSettings = self._chosen_settings(RatingSettings.for_budget)
         public = [f"the scale of the values, {low:g} to {high:g}", *self._public_features()]
-        session = self._declared(session, data, public)
-        engine = self._engine_or(LocalEngine(np.float64), session)
+        entered = self._entered(session, data, public, settings.counts_share, LocalEngine(np.float64))
+        session = entered.session
         policy = self.allocation or Adaptive(settings.exponent, settings.popularity_floor)
-        fit = _Fit(data, session, engine, settings, policy, self.value_range, self.n_users, self.features)
+        fit = _Fit(
+            entered.data, session, entered.engine, settings, policy, self.value_range, entered.n_users, self.features,
+            entered.items,
+        )  # fmt: skip
         state = fit.run(np.random.default_rng(self.random_state), progress)
         self.statement_ = session.statement()
         self.model_ = fit.model(state, self.statement_)
@@ -238,8 +247,9 @@ class _Fit:
         settings: RatingSettings,
         allocation: Allocation,
         value_range: tuple[float, float],
-        declared_users: int | None,
+        known_users: float | None,
         features: ItemFeatures | None,
+        listed: PrivateItems | None,
     ) -> None:
         self._items = ItemSide(settings, features, data.task_ids)
         self._features = features
@@ -254,17 +264,21 @@ class _Fit:
         self._engine = engine
         self._settings = settings
         self._range = value_range
-        self._declared_users = declared_users
+        self._known_users = known_users
+        self._listed = listed
         self._unit = (value_range[1] - value_range[0]) / 4
 
     def run(self, rng: np.random.Generator, progress: Progress | None) -> _State:
         """Make every release in order; return what was learned."""
         chosen = self._settings
-        fixed = {"overview": chosen.overview_share, "counts": chosen.counts_share, "norms": chosen.norms_share}
+        fixed = {"overview": chosen.overview_share, "norms": chosen.norms_share}
+        if self._listed is None:  # otherwise popularity is released already
+            fixed["counts"] = chosen.counts_share
         n_rounds = chosen.rounds + 1
         if self._votes:
             fixed["votes"] = chosen.votes_share
-        left = 1 - chosen.moments_share - sum(fixed.values())
+        taken = 0.0 if self._listed is None else self._listed.taken
+        left = 1 - chosen.moments_share - sum(fixed.values()) - taken
         rounds = [left * share for share in Geometric.growing(chosen.growth).shares(n_rounds)]
         plan = self._session.plan(**fixed, moments=[chosen.moments_share / n_rounds] * n_rounds, rounds=rounds)
         start, weights = self._start(plan)
@@ -295,10 +309,11 @@ class _Fit:
 
     def _start(self, plan: Plan) -> tuple[_Start, Weighting]:
         users, session, engine = self._users, self._session, self._engine
-        n_users, centre = release_overview(
-            users, session, engine, plan.one("overview"), self._range, self._declared_users
-        )
-        released = release_popularity(users, session, engine, plan.one("counts"), n_users)
+        n_users, centre = release_overview(users, session, engine, plan.one("overview"), self._range, self._known_users)
+        if self._listed is None:
+            released = release_popularity(users, session, engine, plan.one("counts"), n_users)
+        else:
+            released = self._listed.popularity(n_users)
         given = weighed_by(self._allocation, self._users, released, self._session)
         found, expected = released.posterior, given.expected
         exposure = popularity.exposure(found, expected.total, expected.typical, n_users)
@@ -334,16 +349,16 @@ class _Fit:
         shares: tuple[Share, Share],
         rng: np.random.Generator,
     ) -> _State:
-        about = self._about(k, start, before, rng)
-        task_sums, user_sums = self._engine.add_up(self._users, [RatingParts(about, weights, f"round {k}")])
+        this_round = self._round_numbers(k, start, before, rng)
+        task_sums, user_sums = self._engine.add_up(self._users, [RatingParts(this_round, weights, f"round {k}")])
         released = self._session.release(Purpose.ITEM_SUMS.at(round=k), task_sums, shares[0])
         moments = evidence.shared_moments(
             self._session.release(Purpose.SHARED_MOMENTS.at(round=k), user_sums, shares[1]),
             user_sums.l2_sensitivity / shares[1].mu,
         )
-        return self._learn(k, start, before, about, moments, released, task_sums.l2_sensitivity / shares[0].mu)
+        return self._learn(k, start, before, this_round, moments, released, task_sums.l2_sensitivity / shares[0].mu)
 
-    def _about(self, k: int, start: _Start, before: _State | None, rng: np.random.Generator) -> RatingRound:
+    def _round_numbers(self, k: int, start: _Start, before: _State | None, rng: np.random.Generator) -> RatingRound:
         """What users are told at the beginning of round k: biases first, then random tastes, then estimates."""
         chosen = self._settings
         latent = start.dimension if k else 0
@@ -391,20 +406,20 @@ class _Fit:
         k: int,
         start: _Start,
         before: _State | None,
-        about: RatingRound,
+        this_round: RatingRound,
         moments: evidence.SharedMoments,
         released: Floats,
         stddev: float,
     ) -> _State:
         """Post-processing of one round: all evidence so far, then the posterior of every task."""
-        around = about.features[:, 1:].copy()
+        around = this_round.features[:, 1:].copy()
         if k == 1:
             around[:, 1:] = 0.0  # residuals of that round were taken around biases alone
-        this = evidence.of_round(released, stddev, about.scales, moments, around, start.exposure)
+        this = evidence.of_round(released, stddev, this_round.scales, moments, around, start.exposure)
         rounds = (*(before.rounds if before else ()), this)
         combined = evidence.combine(rounds, start.exposure, moments.clipped_variance)
         known = None if before is None else before.posterior
-        posterior = self._items.posterior(combined, start.covariates, known, about.width)
+        posterior = self._items.posterior(combined, start.covariates, known, this_round.width)
         return _State(start, posterior, moments.residual_variance, rounds)
 
     def _offset(self, state: _State) -> float:

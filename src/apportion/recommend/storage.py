@@ -23,7 +23,7 @@ from apportion.recommend.categories import Categories
 from apportion.recommend.features.new_items import FeatureMap, NewItemMap
 from apportion.recommend.model import ClickModel, FoldIn, ItemModel, RatingModel
 
-FORMAT = 1
+FORMAT = 2
 _TENSORS, _DESCRIPTION, _STATEMENT = "model.safetensors", "model.json", "statement.json"
 REPORT = "report.html"
 """Name of the page that the command line writes beside a model."""
@@ -124,35 +124,35 @@ def load(path: str | Path, *, encoder: Any = None) -> ItemModel:
 def _loaded(folder: Path) -> ItemModel:
     from safetensors.numpy import load_file
 
-    about: dict[str, Any] = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
-    require_format(f"The model at {str(folder)!r}", about.get("format"), FORMAT)
-    kind = _model_kind(about.get("kind"))
+    description: dict[str, Any] = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
+    require_format(f"The model at {str(folder)!r}", description.get("format"), FORMAT)
+    kind = _model_kind(description.get("kind"))
     if kind is None:
         raise InputError(
-            f"The model at {str(folder)!r} is of kind {about.get('kind')!r}, which no installed package knows.",
+            f"The model at {str(folder)!r} is of kind {description.get('kind')!r}, which no installed package knows.",
             argument=None,
         )
     tensors = load_file(str(folder / _TENSORS))
     statement = folder / _STATEMENT
-    if about["private"] and not statement.is_file():
+    if description["private"] and not statement.is_file():
         raise InputError(f"The privacy statement of the model at {str(folder)!r} is missing.", argument=None)
-    ids = tensors["task_ids"] if about["task_ids"] is None else np.array(about["task_ids"], dtype=object)
+    ids = tensors["task_ids"] if description["task_ids"] is None else np.array(description["task_ids"], dtype=object)
     fold_in = FoldIn(*(tensors[f"fold_in.{name}"] for name in FoldIn.__dataclass_fields__))
-    further = kind.extra_from_stored(about)
-    if "no_map" in about:
-        further["no_map"] = about["no_map"]
+    further = kind.extra_from_stored(description)
+    if "no_map" in description:
+        further["no_map"] = description["no_map"]
     return kind(
         fold_in=fold_in,
         vectors=tensors["vectors"],
         popularity=tensors["popularity"],
         reliability=tensors["reliability"],
-        task_ids=Vocabulary(ids, name=about["task_name"], declared=about["tasks_declared"]),
-        statement=Statement.from_json(statement.read_text(encoding="utf-8")) if about["private"] else None,
-        offset=about["offset"],
-        value_range=(about["value_range"][0], about["value_range"][1]),
-        settings=about["settings"],
-        feature_map=_feature_map(about, tensors),
-        categories=_categories(about, tensors),
+        task_ids=Vocabulary(ids, name=description["task_name"], declared=description["tasks_declared"]),
+        statement=Statement.from_json(statement.read_text(encoding="utf-8")) if description["private"] else None,
+        offset=description["offset"],
+        value_range=(description["value_range"][0], description["value_range"][1]),
+        settings=description["settings"],
+        feature_map=_feature_map(description, tensors),
+        categories=_categories(description, tensors),
         **further,
     )
 
@@ -162,8 +162,8 @@ def _model_kind(name: object) -> type[ItemModel] | None:
     return own.get(name) or registry.lookup(registry.MODELS, name)
 
 
-def _feature_map(about: dict[str, Any], tensors: dict[str, Any]) -> NewItemMap | None:
-    held = about.get("features")
+def _feature_map(description: dict[str, Any], tensors: dict[str, Any]) -> NewItemMap | None:
+    held = description.get("features")
     if held is None:
         return None
     name = held["kind"]
@@ -182,11 +182,11 @@ def _feature_map(about: dict[str, Any], tensors: dict[str, Any]) -> NewItemMap |
     return kind.restored(shared, held, own)
 
 
-def _categories(about: dict[str, Any], tensors: dict[str, Any]) -> Categories | None:
-    if "categories" not in about:
+def _categories(description: dict[str, Any], tensors: dict[str, Any]) -> Categories | None:
+    if "categories" not in description:
         return None
     own = {name.removeprefix(_CATEGORIES): value for name, value in tensors.items() if name.startswith(_CATEGORIES)}
-    return Categories.restored(about["categories"], own)
+    return Categories.restored(description["categories"], own)
 
 
 def _tensors(model: ItemModel) -> dict[str, Any]:
@@ -225,8 +225,8 @@ def _category_groups(categories: Categories | None) -> dict[str, Any]:
 
 
 def _map(known: NewItemMap) -> dict[str, Any]:
-    about = {"space": json.loads(known.space.to_json()), "observation_weight": known.observation_weight}
-    return {"kind": known.kind, **about, **known.stored_fields()}
+    description = {"space": json.loads(known.space.to_json()), "observation_weight": known.observation_weight}
+    return {"kind": known.kind, **description, **known.stored_fields()}
 
 
 def _replace(staging: Path, target: Path) -> None:

@@ -1,9 +1,9 @@
-"""Votes on how far users spread: the prior variances of a user's bias, factor on item biases and taste.
+"""Votes on how much users vary: the prior variances of a user's bias, factor on item biases and taste.
 
 Each user predicts its held-out ratings from its other ones under a few settings, which differ from the default in one
-variance each, and adds the differences in squared error (`privacy.contributions.votes`). A variance is changed only
-where the released differences say so beyond their noise. A taste without variance is no taste: then the model is one of
-damped means.
+variance each, and adds the differences in squared error (`privacy.contributions.votes`). A variance is changed only if
+the released differences exceed their noise. Without variance there is no taste: the model then consists of damped
+means.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.linalg.fixed_sums import Runs, dot
-from apportion.linalg.rating_reference import solved_with, user_moments
+from apportion.linalg.rating_reference import solved_with
+from apportion.linalg.user_moments import moments_of_users
 from apportion.privacy.contributions import HeldOut, Kernels, Votes
 from apportion.privacy.neighbours import Neighbours
 from apportion.recommend.model import FoldIn
@@ -41,14 +42,14 @@ _LEVELS: tuple[tuple[str, float], ...] = (
 
 @dataclass(frozen=True)
 class UserVariances:
-    """Prior variances of what a user has of its own: bias, factor on item biases, and taste per coordinate."""
+    """Prior variances of a user's own parameters: bias, factor on item biases, and taste per coordinate."""
 
     bias: float
     scale: float
     latent: float
 
     def fold_in(self, parameters: Floats, variances: Floats, residual: float) -> FoldIn:
-        """A user's regression on item parameters; items that are poorly known are trusted less."""
+        """Return a user's regression on item parameters; poorly known items are trusted less."""
         latent = parameters.shape[1] - 1
         uncertain = variances @ np.array([1 + self.scale] + [self.latent / 2] * latent)
         precision = 1 / np.array([self.bias, self.scale] + [self.latent] * latent)
@@ -56,11 +57,11 @@ class UserVariances:
         return FoldIn(features, 1 / (residual + uncertain), np.diag(precision), precision * np.eye(len(precision))[1])
 
     def others(self) -> list[UserVariances]:
-        """The settings that are compared with this one."""
+        """Return the settings that are compared with this one."""
         return [replace(self, **{name: getattr(self, name) * factor}) for name, factor in _LEVELS]
 
     def voted(self, released: Floats, stddev: float, n_users: float) -> UserVariances:
-        """For each variance the level with the least loss, if that is below this one's beyond doubt.
+        """Return, for each variance, the level with the least loss, if it is clearly below this one's.
 
         Doubt is the privacy noise and what other users would have said: a public guess of the spread of a vote.
         """
@@ -90,16 +91,16 @@ class VarianceLosses:
 
     @property
     def n_settings(self) -> int:
-        """The default and the others."""
+        """The number of settings: the default and the others."""
         return len(self.fold_ins)
 
     def __call__(self, kept: Any, shown: Any, kernels: Kernels) -> NDArray[np.float64]:
-        """The losses of these users; sums are in a fixed order, whoever else is there."""
+        """Return the losses of these users; sums are in a fixed order, whoever else is there."""
         default = self.fold_ins[0]
         tasks = kept.column("tasks")
-        features, trust = list(default.features[tasks].T), default.observation_weights[tasks]
         with np.errstate(all="ignore"):  # losses that are not finite count as none
-            moments = user_moments(Runs(kept.indptr).sums(), features, trust, self._labels(kept))
+            trust = default.observation_weights
+            moments = moments_of_users(kept.indptr, tasks, default.features, trust, self._labels(kept))
             return np.stack([self._losses(each, moments, shown) for each in self.fold_ins], axis=1)
 
     def _losses(self, fold_in: FoldIn, moments: Any, shown: Any) -> NDArray[np.float64]:
@@ -113,6 +114,6 @@ class VarianceLosses:
         return np.asarray((values - self.centre) / self.unit)
 
     def contribution(self, rows: HeldOut, neighbours: Neighbours) -> Votes:
-        """The same as a contribution."""
+        """Return the losses as a contribution."""
         what = "differences in squared error on held-out rows under other variances of users"
         return Votes(self, rows, CLIP_NORM, what, neighbours)

@@ -14,19 +14,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation import Adaptive
 from apportion.allocation.policies import Allocation
+from apportion.data.users import Users
 from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
 from apportion.losses import Loss, loss_of
-from apportion.privacy import NoiseSource, Purpose, Session
+from apportion.privacy import NoiseSource, Purpose, Session, Share
 from apportion.privacy.contributions import TaskMoments
 from apportion.regression.multi_task import MultiTaskRegression, Start, into_ball, not_negative, positive
 from apportion.regression.observations import Observations
 from apportion.regression.step_rules import Problem, check_rule, number_of_steps, step_sizes
+from apportion.regression.task_floor import TaskConstant, TaskFloor
 from apportion.regression.user_sides import Design, Directions, Slopes, coded_labels
 
 Floats = NDArray[np.float64]
 
-_LEAST_EXPOSURE = 1e-3  # fraction of the mean, so that step sizes stay finite
+_CONSTANT_SHARE, _COMPARISON_SHARE = 0.13, 0.2  # for the constant that the model must beat, and for the comparison
+_LEAST_EXPOSURE = 1e-3  # of the mean, so that step sizes stay finite
 
 
 class MultiTaskERM(MultiTaskRegression):
@@ -49,7 +52,9 @@ class MultiTaskERM(MultiTaskRegression):
         steps: number of steps; None for the rule's own.
         max_steps: upper limit of the rule's own number.
         step_size: a factor on the rule's step sizes.
-        average: whether to return the mean of the iterates, with more weight on later ones, instead of the last.
+        average: whether to return the mean of the iterates, later ones weighing more, instead of the last.
+        floor: whether the model must be seen to beat one private constant for all tasks, which takes a third of the
+            budget; where it does not, the constant is published (`regression.task_floor`).
         allocation: how a user's unit of sensitivity is divided over tasks.
         n_users: the number of users, declared public; None to release it with noise.
         users_share: share of the budget for the number of users.
@@ -65,7 +70,9 @@ class MultiTaskERM(MultiTaskRegression):
     Attributes:
         coef_: coefficients, one row per task.
         task_ids_: the tasks, in the order of the rows.
-        n_steps_: number of steps.
+        intercept_: added to every score: what is left of the constant, 0 where the whole model is published.
+        model_part_: how far from the constant to the model the published one lies: 1 is the model, 0 the constant.
+        n_steps_: how many steps were taken.
         statement_: the privacy statement.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for `coef_` and `n_steps_`. The list of tasks,
@@ -73,6 +80,8 @@ class MultiTaskERM(MultiTaskRegression):
     and features.
     """
 
+    intercept_: float
+    model_part_: float
     n_steps_: int
 
     def __init__(
@@ -91,6 +100,7 @@ class MultiTaskERM(MultiTaskRegression):
         max_steps: int = 100,
         step_size: float = 1.0,
         average: bool = True,
+        floor: bool = True,
         allocation: Allocation = Adaptive(0.25),  # noqa: B008 - frozen
         n_users: int | None = None,
         users_share: float = 0.003,
@@ -115,6 +125,7 @@ class MultiTaskERM(MultiTaskRegression):
         self.max_steps = max_steps
         self.step_size = step_size
         self.average = average
+        self.floor = floor
         self.allocation = allocation
         self.n_users = n_users
         self.users_share = users_share
@@ -133,8 +144,8 @@ class MultiTaskERM(MultiTaskRegression):
         return scores if prediction is None else np.asarray(prediction(scores), np.float64)
 
     def decision_function(self, X: ArrayLike, *, tasks: ArrayLike) -> Floats:  # noqa: N803
-        """Return θ_i · x for every row x and its task i."""
-        return super().predict(X, tasks=tasks)
+        """θ_i · x for every row x and its task i, plus what is left of the constant."""
+        return super().predict(X, tasks=tasks) + self.intercept_
 
     def _check(self) -> None:
         super()._check()
@@ -170,15 +181,29 @@ class MultiTaskERM(MultiTaskRegression):
         loss = loss_of(self.loss)
         users = observations.users.with_columns(labels=coded_labels(loss, observations.labels))
         design = Design(self.feature_norm, loss)
-        directions = Directions(design)
-        plan = self._plan(session, {"gradients": 1.0})
+        shares = {"constant": _CONSTANT_SHARE, "comparison": _COMPARISON_SHARE} if self.floor else {}
+        plan = self._plan(session, {"gradients": 1.0 - sum(shares.values()), **shares})
         start = self._start(observations, session, engine, plan)
-        share = plan.one("gradients")
-        problem = self._problem(start, observations.dimension, share.mu / start.weights.moved(1.0))
+        self.intercept_, self.model_part_, self.n_steps_ = 0.0, 1.0, 0
+        if not self.floor:
+            return self._descended(users, design, start, session, engine, plan.one("gradients"))
+        floor = TaskFloor(users, design, self.feature_norm * self.domain_radius, self._neighbours, session, engine)
+        constant = floor.constant(plan.one("constant"))
+        if not floor.can_tell(constant, plan.one("comparison")):
+            self.intercept_, self.model_part_ = floor.constant(plan.one("gradients"), constant).score, 0.0
+            return np.zeros((observations.data.n_tasks, observations.dimension))
+        theta = self._descended(users, design, start, session, engine, plan.one("gradients"))
+        return self._floored(theta, floor, constant, plan.one("comparison"))
+
+    def _descended(
+        self, users: Users, design: Design, start: Start, session: Session, engine: Engine, share: Share
+    ) -> Floats:
+        """One θ for each task, by weighted noisy gradient descent."""
+        directions, dimension = Directions(design), users.column("features").shape[1]
+        problem = self._problem(start, dimension, share.mu / start.weights.moved(1.0))
         n_steps = self.steps or number_of_steps(self.rule, problem, self.max_steps)
         shares = share.split(**{f"{step}": 1 / n_steps for step in range(1, n_steps + 1)})
-        theta = np.zeros((observations.data.n_tasks, observations.dimension))
-        mean = theta
+        theta = mean = np.zeros((users.n_tasks, dimension))
         for step in range(1, n_steps + 1):
             slopes = Slopes(design, theta, problem.gradient_bound, by_task=True)
             sums = add_up_one(engine, users, TaskMoments(start.weights, directions, slopes))
@@ -189,6 +214,15 @@ class MultiTaskERM(MultiTaskRegression):
             mean = mean + 2 / (step + 1) * (theta - mean)  # iterate k gets a weight proportional to k
         self.n_steps_ = n_steps
         return mean if self.average else theta
+
+    def _floored(self, theta: Floats, floor: TaskFloor, constant: TaskConstant, share: Share) -> Floats:
+        """The model as far as it is seen to beat one constant for all tasks."""
+        steepest = getattr(floor.design.loss, "steepest", None)
+        slope = self._clip_norm() / self.feature_norm if steepest is None else float(steepest(floor.reach))
+        reach = slope * (self.feature_norm * float(np.linalg.norm(theta, axis=1).max()) + abs(constant.score))
+        self.model_part_ = floor.chosen(constant, theta, reach, share)
+        self.intercept_ = (1 - self.model_part_) * constant.score
+        return self.model_part_ * theta
 
     def _problem(self, start: Start, dimension: int, mu: float) -> Problem:
         """Return the input of the step rules: released and public values."""

@@ -71,7 +71,7 @@ class LabelPrivateRegression(PrivateEstimator):
             for the C that is best if the truth is linear; SampleLimit(h) for least squares on at most h rows of each
             user (None: the h with the least total variance), Unbounded() for least squares on all rows; or the
             `label_weights_` of another fit to the same features and users, for other labels of theirs.
-        level: the confidence level of the intervals.
+        level: of the intervals.
         interval_for: "rows" for intervals of the least squares line over these rows; "population" for that of the
             population which these users were drawn from. Intervals of "paper" weights assume that labels' means are
             linear in the features and that labels vary independently, and are for the population then.
@@ -227,10 +227,10 @@ class LabelPrivateRegression(PrivateEstimator):
         return "library defaults: constants that were not chosen on any data"
 
     def _assumed_public(self) -> list[str]:
-        about = ["all features", "how many rows each user has", f"the range of labels, {self._range_in_words()}"]
+        assumed = ["all features", "how many rows each user has", f"the range of labels, {self._range_in_words()}"]
         if self.noise_variance is not None:
-            about.append(f"the variance of a label around its mean, declared as {self.noise_variance:g}")
-        return about
+            assumed.append(f"the variance of a label around its mean, declared as {self.noise_variance:g}")
+        return assumed
 
     def _range_in_words(self) -> str:
         return f"{self.label_range[0]:.12g} to {self.label_range[1]:.12g}"

@@ -75,13 +75,14 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
         """Spend the budget on the data. Afterwards `coef_` may be released with its `statement_`.
 
         Args:
-            X: features, one row per (user, task) pair; add a column of ones for an intercept.
+            X: features, one row per observation; add a column of ones for an intercept.
             y: labels, one per row.
-            tasks: the task of each row, integers or text.
-            users: the user of each row; a user has at most one row for a task.
-            groups: the same as `users`, for scikit-learn tools that use this name; give one of the two.
-            task_ids: the public list of tasks; without it, the fit reveals which tasks occur.
-            session: a session with its own budget, noise and window, which replace those of the estimator.
+            tasks: which task a row belongs to, integers or text.
+            users: whose row it is. Several rows of a user for one task count as one, their mean; labels of two classes
+                must then be alike.
+            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
+            task_ids: the public list of tasks; without it, which tasks occur is revealed.
+            session: brings its own budget, noise and window; those of the estimator are then not used.
         """
         observations = Observations.from_arrays(X, y, tasks, one_of(users, groups), task_ids)
         return self.fit_observations(observations, session=session)

@@ -20,7 +20,7 @@ from apportion.errors import InputError
 class Observations:
     """Who took part in which task, with which features and which label.
 
-    Rows are in the order of `data`, user-major; a user has at most one row for a task. All of it is private.
+    Rows are in the order of `data`, user-major; a user has one row for a task. All of it is private.
 
     Attributes:
         data: the pairs.
@@ -51,7 +51,7 @@ class Observations:
         users: ArrayLike,
         task_ids: ArrayLike | Vocabulary | None = None,
     ) -> Observations:
-        """Build from parallel arrays in any order.
+        """Build from parallel arrays in any order; several rows of a user for one task become one, their mean.
 
         Args:
             features: one row per observation.
@@ -66,10 +66,10 @@ class Observations:
         owners = encode_column(users, len(x), "users", name="user")
         refuse_single_user(owners)
         matched = match_public_list(coded_tasks, task_ids)
-        data = Interactions.from_codes(
-            owners.codes, matched.codes, user_ids=owners.vocabulary, task_ids=matched.vocabulary
-        )
-        order = user_major_order(owners.codes, matched.codes, len(owners.vocabulary), data.n_tasks)
+        x, y, kept = _one_row_a_pair(x, y, owners.codes.astype(np.int64) * len(matched.vocabulary) + matched.codes)
+        owner_codes, task_codes = owners.codes[kept], matched.codes[kept]
+        data = Interactions.from_codes(owner_codes, task_codes, user_ids=owners.vocabulary, task_ids=matched.vocabulary)
+        order = user_major_order(owner_codes, task_codes, len(owners.vocabulary), data.n_tasks)
         return cls(data, x, y) if order is None else cls(data, x[order], y[order])
 
     @property
@@ -84,3 +84,20 @@ class Observations:
 
     def __repr__(self) -> str:
         return f"Observations({self.data.n_tasks} tasks, {self.dimension} features, values hidden)"
+
+
+def _one_row_a_pair(
+    features: NDArray[np.float64], labels: NDArray[np.float64], pairs: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+    """The mean row of every pair of user and task, and where its first row is; as they are if none is repeated.
+
+    A user's means follow from its own rows, in the order in which they are given.
+    """
+    first = np.unique(pairs, return_index=True)[1]
+    if len(first) == len(pairs):
+        return features, labels, np.arange(len(pairs))
+    order = np.argsort(pairs, kind="stable")
+    starts = np.flatnonzero(np.diff(pairs[order], prepend=pairs[order[0]] - 1))
+    sizes = np.diff(np.append(starts, len(pairs)))
+    mean_features = np.add.reduceat(features[order], starts, axis=0) / sizes[:, None]
+    return mean_features, np.add.reduceat(labels[order], starts) / sizes, order[starts]

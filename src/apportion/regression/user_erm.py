@@ -1,28 +1,23 @@
 """Empirical risk minimisation over rows of which one user may own many, by noisy gradient descent.
 
 Section 4 of Epasto et al., "Smoothly Bounding User Contributions in Differential Privacy" (2020): minimise the weighted
-risk Σ_i c_i ℓ(θ · x_i, y_i), where weights are such that no user's add up to much. The paper hands it to a stochastic
-descent that samples one user a step; here every step has all rows, which needs no amplification by sampling. At each
-step the gradient of every row is clipped, then weighted, then added, so that one user moves the sum by no more than its
-weight allows.
+risk Σ_i c_i ℓ(θ · x_i, y_i), where no user's weights add up to much. Every step has all rows. The gradient of every row
+is clipped, then weighted, then added, so that one user moves the sum by no more than its weight allows.
 
 Steps. T releases that share μ have noise of standard deviation ν√T each, ν = sensitivity/μ: their mean has ν, whatever
 T is. Descent with Nesterov's momentum at step size η goes as far in T steps as plain descent in a time of τ = ηT²/4.
 Where the risk is flat, noise then moves parameters by about ντ in every coordinate, and where it is curved, by less; so
 τ is how much noise, and how much signal, is let in. By default τ is where √d ντ is half the radius of the domain, and
-η = 1/β for a risk whose curvature is at most β, which leaves T = √(4τβ), but at least 20 and at most 200. The half, the
-momentum and the mean of the iterates were chosen on generated logistic problems.
+η = 1/β for a risk whose curvature is at most β, which leaves T = √(4τβ), from 20 to 200: chosen on generated problems.
 
-Weights. Squared gradients average well below L², and noise, alike in all directions, does most harm in flat ones, where
-gradients vary least. On the same problems the excess risk was least where sampling counts as L²/8 to L²/16 for every
-Σ c²; as L² it was half as large again.
+Weights. Squared gradients average well below L², and noise does most harm in flat directions, where gradients vary
+least. On the same problems the excess risk was least where sampling counts as L²/8 to L²/16 for every Σ c².
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
@@ -34,25 +29,30 @@ from apportion.data.numbers import finite_column, finite_matrix
 from apportion.data.users import Users
 from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
-from apportion.estimators.contributions import Bounded, ContributionsEstimator, Sizes
+from apportion.estimators.contributions import ContributionsEstimator, Sizes
 from apportion.losses import Loss, loss_of
 from apportion.postprocessing.intervals import student_half_width
 from apportion.privacy import BoxedValues, NoiseSource, PublicRowWeights, Purpose, Session, Share
 from apportion.privacy.budget import Plan
-from apportion.privacy.contributions import GradientTotal, RowTotal
+from apportion.privacy.contributions import RowTotal
 from apportion.privacy.statement import Statement
-from apportion.regression.multi_task import into_ball, not_negative, positive
-from apportion.regression.user_sides import Design, Directions, Slopes, coded_labels
+from apportion.regression.descent import Descent, Progress, Risk, steps_for
+from apportion.regression.floor import WAYS, Ends, LossDifferences, stands_out, why_no_intervals
+from apportion.regression.multi_task import not_negative, positive
+from apportion.regression.private_constant import PrivateConstant
+from apportion.regression.user_sides import Design, coded_labels
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Progress = Callable[[str, int, int], None]
 
 _FEWEST_STEPS, _MOST_STEPS = 20, 200
 _NOISE_REACH = 0.5  # of the domain's radius
-_SQUARED_GRADIENT = 1 / 8  # squared gradient of a typical row, in units of L²
-_TOTAL_SHARE = 0.02  # share for the total weight, if sizes are private
-_PARTS_SEED = 0  # public seed
+_SQUARED_GRADIENT = 1 / 8  # of a typical row, in units of L²
+_TOTAL_SHARE = 0.02  # for the total weight, where sizes are private
+_CONSTANT_SHARE, _EVIDENCE_SHARE = 0.2, 0.1  # for a rough constant, and to see whether a model is worth trying
+_COMPARISON = 0.25  # of what is left then: to compare the model with the constant
+_MOST_CONSTANT_STEPS = 40
+_PARTS_SEED = 0  # public
 
 
 class UserERM(ContributionsEstimator):
@@ -77,19 +77,21 @@ class UserERM(ContributionsEstimator):
             do to a gradient: d (2L max_l Σ c/μ)² against L²/8 Σ c², so A = μ²/(32d), or μ²/(8d) where users are added
             or removed, over `interval_parts` if there are any.
         bounding: how each user's contribution is bounded: Smooth(), SampleLimit() or Unbounded().
-        sizes: "public" if everybody may know how many rows each user has; "private" to protect that too.
+        floor: whether the model must be seen to beat a private constant (`regression.floor`), which takes under half of
+            the budget; where it does not, the constant is published. Without an intercept the constant is 0.
+        sizes: "private" protects how many rows each user has, and who is there; "public" if everybody may know both.
         sizes_share: share of the budget for a histogram of sizes, from which the threshold is chosen, if they are
             private.
         max_size: a public bound on the threshold, if sizes are private.
         steps: T; None for a number from the noise (above).
         step_size: η; None for one from the noise and the loss's `curvature`.
-        average: whether to return the mean of the iterates, with more weight on later ones, instead of the last.
-        interval_parts: K > 1 divides users into K parts, by a public rule, and runs K descents side by side; the model
-            is their mean, and intervals use Student's t. It costs about √K in noise. Intervals do not account for early
-            stopping: on generated data their coverage was right if `n_steps_` was above its minimum, 20, and sometimes
-            far too low otherwise; 5 parts did better than 10. 0 for no intervals.
-        level: the confidence level of the intervals.
-        public: further sentences about public assumptions, for the statement.
+        average: whether to return the mean of the iterates, later ones weighing more, instead of the last.
+        interval_parts: K > 1 divides users into K parts, by a public rule, and runs K descents on them side by side;
+            the model is the mean of the K and intervals are those of Student's t. It costs about √K in noise, and needs
+            public sizes. That all descents stop early is not in the intervals, so they are refused where noise stopped
+            a descent: where `n_steps_` is at its least, 20, or the whole model did not beat the constant. 0 for none.
+        level: of the intervals.
+        public: further sentences for the statement on what is assumed public.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement, if any were given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
@@ -97,10 +99,12 @@ class UserERM(ContributionsEstimator):
     Attributes:
         coef_: coefficients.
         intercept_: the constant, 0 without one.
-        coef_intervals_: (low, high) for each coefficient; None without interval parts.
+        coef_intervals_: (low, high) for each coefficient; None without interval parts, or where they are refused.
         intercept_interval_: (low, high) of the intercept, likewise.
-        threshold_: h, the number of rows beyond which a user's rows add no weight.
-        n_steps_: number of steps.
+        about_intervals_: why there are none, in one sentence; empty if there are.
+        model_part_: how far from the constant to the model the published one lies: 1 is the model, 0 the constant.
+        threshold_: h, above which a user's further rows add no weight.
+        n_steps_: how many steps were taken.
         statement_: the privacy statement.
 
     Privacy: (ε, δ)-DP. With public sizes, for replacing features and labels of all rows of one user, who moves a step's
@@ -119,6 +123,8 @@ class UserERM(ContributionsEstimator):
     intercept_: float
     coef_intervals_: Floats | None
     intercept_interval_: Floats | None
+    about_intervals_: str
+    model_part_: float
     threshold_: float
     n_steps_: int
     statement_: Statement
@@ -136,7 +142,8 @@ class UserERM(ContributionsEstimator):
         fit_intercept: bool = True,
         trade_off: float | None = None,
         bounding: ContributionPolicy = Smooth(),  # noqa: B008 - frozen
-        sizes: Sizes = "public",
+        floor: bool = True,
+        sizes: Sizes = "private",
         sizes_share: float = 0.05,
         max_size: int = 1 << 20,
         steps: int | None = None,
@@ -160,6 +167,7 @@ class UserERM(ContributionsEstimator):
         self.fit_intercept = fit_intercept
         self.trade_off = trade_off
         self.bounding = bounding
+        self.floor = floor
         self.sizes = sizes
         self.sizes_share = sizes_share
         self.max_size = max_size
@@ -209,7 +217,8 @@ class UserERM(ContributionsEstimator):
         owners = grouping.users(None if parts is None else {"part": parts}, features=features, labels=labels)
         dimension = features.shape[1] + bool(self._constant)
         risk = self._risk(owners, dimension, parts, opened, plan)
-        self._publish(self._descended(dimension, risk, opened, plan.one("gradients"), progress))
+        found, self.model_part_ = self._fitted(dimension, risk, opened, plan, progress)
+        self._publish(found)
         self.threshold_ = risk.bounded.threshold
         self.statement_ = opened.statement()
         return self
@@ -259,9 +268,8 @@ class UserERM(ContributionsEstimator):
                 f"Expected interval_parts of 0, or at least 2, got {self.interval_parts}.", argument="interval_parts"
             )
         if self.interval_parts and self._sizes_are_private:
-            raise InputError(
-                "Expected public sizes for intervals, because a user's part depends on all users.", argument="sizes"
-            )
+            problem = "Expected public sizes for intervals, got private: a user's part depends on all users."
+            raise InputError(problem, argument="sizes")
         if not 0 < self.level < 1:
             raise InputError(f"Expected a level strictly between 0 and 1, got {self.level}.", argument="level")
         positive("gradient_bound", self._clip_norm())
@@ -270,6 +278,10 @@ class UserERM(ContributionsEstimator):
     def _constant(self) -> float:
         """The entry of every row for the intercept."""
         return self.feature_norm if self.fit_intercept else 0.0
+
+    @property
+    def _design(self) -> Design:
+        return Design(self.feature_norm, loss_of(self.loss), self._constant)
 
     @property
     def _row_norm(self) -> float:
@@ -281,9 +293,14 @@ class UserERM(ContributionsEstimator):
             return self.gradient_bound
         return self._row_norm * self._of_loss("steepest", "gradient_bound")
 
-    def _smoothness(self) -> float:
-        """Return β: the largest possible curvature of the risk."""
-        return self._of_loss("curvature", "step_size") * self._row_norm**2 + 2 * self.ridge
+    def _steepest(self) -> float:
+        """What slopes of the loss are taken to be at most: the loss's own bound, or what gradients are clipped to."""
+        own = getattr(loss_of(self.loss), "steepest", None)
+        return self._clip_norm() / self._row_norm if own is None else float(own(self._row_norm * self.domain_radius))
+
+    def _smoothness(self, row_norm: float) -> float:
+        """β: the largest curvature that the risk may have, for rows of this norm."""
+        return self._of_loss("curvature", "step_size") * row_norm**2 + 2 * self.ridge
 
     def _of_loss(self, name: str, instead: str) -> float:
         bound = getattr(loss_of(self.loss), name, None)
@@ -294,13 +311,13 @@ class UserERM(ContributionsEstimator):
         return float(bound(self._row_norm * self.domain_radius))
 
     def _assumed_public(self) -> list[str]:
-        about = [
+        assumed = [
             f"the norm {self.feature_norm:g} to which features are clipped",
             f"the norm {self._clip_norm():g} to which the gradient of every row is clipped",
         ]
         if self.interval_parts:
-            about.append(f"which of {self.interval_parts} parts each user is in, by a public seed")
-        return about
+            assumed.append(f"which of {self.interval_parts} parts each user is in, by a public seed")
+        return assumed
 
     def _parts(self, n_users: int) -> Integers | None:
         """Return the part of each user: drawn by a public seed from the number of users alone."""
@@ -313,16 +330,17 @@ class UserERM(ContributionsEstimator):
     # -- releases --
 
     def _plan(self, session: Session) -> Plan:
-        first = {**self._sizes_fractions(), **({"total": _TOTAL_SHARE} if self._sizes_are_private else {})}
-        rest = 1 - sum(first.values())
+        before = {**self._sizes_fractions(), **({"total": _TOTAL_SHARE} if self._sizes_are_private else {})}
+        rest = 1 - sum(before.values())
         if rest <= 0:
-            raise InputError(
-                f"Expected sizes_share below {1 - _TOTAL_SHARE:g}, got {self.sizes_share}.", argument="sizes_share"
-            )
-        return session.plan(**first, gradients=rest)
+            problem = f"Expected sizes_share below {1 - _TOTAL_SHARE:g}, got {self.sizes_share}."
+            raise InputError(problem, argument="sizes_share")
+        floor = {"constant": _CONSTANT_SHARE if self.fit_intercept else 0.0, "evidence": _EVIDENCE_SHARE}
+        parts = {name: rest * share for name, share in floor.items() if share and self.floor}
+        return session.plan(**before, **parts, gradients=rest - sum(parts.values()))
 
-    def _risk(self, users: Users, dimension: int, parts: Integers | None, session: Session, plan: Plan) -> _Risk:
-        """Return weights of all rows, and the total weight of each part: public, or released."""
+    def _risk(self, users: Users, dimension: int, parts: Integers | None, session: Session, plan: Plan) -> Risk:
+        """Weights of all rows, and the total weight of each part: public, or released."""
         share = plan.one("gradients")
         trade_off = self.trade_off or self._default_trade_off(dimension, share.mu)
         found = self._bounded(users, trade_off, session, plan.one("sizes") if "sizes" in plan else None)
@@ -333,8 +351,7 @@ class UserERM(ContributionsEstimator):
             total = add_up_one(self._adder, users, RowTotal(_halves, 1, weights))
             released = session.release(Purpose.TOTAL_WEIGHT, total, plan.one("total"))
             totals = np.maximum(2 * np.asarray(released, np.float64), found.threshold)
-        noise = weights.moved(self._clip_norm()) / share.mu / float(totals.min())
-        return _Risk(found, parts, totals, noise)
+        return Risk(found, parts, totals, self._adder)
 
     def _part_totals(self, users: Users, parts: Integers, trade_off: float) -> Floats:
         rows = self.bounding.row_weights(users.indptr, trade_off).rows
@@ -344,36 +361,71 @@ class UserERM(ContributionsEstimator):
         moved = 1.0 if self._sizes_are_private else 4.0 * max(self.interval_parts, 1)
         return _SQUARED_GRADIENT * mu**2 / (dimension * moved)
 
-    def _descended(
-        self, dimension: int, risk: _Risk, session: Session, share: Share, progress: Progress | None
-    ) -> Floats:
-        """Return one θ for each part, by accelerated descent on noisy gradients."""
-        n_steps, size = self._schedule(risk.noise, dimension)
-        design = Design(self.feature_norm, loss_of(self.loss), self._constant)
-        directions, weights = Directions(design), risk.bounded.weights
-        n_parts = 0 if risk.parts is None else len(risk.totals)
-        shares = share.split(**{f"{step}": 1 / n_steps for step in range(1, n_steps + 1)})
-        theta = ahead = mean = np.zeros((len(risk.totals), dimension))
-        for step in range(1, n_steps + 1):
-            slopes = Slopes(design, ahead, self._clip_norm(), by_task=False)
-            gradients = GradientTotal(directions, slopes, weights, dimension, n_parts)
-            sums = add_up_one(self._adder, risk.bounded.users, gradients)
-            released = session.release(Purpose.GRADIENT.at(step=step), sums, shares[f"{step}"])
-            gradient = np.reshape(released, theta.shape) / risk.totals[:, None] + 2 * self.ridge * ahead
-            before, theta = theta, into_ball(ahead - size * gradient, self.domain_radius)
-            ahead = into_ball(theta + (step - 1) / (step + 2) * (theta - before), self.domain_radius)
-            mean = mean + 2 / (step + 1) * (theta - mean)  # iterate k gets a weight proportional to k
-            if progress is not None:
-                progress("step", step, n_steps)
-        self.n_steps_ = n_steps
-        return mean if self.average else theta
+    def _fitted(
+        self, dimension: int, risk: Risk, session: Session, plan: Plan, progress: Progress | None
+    ) -> tuple[Floats, float]:
+        """One θ for each part, and how far from the constant to the model it lies."""
+        start = np.zeros((len(risk.totals), dimension))
+        self.n_steps_ = 0
+        if not self.floor:
+            return self._descended(start, risk, session, plan.one("gradients"), progress), 1.0
+        intercept = PrivateConstant(loss_of(self.loss), self._constant, self.domain_radius, risk, session)
+        if self.fit_intercept:
+            start[:, -1] = intercept.found(1, plan.one("constant"), self._descent_on_constant)
+        left = plan.one("gradients")
+        if not intercept.serves:  # then nothing is spent on evidence
+            left = Share(left.fraction + plan.one("evidence").fraction, left.of)
+        if not (intercept.serves and self._worth_trying(start, risk, session, plan.one("evidence"))):
+            if self.fit_intercept:
+                start[:, -1] = intercept.found(2, left, self._descent_on_constant)
+            return start, 0.0
+        shares = plan.one("gradients").split(descent=1 - _COMPARISON, comparison=_COMPARISON)
+        found = self._descended(start, risk, session, shares["descent"], progress)
+        part = self._compared(start, found, risk, session, shares["comparison"])
+        return start + part * (found - start), part
 
-    def _schedule(self, noise: float, dimension: int) -> tuple[int, float]:
-        """Return T and η, given or from public and released numbers; see the head of this module."""
-        time = _NOISE_REACH * self.domain_radius / (math.sqrt(dimension) * noise)
-        longest = 1 / self._smoothness() if self.step_size is None else self.step_size
-        n_steps = self.steps or int(np.clip(math.ceil(math.sqrt(4 * time / longest)), _FEWEST_STEPS, _MOST_STEPS))
+    def _worth_trying(self, start: Floats, risk: Risk, session: Session, share: Share) -> bool:
+        """Whether the gradient at the constant has a part along the features that stands out of the noise."""
+        gradient = risk.gradient(self._design, start, self._clip_norm())
+        noisy = self._release(session, Purpose.EVIDENCE, risk.bounded.users, gradient, share)
+        along = np.reshape(noisy.values, start.shape).sum(axis=0)[: start.shape[1] - self.fit_intercept]
+        return stands_out(along, noisy.stddev * math.sqrt(len(risk.totals)))
+
+    def _descended(
+        self, start: Floats, risk: Risk, session: Session, share: Share, progress: Progress | None
+    ) -> Floats:
+        clip = self._clip_norm()
+        self.n_steps_, size = self._schedule(self._time(risk, clip, share, start.shape[1]))
+        settings = self.n_steps_, size, self.ridge, self.domain_radius, self.average
+        return Descent(self._design, clip, *settings, Purpose.GRADIENT).run(start, risk, session, share, progress)
+
+    def _descent_on_constant(self, risk: Risk, share: Share, purpose: Purpose) -> Descent:
+        """A descent on the intercept alone, for losses whose best constant no mean tells."""
+        clip = min(self._clip_norm(), self._constant * self._steepest())
+        size = self.step_size if self.step_size is not None else 1 / self._smoothness(self._constant)
+        n_steps = int(np.clip(steps_for(self._time(risk, clip, share, 1), size), 1, _MOST_CONSTANT_STEPS))
+        design = Design(0.0, loss_of(self.loss), self._constant)
+        return Descent(design, clip, n_steps, size, self.ridge, self.domain_radius, True, purpose)
+
+    def _time(self, risk: Risk, clip: float, share: Share, dimension: int) -> float:
+        """τ: how far a descent goes before noise moves parameters by too much; see the head of this module."""
+        noise = risk.bounded.weights.moved(clip) / share.mu / float(risk.totals.min())
+        return _NOISE_REACH * self.domain_radius / (math.sqrt(dimension) * noise)
+
+    def _schedule(self, time: float) -> tuple[int, float]:
+        """T and η, given or from public and released numbers."""
+        longest = 1 / self._smoothness(self._row_norm) if self.step_size is None else self.step_size
+        n_steps = self.steps or int(np.clip(steps_for(time, longest), _FEWEST_STEPS, _MOST_STEPS))
         return n_steps, longest if self.step_size is not None else min(longest, 4 * time / n_steps**2)
+
+    def _compared(self, start: Floats, found: Floats, risk: Risk, session: Session, share: Share) -> float:
+        """How far from the constant to the model to go, by a paid comparison."""
+        longest = float(np.linalg.norm(found - start, axis=1).max())
+        ends = Ends.of(loss_of(self.loss), self._row_norm * self._steepest() * longest)
+        values = LossDifferences(self._design, start, found, ends)
+        differences = RowTotal(values, len(WAYS), risk.bounded.weights)
+        noisy = self._release(session, Purpose.COMPARISON, risk.bounded.users, differences, share)
+        return ends.chosen(noisy, float(risk.totals.sum()))
 
     def _publish(self, found: Floats) -> None:
         scaled = found.copy()
@@ -384,27 +436,12 @@ class UserERM(ContributionsEstimator):
         middle = scaled.mean(axis=0)
         self.coef_, self.intercept_ = middle[:-1], float(middle[-1])
         self.coef_intervals_ = self.intercept_interval_ = None
-        if self.interval_parts:
+        stopped = self.steps is None and self.n_steps_ <= _FEWEST_STEPS
+        self.about_intervals_ = why_no_intervals(self.interval_parts > 0, self.model_part_, stopped)
+        if not self.about_intervals_:
             widths = student_half_width(self.level, len(scaled) - 1) * scaled.std(axis=0, ddof=1)
             ends = middle[:, None] + np.array([-1.0, 1.0]) * (widths / math.sqrt(len(scaled)))[:, None]
             self.coef_intervals_, self.intercept_interval_ = ends[:-1], ends[-1]
-
-
-@dataclass(frozen=True, eq=False)
-class _Risk:
-    """What is minimised, and how noisy its gradient is.
-
-    Attributes:
-        bounded: weights of rows.
-        parts: the part of each user, if there are several.
-        totals: total weight of each part; public or released.
-        noise: ν, the standard deviation of the mean of all released gradients, in the noisiest part.
-    """
-
-    bounded: Bounded
-    parts: Integers | None
-    totals: Floats
-    noise: float
 
 
 def _halves(users: Users) -> BoxedValues:

@@ -54,7 +54,7 @@ class Design:
     """Rows as a loss sees them: features scaled down to a norm, followed by a constant if there is an intercept.
 
     Attributes:
-        feature_norm: to which features are scaled down.
+        feature_norm: to which features are scaled down; 0 leaves them out, so that the constant is all there is.
         constant: the last entry of every row; 0 for none.
         loss: what labels are for.
     """
@@ -70,9 +70,11 @@ class Design:
 
     def _made(self, users: Users) -> tuple[Floats, Floats, Floats]:
         x = users.column("features")
+        if not self.feature_norm:
+            x = x[:, :0]
         with np.errstate(over="ignore"):  # a row of infinite length becomes zero
             lengths = np.sqrt(dot_rows(x, x))
-            x = x * (self.feature_norm / np.maximum(lengths, self.feature_norm))[:, None]
+            x = x * (self.feature_norm / np.maximum(lengths, self.feature_norm or 1.0))[:, None]
         if self.constant:
             x = np.column_stack([x, np.full(len(x), self.constant)])
         return x, np.sqrt(dot_rows(x, x)), coded_labels(self.loss, users.column("labels"))
@@ -113,13 +115,15 @@ class Slopes:
     def __call__(self, users: Users, kernels: Any) -> Labels:
         """Return the slopes of these users' rows."""
         features, lengths, labels = self.design.rows(users)
-        scores = dot_rows(features, self._theta(users))
+        scores = dot_rows(features, parameters_of(self.theta, users, by_task=self.by_task))
         slopes = self.design.loss.derivative(scores, labels) * lengths
         return Labels.clipped(np.nan_to_num(slopes), self.bound)  # a refusal would reveal something about one row
 
-    def _theta(self, users: Users) -> Floats:
-        if self.by_task:
-            return np.asarray(self.theta[users.column("tasks")])
-        if len(self.theta) == 1:
-            return np.broadcast_to(self.theta[0], (users.n_rows, self.theta.shape[1]))
-        return np.asarray(self.theta[np.repeat(users.of_user("part"), users.sizes)])
+
+def parameters_of(theta: Floats, users: Users, *, by_task: bool) -> Floats:
+    """The parameters of every row: those of its task, of its user's part, or the only ones."""
+    if by_task:
+        return np.asarray(theta[users.column("tasks")])
+    if len(theta) == 1:
+        return np.broadcast_to(theta[0], (users.n_rows, theta.shape[1]))
+    return np.asarray(theta[np.repeat(users.of_user("part"), users.sizes)])

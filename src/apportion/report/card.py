@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from apportion.errors import InputError, require_format
-from apportion.privacy import gaussian
+from apportion.privacy.budget import Budget
 from apportion.privacy.neighbours import relation_of
 from apportion.privacy.statement import SEEDED, Release, Statement, Tuning
 from apportion.recommend.storage import CARD
 from apportion.report.rendering import render
 from apportion.report.wording import best_guess_of, best_guess_of_pair, whole
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 STATEMENT_FILE: Final = "statement.json"
 
 
@@ -42,6 +42,8 @@ def privacy_card(statement: Statement, selection: Mapping[str, Any] | None = Non
         "guarantee": {
             "epsilon": statement.epsilon,
             "delta": statement.delta,
+            "keys_delta": statement.keys_delta,
+            "not_protected": list(statement.unprotected),
             "unit": statement.unit,
             "neighbours": {"key": statement.neighbours.key, "relation": statement.neighbours.relation},
             "window": statement.window,
@@ -64,14 +66,16 @@ def card_json(card: Mapping[str, Any]) -> str:
 def card_page(card: Mapping[str, Any]) -> str:
     """Return the page of a card, as self-contained HTML."""
     guarantee, spent = card["guarantee"], card["spent"]
+    neighbours = relation_of(unit=guarantee["unit"], **guarantee["neighbours"])
     return render(
         "card.html",
         card=card,
         guarantee=guarantee,
         tuning=card["tuning"],
-        best_guess=_best_guess(guarantee["epsilon"], guarantee["delta"], spent["mu"]),
+        best_guess=_best_guess(guarantee["epsilon"], guarantee["delta"], guarantee["keys_delta"], spent["mu"]),
         one_in="" if guarantee["delta"] == 0 else f"one in {whole(1 / guarantee['delta'])}",
-        unit=relation_of(unit=guarantee["unit"], **guarantee["neighbours"]).one.capitalize(),
+        unit=neighbours.one.capitalize(),
+        warning=neighbours.warning,
         not_releasable=SEEDED,
         with_tuning=_with_tuning(card["tuning"]),
         in_full=card_json(card),
@@ -154,6 +158,8 @@ def _release(release: Release) -> dict[str, Any]:
         "sensitivity": release.sensitivity,
         "because": release.derivation,
         "noise_stddev": release.stddev,
+        "keys_delta": release.delta,
+        "threshold": release.threshold,
     }
 
 
@@ -161,10 +167,10 @@ def _digest(statement: Statement) -> str:
     return hashlib.sha256(statement.to_json().encode()).hexdigest()
 
 
-def _best_guess(epsilon: float, delta: float, mu: float | None) -> float:
+def _best_guess(epsilon: float, delta: float, keys_delta: float, mu: float | None) -> float:
     """Return how often an attacker can guess a fair coin right: by μ if all releases have one, otherwise by (ε, δ)."""
     if delta > 0 and mu is not None:
-        return best_guess_of(gaussian.mu_of(epsilon, delta))
+        return best_guess_of(Budget(epsilon, delta, keys_delta).mu, keys_delta)
     return best_guess_of_pair(epsilon, delta)
 
 

@@ -178,7 +178,7 @@ def _flow(row: ReleaseRow) -> dict[str, Any]:
 
 def _budget(statement: Statement) -> dict[str, Any]:
     form = _form(statement)
-    mu = gaussian.mu_of(statement.epsilon, statement.delta) if form == "gaussian" else None
+    mu = gaussian.mu_of(statement.epsilon, statement.noise_delta) if form == "gaussian" else None
     return {
         "epsilon": statement.epsilon,
         "delta": statement.delta,

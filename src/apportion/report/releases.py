@@ -12,6 +12,7 @@ from apportion.privacy.statement import Release, Statement
 COLOURS: Final = {
     Purpose.OVERVIEW: 1,
     Purpose.POPULARITY: 2,
+    Purpose.ITEM_LIST: 2,
     Purpose.EXPOSURE: 2,
     Purpose.SIZES: 2,
     Purpose.ROUGH_COEFFICIENTS: 2,
@@ -21,6 +22,8 @@ COLOURS: Final = {
     Purpose.ITEM_GRADIENTS: 3,
     Purpose.TASK_MOMENTS: 3,
     Purpose.GRADIENT: 3,
+    Purpose.CONSTANT: 3,
+    Purpose.CONSTANT_AGAIN: 3,
     Purpose.COEFFICIENTS: 3,
     Purpose.MEAN: 3,
     Purpose.QUANTILES: 3,
@@ -30,6 +33,9 @@ COLOURS: Final = {
     Purpose.ITEM_CURVATURES: 4,
     Purpose.TASK_MATRICES: 4,
     Purpose.FIRST_MOMENTS: 4,
+    Purpose.CLASS_SUMS: 4,
+    Purpose.DISTANCES: 5,
+    Purpose.SPREAD: 6,
     Purpose.RESIDUALS: 4,
     Purpose.NORMS: 6,
     Purpose.SHARED_RESIDUALS: 4,
@@ -38,6 +44,8 @@ COLOURS: Final = {
     Purpose.TOTAL_WEIGHT: 6,
     Purpose.VALIDATION_SCORE: 6,
     Purpose.VOTES: 6,
+    Purpose.COMPARISON: 6,
+    Purpose.EVIDENCE: 6,
     Purpose.NUMBER_OF_USERS: 7,
     Purpose.NUMBER_OF_EXAMPLES: 7,
     Purpose.OTHER: 8,
@@ -104,7 +112,7 @@ def mechanisms_of(rows: Sequence[ReleaseRow]) -> str:
 def popularity_noise(statement: Statement, n_tasks: int) -> float | None:
     """Return the noise on one item's released popularity, if popularity was a separate release."""
     for release in statement.releases:
-        if release.purpose is Purpose.POPULARITY and release.shape == (n_tasks,):
+        if release.purpose in (Purpose.POPULARITY, Purpose.ITEM_LIST) and release.shape == (n_tasks,):
             return release.stddev
     return None
 

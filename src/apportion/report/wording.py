@@ -90,12 +90,13 @@ def meaning_of(statement: Statement, *, seen: str = "this model") -> Meaning:
     ):  # only (ε, δ) is known, which bounds less: odds by 2ε, except with slightly more than δ
         best_guess, log_odds = best_guess_of_pair(statement.epsilon, statement.delta), 2 * statement.epsilon
     else:
-        mu = gaussian.mu_of(statement.epsilon, statement.delta)
-        best_guess = best_guess_of(mu)
-        log_odds = mu**2 / 2 - mu * NormalDist().inv_cdf(statement.delta)
+        mu = gaussian.mu_of(statement.epsilon, statement.noise_delta)
+        best_guess = best_guess_of(mu, statement.keys_delta)
+        log_odds = mu**2 / 2 - mu * NormalDist().inv_cdf(statement.noise_delta)
     limit, words, verdict = next(grade for grade in _GRADES if best_guess <= grade[0])
     one = "any one" if limit < 0.9 else "a"  # "almost nothing about any one person", "something about a person"
-    headline = words.format(seen=seen, secret=secret_of(statement, one))
+    exceptions = "".join(f" Not protected: {sentence}." for sentence in statement.unprotected)
+    headline = words.format(seen=seen, secret=secret_of(statement, one)) + exceptions
     return Meaning(headline, verdict, best_guess, factor(log_odds))
 
 
@@ -128,13 +129,15 @@ def alike_without(statement: Statement) -> str:
     return "if the contents of all rows of any one person had been different"
 
 
-def best_guess_of(mu: float) -> float:
+def best_guess_of(mu: float, keys_delta: float = 0.0) -> float:
     """Return the largest probability of guessing a fair coin right from a μ-GDP output: Φ(μ/2).
+
+    Keys of one user alone are listed with a probability of at most `keys_delta`, and then they tell.
 
     >>> best_guess_of(0.0)
     0.5
     """
-    return NormalDist().cdf(mu / 2)
+    return min(1.0, NormalDist().cdf(mu / 2) + keys_delta)
 
 
 def best_guess_of_pure(epsilon: float) -> float:

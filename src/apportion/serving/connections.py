@@ -24,6 +24,7 @@ class _Connection(H11Protocol):
 
     limits: Limits
     _due: asyncio.TimerHandle | None = None
+    _head_is_due = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -37,8 +38,8 @@ class _Connection(H11Protocol):
             return
         super().data_received(data)
         if self._is_answering:
-            self._expect_nothing()
-        elif self._due is None:
+            self._expect_reader()
+        elif not self._head_is_due:
             self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -54,17 +55,31 @@ class _Connection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _expect_head(self) -> None:
-        self._due = self.loop.call_later(self.limits.seconds, self._too_late)
+        self._expect_nothing()
+        self._head_is_due = True
+        self._due = self.loop.call_later(self.limits.seconds, self._head_is_late)
+
+    def _expect_reader(self) -> None:
+        """Begin to wait until the client has taken its answer."""
+        self._expect_nothing()
+        self._due = self.loop.call_later(self.limits.answer_seconds, self._answer_is_late)
 
     def _expect_nothing(self) -> None:
+        self._head_is_due = False
         if self._due is not None:
             self._due.cancel()
             self._due = None
 
-    def _too_late(self) -> None:
-        self._due = None
+    def _head_is_late(self) -> None:
+        self._expect_nothing()
         if not self._is_answering:
             self._end(408, f"The head of the request did not arrive within {self.limits.seconds:g} seconds.")
+
+    def _answer_is_late(self) -> None:
+        """Drop a client that does not read its answer; nothing more can be said to it."""
+        self._expect_nothing()
+        if self._is_answering or self.transport.get_write_buffer_size():
+            self.transport.abort()
 
     def _end(self, status: int, sentence: str) -> None:
         """Say why and close."""

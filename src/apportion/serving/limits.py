@@ -25,6 +25,7 @@ class Limits:
         waiting: requests that may wait for an answer at a time.
         connections: connections that may be open at a time.
         seconds: the time within which a request's head, and then its body, must arrive.
+        answer_seconds: the time within which a client must have read its answer.
 
     >>> Limits(body_bytes=1000).rate
     100.0
@@ -36,9 +37,10 @@ class Limits:
     waiting: int = 1024
     connections: int = 2048
     seconds: float = 10.0
+    answer_seconds: float = 60.0
 
     def __post_init__(self) -> None:
-        for name in ("body_bytes", "most_items", "waiting", "connections", "seconds"):
+        for name in ("body_bytes", "most_items", "waiting", "connections", "seconds", "answer_seconds"):
             if not getattr(self, name) > 0:
                 raise InputError(f"Expected {name} above 0, got {getattr(self, name)}.", argument=name)
         if not self.rate >= 0:

@@ -30,6 +30,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _JSON: Final = "application/json"
 _PROBLEM: Final = "Something went wrong in the service; the request was not answered."
+_PART_BYTES: Final = 1 << 16
 _UNKNOWN_ROUTE: Final = "other"
 _log = logging.getLogger(__name__)
 
@@ -76,11 +77,11 @@ class Service:
         self._batches = Batches(Answers(model, titles).solve, self._limits.waiting)
         self._rate = Rate(self._limits.rate)
         self._metrics = figures.Metrics()
-        about = openapi.document(model, self._limits, needs_values=self._reader.needs_values)
+        listed = openapi.document(model, self._limits, needs_values=self._reader.needs_values)
         self._pages = {
             "/health": _Response(_as_json(_health(model))),
-            "/openapi.json": _Response(_as_json(about)),
-            "/": _Response(_as_json({"routes": list(about["paths"])}))
+            "/openapi.json": _Response(_as_json(listed)),
+            "/": _Response(_as_json({"routes": list(listed["paths"])}))
             if page is None
             else _Response(page.encode("utf-8"), content_type="text/html; charset=utf-8"),
         }
@@ -204,4 +205,6 @@ async def _send(response: _Response, send: Send) -> None:
     }
     encoded = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": response.status, "headers": encoded})
-    await send({"type": "http.response.body", "body": response.body})
+    for place in range(0, len(response.body) or 1, _PART_BYTES):  # so that a slow reader holds little memory
+        part, more = response.body[place : place + _PART_BYTES], place + _PART_BYTES < len(response.body)
+        await send({"type": "http.response.body", "body": part, "more_body": more})

@@ -1,19 +1,13 @@
-"""The mean of users' values, each user's contribution bounded smoothly, with an interval.
-
-Algorithm 1 of Epasto et al., "Smoothly Bounding User Contributions in Differential Privacy" (2020), with the optimal
-weights, also for vectors, with Laplace or Gaussian noise. The paper takes the variance from the data; here it is an
-argument or paid for.
-"""
+"""The mean over rows or over users, with an interval: the target is named, and is the same at every ε."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from functools import partial
+from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from apportion.allocation.users import ContributionPolicy, Smooth
 from apportion.data.grouping import group_rows, one_of
@@ -21,25 +15,20 @@ from apportion.data.numbers import finite_rows
 from apportion.data.users import Users
 from apportion.engines import Engine
 from apportion.errors import InputError
-from apportion.estimators.contributions import (
-    Bounded,
-    ContributionsEstimator,
-    Noisy,
-    Sizes,
-    capped_weights,
-    publicly_weighed,
-)
-from apportion.estimators.private import check_value_range
-from apportion.postprocessing.intervals import half_widths
-from apportion.privacy import NoiseSource, PublicRowWeights, Purpose, Session, Share
-from apportion.privacy.budget import Plan
-from apportion.privacy.contributions import BoxedColumns, RowTotal
+from apportion.estimators.contributions import ContributionsEstimator, Noisy, Sizes, one_of_words
+from apportion.privacy import NoiseSource, Session, Share
+from apportion.privacy.contributions import Contribution
+from apportion.privacy.purposes import Name
 from apportion.privacy.statement import Statement
+from apportion.statistics.paper_mean import PaperMean
+from apportion.statistics.target_mean import Found, TargetMean
+from apportion.statistics.user_parts import Target, UserMeans
+from apportion.statistics.value_box import ValueBox
 
-Floats = NDArray[np.float64]
+Weights = Literal["target", "paper"]
+Interval = Literal["rows", "population"]
 
-_LARGEST_VARIANCE = 0.25  # of values within [-1/2, 1/2]
-_CAREFUL = 1.0  # standard deviations that an estimated variance is raised by; errs on the wide side (measured)
+_OF_THE_PAPER = ("bounding", "variance", "variance_share", "correlation", "sizes_share")
 
 
 class UserMean(ContributionsEstimator):
@@ -48,34 +37,39 @@ class UserMean(ContributionsEstimator):
     Args:
         epsilon: ε of the whole fit.
         delta: 0 for pure ε-DP by Laplace noise; above 0 for Gaussian noise.
-        value_range: (low, high), public; numbers, or one for each column. Values outside are clipped.
-        variance: the variance of one value, if it is public: a number, or one for each column. None estimates it with
-            `variance_share` of the budget, or takes the largest that the range allows if that is 0.
-        variance_share: share of the budget for the variance.
-        correlation: public assumption on the correlation of two values of one user; 0 for independent values, as in the
-            paper.
-        bounding: how each user's contribution is bounded: Smooth(), SampleLimit() or Unbounded().
-        sizes: "public" if everybody may know how many rows each user has; "private" to protect that too.
-        sizes_share: share of the budget for a histogram of sizes, from which the threshold is chosen, if they are
-            private.
-        max_size: a public bound on the threshold, if sizes are private.
-        level: the confidence level of the interval.
-        public: further sentences about public assumptions, for the statement.
+        value_range: (low, high), public; numbers, or one for each column. Values beyond are clipped.
+        of: "rows" for the mean over all rows, in which a user counts by its rows; "users" for the mean over users, in
+            which every user counts the same, with the mean of its rows.
+        weights: "target" for weights that estimate that mean whatever values have to do with sizes; "paper" for those
+            of Epasto et al. (2020), which are unbiased only where values have nothing to do with sizes: `of` is
+            not asked then.
+        sizes: "private" protects how many rows a user has; "public" does not, and is for the paper's weights alone.
+        max_size: public: a user with more rows counts as if it had this many.
+        interval_for: "rows" for intervals of the mean of these users' rows; "population" for that of a population that
+            these users were drawn from.
+        simultaneous: whether intervals of several columns hold all together; else each by itself.
+        level: of the intervals.
+        bounding: with the paper's weights, how each user's contribution is bounded: Smooth(), SampleLimit() or
+            Unbounded().
+        variance: with the paper's weights, of one value, if it is public: a number, or one for each column.
+        variance_share: with the paper's weights, share of the budget for the variance.
+        correlation: with the paper's weights, assumed, public, between two values of one user.
+        sizes_share: with the paper's weights, share of the budget for a histogram of sizes.
+        public: further sentences for the statement on what is assumed public.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any were given.
+        tuning: how settings were chosen, for the statement, if any was given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
         engine: where sums are formed; None for this machine's processors.
 
     Attributes:
         mean_: a number, or one for each column.
-        interval_: (low, high) of the interval for each, for a mean of values drawn independently for each user.
-        noise_stddev_: standard deviation of the privacy noise on each.
-        variance_: of one value: as given, estimated, or the largest possible.
-        threshold_: h, the number of rows beyond which a user's rows add no weight.
+        interval_: (low, high) of the interval for each.
+        noise_stddev_: standard deviation of what privacy added to each.
+        threshold_: h, above which a user's further rows add no weight.
         statement_: the privacy statement.
 
-    Privacy: with public sizes, replacing the values of one user; with private ones, adding or removing one user. The
-    range, the variance if given, and the correlation are public.
+    Privacy: adding or removing one user; with the paper's weights and public sizes, replacing the values of one user.
+    The range is public.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -90,7 +84,6 @@ class UserMean(ContributionsEstimator):
     mean_: Any
     interval_: Any
     noise_stddev_: Any
-    variance_: Any
     threshold_: float
     statement_: Statement
 
@@ -100,14 +93,18 @@ class UserMean(ContributionsEstimator):
         delta: float = 0.0,
         *,
         value_range: tuple[Any, Any],
+        of: Target = "rows",
+        weights: Weights = "target",
+        sizes: Sizes = "private",
+        max_size: int = 1 << 10,
+        interval_for: Interval = "rows",
+        simultaneous: bool = True,
+        level: float = 0.95,
+        bounding: ContributionPolicy = Smooth(),  # noqa: B008 - frozen
         variance: Any = None,
         variance_share: float = 0.1,
         correlation: float = 0.0,
-        bounding: ContributionPolicy = Smooth(),  # noqa: B008 - frozen
-        sizes: Sizes = "public",
         sizes_share: float = 0.1,
-        max_size: int = 1 << 20,
-        level: float = 0.95,
         public: Sequence[str] = (),
         window: str = "not declared",
         tuning: str | None = None,
@@ -117,14 +114,18 @@ class UserMean(ContributionsEstimator):
         self.epsilon = epsilon
         self.delta = delta
         self.value_range = value_range
+        self.of = of
+        self.weights = weights
+        self.sizes = sizes
+        self.max_size = max_size
+        self.interval_for = interval_for
+        self.simultaneous = simultaneous
+        self.level = level
+        self.bounding = bounding
         self.variance = variance
         self.variance_share = variance_share
         self.correlation = correlation
-        self.bounding = bounding
-        self.sizes = sizes
         self.sizes_share = sizes_share
-        self.max_size = max_size
-        self.level = level
         self.public = public
         self.window = window
         self.tuning = tuning
@@ -140,191 +141,58 @@ class UserMean(ContributionsEstimator):
         groups: ArrayLike | None = None,
         session: Session | None = None,
     ) -> Self:
-        """Spend the budget on the data. Afterwards everything that ends in _ may be released.
+        """Spend the budget on the data; afterwards everything that ends in _ may be released.
 
         Args:
             X: values, one per row, or a matrix with one column for each mean.
             y: ignored, for compatibility.
-            users: the user of each row, integers or text.
-            groups: the same as `users`, for scikit-learn tools that use this name; give one of the two.
-            session: a session with its own budget, noise and window, which replace those of the estimator.
+            users: whose row it is, integers or text.
+            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
+            session: brings its own budget, noise and window; those of the estimator are then not used.
         """
+        self._check()
+        if self.weights == "paper":
+            return self._follow_paper(X, one_of(users, groups), session)
         values = finite_rows(X, "X")
-        box = _Box.of(self.value_range, values.shape[1])
-        given = self._given_variance(box)
-        grouping = group_rows(one_of(users, groups), len(values), single_user=self._sizes_are_private)
-        opened = self._session(session, self._assumed_public(given is not None))
-        owners, width = grouping.users(values=values), values.shape[1]
-        plan = self._plan(opened, estimates_variance=given is None)
-        spread = _Spread(given, given) if given is not None else self._spread(owners, box, opened, plan)
-        share = plan.one("mean")
-        trade_off = float(spread.likely.mean()) / self._price(width, opened, share)
-        found = self._bounded(owners, trade_off, opened, _maybe(plan, "sizes"), self.correlation)
-        estimate = self._released(Purpose.MEAN, BoxedColumns(box.low, box.high), width, found, opened, share)
-        self._publish(estimate, spread, box, flat=np.ndim(X) == 1)
-        self.threshold_ = found.threshold
+        columns = values.shape[1]
+        box = ValueBox.of(self.value_range, columns)
+        owners = group_rows(one_of(users, groups), len(values), single_user=True).users(values=values)
+        opened = self._session(session, [f"the range of values, {box.words}", *self._about_largest()])
+        means = UserMeans(box.low, box.high, self.of, float(self.max_size))
+        level = 1 - (1 - self.level) / columns if self.simultaneous else self.level
+        release = partial(self._paid, opened, owners)
+        fit = TargetMean(owners, means, columns, opened, release, self.interval_for == "population", level)
+        self._publish(fit.found(), box, flat=np.ndim(X) == 1)
         self.statement_ = opened.statement()
         return self
 
-    def _given_variance(self, box: _Box) -> Floats | None:
-        """Return the variance of scaled values, if it is public."""
-        if self.variance is None:
-            if self.variance_share > 0:
-                return None
-            return np.full(len(box.low), _LARGEST_VARIANCE)
-        given = np.broadcast_to(np.asarray(self.variance, np.float64), box.low.shape)
-        if not ((given >= 0) & np.isfinite(given)).all():
-            raise InputError(f"Expected a finite variance of at least 0, got {self.variance}.", argument="variance")
-        return np.minimum(given / np.square(box.width), _LARGEST_VARIANCE)
+    def _check(self) -> None:
+        self._check_target(_OF_THE_PAPER)
+        one_of_words("interval_for", self.interval_for, ("rows", "population"))
+        if not 0 < self.level < 1:
+            raise InputError(f"Expected a level between 0 and 1, got {self.level:g}.", argument="level")
 
-    def _assumed_public(self, is_given: bool) -> list[str]:
-        low, high = self.value_range
-        ranges = [
-            f"{a:.12g} to {b:.12g}" for a, b in zip(*np.broadcast_arrays(np.ravel(low), np.ravel(high)), strict=True)
-        ]
-        about = [f"the range of values, {', '.join(ranges)}"]
-        if is_given and self.variance is not None:
-            about.append(f"the variance of one value, declared as {self.variance}")
-        if self.correlation:
-            about.append(f"the correlation of two values of one user, declared as {self.correlation:g}")
-        return about
+    def _words_on_defaults(self) -> str:
+        return "library defaults: constants that were chosen on public and generated data"
 
-    def _plan(self, session: Session, *, estimates_variance: bool) -> Plan:
-        first = {**self._sizes_fractions(), **({"variance": self.variance_share} if estimates_variance else {})}
-        rest = 1 - sum(first.values())
-        if not 0 <= self.correlation <= 1:
-            raise InputError(f"Expected a correlation from 0 to 1, got {self.correlation}.", argument="correlation")
-        if rest <= 0 or not 0 < self.level < 1:
-            asked = f"{1 - rest:g} and a level of {self.level:g}"
-            raise InputError(
-                f"Expected first shares below 1 in total and a level between 0 and 1, got {asked}.", argument=None
-            )
-        return session.plan(**first, mean=rest)
+    def _paid(self, session: Session, users: Users, name: Name, contribution: Contribution, share: Share) -> Noisy:
+        return self._release(session, name, users, contribution, share)
 
-    def _price(self, width: int, session: Session, share: Share) -> float:
-        """Return the variance of the noise in one coordinate per squared unit of the largest total weight."""
-        columns = width + self._sizes_are_private
-        if session.budget.pure:
-            return 2 * (columns / share.pure_epsilon) ** 2 / (4 if self._sizes_are_private else 1)
-        return columns / share.mu**2 / (4 if self._sizes_are_private else 1)
-
-    def _spread(self, users: Users, box: _Box, session: Session, plan: Plan) -> _Spread:
-        """Estimate the variance of every column from first and second moments in which each user counts the same."""
-        width = len(box.low)
-        if self._sizes_are_private:
-            equal = Bounded(capped_weights(1.0), 1.0, users)
-        else:
-            sizes = users.sizes
-            each = np.repeat(1 / np.maximum(sizes, 1) / (sizes > 0).sum(), sizes)
-            equal = publicly_weighed(users, each, "every user with the same total weight", 1.0)
-        share = plan.one("variance")
-        values = BoxedColumns(box.low, box.high, squares=True)
-        found = self._released(Purpose.FIRST_MOMENTS, values, width, equal, session, share)
-        first, second = found.values[:width], (found.values[width:] + 0.5) / 4
-        likely = np.clip(second - np.square(first), 0.0, _LARGEST_VARIANCE)
-        of_first, of_second = found.noise_variance[0], found.noise_variance[width]
-        noise = math.sqrt(of_second / 16 + 4 * float(np.square(first).max()) * of_first)
-        sampling = math.sqrt(found.sampling / 64)  # a square within [0, 1/4] has variance at most 1/64
-        careful = likely + _CAREFUL * math.hypot(noise, sampling) + of_first
-        return _Spread(likely, np.minimum(careful, _LARGEST_VARIANCE))
-
-    def _released(
-        self, name: Purpose, values: BoxedColumns, columns: int, found: Bounded, session: Session, share: Share
-    ) -> _Estimate:
-        """Return means of the columns, and the components of their errors."""
-        public = isinstance(found.weights, PublicRowWeights)
-        form = values if public else replace(values, constant=True)
-        width = form.width(columns)
-        noisy = self._release(session, name, found.users, RowTotal(form, width, found.weights), share)
-        if not isinstance(found.weights, PublicRowWeights):
-            return self._ratio(noisy, found.threshold)
-        rho, (rows, totals) = self.correlation, found.weights.sums_of_squares
-        scales = np.full((width, 1), noisy.scale)
-        return _Estimate(noisy.values, np.full(width, noisy.stddev), scales, (1 - rho) * rows + rho * totals)
-
-    def _ratio(self, noisy: Noisy, threshold: float) -> _Estimate:
-        """Return a noisy sum over a noisy total weight; the total's noise counts in the error, which errs low."""
-        total_noise = 2 * math.sqrt(noisy.variance)
-        total = max(2 * float(noisy.values[-1]), threshold)
-        safe = max(total - 2 * _CAREFUL * total_noise, threshold)
-        means = np.clip(noisy.values[:-1] / total, -0.5, 0.5)
-        scales = np.stack([np.full(len(means), noisy.scale), 2 * np.abs(means) * noisy.scale], axis=1)
-        rows, totals = 1 / safe, threshold / safe  # bounds on both sums of squares: no weight exceeds 1, no total h
-        sampling = (1 - self.correlation) * rows + self.correlation * totals
-        stddev = noisy.stddev * np.sqrt(1 + 4 * np.square(means)) / safe
-        return _Estimate(means, stddev, scales / safe, sampling)
-
-    def _publish(self, estimate: _Estimate, spread: _Spread, box: _Box, *, flat: bool) -> None:
-        means = np.clip(estimate.values, -0.5, 0.5)
-        normal = np.sqrt(np.square(estimate.stddev) + spread.careful * estimate.sampling)
-        widths = half_widths(self.level, normal, estimate.scales)
-        ends = np.stack([np.clip(estimate.values + sign * widths, -0.5, 0.5) for sign in (-1, 1)], axis=1)
-        found = {
-            "mean_": box.restored(means),
-            "interval_": np.stack([box.restored(ends[:, 0]), box.restored(ends[:, 1])], axis=1),
-            "noise_stddev_": np.sqrt(estimate.noise_variance) * box.width,
-            "variance_": spread.likely * np.square(box.width),
+    def _publish(self, found: Found, box: ValueBox, *, flat: bool) -> None:
+        restored = {
+            "mean_": box.restored(found.means - 0.5),
+            "interval_": np.stack([box.restored(ends - 0.5) for ends in found.ends.T], axis=1),
+            "noise_stddev_": found.noise * box.width,
         }
-        for name, column in found.items():
+        for name, column in restored.items():
             setattr(self, name, column[0] if flat else column)
+        self.threshold_ = found.cap
 
-
-@dataclass(frozen=True)
-class _Box:
-    """The public range of every column."""
-
-    low: Floats
-    high: Floats
-
-    @classmethod
-    def of(cls, value_range: tuple[Any, Any], width: int) -> _Box:
-        try:
-            low, high = (np.broadcast_to(np.asarray(end, np.float64), (width,)) for end in value_range)
-        except (TypeError, ValueError) as problem:
-            raise InputError(
-                f"Expected a value range (low, high) for {width} columns, got {value_range}.", argument="value_range"
-            ) from problem
-        for ends in zip(low.tolist(), high.tolist(), strict=True):
-            check_value_range(ends)
-        return cls(low, high)
-
-    @property
-    def width(self) -> Floats:
-        return np.asarray(self.high - self.low)
-
-    def restored(self, scaled: Floats) -> Floats:
-        """Return numbers in [-1/2, 1/2] in the units of the data."""
-        return np.asarray((self.low + self.high) / 2 + scaled * self.width)
-
-
-@dataclass(frozen=True)
-class _Spread:
-    """Variances of scaled values: a likely one for weights, and one not too small for intervals."""
-
-    likely: Floats
-    careful: Floats
-
-
-@dataclass(frozen=True)
-class _Estimate:
-    """Means of scaled values and their errors.
-
-    Attributes:
-        values: the means.
-        stddev: of normal noise in each.
-        scales: of Laplace noise in each, one row per mean.
-        sampling: what the variance of one value is multiplied by in the variance of a mean.
-    """
-
-    values: Floats
-    stddev: Floats
-    scales: Floats
-    sampling: float
-
-    @property
-    def noise_variance(self) -> Floats:
-        return np.asarray(np.square(self.stddev) + 2 * np.square(self.scales).sum(axis=1))
-
-
-def _maybe(plan: Plan, name: str) -> Share | None:
-    return plan.one(name) if name in plan else None
+    def _follow_paper(self, values: ArrayLike, users: ArrayLike, session: Session | None) -> Self:
+        """Fit by the paper's weights, and take over what was found."""
+        own = self.get_params()
+        paper = PaperMean(**{name: own[name] for name in PaperMean(value_range=self.value_range).get_params()})
+        fitted = paper.fit(values, users=users, session=session)
+        for name in ("mean_", "interval_", "noise_stddev_", "threshold_", "statement_"):
+            setattr(self, name, getattr(fitted, name))
+        return self

@@ -1,10 +1,11 @@
 """Quantiles of users' values by the exponential mechanism on weighted ranks.
 
-Algorithm 4 of Epasto et al., "Smoothly Bounding User Contributions in Differential Privacy" (2020): a point is drawn
-with probability proportional to a public base distribution times exp(−ε |rank − q| / (2 W)), exactly, over the
-intervals between neighbouring values. Several quantiles are found by halving: the middle one first, then the middle
-ones on either side of it, and so on. One user's rows are divided over the parts of a halving, so several quantiles
-together cost about as much as one (docs/proofs/contributions.md).
+A point is drawn with probability proportional to a public base distribution times exp(−ε |rank − q| / (2 W)), exactly,
+over the intervals between neighbouring values: Algorithm 4 of Epasto et al., "Smoothly Bounding User Contributions in
+Differential Privacy" (2020). Several quantiles are found by halving: the middle one first, then the middle ones on
+either side of it, and so on; one user's rows are shared out over the parts of one halving, so that they cost about as
+much together as one alone. Where values lie on a public scale, or a public list, only its points are drawn, and ties
+count as they are: a point has all the ranks of its rows (docs/proofs/contributions.md).
 """
 
 from __future__ import annotations
@@ -21,12 +22,18 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.allocation.users import ContributionPolicy, Smooth
 from apportion.data.grouping import group_rows, one_of
 from apportion.data.numbers import finite_rows
+from apportion.data.users import Users
 from apportion.engines import Engine
-from apportion.errors import InputError
-from apportion.estimators.contributions import ContributionsEstimator, Sizes
-from apportion.privacy import Base, NoiseSource, PublicRowWeights, Purpose, RankedRows, Session, UniformBase
-from apportion.privacy.contributions import RowWeighting
+from apportion.errors import BudgetError, InputError
+from apportion.estimators.contributions import Bounded, ContributionsEstimator, Sizes, capped_weights
+from apportion.privacy import Base, NoiseSource, PublicRowWeights, Purpose, RankedRows, Session
+from apportion.privacy.mechanisms import PointsOfList
+from apportion.privacy.purposes import ReleaseName, Stage
+from apportion.privacy.ranks import Candidates
 from apportion.privacy.statement import Statement
+from apportion.statistics.quantile_line import line_of
+from apportion.statistics.rank_caps import RankCap, rank_cap
+from apportion.statistics.user_parts import Target
 
 Floats = NDArray[np.float64]
 
@@ -37,36 +44,46 @@ class UserQuantile(ContributionsEstimator):
     Args:
         quantiles: one number strictly between 0 and 1, or several.
         epsilon: ε of the whole fit.
-        value_range: (low, high), public, with a uniform prior over it. Values outside are clipped.
+        value_range: (low, high), public; points of it are equally likely beforehand. Values beyond count as its ends.
+        step: public: values lie at low, low + step, ... up to high, and so do the quantiles found.
+        candidates: a public list of values that a quantile may be, instead of a range.
         base: a public distribution over the line instead: an object with `cdf`, `ppf` and `support`, such as a frozen
-            SciPy distribution.
-        bounding: how each user's contribution is bounded: Smooth(), SampleLimit() or Unbounded().
-        sizes: "public" if everybody may know how many rows each user has; "private" to protect that too.
-        sizes_share: share of the budget for a histogram of sizes, if they are private.
-        max_size: a public bound on the threshold, if sizes are private.
-        level: the probability that ranks are off by at most `rank_error_`.
-        base_mass: public assumption on how much of the base lies on points of about the right rank; for `rank_error_`.
-        public: further sentences about public assumptions, for the statement.
+            distribution of SciPy. A discrete one of SciPy's with a finite support is a list of candidates.
+        of: "rows" for quantiles of all rows, in which a user counts by its rows; "users" for those in which every user
+            counts the same, its rows sharing its weight.
+        weights: "target" for weights that are for that target; "paper" for those of Epasto et al. (2020), which assume
+            that values have nothing to do with how many rows a user has.
+        sizes: "private" protects how many rows a user has; "public" does not, and is for the paper's weights alone.
+        max_size: public: a user with more rows counts as if it had this many.
+        level: the probability with which ranks are off by at most `rank_error_`.
+        base_mass: assumed, public: how much of the base lies on points of about the right rank; for `rank_error_`
+            where there is no list of candidates.
+        bounding: with the paper's weights, how each user's contribution is bounded: Smooth(), SampleLimit() or
+            Unbounded().
+        sizes_share: with the paper's weights, share of the budget for a histogram of sizes, if they are private.
+        public: further sentences for the statement on what is assumed public.
         window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any were given.
+        tuning: how settings were chosen, for the statement, if any was given.
         noise: the noise source; None for the operating system's.
+        engine: where sums are formed; None for this machine's processors.
 
     Attributes:
-        quantiles_: the estimates, in the requested order: a number, or one for each.
-        rank_error_: how far the rank of an estimate is from the requested one, in the population from which rows were
-            drawn, with probability `level`; None if sizes are private, because it would reveal them.
-        threshold_: h, the number of rows beyond which a user's rows add no weight.
+        quantiles_: the points found, in the order asked for: a number, or one for each.
+        rank_error_: how far the ranks of a point are from the one asked for with probability `level`: in these users'
+            rows; with the paper's weights, in the population that rows were drawn from, and None where sizes are
+            private.
+        threshold_: h, above which a user's further rows add no weight.
         statement_: the privacy statement.
 
-    Privacy: with public sizes, replacing the values of one user; with private ones, adding or removing one user. The
-    range or base is public.
+    Privacy: adding or removing one user; with the paper's weights and public sizes, replacing the values of one user.
+    The range, the step, the candidates or the base are public.
 
     Example:
         >>> rng = np.random.default_rng(0)
-        >>> users, hours = rng.integers(0, 2000, 10_000), rng.uniform(0, 8, 10_000)
-        >>> median = UserQuantile(0.5, epsilon=1.0, value_range=(0, 24)).fit(hours, users=users)
-        >>> round(float(median.quantiles_))
-        4
+        >>> users, grades = rng.integers(0, 2000, 10_000), rng.integers(1, 7, 10_000)
+        >>> median = UserQuantile(0.7, epsilon=1.0, value_range=(1, 6), step=1).fit(grades, users=users)
+        >>> median.quantiles_
+        5.0
     """
 
     quantiles_: Any
@@ -82,13 +99,17 @@ class UserQuantile(ContributionsEstimator):
         epsilon: float = 1.0,
         *,
         value_range: tuple[float, float] | None = None,
+        step: float | None = None,
+        candidates: ArrayLike | None = None,
         base: Base | None = None,
-        bounding: ContributionPolicy = Smooth(),  # noqa: B008 - frozen
-        sizes: Sizes = "public",
-        sizes_share: float = 0.1,
-        max_size: int = 1 << 20,
+        of: Target = "rows",
+        weights: str = "target",
+        sizes: Sizes = "private",
+        max_size: int = 1 << 10,
         level: float = 0.95,
         base_mass: float = 0.01,
+        bounding: ContributionPolicy = Smooth(),  # noqa: B008 - frozen
+        sizes_share: float = 0.1,
         public: Sequence[str] = (),
         window: str = "not declared",
         tuning: str | None = None,
@@ -98,13 +119,17 @@ class UserQuantile(ContributionsEstimator):
         self.quantiles = quantiles
         self.epsilon = epsilon
         self.value_range = value_range
+        self.step = step
+        self.candidates = candidates
         self.base = base
-        self.bounding = bounding
+        self.of = of
+        self.weights = weights
         self.sizes = sizes
-        self.sizes_share = sizes_share
         self.max_size = max_size
         self.level = level
         self.base_mass = base_mass
+        self.bounding = bounding
+        self.sizes_share = sizes_share
         self.public = public
         self.window = window
         self.tuning = tuning
@@ -120,46 +145,90 @@ class UserQuantile(ContributionsEstimator):
         groups: ArrayLike | None = None,
         session: Session | None = None,
     ) -> Self:
-        """Spend the budget on the data. Afterwards everything that ends in _ may be released.
+        """Spend the budget on the data; afterwards everything that ends in _ may be released.
 
         Args:
             X: values, one per row.
             y: ignored, for compatibility.
-            users: the user of each row, integers or text.
-            groups: the same as `users`, for scikit-learn tools that use this name; give one of the two.
-            session: a session with its own budget, noise and window, which replace those of the estimator.
+            users: whose row it is, integers or text.
+            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
+            session: brings its own budget, noise and window; those of the estimator are then not used.
         """
         sought = self._sought()
-        base, about = self._base()
+        self._check_target(("bounding", "sizes_share"))
+        line, about = line_of(self.value_range, self.step, self.candidates, self.base)
         values = finite_rows(X, "X")
         if values.shape[1] != 1:
             raise InputError(f"Expected one column of values, got {values.shape[1]}.", argument="X")
         grouping = group_rows(one_of(users, groups), len(values), single_user=self._sizes_are_private)
-        opened = self._session(session, [about])
-        halvings = math.ceil(math.log2(len(sought) + 1))
-        first = self._sizes_fractions()
-        rest = 1 - sum(first.values())
-        if rest <= 0:
-            raise InputError(f"Expected a sizes_share below 1, got {self.sizes_share:g}.", argument="sizes_share")
-        plan = opened.plan(**first, halvings=[rest / halvings] * halvings)
-        shares = plan.several("halvings")
-        trade_off = _trade_off(sought, shares[0].pure_epsilon)
+        opened = self._session(session, [about, *self._about_largest()])
+        if opened.exact:
+            raise BudgetError("Quantiles have no form in exact arithmetic; use noise from the operating system.")
         owners = grouping.users(values=values[:, 0])
-        found = self._bounded(owners, trade_off, opened, plan.one("sizes") if first else None)
-        rows = RankedRows(found.users, found.weights, base)
-        search, scales = _Search(tuple(sought)), []
-        for number, share in enumerate(shares):
-            scores = rows.scores(*search.cells())
-            scales.append(2 * scores.total_sensitivity / share.pure_epsilon)
-            search.answer(opened.choose_points(Purpose.QUANTILES.at(step=number + 1), scores, base, share))
-        points = [search.points[q] for q in np.atleast_1d(np.asarray(self.quantiles, np.float64)).tolist()]
-        errors = self._rank_errors(found.weights, scales)
-        single = np.ndim(self.quantiles) == 0
-        self.quantiles_ = points[0] if single else np.array(points)
-        self.rank_error_ = errors if errors is None or not single else float(errors[0])
+        found, cap = self._weighed(owners, sought, opened)
+        rows = RankedRows(found.users, found.weights, line)
+        left = 1 - opened.spent
+        if isinstance(line, Candidates):
+            points, scales = self._among(line, sought, rows, opened, left)
+        else:
+            points, scales = self._on_line(line, sought, rows, opened, left)
+        self._publish(points, self._rank_errors(found, cap, scales, line))
         self.threshold_ = found.threshold
         self.statement_ = opened.statement()
         return self
+
+    def _weighed(self, users: Users, sought: list[float], session: Session) -> tuple[Bounded, RankCap | None]:
+        """Weights of all rows, and for a named target what is known of the cap."""
+        if self.weights == "target":
+            cap = rank_cap(users, self.of, self.max_size, sought, session, self._release)
+            return Bounded(capped_weights(cap.cap), cap.cap, users), cap
+        fractions = self._sizes_fractions()
+        if sum(fractions.values()) >= 1:
+            raise InputError(f"Expected a sizes_share below 1, got {self.sizes_share:g}.", argument="sizes_share")
+        share = session.plan(**fractions).one("sizes") if fractions else None
+        halvings = math.ceil(math.log2(len(sought) + 1))
+        epsilon = session.budget.epsilon * (1 - sum(fractions.values())) / halvings
+        return self._bounded(users, _trade_off(sought, epsilon), session, share), None
+
+    def _on_line(
+        self, base: Base, sought: list[float], rows: RankedRows, session: Session, left: float
+    ) -> tuple[dict[float, float], list[float]]:
+        """Points by halving, and the scale of deviations at each step."""
+        halvings = math.ceil(math.log2(len(sought) + 1))
+        search, scales = _Search(tuple(sought)), []
+        for number, share in enumerate(session.plan(halvings=[left / halvings] * halvings).several("halvings")):
+            scores = rows.scores(*search.cells())
+            scales.append(2 * scores.total_sensitivity / share.pure_epsilon)
+            search.answer(session.choose_points(self._name(number + 1), scores, base, share))
+        return search.points, scales
+
+    def _among(
+        self, candidates: Candidates, sought: list[float], rows: RankedRows, session: Session, left: float
+    ) -> tuple[dict[float, float], list[float]]:
+        """Points of the list, the middle quantile first, each between those found; and the scale of one choice."""
+        points: dict[float, float] = {}
+        scale = 0.0
+        shares = session.plan(choices=[left / len(sought)] * len(sought)).several("choices")
+        for number, (quantile, share) in enumerate(zip(_middle_first(sought), shares, strict=True)):
+            lowest, highest = candidates.support()
+            low = max((points[q] for q in points if q < quantile), default=lowest)
+            high = min((points[q] for q in points if q > quantile), default=highest)
+            left_over = candidates.between(low, high)
+            scores = rows.listed_scores(left_over, quantile)
+            scale = max(scale, 2 * scores.total_sensitivity / share.pure_epsilon)
+            points[quantile] = session.release_with(PointsOfList(left_over), self._name(number + 1), scores, share)
+        return points, [scale]
+
+    def _name(self, number: int) -> ReleaseName:
+        of = f"quantiles of {self.of}" if self.weights == "target" else "quantiles by the paper's weights"
+        return ReleaseName(Purpose.QUANTILES, Stage(step=number), of)
+
+    def _publish(self, points: dict[float, float], errors: Floats | None) -> None:
+        asked = np.atleast_1d(np.asarray(self.quantiles, np.float64)).tolist()
+        found = np.array([points[q] for q in asked])
+        single = np.ndim(self.quantiles) == 0
+        self.quantiles_ = float(found[0]) if single else found
+        self.rank_error_ = errors if errors is None or not single else float(errors[0])
 
     def _sought(self) -> list[float]:
         asked = np.atleast_1d(np.asarray(self.quantiles, np.float64))
@@ -174,30 +243,29 @@ class UserQuantile(ContributionsEstimator):
             )
         return sorted(set(asked.tolist()))
 
-    def _base(self) -> tuple[Base, str]:
-        """Return the base, and a sentence about it."""
-        if (self.base is None) == (self.value_range is None):
-            raise InputError("Expected either a value_range or a base, but not both.", argument=None)
-        if self.base is not None:
-            return self.base, f"the base distribution, {_words(self.base)}"
-        assert self.value_range is not None
-        low, high = self.value_range
-        return UniformBase(float(low), float(high)), f"the range of values, {low:.12g} to {high:.12g}"
+    def _rank_errors(
+        self, found: Bounded, cap: RankCap | None, scales: Sequence[float], line: Base | Candidates
+    ) -> Floats | None:
+        """How far ranks are off: by the draw, and by what the weights do.
 
-    def _rank_errors(self, weights: RowWeighting, scales: Sequence[float]) -> Floats | None:
-        """Return the errors by Claims 5 and 6 of the paper, with a normal quantile instead of Hoeffding's bound."""
-        if not isinstance(weights, PublicRowWeights):
-            return None
+        By the draw as in Claim 6 of the paper, halvings adding up. With the paper's weights, by drawing rows from a
+        population too: Claim 5, with a normal quantile in place of Hoeffding's bound.
+        """
         q = np.atleast_1d(np.asarray(self.quantiles, np.float64))
         missed = (1 - self.level) / 2
-        sampling = -NormalDist().inv_cdf(missed / 2) * np.sqrt(q * (1 - q) * weights.sums_of_squares[0])
-        noise = math.fsum(scales) * math.log(len(scales) / (missed * self.base_mass))
-        return np.minimum(sampling + noise, 1.0)
+        mass = float(line.masses.min()) if isinstance(line, Candidates) else self.base_mass
+        drawn = math.fsum(scales) * math.log(len(scales) / (missed * mass))
+        if cap is not None:
+            return np.full(len(q), min(drawn / cap.safe_total + cap.off(1 - missed), 1.0))
+        if not isinstance(found.weights, PublicRowWeights):
+            return None
+        sampling = -NormalDist().inv_cdf(missed / 2) * np.sqrt(q * (1 - q) * found.weights.sums_of_squares[0])
+        return np.minimum(sampling + drawn, 1.0)
 
 
 @dataclass
 class _Part:
-    """A part of the line between two points, and the quantiles still sought in it."""
+    """A part of the line between two points found, and the quantiles still sought in it."""
 
     quantiles: tuple[float, ...]
     low: float
@@ -213,14 +281,14 @@ class _Search:
         self._cuts: list[float] = []
 
     def cells(self) -> tuple[list[float], list[float | None]]:
-        """Return where the line is cut, and which quantile of each part's own weight to look for."""
+        """Where the line is cut, and which quantile of each part's own weight to look for."""
         return self._cuts, [
             (_middle(part.quantiles) - part.low) / (part.high - part.low) if part.quantiles else None
             for part in self._parts
         ]
 
     def answer(self, points: Sequence[float]) -> None:
-        """Cut every part that looked for a quantile at the chosen point."""
+        """Cut every part that looked for a quantile at the point found for it."""
         left = iter(points)
         parts: list[_Part] = []
         cuts: list[float] = []
@@ -246,9 +314,9 @@ def _trade_off(sought: Sequence[float], epsilon: float) -> float:
     return float(np.mean([q * (1 - q) for q in sought])) * epsilon**2 / 8
 
 
-def _words(base: Base) -> str:
-    named = getattr(getattr(base, "dist", None), "name", None)  # SciPy's frozen distributions
-    if named is None:
-        return type(base).__name__
-    settings = [*map(repr, getattr(base, "args", ())), *(f"{k}={v!r}" for k, v in getattr(base, "kwds", {}).items())]
-    return f"{named}({', '.join(settings)})"
+def _middle_first(quantiles: Sequence[float]) -> list[float]:
+    """Ascending quantiles in the order of halving."""
+    if not quantiles:
+        return []
+    at = len(quantiles) // 2
+    return [quantiles[at], *_middle_first(quantiles[:at]), *_middle_first(quantiles[at + 1 :])]

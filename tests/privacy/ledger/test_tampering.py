@@ -216,7 +216,7 @@ def test_a_chain_signed_with_another_key_is_refused(both, tmp_path):
 
     for change in (signed_anew, lambda held: replace(held, stored=redefined(held.stored, key=mine.name))):
         before = tamper(both.url, "visits", change)
-        with pytest.raises(LedgerError, match=f"'visits' has key {mine.name}, and .* opened with another key, or"):
+        with pytest.raises(LedgerError, match=f"'visits' has key {mine.name}, but .* opened with another key, or"):
             both.charge()
         tamper(both.url, "visits", lambda _, before=before: before)
     assert both.charge().number == 6  # put back as it was
@@ -262,7 +262,7 @@ def test_a_guard_that_an_account_was_opened_with_is_needed_to_charge_it_and_not_
     status, unseen = both.verify()
     assert status.entries == 5
     assert ["No head" in unseen[0], "key was not given" in unseen[1], "Neither" in unseen[2]] == [True] * 3
-    with pytest.raises(LedgerError, match="'visits' was opened with a head: say where it is"):
+    with pytest.raises(LedgerError, match="'visits' was opened with a head: say where the head is"):
         both.charge(key=key)
     with pytest.raises(LedgerError, match="was made with a key, but none was given"):
         both.charge(head=head)

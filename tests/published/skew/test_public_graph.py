@@ -292,7 +292,7 @@ def test_ledgers_cards_and_pages_name_the_relation(tmp_path):
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         account = ledger.create_account("public graph", Budget(3.0, 1e-5), neighbours=GRAPH)
         other = ledger.create_account("users", Budget(3.0, 1e-5))
-        with pytest.raises(BudgetError, match=r"neighbours 'add or remove one user', got one for .replace the values"):
+        with pytest.raises(BudgetError, match=r"are .replace the values.* its account 'add or remove one user'"):
             Session(Budget(1.0, 1e-5), ledger=other, neighbours=GRAPH)
         model = AlternatingMinimisation(allocation=ExactJoint()).fit(data, session=account.session(1.0)).model_
         assert account.status().neighbours == GRAPH.relation

@@ -88,7 +88,7 @@ def test_what_cannot_be_a_new_item_is_refused(make):
 @MAKERS
 def test_features_of_none_of_the_tasks_are_refused_before_anything_is_spent(make):
     other = ItemFeatures.from_frame(frame_of(4, first=1000))
-    with pytest.raises(InputError, match="None of the items with features is a task"):
+    with pytest.raises(InputError, match="No item with features is a task"):
         make(other).fit(random_interactions(7))
 
 

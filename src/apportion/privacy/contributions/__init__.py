@@ -2,6 +2,7 @@
 
 from apportion.privacy.contributions.base import Contribution, Kernels, LabelsOf, RowsOf, UserRun, Weighting
 from apportion.privacy.contributions.clipped import ClippedParts, Output, step_of
+from apportion.privacy.contributions.key_counts import KeyCounts, KeyShares
 from apportion.privacy.contributions.partial_sums import Channel, PartialSums
 from apportion.privacy.contributions.rating_round import RatingParts
 from apportion.privacy.contributions.row_sums import (
@@ -29,6 +30,8 @@ __all__ = [
     "GradientTotal",
     "HeldOut",
     "Kernels",
+    "KeyCounts",
+    "KeyShares",
     "LabelTotal",
     "LabelVectors",
     "LabelsOf",

@@ -43,12 +43,20 @@ class Output:
         clip_norm: the norm to which all rows of a user together are clipped.
         by_task: True for one row per observation, added to that observation's task; False for one row per user.
         what: what a part is, in words for the statement.
+        taxicab: a bound on the L1 norm of a user's one row, to which it is clipped as well; None for no such bound.
     """
 
     width: int
     clip_norm: float
     by_task: bool
     what: str
+    taxicab: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.taxicab is not None and (self.by_task or not 0 < self.taxicab < np.inf):
+            raise InputError(
+                f"Expected an L1 bound above 0 for rows of users, not of tasks, got {self.taxicab}.", argument="taxicab"
+            )
 
     @property
     def step(self) -> float:
@@ -117,9 +125,14 @@ class ClippedParts(Contribution):
 
 def sealed_output(output: Output, total: NDArray[Any], neighbours: Neighbours) -> BoundedSum:
     """Seal a sum of clipped parts with the sensitivity that its clipping gives it."""
-    text = f"{output.what}: each user's whole part clipped to norm {output.clip_norm:g}{in_words(neighbours)}"
-    bound = output.clip_norm * moved_by_user(neighbours)
-    return BoundedSum(_KEY, total, bound, text, neighbours=neighbours, step=output.step)
+    text = f"{output.what}: each user's whole part clipped to norm {output.clip_norm:g}"
+    moved, l1_bound = moved_by_user(neighbours), None
+    if output.taxicab is not None:
+        text += f", to L1 norm {output.taxicab:g}"
+        l1_bound = output.taxicab * moved
+    text += in_words(neighbours)
+    bound = output.clip_norm * moved
+    return BoundedSum(_KEY, total, bound, text, l1_bound=l1_bound, neighbours=neighbours, step=output.step)
 
 
 def whole_parts(rows: FloatArray, output: Output) -> NDArray[np.int64]:
@@ -132,6 +145,9 @@ def _whole_part(rows: FloatArray, indptr: Offsets, output: Output) -> FloatArray
         raise InputError(
             f"Expected rows of {output.width} numbers for {output.what!r}, got shape {rows.shape}.", argument=None
         )
+    if output.taxicab is not None:
+        lengths = np.abs(rows).sum(axis=1)
+        rows = rows * (output.taxicab / np.maximum(lengths, output.taxicab))[:, None]
     return linalg.whole_steps(Parts.clipped(rows, indptr, output.clip_norm)._values, output.step)
 
 

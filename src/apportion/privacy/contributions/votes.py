@@ -22,6 +22,8 @@ from apportion.privacy.contributions.base import Contribution, Floats, Kernels, 
 from apportion.privacy.contributions.clipped import Output, sealed_output, whole_parts
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
+_ROWS_AT_ONCE = 1 << 20  # beside which nothing needs memory
+
 
 @dataclass(frozen=True)
 class HeldOut:
@@ -49,14 +51,20 @@ class HeldOut:
 
     def of(self, users: UserRun) -> NDArray[np.bool_]:
         """Return, for each row, whether it is held out; from its own user's rows alone."""
+        return np.concatenate([np.zeros(0, bool), *(self._of_run(run) for run in users.runs(_ROWS_AT_ONCE))])
+
+    def _of_run(self, users: UserRun) -> NDArray[np.bool_]:
+        """Only rows with a small hash are ranked: whatever has a smaller one is among them."""
         key = (self.seed % 2**256).to_bytes(32, "little")
         own = keyed_words(key, users.keys)[users.owner]
         hashes = keyed_words(key, np.stack([own, users.column("tasks").astype(np.uint64)], axis=1))
-        order = np.lexsort((hashes, users.owner))
-        rank = np.empty(users.n_rows, np.int64)
-        rank[order] = np.arange(users.n_rows) - users.indptr[:-1][users.owner]
-        small = (hashes >> np.uint64(11)) < np.uint64(math.floor(self.fraction * 2.0**53))
-        return np.asarray(small & (rank < np.minimum(self.most, users.sizes - 1)[users.owner]))
+        small = np.flatnonzero((hashes >> np.uint64(11)) < np.uint64(math.floor(self.fraction * 2.0**53)))
+        small = small[np.lexsort((hashes[small], users.owner[small]))]
+        owner = users.owner[small]
+        rank = np.arange(len(small)) - np.searchsorted(owner, owner)
+        held = np.zeros(users.n_rows, bool)
+        held[small[rank < np.minimum(self.most, users.sizes - 1)[owner]]] = True
+        return held
 
     def kept(self, users: Any) -> Any:
         """Return the users without their held-out rows; kept while users stay in memory."""

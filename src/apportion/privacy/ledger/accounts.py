@@ -19,7 +19,7 @@ from apportion.privacy.budget import Budget
 from apportion.privacy.ledger import chain, events
 from apportion.privacy.ledger.chain import Definition, Entry, LedgerError, Row, Standing, Stored
 from apportion.privacy.ledger.events import Event, Receipt, SampledRun
-from apportion.privacy.ledger.filters import Amounts, added, below, root_below, to_text
+from apportion.privacy.ledger.filters import Amounts, added, below, no_keys, root_below, to_text
 from apportion.privacy.ledger.fingerprints import Fingerprints, OtherDataWarning, digest_of
 from apportion.privacy.ledger.heads import Head, KeptHead
 from apportion.privacy.ledger.keys import LedgerKey
@@ -157,6 +157,8 @@ class Account:
         spent = self._standing().spent
         if isinstance(part, Budget):
             budget = part
+            if budget.keys_delta and not self.budget.keys_delta:
+                raise no_keys()
             if not self._filter.covers(budget, spent):
                 raise BudgetError(
                     f"A session of epsilon {budget.epsilon:g} at delta {budget.delta:g} does not fit in account "
@@ -379,7 +381,7 @@ class Account:
         mu = root_below(self._filter.gaussian_left(spent))
         if mu >= self.budget.mu:
             return mu, self.budget.epsilon
-        return mu, gaussian.epsilon_of(mu, self.budget.delta) * (1 - 1e-11)
+        return mu, gaussian.epsilon_of(mu, self.budget.noise_delta) * (1 - 1e-11)
 
     def _left_in_words(self, spent: Amounts) -> str:
         mu, epsilon = self._left(spent)

@@ -21,6 +21,7 @@ from apportion.privacy.ledger import events
 from apportion.privacy.ledger.events import Event
 from apportion.privacy.ledger.filters import Amounts, Filter, GaussianFilter, PureFilter, added, from_text, to_text
 from apportion.privacy.ledger.keys import LedgerKey
+from apportion.privacy.ledger.listed import FilterWithKeys
 from apportion.privacy.ledger.renyi import RenyiFilter
 from apportion.privacy.neighbours import RELATIONS, Neighbours
 
@@ -149,13 +150,16 @@ def make_filter(budget: Budget, kind: str, orders: Iterable[int] | None = None) 
     """Make the filter of a kind; orders apply only to "renyi"."""
     if kind not in KINDS:
         raise InputError(f"Expected an account of kind {', '.join(KINDS)}, got {kind!r}.", argument="kind")
-    if kind == "renyi":
-        return RenyiFilter(budget, None if orders is None else tuple(orders))
-    if orders is not None:
+    if orders is not None and kind != "renyi":
         raise InputError(
             f"Expected orders only for an account of kind 'renyi', got them for {kind!r}.", argument="orders"
         )
-    return GaussianFilter(budget) if kind == "gaussian" else PureFilter(budget)
+    noise: Filter
+    if kind == "renyi":
+        noise = RenyiFilter(budget, None if orders is None else tuple(orders))
+    else:
+        noise = GaussianFilter(budget) if kind == "gaussian" else PureFilter(budget)
+    return FilterWithKeys(noise) if budget.keys_delta else noise
 
 
 def written_definition(definition: Definition, key: LedgerKey | None) -> Stored:
@@ -173,7 +177,8 @@ def written_definition(definition: Definition, key: LedgerKey | None) -> Stored:
             "kind": adds.kind,
             "epsilon": adds.budget.epsilon,
             "delta": adds.budget.delta,
-            "orders": list(adds.orders) if isinstance(adds, RenyiFilter) else None,
+            "keys_delta": adds.budget.keys_delta,
+            "orders": _orders(adds),
             "totals": to_text(adds.totals),
             "neighbours": [relation.key, relation.unit, relation.relation],
             "window": definition.window,
@@ -210,7 +215,9 @@ def _definition(fields: Mapping[str, Any], hashed: str) -> Definition:
     key, unit, words = fields["neighbours"]
     return Definition(
         fields["name"],
-        make_filter(Budget(fields["epsilon"], fields["delta"]), fields["kind"], fields["orders"]),
+        make_filter(
+            Budget(fields["epsilon"], fields["delta"], fields.get("keys_delta", 0.0)), fields["kind"], fields["orders"]
+        ),
         RELATIONS.get(key, Neighbours(key, unit, words)),
         fields["window"],
         fields["owner"],
@@ -220,6 +227,11 @@ def _definition(fields: Mapping[str, Any], hashed: str) -> Definition:
         fields["headed"],
         hashed,
     )
+
+
+def _orders(adds: Filter) -> list[int] | None:
+    noise = adds.noise if isinstance(adds, FilterWithKeys) else adds
+    return list(noise.orders) if isinstance(noise, RenyiFilter) else None
 
 
 def _refuse_other_key(definition: Definition, key: LedgerKey | None) -> None:

@@ -34,6 +34,22 @@ class PureRelease:
 
 
 @dataclass(frozen=True)
+class ListedRelease:
+    """A release of keys that are private: one with noise, and a part of δ for keys of one user alone.
+
+    Attributes:
+        noisy: the release of their counts.
+        delta: the part of δ.
+    """
+
+    noisy: GaussianRelease | PureRelease
+    delta: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delta", _positive("delta", self.delta))
+
+
+@dataclass(frozen=True)
 class SampledRun:
     """A run whose releases were all fixed in advance: some on all users, the others on Poisson samples of them.
 
@@ -81,7 +97,7 @@ class SelectionRun:
             raise InputError(f"Expected a law among geometric, logarithmic, got {self.law!r}.", argument="law")
 
 
-Event = GaussianRelease | PureRelease | SampledRun | SelectionRun
+Event = GaussianRelease | PureRelease | ListedRelease | SampledRun | SelectionRun
 
 
 @dataclass(frozen=True)
@@ -108,6 +124,8 @@ def to_json(event: Event) -> dict[str, Any]:
             kind = "gaussian"
         case PureRelease():
             kind = "pure"
+        case ListedRelease(noisy, delta):
+            return {"kind": "listed", "noisy": to_json(noisy), "delta": delta}
         case SampledRun():
             kind = "sampled"
         case SelectionRun():
@@ -122,6 +140,10 @@ def from_json(fields: Mapping[str, Any]) -> Event:
             return GaussianRelease(mu)
         case {"kind": "pure", "epsilon": epsilon, **rest} if not rest:
             return PureRelease(epsilon)
+        case {"kind": "listed", "noisy": noisy, "delta": delta, **rest} if not rest:
+            noisy = from_json(noisy)
+            if isinstance(noisy, GaussianRelease | PureRelease):
+                return ListedRelease(noisy, delta)
         case {"kind": "sampled", "mus": mus, **rest}:
             return SampledRun(tuple(mus), **rest)
         case {"kind": "selection", "mu": mu, "mean": mean, "law": law, **rest} if not rest:
@@ -136,6 +158,8 @@ def in_words(event: Event) -> str:
             return f"mu {mu:.6g}"
         case PureRelease(epsilon):
             return f"epsilon {epsilon:.6g}"
+        case ListedRelease(noisy, delta):
+            return f"{in_words(noisy)} and {delta:.6g} of delta for a list of private keys"
         case SampledRun(mus, noise, probability, steps):
             beside = f" beside {len(mus)} on all users" if mus else ""
             return f"{steps} releases on samples at {probability:g} with noise {noise:.6g}{beside}"
@@ -155,6 +179,9 @@ def as_dp_event(event: Event) -> dict[str, Any]:
         case PureRelease(epsilon):
             at_random = 2 / (1 + math.exp(min(epsilon, 700.0))) * (1 - 1e-15)
             return {"class_name": "RandomizedResponseDpEvent", "noise_parameter": at_random, "num_buckets": 2}
+        case ListedRelease(noisy, delta):
+            alone = {"class_name": "EpsilonDeltaDpEvent", "epsilon": 0.0, "delta": delta}
+            return {"class_name": "ComposedDpEvent", "events": [as_dp_event(noisy), alone]}
         case SampledRun(mus, noise, probability, steps):
             one = {
                 "class_name": "PoissonSampledDpEvent",

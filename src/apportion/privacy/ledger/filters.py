@@ -15,12 +15,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import ClassVar
 
 from apportion.errors import BudgetError, InputError
 from apportion.privacy import gaussian
 from apportion.privacy.budget import Budget
-from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease
+from apportion.privacy.ledger.events import Event, GaussianRelease, ListedRelease, PureRelease
 
 Amounts = tuple[Fraction, ...]
 
@@ -36,7 +35,7 @@ class Filter(ABC):
         measures: what each amount is, in words.
     """
 
-    kind: ClassVar[str]
+    kind: str
 
     def __init__(self, budget: Budget, totals: Amounts, measures: tuple[str, ...]) -> None:
         self.budget, self.totals, self.measures = budget, totals, measures
@@ -78,14 +77,14 @@ class Filter(ABC):
         if _worth(self.budget) <= allowed:
             return self.budget
         mu = root_below(allowed)
-        epsilon = gaussian.epsilon_of(mu, self.budget.delta)
+        epsilon = gaussian.epsilon_of(mu, self.budget.noise_delta)
         shrink = 1.0
         while epsilon > 0 and shrink > 0.5:
-            budget = Budget(epsilon * shrink, self.budget.delta)
+            budget = Budget(epsilon * shrink, self.budget.noise_delta)
             if _worth(budget) <= allowed:
                 return budget
             shrink -= 2 * (1 - shrink) + 1e-13
-        raise BudgetError(f"Too little is left for a session: mu {mu:.6g} at delta {self.budget.delta:g}.")
+        raise BudgetError(f"Too little is left for a session: mu {mu:.6g} at delta {self.budget.noise_delta:g}.")
 
     def covers(self, budget: Budget, spent: Amounts) -> bool:
         """Whether a session that spends all of this budget on Gaussian releases would fit."""
@@ -109,12 +108,14 @@ class GaussianFilter(Filter):
                 return (Fraction(mu) ** 2,)
             case PureRelease(epsilon):
                 return (Fraction(gaussian.mu_of_pure(epsilon)) ** 2,)
+            case ListedRelease():
+                raise no_keys()
             case _:
                 raise _no_theorem(self.kind)
 
     def spent_epsilon(self, spent: Amounts) -> float:
         """Return ε by the exact profile of Gaussian DP."""
-        return gaussian.epsilon_of(root_above(spent[0]), self.budget.delta)
+        return gaussian.epsilon_of(root_above(spent[0]), self.budget.noise_delta)
 
     def spent_mu(self, spent: Amounts) -> float | None:
         """Return √Σμ²."""
@@ -133,7 +134,7 @@ class PureFilter(Filter):
     def __init__(self, budget: Budget) -> None:
         if not budget.pure:
             raise InputError(
-                f"Expected a delta of 0 for an account of kind 'pure', got {budget.delta:g}.", argument="delta"
+                f"Expected a delta of 0 for an account of kind 'pure', got {budget.noise_delta:g}.", argument="delta"
             )
         super().__init__(budget, (Fraction(budget.epsilon),), ("epsilon",))
 
@@ -147,6 +148,8 @@ class PureFilter(Filter):
                     "An account of kind 'pure' has a delta of 0, which rules out Gaussian noise; open one of kind "
                     "'gaussian' for it."
                 )
+            case ListedRelease():
+                raise no_keys()
             case _:
                 raise _no_theorem(self.kind)
 
@@ -219,6 +222,14 @@ def root_below(square: Fraction) -> float:
 
 def _worth(budget: Budget) -> Fraction:
     return Fraction(budget.mu) ** 2
+
+
+def no_keys() -> BudgetError:
+    """Why an account that keeps nothing for them cannot bear a list of private keys."""
+    return BudgetError(
+        "This account keeps no part of its delta for lists of private keys. Open one that does (`ledger init "
+        "--keys-delta`), or declare the list public."
+    )
 
 
 def _no_theorem(kind: str) -> BudgetError:

@@ -15,8 +15,8 @@ from typing import cast
 
 from apportion.errors import InputError
 from apportion.privacy.budget import Budget
-from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, SampledRun, SelectionRun
-from apportion.privacy.ledger.filters import Amounts, Filter, above, added
+from apportion.privacy.ledger.events import Event, GaussianRelease, ListedRelease, PureRelease, SampledRun, SelectionRun
+from apportion.privacy.ledger.filters import Amounts, Filter, above, added, no_keys
 from apportion.privacy.selection import Law, Tries, divergence
 
 _LARGEST_ORDER = 1024
@@ -38,13 +38,13 @@ class RenyiFilter(Filter):
         if budget.pure:
             raise InputError("Expected a delta above 0 for an account of kind 'renyi', got 0.", argument="delta")
         self.orders = _checked(orders) if orders is not None else default_orders(budget)
-        self._delta = budget.delta / len(self.orders)
+        self._delta = budget.noise_delta / len(self.orders)
         allowances = tuple(allowance(order, budget.epsilon, self._delta) for order in self.orders)
         super().__init__(budget, allowances, tuple(f"order {order}" for order in self.orders))
         if not any(total > 0 for total in self.totals):
             raise InputError(
                 f"Expected an epsilon that one of the orders {', '.join(map(str, self.orders))} can reach at delta "
-                f"{budget.delta:g}, got {budget.epsilon:g}.",
+                f"{budget.noise_delta:g}, got {budget.epsilon:g}.",
                 argument="epsilon",
             )
 
@@ -68,6 +68,8 @@ class RenyiFilter(Filter):
             case SampledRun(_, noise, probability, steps):
                 result = zip(sampled_divergences(noise, probability, self.orders), self._beyond, strict=True)
                 return tuple(steps * Fraction(rho) if math.isfinite(rho) else beyond for rho, beyond in result)
+            case ListedRelease():
+                raise no_keys()
             case SelectionRun(mu, mean, law):
                 tries = Tries(mean, cast(Law, law))
                 return tuple(Fraction(divergence(order, mu, tries)) for order in self.orders)
@@ -110,7 +112,7 @@ def epsilon_at(order: int, rho: float, delta: float) -> float:
 
 def default_orders(budget: Budget) -> tuple[int, ...]:
     """Return the best order for Gaussian releases, and smaller ones, which are better for small samples."""
-    delta = budget.delta / len(_PLACES)
+    delta = budget.noise_delta / len(_PLACES)
     best = max(range(2, _LARGEST_ORDER + 1), key=lambda order: allowance(order, budget.epsilon, delta) / order)
     near = {max(2, round(1 + (best - 1) * place)) for place in _PLACES}
     return tuple(sorted(order for order in near if order == best or allowance(order, budget.epsilon, delta) > 0))

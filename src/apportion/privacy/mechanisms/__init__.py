@@ -4,9 +4,11 @@ from apportion.privacy.mechanisms.exponential import Exponential
 from apportion.privacy.mechanisms.gaussian import Gaussian
 from apportion.privacy.mechanisms.known import mechanism_class
 from apportion.privacy.mechanisms.laplace import Laplace
+from apportion.privacy.mechanisms.listed import PointsOfList
 from apportion.privacy.mechanisms.mechanism import Mechanism, Opened, PlannedMechanism, PlannedShare, Statistic
 from apportion.privacy.mechanisms.points import PointsOnLine
 from apportion.privacy.mechanisms.sampled import SampledGaussian
+from apportion.privacy.mechanisms.thresholded import ThresholdedGaussian, ThresholdedLaplace
 
 __all__ = [
     "Exponential",
@@ -16,8 +18,11 @@ __all__ = [
     "Opened",
     "PlannedMechanism",
     "PlannedShare",
+    "PointsOfList",
     "PointsOnLine",
     "SampledGaussian",
     "Statistic",
+    "ThresholdedGaussian",
+    "ThresholdedLaplace",
     "mechanism_class",
 ]

@@ -12,11 +12,22 @@ from apportion.errors import InputError
 from apportion.privacy.mechanisms.exponential import Exponential
 from apportion.privacy.mechanisms.gaussian import Gaussian
 from apportion.privacy.mechanisms.laplace import Laplace
+from apportion.privacy.mechanisms.listed import PointsOfList
 from apportion.privacy.mechanisms.mechanism import Mechanism
 from apportion.privacy.mechanisms.points import PointsOnLine
 from apportion.privacy.mechanisms.sampled import SampledGaussian
+from apportion.privacy.mechanisms.thresholded import ThresholdedGaussian, ThresholdedLaplace
 
-_OWN: Final[tuple[type[Mechanism[Any]], ...]] = (Gaussian, Laplace, Exponential, PointsOnLine, SampledGaussian)
+_OWN: Final[tuple[type[Mechanism[Any]], ...]] = (
+    Gaussian,
+    Laplace,
+    Exponential,
+    PointsOnLine,
+    PointsOfList,
+    SampledGaussian,
+    ThresholdedGaussian,
+    ThresholdedLaplace,
+)
 
 
 def mechanism_class(key: str) -> type[Mechanism[Any]]:

@@ -48,9 +48,7 @@ class Laplace(Mechanism[Share]):
 
     def draw(self, opened: Opened, scale: float, noise: NoiseSource) -> NDArray[Any]:
         """Return the sum with noise, rounded to a public grid."""
-        if opened.step is None:
-            return add_laplace(opened.value, scale, noise)
-        return add_exact_laplace(opened.value, opened.step, scale, noise)
+        return draw_laplace(opened, scale, noise)
 
     def distance(self, one: Any, other: Any, scales: FloatArray | None) -> float:
         """Return the L1 norm of the difference."""
@@ -64,6 +62,13 @@ class Laplace(Mechanism[Share]):
     def least_stddev(cls, release: Release) -> float | None:
         """Return √2 times sensitivity over ε."""
         return math.sqrt(2) * release.sensitivity / release.epsilon if release.epsilon else None
+
+
+def draw_laplace(opened: Opened, scale: float, noise: NoiseSource) -> NDArray[Any]:
+    """The sum with Laplace noise, in exact arithmetic where the value counts steps of a lattice."""
+    if opened.step is None:
+        return add_laplace(opened.value, scale, noise)
+    return add_exact_laplace(opened.value, opened.step, scale, noise)
 
 
 def add_laplace(value: NDArray[Any], scale: float, noise: NoiseSource) -> NDArray[Any]:

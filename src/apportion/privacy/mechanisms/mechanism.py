@@ -19,6 +19,7 @@ from apportion.privacy.accounting import Part
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import FloatArray, Hidden
 from apportion.privacy.budget import Share
+from apportion.privacy.keys import KeyedSum
 from apportion.privacy.ledger.events import Event
 from apportion.privacy.neighbours import Neighbours
 from apportion.privacy.noise import NoiseSource
@@ -27,7 +28,7 @@ from apportion.privacy.ranks import RankScores
 if TYPE_CHECKING:
     from apportion.privacy.statement import Release
 
-Statistic = BoundedSum | RankScores
+Statistic = BoundedSum | RankScores | KeyedSum
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,8 @@ class Mechanism(ABC, Generic[ShareType]):
     """Draws a release from a hidden statistic.
 
     A subclass that takes a plain `Share` guarantees: one draw at `scale(statistic, share)` is ε-DP with
-    ε = share.pure_epsilon if `pure`, and otherwise μ-GDP with μ = share.mu, if the stated sensitivity is right.
+    ε = share.pure_epsilon if `pure`, and otherwise μ-GDP with μ = share.mu, if the stated sensitivity is right; except
+    for an event of probability `delta`.
 
     Attributes:
         key: names the mechanism in statements and cards; stable and unique.
@@ -69,6 +71,15 @@ class Mechanism(ABC, Generic[ShareType]):
     @abstractmethod
     def words(self) -> str:
         """The mechanism in words, for statements and pages."""
+
+    @property
+    def delta(self) -> float:
+        """What a release takes from the part of δ that is kept for lists of keys, beside its share."""
+        return 0.0
+
+    def threshold(self, statistic: Any, scale: float) -> float | None:
+        """What a number with noise must reach to leave at all; None where every one does."""
+        return None
 
     @abstractmethod
     def sensitivity(self, statistic: Any) -> float:

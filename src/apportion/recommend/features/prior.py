@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from apportion.data.features import ItemFeatures
 from apportion.data.sparse_rows import SparseRows
 from apportion.errors import InputError
-from apportion.estimators.private import SettingsEstimator
+from apportion.estimators.items import ItemsEstimator
 from apportion.postprocessing import feature_prior
 from apportion.postprocessing.feature_prior import Regressors
 
@@ -25,7 +25,7 @@ _FEW_COLUMNS = 1000
 _LEAST_VARIANCE = 1e-9
 
 
-class FeaturesEstimator(SettingsEstimator):
+class FeaturesEstimator(ItemsEstimator):
     """A private estimator that may use public item features."""
 
     features: ItemFeatures | None
@@ -150,11 +150,11 @@ def linear_map(
     """
     with_features = np.flatnonzero(rows.counts)
     values = np.asarray(targets, np.float64).reshape(len(rows), -1)[with_features]
-    about = regressors(np.ones((len(with_features), 1)), rows.take(with_features))
+    explanatory = regressors(np.ones((len(with_features), 1)), rows.take(with_features))
     if weights is not None:
         roots = np.sqrt(weights[with_features] / max(float(weights[with_features].mean()), 1e-12))
-        values, about = values * roots[:, None], about.scaled(roots)
-    found = feature_prior.ridge(values, about, _RIDGE_STEPS)
+        values, explanatory = values * roots[:, None], explanatory.scaled(roots)
+    found = feature_prior.ridge(values, explanatory, _RIDGE_STEPS)
     return found[0], found[1:]
 
 

@@ -1,0 +1,118 @@
+"""Claim: a private click model is not worse than private popularity with the same budget, whatever the data.
+
+On every development set at hand and on generated ones, at ε = 0.5, 1, 5 and 20 (δ = 1e-5): test Recall@20 with defaults
+is at least 0.98 of that of popularity, whose weighted counts get the noise of the whole budget. Means over noise seeds;
+a case whose shortfall is within two standard errors of 0.98 is counted apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data import Interactions, UserSplit
+from apportion.evaluation import RankingModel, recall_at_k
+from apportion.privacy import Budget, SeededNoise
+from apportion.recommend import PrivateClickRecommender
+from benchmarks.claim import Outcome, Rehearsal, print_table
+from benchmarks.click_sets import GENERATED, REAL, SPLIT_SEED, split
+from benchmarks.movielens import DELTA
+
+EPSILONS = (0.5, 1.0, 5.0, 20.0)
+SEEDS, FEW_SEEDS = range(6), range(2)
+LARGE = 100_000
+"""Clicks from which on a set is fitted with few seeds."""
+ALLOWED = 0.98
+
+
+class NoisyCounts:
+    """Popularity: weighted counts with the noise of a whole budget."""
+
+    def __init__(self, train: Interactions, epsilon: float, seed: int) -> None:
+        weights = 1 / np.sqrt(np.maximum(train.by_user.counts, 1))[train.users]
+        exact = np.bincount(train.tasks, weights, minlength=train.n_tasks)
+        self._counts = exact + np.random.default_rng(seed).standard_normal(len(exact)) / Budget(epsilon, DELTA).mu
+
+    def score(self, history: Interactions, users: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The same for every user."""
+        return np.repeat(self._counts[None], len(users), axis=0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One data set at one ε: mean Recall@20 of the defaults and of popularity, and the standard error of the ratio."""
+
+    name: str
+    epsilon: float
+    ours: float
+    popularity: float
+    error: float
+
+    @property
+    def ratio(self) -> float:
+        """Of the two."""
+        return self.ours / self.popularity
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is at least what is allowed."""
+        return self.ratio >= ALLOWED
+
+    @property
+    def refuted(self) -> bool:
+        """Whether it is below by more than two standard errors."""
+        return self.ratio + 2 * self.error < ALLOWED
+
+
+def measure(quick: bool) -> Outcome | Rehearsal:
+    """Measure every case."""
+    if quick:
+        (case,) = cases({"weak tastes": GENERATED["weak tastes"]}, (5.0,))
+        return Rehearsal({"ratio": case.ratio}, {"not worse than private popularity": case.holds})
+    found = cases({**REAL, **GENERATED}, EPSILONS)
+    rows = [[c.name, c.epsilon, c.ours, c.popularity, f"{c.ratio:.3f} ± {c.error:.3f}"] for c in found]
+    print_table(["data", "epsilon", "test Recall@20", "private popularity", "ratio"], rows)
+    held, refuted = sum(c.holds for c in found), [c for c in found if c.refuted]
+    worst = min(found, key=lambda c: c.ratio)
+    beauty = next(c.ours for c in found if c.name == "Amazon Beauty" and c.epsilon == 5.0)
+    return Outcome(
+        value={"cases": len(found), "within": held, "refuted": len(refuted), "amazon_beauty_at_5": round(beauty, 4)},
+        target={"within": "all", "refuted": 0, "amazon_beauty_at_5": 0.055},
+        holds=held == len(found),
+        headline=f"clicks: {held} of {len(found)} cases at least 0.98 of private popularity, {len(refuted)} below it "
+        f"by more than two standard errors; worst {worst.ratio:.3f} ± {worst.error:.3f} ({worst.name}, "
+        f"ε = {worst.epsilon:g})",
+        settings={
+            "split": f"a fifth of the users with five clicks each for validation and test, 80/20, seed {SPLIT_SEED}",
+            "noise_seeds": f"{len(SEEDS)}, of large sets {len(FEW_SEEDS)}",
+            "delta": DELTA,
+            "ratios": {f"{c.name}, {c.epsilon:g}": round(c.ratio, 3) for c in found},
+        },
+    )
+
+
+def cases(sets: dict[str, Callable[[], Interactions]], epsilons: Sequence[float]) -> list[Case]:
+    """All cases of these data sets."""
+    found = []
+    for name, load in sets.items():
+        data = load()
+        parts, seeds = split(data), FEW_SEEDS if data.n_observations > LARGE else SEEDS
+        for epsilon in epsilons:
+            ours = np.array([_recall(parts, epsilon, seed) for seed in seeds])
+            plain = np.array([_of(NoisyCounts(parts.train, epsilon, seed), parts) for seed in range(8)])
+            relative = [np.std(made, ddof=1) / np.sqrt(len(made)) / np.mean(made) for made in (ours, plain)]
+            error = float(np.hypot(*relative) * ours.mean() / plain.mean())
+            found.append(Case(name, epsilon, float(ours.mean()), float(plain.mean()), error))
+    return found
+
+
+def _recall(parts: UserSplit, epsilon: float, seed: int) -> float:
+    made = PrivateClickRecommender(epsilon, DELTA, noise=SeededNoise(seed), random_state=seed).fit(parts.train)
+    return _of(made.model_, parts)
+
+
+def _of(model: RankingModel, parts: UserSplit) -> float:
+    return recall_at_k(model, parts.test.history, parts.test.target, k=20).overall

@@ -1,0 +1,72 @@
+"""Data on a list of tasks that is not that of the data: codes by text, rows of unlisted tasks taken out.
+
+Where the list of tasks is private, a task that is not listed may move nothing else. Codes count the tasks before them,
+and ids are integers unless somebody's is text. So tasks are put in the order of their texts first, and the ids of a
+list follow from the listed texts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data.interactions import Interactions
+from apportion.data.user_keys import pair_keys
+from apportion.data.users import Users
+from apportion.data.vocabulary import Vocabulary, as_text
+
+_PRIORITY_SEED = 0  # public; which of its tasks a user of very many takes needs no secret
+
+
+def texts_of(task_ids: Vocabulary) -> list[str]:
+    """The ids as text, by code."""
+    return [str(each) for each in task_ids]
+
+
+def in_text_order(data: Interactions) -> Interactions:
+    """The same rows, with tasks known by text and coded in the order of their texts."""
+    texts = texts_of(data.task_ids)
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    if data.task_ids.holds_text and order == list(range(len(texts))):
+        return data
+    rank = np.empty(len(texts), np.int32)
+    rank[order] = np.arange(len(texts), dtype=np.int32)
+    ids = Vocabulary(as_text([texts[k] for k in order], "task"), name=data.task_ids.name)
+    return _recoded(data, rank[data.tasks], ids)
+
+
+def on_list(data: Interactions, texts: Sequence[str]) -> Interactions:
+    """The rows of listed tasks, in the order of the list; nothing else of the data's own list is left."""
+    listed = Vocabulary(ids_of_texts(texts), name=data.task_ids.name, declared=True)
+    place = {text: code for code, text in enumerate(texts)}
+    codes = np.array([place.get(text, -1) for text in texts_of(data.task_ids)] or [-1], np.int32)
+    moved = codes[data.tasks]
+    return _recoded(data.where(moved >= 0), moved[moved >= 0], listed)
+
+
+def ids_of_texts(texts: Sequence[str]) -> NDArray[np.int64] | list[str]:
+    """Integers if every text is one, written plainly; else the texts. The listed texts alone decide."""
+    plain = all(_is_plain_integer(text) for text in texts)
+    return np.array([int(text) for text in texts], np.int64) if plain else list(texts)
+
+
+def with_priorities(data: Interactions) -> Users:
+    """The users with a column of numbers that say which of a user's tasks go first: by user's id and task's text."""
+    digests = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in texts_of(data.task_ids))
+    hashed = np.frombuffer(digests or bytes(8), "<u8").astype(np.uint64)
+    users = data.as_users
+    return users.with_columns(priority=pair_keys(users.keys, users.owner, hashed[data.tasks], _PRIORITY_SEED))
+
+
+def _recoded(data: Interactions, tasks: NDArray[np.int32], task_ids: Vocabulary) -> Interactions:
+    return Interactions.from_codes(
+        data.users, tasks, data.values, data.timestamps, user_ids=data.user_ids, task_ids=task_ids
+    )
+
+
+def _is_plain_integer(text: str) -> bool:
+    short = text.isascii() and text.removeprefix("-").isdigit() and len(text) <= 20
+    return short and str(int(text)) == text and -(2**63) <= int(text) < 2**63

@@ -1,0 +1,65 @@
+"""How many users are in each of several classes, from a released histogram with a known noise.
+
+Classes are octaves: of users' sizes, or of how far their sums lie from a centre. Few users and much noise leave single
+counts meaningless, so a shape is fitted to all of them together: two halves of normal distributions of the logarithm,
+each with a spread of its own. Shapes are averaged by how well they fit. A
+count that stands far out of the noise around the fit is believed instead of it; so with much budget the counts are the
+released ones.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Kind = Literal["sizes", "distances"]
+
+_LEFT, _RIGHT = (0.5, 1.0, 2.0, 3.0), (0.3, 0.5, 0.7, 0.9, 1.1, 1.4, 1.7, 2.1, 2.6)  # spreads of shapes, in octaves
+_MODEST = 0.35  # by which the logarithm of a shape's prior falls with every octave of large sizes
+_NEAR, _FAR = {"sizes": 3.0, "distances": 2.0}, 6.0  # standard deviations of noise that an odd count must stand out by
+_REACH = 3  # octaves beyond nine tenths of the users that are near
+
+
+def class_counts(noisy: Floats, stddev: float, kind: Kind) -> Floats:
+    """The counts, none negative.
+
+    Args:
+        noisy: released numbers of users, one for each octave, from the smallest.
+        stddev: of their noise.
+        kind: what the classes are of.
+    """
+    shapes, log_prior = _shapes(len(noisy), kind)
+    totals = np.maximum(shapes @ noisy / np.square(shapes).sum(axis=1), 1.0)
+    misfits = np.square(noisy - totals[:, None] * shapes).sum(axis=1)
+    scores = log_prior - misfits / max(stddev**2, float(misfits.min()) / len(noisy)) / 2
+    weights = np.exp(scores - scores.max())
+    fitted = (weights * totals) @ shapes / weights.sum()
+    odd = noisy - fitted
+    believed = np.clip(1 - np.square(_least_odd(fitted, kind) * stddev) / np.maximum(np.square(odd), 1e-300), 0.0, 1.0)
+    return np.asarray(np.maximum(fitted + believed * odd, 0.0))
+
+
+def _least_odd(fitted: Floats, kind: Kind) -> Floats:
+    """Standard deviations by which a count must stand out, for each class."""
+    last = int(np.argmax(np.cumsum(fitted) >= 0.9 * fitted.sum()))
+    return np.where(np.arange(len(fitted)) <= last + _REACH, _NEAR[kind], _FAR)
+
+
+@cache
+def _shapes(classes: int, kind: Kind) -> tuple[Floats, Floats]:
+    """Distributions over the classes, and the logarithm of each one's prior weight."""
+    from scipy.special import ndtr
+
+    middles, left, right = (
+        np.ravel(grid)[:, None] for grid in np.meshgrid(np.arange(-1, classes, 0.5), _LEFT, _RIGHT, indexing="ij")
+    )
+    ends = np.arange(1, classes) - middles
+    halves = np.where(ends < 0, left * ndtr(ends / left), left / 2 + right * (ndtr(ends / right) - 0.5))
+    below = halves * 2 / (left + right)
+    shapes = np.diff(np.concatenate([0 * middles, below, 0 * middles + 1], axis=1), axis=1)
+    steep = np.maximum(middles + right - 3, 0.0)[:, 0] if kind == "sizes" else 0 * middles[:, 0]
+    return shapes, -_MODEST * steep

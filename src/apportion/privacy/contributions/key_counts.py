@@ -1,0 +1,150 @@
+"""Counts of keys that may be private: each user divides one unit over the keys that it holds, at most so many of them.
+
+A user of more keys than the public cap takes those with the smallest number in the column "priority", which must follow
+from that user's id and the key's text alone. Weights are whole steps of a lattice, cut off downwards, so that a user's
+part is within its bound in whole numbers (docs/proofs/keys.md).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.errors import InputError
+from apportion.privacy.bounded_sum import _KEY, BoundedSum
+from apportion.privacy.contributions.base import Contribution, Kernels, Sums, UserRun
+from apportion.privacy.contributions.distinct_tasks import require_distinct_tasks
+from apportion.privacy.keys import CountsOfKeys
+from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_EXAMPLE, REPLACE_VALUES, Neighbours
+
+_BITS: Final = 32  # of a weight of 1, in steps
+_AT_A_TIME: Final = 1 << 20  # weights whose steps add up to less than 2^53, so that doubles hold them exactly
+_MOST: Final = 100_000  # keys of one user
+
+
+@dataclass(frozen=True, eq=False)
+class _DividedOverKeys(Contribution):
+    """One unit of each user, in equal parts over its keys.
+
+    Attributes:
+        most: how many keys of one user get weight; public.
+        neighbours: the relation that the counts are bounded for.
+        least: a user of fewer keys gives them the weight that one of so many gives; public. It lowers the threshold,
+            which is otherwise set by a user of one key where there is little noise.
+    """
+
+    most: int
+    neighbours: Neighbours = ADD_REMOVE
+    least: int = 1
+    words: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.most <= _MOST:
+            raise InputError(
+                f"Expected a cap on the keys of one user from 1 to {_MOST}, got {self.most}.", argument="most"
+            )
+        if not 1 <= self.least <= self.most:
+            raise InputError(
+                f"Expected a user to count as having from 1 to {self.most} keys, got {self.least}.", argument="least"
+            )
+        if self.neighbours not in (ADD_REMOVE, ADD_REMOVE_EXAMPLE, REPLACE_VALUES):
+            raise InputError(
+                f"Expected neighbours that differ in one user's keys, got: {self.neighbours.relation}.",
+                argument="neighbours",
+            )
+
+    @property
+    @abstractmethod
+    def steps(self) -> NDArray[np.int64]:
+        """The weight of each key of a user of 0, 1, .. `most` keys, in whole steps."""
+
+    @property
+    @abstractmethod
+    def moved(self) -> float:
+        """How far one user moves the counts, in the norm that they are for."""
+
+    def partial(self, users: UserRun, kernels: Kernels) -> Sums:
+        """Weights in whole steps, added up by key."""
+        require_distinct_tasks(users)
+        sizes, tasks = users.sizes, users.column("tasks")
+        given = np.repeat(self.steps[np.minimum(sizes, self.most)].astype(np.float64), sizes)
+        if (sizes > self.most).any():
+            given *= self._taken(users)
+        sums = np.zeros(users.n_tasks, np.int64)
+        for first in range(0, users.n_rows, _AT_A_TIME):
+            part = slice(first, first + _AT_A_TIME)
+            sums += np.bincount(tasks[part], given[part], minlength=users.n_tasks).astype(np.int64)
+        return (sums,)
+
+    def _taken(self, users: UserRun) -> NDArray[np.bool_]:
+        """Which rows get weight: of a user of too many keys, those of the smallest priority."""
+        heavy = users.sizes > self.most
+        taken = np.repeat(~heavy, users.sizes)
+        rows = np.flatnonzero(~taken)
+        order = rows[np.lexsort((users.column("priority")[rows], users.owner[rows]))]
+        sizes = users.sizes[heavy]
+        rank = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        taken[order[rank < self.most]] = True
+        return taken
+
+    def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
+        """One user's part has a norm of at most 1."""
+        text = f"{self.words} for each of {self.least} to {self.most} keys of a user"
+        text += "; both parts of a replaced user are nowhere negative" if self.neighbours == REPLACE_VALUES else ""
+        named = {"derivation": text, "neighbours": self.neighbours, "step": math.ldexp(1.0, -_BITS), **self._bounds()}
+        return (CountsOfKeys(_KEY, self.most, self.least, sums[0], **named),)
+
+    @abstractmethod
+    def _bounds(self) -> dict[str, Any]:
+        """The sensitivities that follow."""
+
+
+@dataclass(frozen=True, eq=False)
+class KeyCounts(_DividedOverKeys):
+    """Σ_j 1/√n_j for every key, for Gaussian noise: a user's squares add up to 1."""
+
+    words = "1/sqrt(n^j)"
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """⌊2³²/√k⌋, in whole numbers."""
+        return _roots(self.most, self.least)
+
+    @property
+    def moved(self) -> float:
+        """1; √2 where what a user holds is replaced: both parts are nowhere negative."""
+        return math.sqrt(2) if self.neighbours == REPLACE_VALUES else 1.0
+
+    def _bounds(self) -> dict[str, Any]:
+        return {"bound": self.moved}
+
+
+@dataclass(frozen=True, eq=False)
+class KeyShares(_DividedOverKeys):
+    """Σ_j 1/n_j for every key, for Laplace noise: a user's weights add up to 1."""
+
+    words = "1/n^j"
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """⌊2³²/k⌋."""
+        return np.concatenate([[0], (1 << _BITS) // np.maximum(np.arange(1, self.most + 1), self.least)])
+
+    @property
+    def moved(self) -> float:
+        """1; 2 where what a user holds is replaced."""
+        return 2.0 if self.neighbours == REPLACE_VALUES else 1.0
+
+    def _bounds(self) -> dict[str, Any]:
+        return {"bound": self.moved, "l1_bound": self.moved}
+
+
+@lru_cache(maxsize=8)
+def _roots(most: int, least: int) -> NDArray[np.int64]:
+    return np.array([0, *(math.isqrt((1 << 2 * _BITS) // max(k, least)) for k in range(1, most + 1))], np.int64)

@@ -1,0 +1,66 @@
+"""Where a quantile may be: a public base distribution on the line, or a public list of candidates."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from apportion.errors import InputError
+from apportion.privacy import Base, UniformBase
+from apportion.privacy.ranks import Candidates
+
+_MOST = 1_000_000  # candidates
+
+
+def line_of(
+    value_range: tuple[float, float] | None, step: float | None, candidates: ArrayLike | None, base: Base | None
+) -> tuple[Base | Candidates, str]:
+    """What was given of the four, and a sentence on it for the statement."""
+    if sum(given is not None for given in (value_range, candidates, base)) != 1:
+        raise InputError("Expected either a value_range or a base or candidates, and not several.", argument=None)
+    if step is not None and value_range is None:
+        raise InputError(f"Expected a value_range with a step, got a step of {step:g} alone.", argument="step")
+    if candidates is not None:
+        listed = Candidates.listed(candidates)
+        return listed, f"a list of {len(listed.points)} candidates"
+    if base is not None:
+        return _of_base(base), f"the base distribution, {_words(base)}"
+    assert value_range is not None
+    low, high = float(value_range[0]), float(value_range[1])
+    about = f"the range of values, {low:.12g} to {high:.12g}"
+    uniform = UniformBase(low, high)
+    return (uniform, about) if step is None else (_scale(low, high, step), f"{about} in steps of {step:.12g}")
+
+
+def _scale(low: float, high: float, step: float) -> Candidates:
+    if not (step > 0 and math.isfinite(step) and (high - low) / step < _MOST):
+        raise InputError(
+            f"Expected a step above 0 that divides the range into less than {_MOST}, got {step}.", argument="step"
+        )
+    return Candidates.listed(low + step * np.arange(math.floor((high - low) / step + 1e-9) + 1))
+
+
+def _of_base(base: Base) -> Base | Candidates:
+    """The base; a discrete one of SciPy's as its list, which must be finite."""
+    if not hasattr(base, "pmf"):
+        return base
+    low, high = base.support()
+    if not (math.isfinite(low) and math.isfinite(high) and high - low < _MOST):
+        raise InputError(
+            f"Expected a discrete base with less than {_MOST} points, got one from {low:g} to {high:g}.",
+            argument="base",
+        )
+    points = np.arange(low, high + 1, dtype=np.float64)
+    masses = np.asarray(base.pmf(points), np.float64)
+    return Candidates(points[masses > 0], masses[masses > 0])
+
+
+def _words(base: Any) -> str:
+    named = getattr(getattr(base, "dist", None), "name", None)  # SciPy's frozen distributions
+    if named is None:
+        return type(base).__name__
+    settings = [*map(repr, getattr(base, "args", ())), *(f"{k}={v!r}" for k, v in getattr(base, "kwds", {}).items())]
+    return f"{named}({', '.join(settings)})"

@@ -1,0 +1,308 @@
+"""The mean over rows, or over users, whatever values have to do with sizes: step by step, each step paid for.
+
+1. *Sizes.* How many users have about how many rows: from it comes the cap h, at which a user's weight min(s, h) ends.
+2. *Sums by size class.* How users' means go with their sizes. The cap is the one with the least predicted mean squared
+   error, what it does to the mean is corrected, and what is not known of it widens the interval. With few users there
+   is no budget for this: then h is the cap with the least noise, and the interval allows for a dependence unseen.
+3. *Distances.* With many users: how far users' sums lie from a first centre, in octaves. Few sums are near the largest
+   that the range allows, so they are clipped at the C with the least predicted mean squared error.
+4. *The mean.* Σ clip(min(s, h) (z - centre), ±C) and Σ min(s, h); with fewer users Σ min(s, h) z and
+   Σ min(s, h) (1 - z), which one user moves by h in all, however the two divide it. The interval is that of
+   a ratio of noisy numbers.
+
+z is a user's mean, on a scale from 0 to 1 (docs/proofs/means.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.allocation.users import size_buckets
+from apportion.data.users import Users
+from apportion.estimators.contributions import Noisy
+from apportion.postprocessing.class_counts import class_counts
+from apportion.postprocessing.ratio_intervals import NoisyRatio
+from apportion.postprocessing.size_dependence import UNSEEN, SizeClasses, SizeLine, fitted_line
+from apportion.privacy import Session, Share
+from apportion.privacy.contributions import Contribution, SizeHistogram
+from apportion.privacy.purposes import Name, Purpose, ReleaseName
+from apportion.statistics.user_parts import (
+    CentredSums,
+    ClassSums,
+    DeviationClasses,
+    HighAndLow,
+    SquaredDeviations,
+    UserMeans,
+    in_columns,
+    parts,
+)
+
+Floats = NDArray[np.float64]
+Release = Callable[[Name, Contribution, Share], Noisy]
+
+SIZES, SUMS, DISTANCES, SPREAD = 0.15, 0.1, 0.15, 0.1  # shares of the budget
+_FEW, _MANY = 100.0, 400.0  # users, in units of the noise of a number that one user moves by 1
+_TYPICAL_CLIP = 0.3  # C/h, before distances are known
+_UNSURE = 0.25  # how much of what clipping takes away is not known from counts by octave
+_SHOWN = 2.2  # standard deviations by which a net loss must stand out of its noise
+_OCTAVES = 7  # of distances, up to the furthest that a sum can lie from its centre
+_DOUBT = 0.2  # prior standard deviation of a mean around 1/2
+_LIKE = 1.1  # caps whose noise is within this factor of the least are as good: take the largest
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Means on a scale from 0 to 1.
+
+    Attributes:
+        means: one for each column.
+        ends: both ends of each one's interval.
+        noise: standard deviation of what privacy added to each.
+        cap: h.
+    """
+
+    means: Floats
+    ends: Floats
+    noise: Floats
+    cap: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Estimate:
+    """One column before its interval: the ratio it rests on, where that is measured from, and what else may be off."""
+
+    ratio: NoisyRatio
+    origin: float
+    shrunk: float
+    correction: float
+    unsure: float
+    slack: float
+
+    @property
+    def mean(self) -> float:
+        return float(np.clip(self.origin + self.shrunk * self.ratio.top / self.ratio.bottom + self.correction, 0, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class TargetMean:
+    """One fit.
+
+    Attributes:
+        users: with their values.
+        means: sizes and means of users, for the target.
+        columns: how many means.
+        session: pays.
+        release: adds up and releases.
+        population: whether the interval is for the population that users were drawn from.
+        level: of each interval.
+    """
+
+    users: Users
+    means: UserMeans
+    columns: int
+    session: Session
+    release: Release
+    population: bool
+    level: float
+
+    def found(self) -> Found:
+        """All steps."""
+        classes = self._sizes()
+        left = 1 - SIZES - (SPREAD if self.population else 0.0)
+        plenty = classes.n_users / self._price(1.0, *in_columns(self.columns, 1.0))
+        if plenty < _FEW:
+            lines = [UNSEEN] * self.columns
+            cap, estimates = self._plain(classes, lines, _quietest_cap(classes, self._caps), left)
+            return self._with_intervals(cap, estimates)
+        lines = self._lines(classes)
+        left -= SUMS
+        if plenty < _MANY:
+            cap = self._best_cap(classes, lines, left, 0.5)
+            return self._with_intervals(*self._plain(classes, lines, cap, left))
+        left -= DISTANCES
+        cap = self._best_cap(classes, lines, left, _TYPICAL_CLIP)
+        return self._with_intervals(*self._centred(classes, lines, cap, left))
+
+    @property
+    def _edges(self) -> Floats:
+        largest = int(self.means.largest) if self.means.of == "rows" else 1
+        return np.asarray(size_buckets(largest), np.float64)
+
+    @property
+    def _caps(self) -> Floats:
+        """The last size of every class."""
+        return np.minimum(2 * self._edges - 1, self.means.largest)
+
+    def _sizes(self) -> SizeClasses:
+        edges = self._edges
+        histogram = SizeHistogram(edges)
+        noisy = self.release(Purpose.SIZES, histogram, self._share("sizes", SIZES))
+        counts = class_counts(noisy.values, math.sqrt(noisy.variance), "sizes")
+        return SizeClasses(counts, np.sqrt(edges * self._caps), math.sqrt(noisy.variance))
+
+    def _lines(self, classes: SizeClasses) -> list[SizeLine]:
+        width = self.columns * len(self._edges)
+        form = parts(
+            ClassSums(self.means, self._edges), width, *in_columns(self.columns, 0.5), "mean of a user by size class"
+        )
+        noisy = self.release(Purpose.CLASS_SUMS, form, self._share("sums", SUMS))
+        return [fitted_line(sums, noisy.variance, classes) for sums in noisy.values.reshape(self.columns, -1)]
+
+    def _best_cap(self, classes: SizeClasses, lines: list[SizeLine], share: float, reach: float) -> float:
+        """The cap with the least predicted mean squared error."""
+        taxicab, euclidean = in_columns(self.columns, reach)
+        errors = []
+        for cap in self._caps:
+            below = classes.below(cap)
+            noise = self._price(share, taxicab, euclidean) * cap / classes.total(cap)
+            errors.append(noise**2 + float(np.mean([line.missed(*below) ** 2 for line in lines])))
+        return float(self._caps[int(np.argmin(errors))])
+
+    def _plain(
+        self, classes: SizeClasses, lines: list[SizeLine], cap: float, share: float
+    ) -> tuple[float, list[_Estimate]]:
+        """Means from sums of z and of 1 - z."""
+        width = 2 * self.columns
+        form = parts(HighAndLow(self.means, cap), width, *in_columns(self.columns, 1.0), "z and 1 - z of a user")
+        noisy = self.release(self._name, form, self._share("mean", share))
+        below = classes.below(cap)
+        estimates = []
+        for line, high, low in zip(lines, *noisy.values.reshape(2, -1), strict=True):
+            ratio = NoisyRatio((high - low) / 2, high + low, noisy.stddev, noisy.scale, (0.5, -0.5), (1.0, 1.0))
+            doubt = _DOUBT**2 / (_DOUBT**2 + ratio.stddev(0.0) ** 2)
+            correction, unsure = line.slope * below[0], line.feared_miss(*below)
+            estimates.append(_Estimate(ratio, 0.5, doubt, correction, unsure, 0.0))
+        return cap, estimates
+
+    def _centred(
+        self, classes: SizeClasses, lines: list[SizeLine], cap: float, share: float
+    ) -> tuple[float, list[_Estimate]]:
+        """Means from clipped sums around a first centre."""
+        first = [line.at(classes.octave(cap)) for line in lines]
+        centres, doubts = np.array([mean for mean, _ in first]), np.array([doubt for _, doubt in first])
+        counts, stddev = self._distances(cap, centres)
+        clips, part = self._clips(counts, stddev, cap, centres, doubts, share)
+        form = parts(
+            CentredSums(self.means, cap, centres, clips, part), self.columns + 1,
+            *in_columns(self.columns, 1.0, part), "distance of a user's sum from a centre, and its size",
+        )  # fmt: skip
+        noisy = self.release(self._name, form, self._share("mean", share))
+        below = classes.below(cap)
+        bottom = self._bottom(noisy, classes, cap, part)
+        estimates = []
+        for k, line in enumerate(lines):
+            clip = float(clips[k])
+            furthest = cap * max(centres[k], 1 - centres[k])
+            loss = _Loss.of(counts[k], stddev, clip, furthest)
+            top = float(noisy.values[k]) * clip + loss.net
+            ratio = NoisyRatio(top, bottom, noisy.stddev, noisy.scale, (clip, 0.0), (0.0, cap / part))
+            doubt = doubts[k] ** 2 / (doubts[k] ** 2 + ratio.stddev(0.0) ** 2)
+            correction, unsure = line.slope * below[0], line.feared_miss(*below)
+            estimates.append(_Estimate(ratio, float(centres[k]), doubt, correction, unsure, loss.unsure))
+        return cap, estimates
+
+    def _distances(self, cap: float, centres: Floats) -> tuple[Floats, float]:
+        """How many users' sums lie in each octave of distance below and above the centre; and the noise of it."""
+        form = parts(
+            DeviationClasses(self.means, cap, centres, _OCTAVES), 2 * self.columns * _OCTAVES,
+            *in_columns(self.columns, 1.0), "one for a user, in the octave of its sum's distance from a centre",
+        )  # fmt: skip
+        noisy = self.release(Purpose.DISTANCES, form, self._share("distances", DISTANCES))
+        stddev = math.sqrt(noisy.variance)
+        sides = noisy.values.reshape(2 * self.columns, -1)
+        counts = np.stack([class_counts(side, stddev, "distances") for side in sides])
+        return counts.reshape(self.columns, 2, -1), stddev
+
+    def _clips(
+        self, counts: Floats, stddev: float, cap: float, centres: Floats, doubts: Floats, share: float
+    ) -> tuple[Floats, float]:
+        """C of every column with the least predicted error, and the part of the noise's bound that sizes get."""
+        noise = self._price(share, *in_columns(self.columns, 1.0))
+        furthest = cap * np.maximum(centres, 1 - centres)
+        clips = np.empty(self.columns)
+        for k in range(self.columns):
+            tried = furthest[k] * 2.0 ** (np.arange(2 - 2 * _OCTAVES, 1) / 2)  # not within the first octave
+            errors = [
+                (noise * clip) ** 2 + _Loss.of(counts[k], stddev, clip, furthest[k]).unsure ** 2 for clip in tried
+            ]
+            clips[k] = tried[int(np.argmin(errors))]
+        return clips, float(np.clip((doubts * cap / clips).max() ** (2 / 3), 0.05, 1.0))
+
+    def _bottom(self, noisy: Noisy, classes: SizeClasses, cap: float, part: float) -> float:
+        """Σ min(s, h): as released, or nearer to what the classes say where its noise is large."""
+        expected = classes.total(cap)
+        released, variance = float(noisy.values[-1]) * cap / part, noisy.variance * (cap / part) ** 2
+        prior = (0.3 * expected) ** 2
+        return max((released / variance + expected / prior) / (1 / variance + 1 / prior), cap)
+
+    def _with_intervals(self, cap: float, estimates: list[_Estimate]) -> Found:
+        means = np.array([each.mean for each in estimates])
+        drawn = self._drawing(cap, means) if self.population else np.zeros(len(means))
+        ends = np.empty((len(means), 2))
+        for k, each in enumerate(estimates):
+            further = math.hypot(each.unsure, drawn[k] / each.ratio.bottom)
+            found = each.ratio.interval(self.level, further, each.slack)
+            ends[k] = [each.origin + each.correction + end for end in found]
+        ends = np.clip(ends, 0.0, 1.0)
+        noise = np.array([each.shrunk * each.ratio.stddev(each.mean - each.origin) for each in estimates])
+        return Found(np.clip(means, ends[:, 0], ends[:, 1]), ends, noise, cap)
+
+    def _drawing(self, cap: float, means: Floats) -> Floats:
+        """Standard deviation of the top of the ratio if users were drawn anew, not too small."""
+        furthest = np.square(np.maximum(means, 1 - means))
+        form = parts(
+            SquaredDeviations(self.means, cap, means), self.columns,
+            float(furthest.sum()), float(np.sqrt(np.square(furthest).sum())), "squared distance from the mean",
+        )  # fmt: skip
+        noisy = self.release(Purpose.SPREAD, form, self._share("spread", SPREAD))
+        return cap * np.sqrt(np.maximum(noisy.values, 0.0) + math.sqrt(noisy.variance))
+
+    @property
+    def _name(self) -> ReleaseName:
+        return ReleaseName(Purpose.MEAN, label=f"mean over {self.means.of}")
+
+    def _share(self, name: str, fraction: float) -> Share:
+        return self.session.plan(**{name: fraction}).one(name)
+
+    def _price(self, fraction: float, taxicab: float, euclidean: float) -> float:
+        """Standard deviation of the noise in one coordinate, for a share of the budget and these norms."""
+        budget = self.session.budget
+        if budget.pure:
+            return math.sqrt(2) * taxicab / (fraction * budget.epsilon)
+        return euclidean / (math.sqrt(fraction) * budget.mu)
+
+
+def _quietest_cap(classes: SizeClasses, caps: Floats) -> float:
+    """The largest cap whose noise is about the least."""
+    noise = np.array([cap / classes.total(cap) for cap in caps])
+    return float(caps[np.flatnonzero(noise <= _LIKE * noise.min())[-1]])
+
+
+@dataclass(frozen=True)
+class _Loss:
+    """What clipping takes from sums whose distances lie in octaves as counted, below and above the centre.
+
+    Attributes:
+        net: to be added to the clipped sums, where counts show it beyond their noise.
+        unsure: what is not known of the rest.
+    """
+
+    net: float
+    unsure: float
+
+    @classmethod
+    def of(cls, counts: Floats, stddev: float, clip: float, furthest: float) -> _Loss:
+        """The loss of a clip, for sums that lie at most so far from the centre."""
+        within = furthest * 2.0 ** (np.arange(-_OCTAVES, 0)[:, None] + (np.arange(8) + 0.5) / 8)
+        taken = np.maximum(within - clip, 0.0).mean(axis=1)
+        counts = np.where(counts >= 0.5, counts, 0.0)
+        below, above = counts @ taken
+        doubt = math.sqrt(float((np.minimum(counts, stddev**2) @ np.square(taken)).sum()))
+        shown = max(0.0, 1 - (_SHOWN * doubt / abs(above - below)) ** 2) if above != below else 0.0
+        net = shown * float(above - below)
+        return cls(net, math.hypot(_UNSURE * float(above + below), (float(above - below) - net) / 2))
