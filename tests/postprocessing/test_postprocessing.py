@@ -125,10 +125,10 @@ def test_statistics_of_residuals_are_shifted_back_to_the_parameters():
 
 def test_shared_moments_are_read_back_and_noise_is_shrunk_away():
     second = np.array([[0.6, 0.1], [0.1, 0.4]])
-    votes = 1000 * np.array([1.0, 0.9, 0.8, 0.7, 0.6 / 2, np.sqrt(2) * 0.1 / 2, 0.4 / 2])
+    votes = 1000 * np.array([1.0, 0.9, 0.8, 0.7, -0.3, 0.6 / 2, np.sqrt(2) * 0.1 / 2, 0.4 / 2])
     exact = evidence.shared_moments(votes, stddev=1e-6)
     np.testing.assert_allclose(exact.design[1:, 1:], second, atol=1e-6)
-    assert (exact.residual_variance, exact.clipped_variance) == pytest.approx((0.8, 0.7))
+    assert (exact.residual_variance, exact.clipped_variance, exact.offset) == pytest.approx((0.8, 0.7, -0.3))
     drowned = evidence.shared_moments(votes, stddev=1e4)
     np.testing.assert_allclose(drowned.design[1:, 1:], 0.5 * np.eye(2), atol=1e-9)
 

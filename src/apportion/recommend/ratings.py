@@ -82,9 +82,9 @@ class RatingSettings:
     popularity_floor: float = 0.05
     overview_share: float = 0.003
     counts_share: float = 0.1
-    norms_share: float = 0.007
+    norms_share: float = 0.004
     moments_share: float = 0.02
-    votes_share: float = 0.007
+    votes_share: float = 0.004
     held_out: float = 0.1
     clip: float | None = None
     latent_scale: float = 1.2
