@@ -62,7 +62,9 @@ class PrivateItems:
 def are_private(items: Any, data: Interactions) -> bool:
     """Whether the list of items is to be released: asked for, or no list was given."""
     if isinstance(items, str) and items not in (PRIVATE, FROM_DATA):
-        raise InputError(f"Expected items to be {PRIVATE!r}, {FROM_DATA!r} or a list of ids, got {items!r}.")
+        raise InputError(
+            f"Expected items to be {PRIVATE!r}, {FROM_DATA!r} or a list of ids, got {items!r}.", argument="items"
+        )
     return items == PRIVATE if isinstance(items, str) else items is None and not data.task_ids.declared
 
 

@@ -112,7 +112,9 @@ class KeyedSum(Hidden):
     def __init__(self, counts: CountsOfKeys, texts: Sequence[str], known: Sequence[str] = ()) -> None:
         names = np.array(list(texts), object)
         if counts.shape != names.shape or any(a >= b for a, b in itertools.pairwise(texts)):
-            raise InputError("Expected the text of every key that was counted, once each and in text order.")
+            raise InputError(
+                "Expected the text of every key that was counted, once each and in text order.", argument=None
+            )
         self._counts, self._texts, self._known = counts, names, tuple(known)
 
     @property

@@ -46,11 +46,18 @@ class _DividedOverKeys(Contribution):
 
     def __post_init__(self) -> None:
         if not 1 <= self.most <= _MOST:
-            raise InputError(f"Expected a cap on the keys of one user from 1 to {_MOST}, got {self.most}.")
+            raise InputError(
+                f"Expected a cap on the keys of one user from 1 to {_MOST}, got {self.most}.", argument="most"
+            )
         if not 1 <= self.least <= self.most:
-            raise InputError(f"Expected a user to count as having from 1 to {self.most} keys, got {self.least}.")
+            raise InputError(
+                f"Expected a user to count as having from 1 to {self.most} keys, got {self.least}.", argument=None
+            )
         if self.neighbours not in (ADD_REMOVE, ADD_REMOVE_EXAMPLE, REPLACE_VALUES):
-            raise InputError(f"Expected neighbours that differ in one user's keys, got: {self.neighbours.relation}.")
+            raise InputError(
+                f"Expected neighbours that differ in one user's keys, got: {self.neighbours.relation}.",
+                argument="neighbours",
+            )
 
     @property
     @abstractmethod
