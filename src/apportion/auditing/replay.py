@@ -28,11 +28,12 @@ from numpy.typing import NDArray
 from apportion.auditing.hidden_values import Raw, distance, raw_copy, scales_of
 from apportion.data import Interactions
 from apportion.data.user_keys import sampling_keys
+from apportion.privacy.charges import Pending
 from apportion.privacy.keys import KeyedValues
 from apportion.privacy.mechanisms import Mechanism
 from apportion.privacy.mechanisms.thresholded import aligned
 from apportion.privacy.sampling import Sample
-from apportion.privacy.session import Pending, Session
+from apportion.privacy.session import Session
 from apportion.privacy.statement import Release
 
 Fit = Callable[[Any, Session], Mapping[str, Any]]

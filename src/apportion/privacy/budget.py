@@ -46,8 +46,7 @@ class Budget:
         object.__setattr__(self, "keys_delta", float(self.keys_delta))
         if not 0 <= self.keys_delta <= self.delta:
             raise InputError(
-                f"Expected a part for keys from 0 to delta = {self.delta}, got {self.keys_delta}.",
-                argument="keys_delta",
+                f"Expected a part for keys from 0 to delta = {self.delta}, got {self.keys_delta}.", argument="delta"
             )
         object.__setattr__(self, "_mu", None if self.pure else gaussian.mu_of(self.epsilon, self.noise_delta))
 

@@ -19,16 +19,17 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 from apportion.errors import BudgetError
 from apportion.privacy import gaussian
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
+from apportion.privacy.charges import LedgerAccount, Pending, event_of
 from apportion.privacy.fixed_schedule import FixedSchedule, noise_beside
 from apportion.privacy.keys import KeyedSum, Listed
-from apportion.privacy.ledger.events import Event, GaussianRelease, ListedRelease, PureRelease, Receipt
+from apportion.privacy.ledger.events import Event, Receipt
 from apportion.privacy.mechanisms import (
     Exponential,
     Gaussian,
@@ -58,33 +59,6 @@ from apportion.privacy.statement import (
     Statement,
     Tuning,
 )
-
-
-class LedgerAccount(Protocol):
-    """A durable record of charges. It refuses by raising, before anything is drawn.
-
-    If it has `neighbours`, it accepts only sessions for that relation.
-    """
-
-    def charge(self, name: str, event: Event) -> Receipt | None:
-        """Record that a release is about to be drawn."""
-
-
-@dataclass(frozen=True, eq=False)
-class Pending:
-    """A release that has been charged but not yet drawn.
-
-    Attributes:
-        release: the release as the statement lists it.
-        mechanism: the mechanism that will draw it.
-        statistic: the hidden statistic.
-        scale: the scale of the noise.
-    """
-
-    release: Release
-    mechanism: Mechanism[Any]
-    statistic: Statistic
-    scale: float
 
 
 class Session:
@@ -420,7 +394,7 @@ class Session:
             else:
                 self._refuse_beyond_budget(record)
             if self._schedule is None:  # otherwise all releases were charged together when they were planned
-                self._write_down(record.name, _event(record))
+                self._write_down(record.name, event_of(record))
             self._releases.append(record)
 
     def _write_down(self, name: str, event: Event) -> None:
@@ -470,10 +444,3 @@ class Session:
     def _draw(self, pending: Pending) -> Any:
         """Draw what was charged for; the auditor's replay overrides this to feed recorded values."""
         return pending.mechanism.draw(self._opened(pending.statistic), pending.scale, self.noise)
-
-
-def _event(record: Release) -> Event:
-    """Return what a ledger is charged for a release that was not planned."""
-    assert record.mu is not None
-    noisy = GaussianRelease(record.mu) if record.epsilon is None else PureRelease(record.epsilon)
-    return ListedRelease(noisy, record.delta) if record.delta else noisy

@@ -51,7 +51,7 @@ class _DividedOverKeys(Contribution):
             )
         if not 1 <= self.least <= self.most:
             raise InputError(
-                f"Expected a user to count as having from 1 to {self.most} keys, got {self.least}.", argument="least"
+                f"Expected a user to count as having from 1 to {self.most} keys, got {self.least}.", argument=None
             )
         if self.neighbours not in (ADD_REMOVE, ADD_REMOVE_EXAMPLE, REPLACE_VALUES):
             raise InputError(
