@@ -21,7 +21,7 @@ from apportion.engines import LocalEngine
 from apportion.errors import InputError
 from apportion.privacy import Budget, NoiseSource, SeededNoise, Session, Statement
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
-from apportion.recommend.clicks import ClickSettings
+from apportion.recommend.clicks import LEARNED, ClickSettings
 from apportion.recommend.model import ItemModel
 from apportion.recommend.ratings import RatingSettings
 
@@ -114,14 +114,15 @@ def recommender_of(model: ItemModel) -> Make:
         raise InputError("Expected a model with a privacy statement, got one without.", argument="model")
     ratings = model.kind == "ratings"
     kind: Any = RatingSettings if ratings else ClickSettings
-    if set(model.settings) != set(kind.__dataclass_fields__):
+    settings = {name: value for name, value in model.settings.items() if name != LEARNED}
+    if set(settings) != set(kind.__dataclass_fields__):
         raise InputError(
             "Expected a model of `apportion fit`; the settings of this one belong to another method.", argument="model"
         )
     arguments: dict[str, Any] = {
         "epsilon": model.statement.epsilon,
         "delta": model.statement.delta,
-        "settings": kind(**model.settings),
+        "settings": kind(**settings),
         "n_users": model.statement.declared_users,
         "engine": LocalEngine(np.float64),
     }
