@@ -15,6 +15,8 @@ import pytest
 from apportion.data.synthetic import long_tailed_ratings
 from apportion.errors import InputError
 from apportion.privacy import SeededNoise
+from apportion.recommend.clicks import ClickSettings
+from apportion.recommend.clicks_fold_in import Trust
 from apportion.recommend.model import ItemModel
 from apportion.report import explorer_packing as packing
 from apportion.report.explorer import explorer_page
@@ -205,7 +207,9 @@ def test_few_items_and_items_without_a_vector_have_places(n_items):
 @pytest.mark.parametrize("kind", feature_data.RECOMMENDERS)
 def test_what_features_added_is_told_by_popularity(kind):
     data, _ = long_tailed_ratings(200, 30, 2500, rank=2, rng=np.random.default_rng(0))
-    model = feature_data.RECOMMENDERS[kind](feature_data.features_of(30), noise=SeededNoise(1)).fit(data).model_
+    trusting = {} if kind == "ratings" else {"settings": ClickSettings(choices=(Trust(0.2, 1, 0.7),))}
+    make = feature_data.RECOMMENDERS[kind]
+    model = make(feature_data.features_of(30), noise=SeededNoise(1), **trusting).fit(data).model_
     shares = share_by_band(model, 4)
     assert len(shares) == 4
     assert all(0 <= share < 1 for share in shares)

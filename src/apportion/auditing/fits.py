@@ -22,8 +22,7 @@ from apportion.engines import LocalEngine
 from apportion.errors import InputError
 from apportion.privacy import Budget, NoiseSource, SeededNoise, Session, Statement
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
-from apportion.recommend.clicks import ClickSettings
-from apportion.recommend.clicks_fold_in import Trust
+from apportion.recommend.clicks import LEARNED, ClickSettings
 from apportion.recommend.model import ItemModel
 from apportion.recommend.ratings import RatingSettings
 
@@ -31,7 +30,6 @@ Make = Callable[[], Any]
 """Makes a private recommender with the settings in question."""
 _TOLERANCE, _GAP = 1e-6, 1e-6  # tolerance of replay, in float64
 _OWN_CANARIES = 1000
-_LEARNED = {"trust"}  # what a fit adds to the settings that it was given
 _LEAST_CANARIES, _MOST_CANARIES = 200, 4000
 
 
@@ -127,15 +125,15 @@ def recommender_of(model: ItemModel) -> Make:
         raise InputError("Expected a model with a privacy statement, got one without.", argument="model")
     ratings = model.kind == "ratings"
     kind: Any = RatingSettings if ratings else ClickSettings
-    chosen = {name: value for name, value in model.settings.items() if name in kind.__dataclass_fields__}
-    if set(chosen) != set(kind.__dataclass_fields__) or set(model.settings) - set(chosen) - _LEARNED:
+    settings = {name: value for name, value in model.settings.items() if name != LEARNED}
+    if set(settings) != set(kind.__dataclass_fields__):
         raise InputError(
             "Expected a model of `apportion fit`; the settings of this one belong to another method.", argument="model"
         )
     arguments: dict[str, Any] = {
         "epsilon": model.statement.epsilon,
         "delta": model.statement.delta,
-        "settings": kind(**{**chosen, **_choices(chosen)}),
+        "settings": kind(**settings),
         "n_users": model.statement.declared_users,
         "engine": LocalEngine(np.float64),
         "items": "private" if model.statement.keys_delta else None if model.task_ids.declared else "from-data",
@@ -143,14 +141,6 @@ def recommender_of(model: ItemModel) -> Make:
     if ratings:
         return lambda: PrivateRatingRecommender(value_range=model.value_range, **arguments)
     return lambda: PrivateClickRecommender(**arguments)
-
-
-def _choices(chosen: dict[str, Any]) -> dict[str, Any]:
-    """What users vote among, from the plain values of a saved model."""
-    listed = chosen.get("choices")
-    if listed is None:
-        return {}
-    return {"choices": tuple(each if isinstance(each, Trust) else Trust(**each) for each in listed)}
 
 
 def published(model: ItemModel) -> dict[str, Any]:

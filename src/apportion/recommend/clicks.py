@@ -64,6 +64,7 @@ _HEAD = 20  # tasks at the top of a ranking
 _FURTHER_SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)  # of what is left, to count popularity again
 _MOST_FURTHER = 0.97  # where there is too little to tell whether vectors are worth anything
 _POPULARITY = Trust(1e4, 5)  # nothing else is trusted
+LEARNED = "trust"  # what users voted for, beside the settings that a model keeps
 _CAUTIOUS = 1  # the first choices of a list, which hardly trust what was learned
 
 
@@ -109,6 +110,11 @@ class ClickSettings:
     feature_directions: int = 32
     feature_weight: float = 0.7
     feature_prior: bool = False
+
+    def __post_init__(self) -> None:
+        """Take choices as they are stored, too."""
+        made = (Trust(**each) if isinstance(each, dict) else each for each in self.choices)
+        object.__setattr__(self, "choices", tuple(made))
 
     @classmethod
     def for_budget(cls, mu: float) -> ClickSettings:
@@ -360,10 +366,10 @@ class _Fit:
     def _choices(self) -> tuple[Trust, ...]:
         """The list of the settings; with features, the same with trust in them beside, but for the cautious ones."""
         listed = self._settings.choices
-        if self._directions is None:
+        if self._directions is None or len(listed) == 1:
             return listed
-        trusting = listed[_CAUTIOUS:] or listed
-        return (*listed, *(replace(each, feature_weight=self._settings.feature_weight) for each in trusting))
+        weight = self._settings.feature_weight
+        return (*listed, *(replace(each, feature_weight=weight) for each in listed[_CAUTIOUS:]))
 
     def _denoised(self, vectors: Floats, stddev: float, spread: Floats) -> Denoised:
         if self._rows is None or not self._settings.feature_prior:
@@ -386,7 +392,7 @@ class _Fit:
     def model(self, items: Items, trust: Trust, statement: Statement) -> ClickModel:
         """The public model."""
         regression = self._fold_in(items, trust)
-        learned = {"dimension": items.rows.mean.shape[1], "trust": asdict(trust)}
+        learned = {"dimension": items.rows.mean.shape[1], LEARNED: asdict(trust)}
         return ClickModel(
             fold_in=regression,
             vectors=regression.features[:, 1:],
