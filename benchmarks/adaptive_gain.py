@@ -73,7 +73,7 @@ def gains(
 ) -> tuple[float, list[tuple[float, float]]]:
     """The best simple error, and for each ε the mean and the standard error of private errors."""
     data, scale = load()
-    train, _, test = data.split_by_value(np.random.default_rng(0))
+    train, _, test = data.with_public_tasks().split_by_value(np.random.default_rng(0))
     simple = min(_error(model, train, test) for model in (BiasModel().fit(train), GlobalMean().fit(train)))
     found = []
     for epsilon in epsilons:
