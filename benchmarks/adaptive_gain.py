@@ -36,7 +36,10 @@ def measure(quick: bool) -> Outcome | Rehearsal:
     if quick:
         name = "skewed, two rows a user"
         simple, found = gains(GENERATED[name], (5.0,), range(1))
-        return Rehearsal({"simple": simple, "private": found[0][0]}, {"below the global mean": found[0][0] < 1.4})
+        return Rehearsal(
+            {"simple": simple, "private": found[0][0]},
+            {"within 1 % of the best simple error": found[0][0] < 1.01 * simple},
+        )
     rows, ours, before, below = [], [], [], {}
     for name in BEFORE:
         load = REAL[name]
@@ -73,7 +76,7 @@ def gains(
 ) -> tuple[float, list[tuple[float, float]]]:
     """The best simple error, and for each ε the mean and the standard error of private errors."""
     data, scale = load()
-    train, _, test = data.split_by_value(np.random.default_rng(0))
+    train, _, test = data.with_public_tasks().split_by_value(np.random.default_rng(0))
     simple = min(_error(model, train, test) for model in (BiasModel().fit(train), GlobalMean().fit(train)))
     found = []
     for epsilon in epsilons:
