@@ -164,7 +164,7 @@ class Votes(Contribution):
             losses = np.asarray(self.losses(kept, shown, kernels), np.float64)
             with np.errstate(invalid="ignore"):
                 differences = losses[:, 1:] - losses[:, :1]
-            good = np.isfinite(differences).all(axis=1)
+            good = np.asarray(np.isfinite(differences).all(axis=1))
             total += whole_parts(np.where(good[:, None], differences, 0.0), self.output).sum(axis=0)
         return (total,)
 
