@@ -11,6 +11,8 @@ from apportion.privacy import ObservationRows, Rows
 from apportion.privacy.contributions import (
     ClippedParts,
     HeldOut,
+    KeyCounts,
+    KeyShares,
     Output,
     TaskCounts,
     TaskGrams,
@@ -108,6 +110,8 @@ CONTRIBUTIONS = {
     "user gram": lambda: UserGram(OwnRows()),
     "parts": lambda: ClippedParts(rows_and_totals, (BY_TASK, OF_USER), SplitEqually()),
     "parts of users": lambda: ClippedParts(totals_alone, (OF_USER,)),
+    "keys": lambda: KeyCounts(300),
+    "shares of keys": lambda: KeyShares(300),
     "votes": lambda: Votes(LossesOfMeans(), HELD_OUT, 3.0, "test"),
     "parts without held-out rows": lambda: WithoutHeldOut(ClippedParts(totals_alone, (OF_USER,)), HELD_OUT),
 }

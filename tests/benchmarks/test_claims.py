@@ -50,6 +50,8 @@ REHEARSED = {
         "serve-load",
     ),
     "more draws or more data": (
+        "replay-at-size",
+        "mutants",
         "audit-tight",
         "contributions-audit",
         "contributions-coverage",
