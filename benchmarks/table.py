@@ -70,7 +70,8 @@ def figures() -> str:
         lines.append(_line(what, *_cells(stored), _source(stored)))
     said = (
         f"{len(results)} claims are stored; {failing} do not hold. [The page of claims](docs/claims.md) lists them. "
-        f"The picture shows [`{DRAWN}`](benchmarks/results/{DRAWN}.json), measured on {_source(results[DRAWN])}."
+        f"The picture shows [`{DRAWN}`](benchmarks/results/{DRAWN}.json), measured on {_source(results[DRAWN])}, "
+        "with the simple baselines of the first two rows."
     )
     return "\n".join([*lines, "", said])
 

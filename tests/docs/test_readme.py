@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,10 @@ def test_what_the_readme_says_of_plain_means_is_so():
     )
     better = plain["settings"]["non_private"]["damped_means"] < ours["value"]["ratings"]["ours"]["1"]
     assert better == ("plain item and user means without privacy predict ratings better" in README)
+
+
+def test_the_citation_names_the_version_that_is_built():
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {built['version']}\n" in cited
+    assert f"\nlicense: {built['license']}\n" in cited
