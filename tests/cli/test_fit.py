@@ -147,6 +147,18 @@ def test_a_delta_too_large_for_the_users_gets_a_word_of_caution(run, ratings):
     assert "Choose a smaller" not in run("fit", ratings, "--epsilon", 2, "--n-users", 300, *SMALL).stderr
 
 
+@pytest.mark.parametrize("kind", ["--ratings", "--clicks"])
+def test_vectors_are_no_longer_than_there_are_items(run, ratings, folder, kind):
+    said = run("fit", ratings, "--epsilon", 2, kind, "--dimension", 1000, "--rounds", 1, "--out", "m").stderr
+    assert "Item vectors have length 40, not 1000: there are 40 items." in said
+    assert load(folder / "m").vectors.shape == (40, 40)
+
+
+@pytest.mark.filterwarnings("error")
+def test_as_many_rounds_as_are_allowed_give_no_warning(run, write, rows):
+    run("fit", write("few.csv", "user,item,rating", rows[:200]), "--epsilon", 2, "--dimension", 1, "--rounds", 200)
+
+
 def test_long_text_ids_work_from_end_to_end(run, write, rows):
     def long(prefix, number):
         return f"{prefix}-{number:08d}-0000-4000-8000-000000000000"

@@ -322,7 +322,7 @@ BAD_OPTIONS = {
     "range without end": ((*MEAN[:-1], "inf", "--epsilon", 1), "got 0 inf"),
     "range that is none": ((*MEAN[:-1], "many", "--epsilon", 1), "'many'"),
     "delta 1": ((*MEAN, "--epsilon", 1, "--delta", 1), "--delta"),
-    "delta 0 for a descent": ((*ODDS, "--epsilon", 1, "--delta", 0), "above 0, got 0"),
+    "delta 0 for a descent": ((*ODDS, "--epsilon", 1, "--delta", 0), "below 1, got 0"),
     "level 1": ((*MEAN, "--epsilon", 1, "--level", 1), "--level"),
     "unknown user": (("mean", "visits.csv", "--user", "whom", *MEAN[4:], "--epsilon", 1),
                      "Error: visits.csv: There is no column 'whom'; the columns are 'who', 'cost', 'age'"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from apportion.cli.options import EXACT, Command, PositiveNumber, charged_session, ledger_options, noise_of
+from apportion.cli.options import EXACT, Command, Delta, PositiveNumber, charged_session, ledger_options, noise_of
 from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
@@ -184,7 +184,7 @@ _DELTA: Final = click.option(
 )
 _POSITIVE_DELTA: Final = click.option(
     "--delta",
-    type=PositiveNumber(),
+    type=Delta(),
     required=True,
     help="Slack of the guarantee; choose it well below 1 / number of users.",
 )

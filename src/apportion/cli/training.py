@@ -68,6 +68,14 @@ def cost_of_list(model: ItemModel) -> list[str]:
     ]
 
 
+def shortened(model: ItemModel, options: FitOptions) -> list[str]:
+    """Say that item vectors are shorter than asked for: longer ones than there are items hold nothing more."""
+    length = model.vectors.shape[1]
+    if options.dimension is None or options.dimension <= length:
+        return []
+    return [f"Item vectors have length {length}, not {options.dimension}: there are {model.n_tasks} items."]
+
+
 def caution(options: FitOptions) -> str | None:
     """Return a warning if δ is too large for the declared number of users."""
     if options.n_users is None or options.delta * options.n_users < 1:

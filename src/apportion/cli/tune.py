@@ -16,6 +16,7 @@ from apportion.cli.options import (
     ITEMS_FROM_DATA,
     PRIVATE_ITEMS,
     DataOptions,
+    Delta,
     FeatureOptions,
     Kind,
     PositiveNumber,
@@ -67,7 +68,7 @@ class Values(click.ParamType[tuple[str, tuple[float | int, ...]]]):
     required=True,
     help="Privacy loss (epsilon) of everything: all tries and the choice.",
 )
-@click.option("--delta", type=PositiveNumber(), default=1e-6, show_default=True, help="Slack of the guarantee.")
+@click.option("--delta", type=Delta(), default=1e-6, show_default=True, help="Slack of the guarantee.")
 @click.option(
     "--try",
     "grid",

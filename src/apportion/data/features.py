@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.arrow_columns import IdColumn
-from apportion.data.columns import IGNORE, USUAL_NAMES, _Ignore
+from apportion.data.columns import USUAL_NAMES
 from apportion.data.feature_checks import too_specific
 from apportion.data.feature_groups import FeatureGroup, FeatureKind, learn_cross, learn_group
 from apportion.data.sources import naming, open_table
@@ -30,7 +30,8 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-KindChoice = FeatureKind | _Ignore
+KindChoice = FeatureKind | Literal["ignore"]
+"""What a column holds; "ignore" leaves it out."""
 _FURTHER_ID_NAMES = ("id",)
 
 
@@ -118,7 +119,7 @@ class ItemFeatures:
         Args:
             frame: an object with the Arrow C stream protocol; all columns but the id are features.
             item: name of the id column; guessed from the usual names by default.
-            kinds: what columns hold, by name, or `IGNORE`; other kinds are guessed from the cells.
+            kinds: what columns hold, by name, or "ignore"; other kinds are guessed from the cells.
             crosses: columns whose combinations within a row form a separate feature group.
             separator: what separates words in a cell of several.
             bins: knots of a binned number.
@@ -208,7 +209,7 @@ def _learn(
                 f"There is no column {name!r} of features; the columns are {', '.join(table.column_names)}.",
                 argument="kinds",
             )
-    chosen = [name for name in table.column_names if name != item and kinds.get(name) is not IGNORE]
+    chosen = [name for name in table.column_names if name != item and kinds.get(name) != "ignore"]
     groups = [
         learn_group(table, name, kinds.get(name), separator=separator, bins=bins, buckets=buckets)  # type: ignore[arg-type]
         for name in chosen

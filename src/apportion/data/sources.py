@@ -100,7 +100,8 @@ def open_table(path: Path, *, columns: Sequence[str] | None = None, separator: s
 
 def rows_as_text(path: Path) -> list[list[str]]:
     """Return all cells of a small file as text, row by row; the column names first, if the file has them."""
-    return _format_of(path).rows_as_text(path)
+    with naming(path):
+        return _format_of(path).rows_as_text(path)
 
 
 def table_endings() -> tuple[str, ...]:

@@ -7,6 +7,7 @@ in.
 
 from __future__ import annotations
 
+import codecs
 import io
 import math
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ _BLOCK_BYTES = 8 << 20
 _SEPARATORS = ("::", "\t", ",", ";", "|")
 _STAND_IN = "\x1f"  # ASCII "unit separator", which replaces a separator of several characters
 _FIRST_LINE_BYTES = 1 << 16
+_OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)  # UTF-32-LE begins as UTF-16-LE
 
 
 @dataclass(frozen=True)
@@ -223,10 +225,20 @@ def _open_bytes(path: Path) -> Any:
     return pa.input_stream(str(path))
 
 
+def refuse_other_encodings(beginning: bytes) -> None:
+    """Refuse UTF-16, UTF-32 and binary files by their first bytes; Arrow's threads may abort the process on them."""
+    if beginning.startswith(_OTHER_MARKS) or b"\0" in beginning.lstrip(b"\r\n").split(b"\n", 1)[0]:
+        raise InputError(
+            "The file is not text in UTF-8 (it looks like UTF-16 or a binary file); save it as CSV in UTF-8.",
+            argument=None,
+        )
+
+
 def _first_line(path: Path) -> tuple[str, int]:
     """Return the first non-empty line, and the number of lines before it."""
     with _open_bytes(path) as stream:
         beginning: bytes = stream.read(_FIRST_LINE_BYTES)
+    refuse_other_encodings(beginning)
     filled = beginning.lstrip(b"\r\n")
     line = filled.split(b"\n", 1)[0]
     text = line.decode("utf-8-sig", errors="replace").rstrip("\r")

@@ -299,7 +299,7 @@ class _Fit:
         found = released.posterior.mean
         wanted = self._settings.dimension
         dimension = wanted or default_dimension(self._session.budget.mu, n_users, self._data.n_tasks)
-        rows = _random_start(found, dimension, rng)
+        rows = _random_start(found, min(dimension, max(self._data.n_tasks, 2)), rng)
         return given.weights, Items(found, given.expected.total, released.counts.stddev, rows)
 
     def _round_shares(self) -> Sequence[Share]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from apportion.data.sources import CellKind, HeldKind
-from apportion.data.text_files import Layout, TextColumns, is_number, see_layout
+from apportion.data.text_files import Layout, TextColumns, is_number, refuse_other_encodings, see_layout
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ class _SeparatedText:
         return _OpenText(file, see_layout(file, None if columns is None else list(columns), separator))
 
     def rows_as_text(self, file: Path) -> list[list[str]]:
-        lines = _decoded(file.read_bytes()).lstrip("\ufeff").splitlines()
+        content = file.read_bytes()
+        refuse_other_encodings(content)
+        lines = _decoded(content).lstrip("\ufeff").splitlines()
         first = next((line for line in lines if line.strip()), "")
         mark = "::" if "::" in first else max(_SEPARATORS[::-1], key=first.count)
         if mark == "::":
