@@ -141,6 +141,18 @@ def test_a_second_fit_replaces_the_model_and_says_that_it_costs_again(run, ratin
     assert load("m").statement.epsilon == 3.0
 
 
+@pytest.mark.parametrize("kind", ["--ratings", "--clicks"])
+def test_a_delta_too_large_for_the_released_number_of_users_is_said_too(run, ratings, kind):
+    said = run("fit", ratings, "--epsilon", 8, "--delta", 0.1, kind, *SMALL).stderr
+    assert "Warning: a delta of 0.1 is not below 1 / " in said  # 300 users; 10 are 29 deviations of the noise away
+    assert "Warning" not in run("fit", ratings, "--epsilon", 8, "--out", "m", kind, *SMALL).stderr
+
+
+def test_an_epsilon_that_protects_nobody_is_said(run, ratings):
+    assert "an epsilon of 11 gives no protection" in run("fit", ratings, "--epsilon", 11, *SMALL).stderr
+    assert "no protection" not in run("fit", ratings, "--epsilon", 10, "--out", "m", *SMALL).stderr
+
+
 def test_a_delta_too_large_for_the_users_gets_a_word_of_caution(run, ratings):
     said = run("fit", ratings, "--epsilon", 2, "--delta", 0.01, "--n-users", 300, *SMALL).stderr
     assert "Choose a smaller --delta" in said

@@ -272,10 +272,15 @@ def test_nothing_of_the_data_is_printed_or_on_the_page(run, folder, columns, com
 
 
 def test_a_delta_too_large_for_the_users_is_pointed_out_where_their_number_is_public(run):
-    said = "A delta of 0.01 is not below 1 / 300 users"
+    said = "a delta of 0.01 is not below 1 / 300 users"
     assert said in run(*PAPER, "--epsilon", 1, "--delta", 0.01).stderr
     assert said not in run(*MEAN, "--epsilon", 1, "--delta", 0.01).stderr
     assert said not in run(*PAPER, "--epsilon", 1, "--delta", 1e-6).stderr
+
+
+@pytest.mark.parametrize("command", EVERY.values(), ids=EVERY)
+def test_an_epsilon_that_protects_nobody_is_pointed_out(run, command):
+    assert "an epsilon of 11 gives no protection" in run(*command, "--epsilon", 11).stderr
 
 
 # -- the page --

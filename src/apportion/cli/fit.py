@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from apportion.cli.cautions import weak_epsilon
 from apportion.cli.options import (
     FILE,
     DataOptions,
@@ -74,7 +75,7 @@ def run_fit(
     from apportion.cli.feature_files import match_features, read_features
     from apportion.cli.item_files import read_titles
     from apportion.cli.loading import load_data
-    from apportion.cli.training import caution, cost_of_list, fit_private, shortened
+    from apportion.cli.training import cost_of_list, fit_private, shortened
 
     refuse_unless_writable_model(target)
     privacy = replace(privacy, items=data_as.items)
@@ -83,9 +84,8 @@ def run_fit(
     features = read_features(feature_settings or FeatureOptions(), reporter)
     loaded = load_data(path, data_as)
     names = {} if titles is None else read_titles(titles, loaded.data.task_ids)
-    for remark in (*loaded.remarks, caution(privacy)):
-        if remark:
-            reporter.say(remark)
+    for remark in (*loaded.remarks, *weak_epsilon(privacy.epsilon)):
+        reporter.say(remark)
     match_features(features, loaded.data.task_ids, reporter)
     if target.exists():
         reporter.say(

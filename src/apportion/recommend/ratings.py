@@ -203,7 +203,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
             entered.items,
         )  # fmt: skip
         state = fit.run(np.random.default_rng(self.random_state), progress)
-        self.statement_ = session.statement()
+        self.statement_, self.n_users_ = session.statement(), state.start.n_users
         self.model_ = fit.model(state, self.statement_)
         return self
 
