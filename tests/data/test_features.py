@@ -108,11 +108,12 @@ def test_later_items_are_read_in_the_same_way_and_unknown_words_say_nothing():
         ItemFeatures.from_frame(later.drop_columns(["genres"]), space=space)
 
 
-def test_files_are_read_as_frames_are_and_ids_are_numbers_however_they_are_written(tmp_path):
+def test_files_are_read_as_frames_are_and_ids_as_they_are_written(tmp_path):
     (tmp_path / "items.csv").write_text("id,genres,year\n1,A|B,1990\nx,B,1991\n007,A,1992\n")
     features = ItemFeatures.read(tmp_path / "items.csv")
-    assert features.item_ids.ids.tolist() == ["1", "7", "x"]
-    assert features.for_tasks(Vocabulary([7, 5, 1])).counts.tolist() == [2, 0, 3]
+    assert features.item_ids.ids.tolist() == ["007", "1", "x"]
+    assert features.for_tasks(Vocabulary([7, 5, 1])).counts.tolist() == [0, 0, 3]
+    assert features.for_tasks(Vocabulary(["7", "007", "x"])).counts.tolist() == [0, 2, 2]
     parquet.write_table(MOVIES, tmp_path / "items.parquet")
     read = ItemFeatures.read(tmp_path / "items.parquet")
     np.testing.assert_array_equal(read.rows.indices, ItemFeatures.from_frame(MOVIES).rows.indices)

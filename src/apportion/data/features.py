@@ -172,7 +172,7 @@ class ItemFeatures:
 
     def for_tasks(self, task_ids: Vocabulary) -> SparseRows:
         """Return one row per task, in the order of the tasks' codes; a task without features has an empty row."""
-        found = _find(self.item_ids, task_ids)
+        found = self.item_ids.match(task_ids)
         if len(found) and not (found >= 0).any():
             ours, theirs = self.item_ids.id_of(0), task_ids.id_of(0)
             raise InputError(
@@ -185,10 +185,10 @@ class ItemFeatures:
         both = {group.name for group in self.space.groups} & {group.name for group in other.space.groups}
         if both:
             raise InputError(f"Expected features of different names, got {sorted(both)[0]!r} twice.", argument="other")
-        unknown = other.item_ids.ids[_find(self.item_ids, other.item_ids) < 0]
+        unknown = other.item_ids.ids[self.item_ids.match(other.item_ids) < 0]
         ids = np.concatenate([_like(self.item_ids.ids, unknown), _like(unknown, self.item_ids.ids)])
         joined = Vocabulary(ids, name="item", declared=True)
-        ours, theirs = (each.rows.take(_find(each.item_ids, joined)) for each in (self, other))
+        ours, theirs = (each.rows.take(each.item_ids.match(joined)) for each in (self, other))
         space = FeatureSpace(self.space.item, (*self.space.groups, *other.space.groups))
         return ItemFeatures(joined, ours.beside(theirs), space)
 
@@ -282,13 +282,6 @@ def _as_table(frame: Any) -> pa.Table:
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise InputError(f"The frame cannot be read as Arrow: {str(error).splitlines()[0]}", argument="frame") from None
     return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
-
-
-def _find(known: Vocabulary, wanted: Vocabulary) -> NDArray[np.int32]:
-    """Return codes of the wanted ids among the known ones; a whole number matches even if other ids are text."""
-    if known.holds_text == wanted.holds_text:
-        return known.find(wanted.ids)
-    return Vocabulary(known.ids.astype(TEXT)).find(wanted.ids.astype(TEXT))
 
 
 def _like(ids: Ids, others: Ids) -> Ids:

@@ -1,8 +1,7 @@
 """Text files with separated columns: how one is laid out, how it is opened, where it is wrong.
 
-The first line shows the separator and the names. Ids are read as integers if every one of them is an integer, otherwise
-as text; values as float64. Arrow reads single-byte separators; the `::` of the MovieLens files is replaced on the way
-in.
+The first line shows the separator and the names. Ids are read as text, values as float64. Arrow reads single-byte
+separators; the `::` of the MovieLens files is replaced on the way in.
 """
 
 from __future__ import annotations
@@ -130,12 +129,10 @@ class TextColumns:
         return {} if batch is None else {name: batch.column(name)[0].as_py() for name in self.kinds}
 
     def corrected_types(self, types: dict[str, Any], error: Exception) -> dict[str, Any]:
-        """Types after Arrow gave up: ids become text; a bad number or a malformed row is named.
+        """Types after Arrow gave up, unless a bad number or a malformed row is named.
 
         A malformed row that threads came upon has no number yet: then the file is to be read once more, in order.
         """
-        import pyarrow as pa
-
         if self.in_threads and self._malformed is not None:
             self.in_threads, self._malformed = False, None
             return types
@@ -143,8 +140,6 @@ class TextColumns:
         row, name, cell = self._first_mismatch(types)
         if name is None:
             raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.", argument=None) from None
-        if self.kinds[name] == "id":
-            return types | {name: pa.string()}
         expected = "a number" if self.kinds[name] == "number" else f"a time ({types[name]})"
         raise bad_cell(name, cell, row, expected)
 
@@ -184,8 +179,6 @@ class TextColumns:
 def _arrow_type(kind: CellKind, suggested: Any) -> Any:
     import pyarrow as pa
 
-    if kind == "id":
-        return pa.int64() if suggested == pa.int64() else pa.string()
     if kind == "time":
         return suggested if _is_time(suggested) else pa.int64()
     return pa.float64() if kind == "number" else pa.string()

@@ -43,7 +43,7 @@ class _OpenText:
 
         text = TextColumns(self._file, self._layout, kinds, in_threads=True)
         types: dict[str, pa.DataType] = {}
-        while True:  # once more for each id column that turns out to be text
+        while True:  # once more, in order, if threads came upon a malformed row
             try:
                 types = types or text.first_types()
                 return gather(text.open(types), text.n_blocks())
@@ -54,10 +54,6 @@ class _OpenText:
         import pyarrow as pa
 
         columns = TextColumns(self._file, self._layout, dict.fromkeys(self.names, "text"))
-        try:
-            return _in_utf8(columns.open({}).read_all())
-        except pa.ArrowInvalid:
-            pass
         try:
             return _in_utf8(columns.open({id_column: pa.string()}).read_all())
         except pa.ArrowInvalid as error:
