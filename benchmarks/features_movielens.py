@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 
-from apportion.data import IGNORE
 from apportion.data.features import FineFeaturesWarning, ItemFeatures
 from benchmarks.claim import data_folder, need
 
@@ -48,5 +47,7 @@ def _part(name: str, bins: int) -> ItemFeatures:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FineFeaturesWarning)
         if name == "people":
-            return ItemFeatures.from_frame(people, kinds={"role": IGNORE})
-        return ItemFeatures.from_frame(people, kinds={"role": IGNORE, "person": IGNORE}, crosses=[("person", "role")])
+            return ItemFeatures.from_frame(people, kinds={"role": "ignore"})
+        return ItemFeatures.from_frame(
+            people, kinds={"role": "ignore", "person": "ignore"}, crosses=[("person", "role")]
+        )

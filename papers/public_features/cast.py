@@ -30,8 +30,8 @@ import pyarrow.parquet as parquet
 import torch
 from numpy.typing import NDArray
 
-from apportion.data import IGNORE, Interactions, Vocabulary
-from apportion.data.features import FineFeaturesWarning, ItemFeatures
+from apportion.data import Interactions, Vocabulary
+from apportion.data.features import FineFeaturesWarning, ItemFeatures, KindChoice
 from apportion.evaluation import popularity_slices, rmse
 from apportion.privacy import SeededNoise
 from apportion.published.public_features.encoders import TwoLayerEncoder
@@ -81,7 +81,7 @@ def feature_sets(movies: pa.Table, people: pa.Table, least: int = ENOUGH) -> dic
         return ItemFeatures.from_frame(movies.select([item, "genres", "year"]), kinds={"year": "binned"})
 
     def crossed(some: pa.Table) -> ItemFeatures:
-        kinds = {"person": IGNORE, "role": IGNORE}
+        kinds: dict[str, KindChoice] = {"person": "ignore", "role": "ignore"}
         return _quietly(partial(ItemFeatures.from_frame, some, kinds=kinds, crosses=[("person", "role")]))
 
     def apart(some: pa.Table) -> ItemFeatures:

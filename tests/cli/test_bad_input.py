@@ -56,7 +56,14 @@ def test_data_that_cannot_be_used_is_refused(refused, write, command, header, li
         (("--epsilon", "inf"), "got inf"),
         (("--epsilon", "much"), "'much'"),
         (("--epsilon", "1", "--delta", "1.5"), "got 1.5"),
+        (("--epsilon", "1", "--delta", "0"), "a number above 1e-300 and below 1, got 0"),
+        (("--epsilon", "1", "--delta", "1"), "a number above 1e-300 and below 1, got 1"),
+        (("--epsilon", "1", "--delta", "1e-300"), "a number above 1e-300 and below 1, got 1e-300"),
         (("--epsilon", "1", "--scale", "5", "1"), "got 5 1"),
+        (("--epsilon", "1", "--ratings", "--clicks"), "--ratings and --clicks cannot be combined"),
+        (("--epsilon", "1", "--clicks", "--ratings"), "--ratings and --clicks cannot be combined"),
+        (("--epsilon", "1", "--rounds", "100000"), "at most 200, got 100000"),
+        (("--epsilon", "1", "--dimension", "100000"), "at most 10000, got 100000"),
         (("--epsilon", "1", "--value", "stars"), "no column 'stars'"),
         (("--epsilon", "1", "--ratings", "--min-value", "3"), "cannot be combined with --ratings"),
         (("--epsilon", "1", "--min-value", "9"), "at least 9"),
@@ -69,6 +76,15 @@ def test_data_that_cannot_be_used_is_refused(refused, write, command, header, li
 )
 def test_options_that_make_no_sense_are_refused(refused, ratings, options, words):
     assert words in refused("fit", ratings, *options)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
+def test_text_that_is_not_in_utf8_is_refused_before_it_is_read(refused, ratings, folder, encoding):
+    text = (folder / ratings).read_text(encoding="utf-8")
+    (folder / "odd.csv").write_text(text, encoding=encoding)
+    for arguments in (["odd.csv"], [ratings, "--items", "odd.csv"], [ratings, "--titles", "odd.csv"]):
+        said = refused("fit", *arguments, "--epsilon", 1)
+        assert "Error: odd.csv: The file is not text in UTF-8" in said.splitlines()[-1]
 
 
 def test_ratings_need_a_value_column(refused, clicks):

@@ -141,10 +141,34 @@ def test_a_second_fit_replaces_the_model_and_says_that_it_costs_again(run, ratin
     assert load("m").statement.epsilon == 3.0
 
 
+@pytest.mark.parametrize("kind", ["--ratings", "--clicks"])
+def test_a_delta_too_large_for_the_released_number_of_users_is_said_too(run, ratings, kind):
+    said = run("fit", ratings, "--epsilon", 8, "--delta", 0.1, kind, *SMALL).stderr
+    assert "Warning: a delta of 0.1 is not below 1 / " in said  # 300 users; 10 are 29 deviations of the noise away
+    assert "Warning" not in run("fit", ratings, "--epsilon", 8, "--out", "m", kind, *SMALL).stderr
+
+
+def test_an_epsilon_that_protects_nobody_is_said(run, ratings):
+    assert "an epsilon of 11 gives no protection" in run("fit", ratings, "--epsilon", 11, *SMALL).stderr
+    assert "no protection" not in run("fit", ratings, "--epsilon", 10, "--out", "m", *SMALL).stderr
+
+
 def test_a_delta_too_large_for_the_users_gets_a_word_of_caution(run, ratings):
     said = run("fit", ratings, "--epsilon", 2, "--delta", 0.01, "--n-users", 300, *SMALL).stderr
     assert "Choose a smaller --delta" in said
     assert "Choose a smaller" not in run("fit", ratings, "--epsilon", 2, "--n-users", 300, *SMALL).stderr
+
+
+@pytest.mark.parametrize("kind", ["--ratings", "--clicks"])
+def test_vectors_are_no_longer_than_there_are_items(run, ratings, folder, kind):
+    said = run("fit", ratings, "--epsilon", 2, kind, "--dimension", 1000, "--rounds", 1, "--out", "m").stderr
+    assert "Item vectors have length 40, not 1000: there are 40 items." in said
+    assert load(folder / "m").vectors.shape == (40, 40)
+
+
+@pytest.mark.filterwarnings("error")
+def test_as_many_rounds_as_are_allowed_give_no_warning(run, write, rows):
+    run("fit", write("few.csv", "user,item,rating", rows[:200]), "--epsilon", 2, "--dimension", 1, "--rounds", 200)
 
 
 def test_long_text_ids_work_from_end_to_end(run, write, rows):

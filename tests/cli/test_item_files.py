@@ -20,6 +20,8 @@ from apportion.errors import InputError
         ("item\nb\na\n\n", ["b", "a"]),
         ("item_id\n7\n", [7]),
         ("b\na\n", ["b", "a"]),
+        ("item\n007\n7\n", ["007", "7"]),
+        ("item\n0x1F\n31\n", ["0x1F", "31"]),
         ('\ufeffitem\n"x, y"\nz\n', ["x, y", "z"]),
         ("1|Toy Story (1995)|01-Jan-1995\n2|Twelve\n", [1, 2]),
     ],

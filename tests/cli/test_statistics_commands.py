@@ -272,10 +272,15 @@ def test_nothing_of_the_data_is_printed_or_on_the_page(run, folder, columns, com
 
 
 def test_a_delta_too_large_for_the_users_is_pointed_out_where_their_number_is_public(run):
-    said = "A delta of 0.01 is not below 1 / 300 users"
+    said = "a delta of 0.01 is not below 1 / 300 users"
     assert said in run(*PAPER, "--epsilon", 1, "--delta", 0.01).stderr
     assert said not in run(*MEAN, "--epsilon", 1, "--delta", 0.01).stderr
     assert said not in run(*PAPER, "--epsilon", 1, "--delta", 1e-6).stderr
+
+
+@pytest.mark.parametrize("command", EVERY.values(), ids=EVERY)
+def test_an_epsilon_that_protects_nobody_is_pointed_out(run, command):
+    assert "an epsilon of 11 gives no protection" in run(*command, "--epsilon", 11).stderr
 
 
 # -- the page --
@@ -322,7 +327,7 @@ BAD_OPTIONS = {
     "range without end": ((*MEAN[:-1], "inf", "--epsilon", 1), "got 0 inf"),
     "range that is none": ((*MEAN[:-1], "many", "--epsilon", 1), "'many'"),
     "delta 1": ((*MEAN, "--epsilon", 1, "--delta", 1), "--delta"),
-    "delta 0 for a descent": ((*ODDS, "--epsilon", 1, "--delta", 0), "above 0, got 0"),
+    "delta 0 for a descent": ((*ODDS, "--epsilon", 1, "--delta", 0), "below 1, got 0"),
     "level 1": ((*MEAN, "--epsilon", 1, "--level", 1), "--level"),
     "unknown user": (("mean", "visits.csv", "--user", "whom", *MEAN[4:], "--epsilon", 1),
                      "Error: visits.csv: There is no column 'whom'; the columns are 'who', 'cost', 'age'"),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apportion.data import IGNORE, Vocabulary
+from apportion.data import Vocabulary
 from apportion.data.features import FeatureSpace, FineFeaturesWarning, ItemFeatures
 from apportion.data.sparse_rows import ColumnRange, SparseRows
 from apportion.errors import InputError
@@ -77,7 +77,7 @@ def test_several_rows_of_an_item_count_words_and_average_numbers():
 
 def test_a_cross_has_a_column_for_every_combination_within_a_row():
     cast = pa.table({"id": [1, 1, 2], "person": ["ann", "bob", "ann"], "role": ["actor", "director", "director"]})
-    features = ItemFeatures.from_frame(cast, crosses=[("person", "role")], kinds={"person": IGNORE, "role": IGNORE})
+    features = ItemFeatures.from_frame(cast, crosses=[("person", "role")], kinds={"person": "ignore", "role": "ignore"})
     assert features.space.groups[0].words == ("ann & actor", "ann & director", "bob & director")
     np.testing.assert_array_equal(features.rows.to_scipy().toarray(), [[1, 0, 1], [0, 1, 0]])
     wide = pa.table({"id": [1], "person": [["ann", "bob"]], "role": ["actor|director"]})
@@ -108,11 +108,12 @@ def test_later_items_are_read_in_the_same_way_and_unknown_words_say_nothing():
         ItemFeatures.from_frame(later.drop_columns(["genres"]), space=space)
 
 
-def test_files_are_read_as_frames_are_and_ids_are_numbers_however_they_are_written(tmp_path):
+def test_files_are_read_as_frames_are_and_ids_as_they_are_written(tmp_path):
     (tmp_path / "items.csv").write_text("id,genres,year\n1,A|B,1990\nx,B,1991\n007,A,1992\n")
     features = ItemFeatures.read(tmp_path / "items.csv")
-    assert features.item_ids.ids.tolist() == ["1", "7", "x"]
-    assert features.for_tasks(Vocabulary([7, 5, 1])).counts.tolist() == [2, 0, 3]
+    assert features.item_ids.ids.tolist() == ["007", "1", "x"]
+    assert features.for_tasks(Vocabulary([7, 5, 1])).counts.tolist() == [0, 0, 3]
+    assert features.for_tasks(Vocabulary(["7", "007", "x"])).counts.tolist() == [0, 2, 2]
     parquet.write_table(MOVIES, tmp_path / "items.parquet")
     read = ItemFeatures.read(tmp_path / "items.parquet")
     np.testing.assert_array_equal(read.rows.indices, ItemFeatures.from_frame(MOVIES).rows.indices)
@@ -128,7 +129,7 @@ def test_tasks_get_their_rows_in_the_order_of_their_codes():
 
 def test_features_of_two_frames_are_joined_by_id():
     cast = ItemFeatures.from_frame(pa.table({"id": [20, 50, 50], "person": ["a", "b", "b"]}))
-    joined = ItemFeatures.from_frame(MOVIES, kinds={"people": IGNORE}).beside(cast)
+    joined = ItemFeatures.from_frame(MOVIES, kinds={"people": "ignore"}).beside(cast)
     assert joined.item_ids.ids.tolist() == [10, 20, 30, 40, 50]
     np.testing.assert_array_equal(dense(joined, "person"), [[0, 0], [1, 0], [0, 0], [0, 0], [0, 2]])
     with pytest.raises(InputError, match="different names, got 'person' twice"):

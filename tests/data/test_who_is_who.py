@@ -36,6 +36,13 @@ def test_a_user_with_another_kind_of_id_leaves_the_others_as_they_were(tmp_path_
     assert found[0] == found[1]
 
 
+def test_ids_of_a_text_file_are_what_is_written(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("user,item,v\n" + "".join(f"{user},{user},1\n" for user in WAYS))
+    data = Interactions.read(file)
+    assert list(data.user_ids) == list(data.task_ids) == sorted(WAYS)
+
+
 def test_a_whole_number_has_the_same_keys_as_text_and_as_a_number():
     numbers = np.array([-(2**63), -5, 0, 7, 2**63 - 1])
     as_text = Vocabulary([*map(str, numbers.tolist()), "abc", "07", str(2**63)])

@@ -9,8 +9,9 @@ from scipy.stats import norm
 
 from apportion.auditing.hidden_values import raw_copy
 from apportion.data import Interactions
-from apportion.data.item_lists import ids_of_texts, in_text_order, texts_of, with_priorities
+from apportion.data.item_lists import in_text_order, texts_of, with_priorities
 from apportion.data.user_keys import pair_keys
+from apportion.data.vocabulary import ids_of_texts
 from apportion.engines import LocalEngine, add_up_one
 from apportion.privacy import Budget
 from apportion.privacy.contributions import KeyCounts

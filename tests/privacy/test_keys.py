@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from apportion.auditing.hidden_values import distance, raw_copy
 from apportion.data import Interactions, Vocabulary
-from apportion.data.item_lists import ids_of_texts, in_text_order, on_list, texts_of, with_priorities
+from apportion.data.item_lists import in_text_order, on_list, texts_of, with_priorities
+from apportion.data.vocabulary import ids_of_texts
 from apportion.engines import LocalEngine, add_up_one
 from apportion.errors import BudgetError, InputError
 from apportion.privacy import ADD_REMOVE_TASK, REPLACE_VALUES, Budget, Ledger, SeededNoise, Session, Statement

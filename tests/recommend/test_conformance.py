@@ -99,7 +99,7 @@ def test_a_session_that_cannot_pay_refuses_before_anything_is_learned(make):
     ("arguments", "message"),
     [
         ({"epsilon": -1.0}, "epsilon > 0, got -1"),
-        ({"delta": 2.0}, "delta of 0, or between .* got 2"),
+        ({"delta": 2.0}, "delta of 0, or above .* got 2"),
         ({"dimension": 0}, "dimension of at least 1, got 0"),
         ({"n_users": 0}, "at least 1, got 0"),
     ],

@@ -343,7 +343,7 @@ def test_bad_data_get_one_sentence(make, change, message):
     ("make", "arguments", "message"),
     [
         (MultiTaskRidge, {"epsilon": -1.0}, r"epsilon > 0, got -1"),
-        (MultiTaskRidge, {"delta": 2.0}, r"delta of 0, or between .* got 2"),
+        (MultiTaskRidge, {"delta": 2.0}, r"delta of 0, or above .* got 2"),
         (MultiTaskRidge, {"n_users": 0}, r"at least 1, got 0"),
         (MultiTaskRidge, {"feature_norm": 0.0}, r"feature_norm > 0, got 0"),
         (MultiTaskRidge, {"label_bound": np.inf}, r"label_bound > 0, got inf"),

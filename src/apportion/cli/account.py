@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import PositiveNumber, json_option
+from apportion.cli.options import Delta, PositiveNumber, json_option
 from apportion.cli.outputs import print_json, table
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Parts(click.ParamType[tuple[Any, ...]]):
 )
 @click.option(
     "--delta",
-    type=PositiveNumber(),
+    type=Delta(),
     default=1e-6,
     show_default=True,
     help="Slack of the guarantee; choose it well below 1 / number of users.",

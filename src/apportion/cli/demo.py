@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import DataOptions, FitOptions, Kind, PositiveNumber, json_option, open_option
+from apportion.cli.options import DataOptions, Delta, FitOptions, Kind, PositiveNumber, json_option, open_option
 from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_bytes
 from apportion.cli.progress import Reporter
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--epsilon", type=PositiveNumber(), default=1.0, show_default=True, help="Privacy loss (epsilon).")
 @click.option(
     "--delta",
-    type=PositiveNumber(),
+    type=Delta(),
     default=1e-6,
     show_default=True,
     help="Slack of the guarantee; choose it well below 1 / number of users.",

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from apportion.data import Vocabulary
     from apportion.data.features import FeatureSpace, ItemFeatures
 
-_IGNORED = "ignore"
-
 
 def read_features(options: FeatureOptions, reporter: Reporter) -> ItemFeatures | None:
     """Read item features by column; None if none were asked for. Remark on features that look too detailed."""
@@ -82,8 +80,6 @@ def _as_option(error: InputError) -> InputError:
 
 
 def _kinds(given: Sequence[str]) -> dict[str, Any]:
-    from apportion.data import IGNORE
-
     kinds: dict[str, Any] = {}
     for each in given:
         column, mark, kind = each.rpartition("=")
@@ -91,7 +87,7 @@ def _kinds(given: Sequence[str]) -> dict[str, Any]:
             raise InputError(f"Expected --feature-kind COLUMN=KIND, got {each!r}.", argument=None)
         if column in kinds:
             raise InputError(f"Expected --feature-kind once for each column, got {column!r} twice.", argument=None)
-        kinds[column] = IGNORE if kind == _IGNORED else kind
+        kinds[column] = kind
     return kinds
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from apportion.cli.cautions import weak_epsilon
 from apportion.cli.options import (
     FILE,
     DataOptions,
@@ -74,7 +75,7 @@ def run_fit(
     from apportion.cli.feature_files import match_features, read_features
     from apportion.cli.item_files import read_titles
     from apportion.cli.loading import load_data
-    from apportion.cli.training import caution, cost_of_list, fit_private
+    from apportion.cli.training import cost_of_list, fit_private, shortened
 
     refuse_unless_writable_model(target)
     privacy = replace(privacy, items=data_as.items)
@@ -83,16 +84,15 @@ def run_fit(
     features = read_features(feature_settings or FeatureOptions(), reporter)
     loaded = load_data(path, data_as)
     names = {} if titles is None else read_titles(titles, loaded.data.task_ids)
-    for remark in (*loaded.remarks, caution(privacy)):
-        if remark:
-            reporter.say(remark)
+    for remark in (*loaded.remarks, *weak_epsilon(privacy.epsilon)):
+        reporter.say(remark)
     match_features(features, loaded.data.task_ids, reporter)
     if target.exists():
         reporter.say(
             f"Replacing the model at {target}. Note that a second fit to the same people spends their privacy again."
         )
     model = fit_private(loaded.data, loaded.kind, privacy, data_as.scale, reporter, session, features)
-    for line in cost_of_list(model):
+    for line in (*cost_of_list(model), *shortened(model, privacy)):
         reporter.say(line)
     by_text = {str(key): title for key, title in names.items()}
     listed = {key: by_text[str(key)] for key in model.task_ids if str(key) in by_text}

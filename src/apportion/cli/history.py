@@ -49,7 +49,7 @@ def read_history(
 
 def onto(data: Interactions, task_ids: Vocabulary, path: Path) -> tuple[Interactions, tuple[str, ...]]:
     """Map to another item list; rows of unknown items are left out and counted in a remark."""
-    codes = task_ids.find(data.task_ids.ids)[data.tasks]
+    codes = task_ids.match(data.task_ids)[data.tasks]
     known = codes >= 0
     if not known.any():
         raise InputError(f"{path.name}: the model knows none of its {data.n_tasks} items.", argument=None)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from apportion.data.sources import rows_as_text
+from apportion.data.vocabulary import ids_of_texts
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,24 +18,22 @@ _TITLE_NAMES: Final = ("title", "name", "label")
 
 
 def read_item_list(path: Path) -> list[int] | list[str]:
-    """Read the ids in the first column of a file: integers if all of them are, otherwise text."""
+    """Read the ids in the first column of a file, as ids of data are read: integers only if all are written plainly."""
     rows = rows_as_text(path)
-    ids = [row[0].strip() for row in rows if row and row[0].strip()]
+    ids = [row[0] for row in rows if row and row[0].strip()]
     if ids and _is_header(ids[0], ids[1:]):
         ids = ids[1:]
     if not ids:
         raise InputError(f"{path.name}: the first column has no item ids.", argument=None)
-    try:
-        return [int(item) for item in ids]
-    except ValueError:
-        return ids
+    found = ids_of_texts(ids)
+    return found if isinstance(found, list) else found.tolist()
 
 
 def read_known_items(path: Path, task_ids: Vocabulary, reporter: Reporter) -> list[int | str]:
     """Read the ids in the first column of a file that a model knows; say how many it does not know."""
-    cells = [row[0].strip() for row in rows_as_text(path) if row and row[0].strip()]
-    ids = [_as_id(cell, task_ids.holds_text) for cell in cells]
-    known = [each for each in ids if each is not None and each in task_ids]
+    cells = [row[0] for row in rows_as_text(path) if row and row[0].strip()]
+    id_of = {str(each): each for each in task_ids}
+    known = [id_of[cell] for cell in cells if cell in id_of]
     if not known:
         raise InputError(
             f"{path.name}: the model knows none of its items (the model's first item is {task_ids.id_of(0)!r}).",
@@ -56,12 +55,9 @@ def read_titles(path: Path, task_ids: Vocabulary) -> dict[int | str, str]:
         raise InputError(f"{path.name}: expected lines with an id and a title, found none.", argument=None)
     header = [cell.strip().lower() for cell in rows[0]]
     column = next((k for k, cell in enumerate(header) if k and cell in _TITLE_NAMES), 1)
-    titles = {
-        key: row[column].strip()
-        for row in rows
-        if len(row) > column and (key := _as_id(row[0], task_ids.holds_text)) is not None and row[column].strip()
-    }
-    known = {key: title for key, title in titles.items() if key in task_ids}
+    id_of = {str(each): each for each in task_ids}
+    filled = (row for row in rows if len(row) > column and row[column].strip())
+    known = {id_of[row[0]]: row[column].strip() for row in filled if row[0] in id_of}
     if not known:
         first = next(iter(task_ids), None)
         raise InputError(
@@ -75,14 +71,5 @@ def _is_header(first: str, others: list[str]) -> bool:
     if first.lstrip("-").isdigit():
         return False
     numbers_below = bool(others) and all(cell.lstrip("-").isdigit() for cell in others)
-    word = first.lower().replace("_", "").replace(" ", "")
+    word = first.strip().lower().replace("_", "").replace(" ", "")
     return numbers_below or word in _ID_NAMES or word.removesuffix("id") in _ID_NAMES
-
-
-def _as_id(cell: str, holds_text: bool) -> int | str | None:
-    if holds_text:
-        return cell.strip()
-    try:
-        return int(cell)
-    except ValueError:
-        return None

@@ -27,6 +27,8 @@ class PositiveNumber(click.ParamType[float]):
     """A finite number above zero; anything else is a usage error that quotes the value."""
 
     name = "number"
+    above, below = 0.0, math.inf
+    expected = "a finite number above 0"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Turn text into a number."""
@@ -34,9 +36,16 @@ class PositiveNumber(click.ParamType[float]):
             number = float(value)
         except ValueError:
             self.fail(f"expected a number, got {value!r}", param, ctx)
-        if not (math.isfinite(number) and number > 0):
-            self.fail(f"expected a finite number above 0, got {value}", param, ctx)
+        if not self.above < number < self.below:
+            self.fail(f"expected {self.expected}, got {value}", param, ctx)
         return number
+
+
+class Delta(PositiveNumber):
+    """A δ above 0; `Budget` accepts the same ones."""
+
+    above, below = 1e-300, 1.0
+    expected = "a number above 1e-300 and below 1"
 
 
 class ItemList(click.ParamType["Path | str"]):
@@ -194,6 +203,21 @@ def fit_options(*, epsilon_required: bool = True) -> Callable[[Command], Command
     return add
 
 
+def _kind_option(kind: Kind, words: str) -> Callable[[Command], Command]:
+    """Return the flag that says what rows are; it fills the parameter `kind`."""
+    return click.option(
+        f"--{kind}", f"rows_are_{kind}", is_flag=True, expose_value=False, callback=_note_kind, help=words
+    )
+
+
+def _note_kind(context: click.Context, option: click.Parameter, given: bool) -> None:
+    named = context.params.setdefault("kind", None)
+    if given and named:
+        raise click.UsageError("--ratings and --clicks cannot be combined: rows are one or the other.", context)
+    if given:
+        context.params["kind"] = str(option.name).removeprefix("rows_are_")
+
+
 def feature_options(command: Command) -> Command:
     """Add the options that name public features of items."""
     for option in reversed(_FEATURES):
@@ -280,8 +304,8 @@ _FEATURES: Final = (
     ),
 )
 _DATA: Final = (
-    click.option("--ratings", "kind", flag_value="ratings", help="Values are ratings to predict."),
-    click.option("--clicks", "kind", flag_value="clicks", help="Every row is a click, whatever its value."),
+    _kind_option("ratings", "Values are ratings to predict."),
+    _kind_option("clicks", "Every row is a click, whatever its value."),
     click.option("--min-value", type=float, metavar="X", help="Keep rows with a value of at least X, as clicks."),
     click.option("--user", metavar="COLUMN", help="The user column, if it has an unusual name."),
     click.option("--item", metavar="COLUMN", help="The item column."),
@@ -307,7 +331,7 @@ _DATA: Final = (
 _FIT: Final = (
     click.option(
         "--delta",
-        type=PositiveNumber(),
+        type=Delta(),
         default=1e-6,
         show_default=True,
         help="Slack of the guarantee; choose it well below 1 / number of users.",

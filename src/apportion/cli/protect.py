@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from apportion.cli.cautions import weak_epsilon
 from apportion.cli.options import collect, json_option, ledger_options, noise_of, open_option
 from apportion.cli.outputs import REPORT, print_json, say_page
 from apportion.cli.progress import Reporter
@@ -95,6 +96,8 @@ def _read(folder: Path, asked: ProtectOptions, reporter: Reporter) -> tuple[Task
     )
     if asked.loss == "logistic":
         refuse_other_classes(tasks, asked.label)
+    for remark in weak_epsilon(asked.epsilon):
+        reporter.say(remark)
     if tasks.ignored:
         reporter.say(f"Files of other kinds were ignored: {', '.join(tasks.ignored)}.")
     if tasks.texts:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from apportion.cli.options import Command, PositiveNumber, charged_session, noise_of
+from apportion.cli.options import Command, Delta, PositiveNumber, charged_session, noise_of
 from apportion.cli.statistics_options import split_names
 from apportion.errors import InputError
 
@@ -122,7 +122,7 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--delta",
-        type=PositiveNumber(),
+        type=Delta(),
         help="Slack of the guarantee; default: 1 / squared number of tasks.",
     ),
     click.option(

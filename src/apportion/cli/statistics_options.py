@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from apportion.cli.options import EXACT, Command, PositiveNumber, charged_session, ledger_options, noise_of
+from apportion.cli.cautions import weak_delta, weak_epsilon
+from apportion.cli.options import EXACT, Command, Delta, PositiveNumber, charged_session, ledger_options, noise_of
 from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
@@ -93,7 +94,7 @@ class StatisticsOptions:
 def read_columns(
     file: Path, options: StatisticsOptions, columns: Mapping[str, ColumnKind], reporter: Reporter
 ) -> Table:
-    """Read the user column and the given ones. Warn if δ is too large for the number of users, if that is public."""
+    """Read the user column and the given ones. Warn if ε is too large, or δ for a public number of users."""
     from apportion.data.tables import read_table
 
     names = None if options.columns is None else split_names(options.columns)
@@ -106,12 +107,9 @@ def read_columns(
         single_user=options.sizes == "private",
         progress=progress,
     )
-    n_users = len(table.users.vocabulary)
-    if options.sizes == "public" and options.delta * n_users >= 1:
-        reporter.say(
-            f"A delta of {options.delta:g} is not below 1 / {n_users} users: it would allow publishing "
-            "one person's data outright. Choose a smaller --delta."
-        )
+    counted = weak_delta(options.delta, len(table.users.vocabulary)) if options.sizes == "public" else []
+    for remark in (*weak_epsilon(options.epsilon), *counted):
+        reporter.say(remark)
     return table
 
 
@@ -184,7 +182,7 @@ _DELTA: Final = click.option(
 )
 _POSITIVE_DELTA: Final = click.option(
     "--delta",
-    type=PositiveNumber(),
+    type=Delta(),
     required=True,
     help="Slack of the guarantee; choose it well below 1 / number of users.",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from apportion.cli.cautions import weak_delta
 from apportion.cli.options import PRIVATE_ITEMS, FitOptions, Kind
 from apportion.cli.progress import Reporter
 
@@ -34,6 +35,8 @@ def fit_private(
         estimator = recommend.PrivateClickRecommender(**settings)
     job = "private model" if features is None else "private model with features"
     model: ItemModel = estimator.fit(data, session=session, progress=reporter.of(job)).model_
+    for remark in weak_delta(options.delta, estimator.n_users_):
+        reporter.say(remark)
     return model
 
 
@@ -68,14 +71,12 @@ def cost_of_list(model: ItemModel) -> list[str]:
     ]
 
 
-def caution(options: FitOptions) -> str | None:
-    """Return a warning if δ is too large for the declared number of users."""
-    if options.n_users is None or options.delta * options.n_users < 1:
-        return None
-    return (
-        f"A delta of {options.delta:g} is not below 1 / {options.n_users} users: it would allow "
-        "publishing one person's data outright. Choose a smaller --delta."
-    )
+def shortened(model: ItemModel, options: FitOptions) -> list[str]:
+    """Say that item vectors are shorter than asked for: longer ones than there are items hold nothing more."""
+    length = model.vectors.shape[1]
+    if options.dimension is None or options.dimension <= length:
+        return []
+    return [f"Item vectors have length {length}, not {options.dimension}: there are {model.n_tasks} items."]
 
 
 def _settings(options: FitOptions) -> dict[str, Any]:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from apportion.cli.cautions import weak_delta, weak_epsilon
 from apportion.cli.options import (
     FILE,
     ITEMS_FROM_DATA,
     PRIVATE_ITEMS,
     DataOptions,
+    Delta,
     FeatureOptions,
     Kind,
     PositiveNumber,
@@ -67,7 +69,7 @@ class Values(click.ParamType[tuple[str, tuple[float | int, ...]]]):
     required=True,
     help="Privacy loss (epsilon) of everything: all tries and the choice.",
 )
-@click.option("--delta", type=PositiveNumber(), default=1e-6, show_default=True, help="Slack of the guarantee.")
+@click.option("--delta", type=Delta(), default=1e-6, show_default=True, help="Slack of the guarantee.")
 @click.option(
     "--try",
     "grid",
@@ -150,7 +152,8 @@ def tune(
     with Reporter() as reporter:
         features = read_features(feature_settings, reporter)
         loaded = load_data(data, data_as)
-        for remark in loaded.remarks:
+        cautions = [] if n_users is None else weak_delta(delta, n_users)
+        for remark in (*loaded.remarks, *weak_epsilon(epsilon), *cautions):
             reporter.say(remark)
         match_features(features, loaded.data.task_ids, reporter)
         make = _maker(loaded.kind, places, data_as, n_users, validation, features)

@@ -20,7 +20,7 @@ from apportion.data.encoding import (
     refuse_where,
     whole_seconds,
 )
-from apportion.data.vocabulary import Vocabulary, bad_cell, refuse_inexact
+from apportion.data.vocabulary import Vocabulary, bad_cell, ids_of_texts, refuse_inexact
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class IdColumn:
     Args:
         column: its name.
         name: what an id is called (user, task).
-        untyped: whether the cells come from a text file, where a whole number is the same id however it is written.
-            Otherwise a user's id would depend on whether some other cell is not a number.
+        untyped: whether the cells come from a text file, whose ids are text. If each is written as Python writes an
+            integer, the ids are kept as integers, in their order: no id loses a character, and no two become one.
     """
 
     def __init__(self, column: str, *, name: str, untyped: bool = False) -> None:
@@ -83,9 +83,7 @@ class IdColumn:
         names = entries.filter(pa.array(used))
         code_of_entry = np.full(len(entries), -1, np.int32)
         try:
-            code_of_entry[used] = self._texts.codes_of(
-                (_numbers_as_such(names) if self._untyped else names).to_pylist()
-            )
+            code_of_entry[used] = self._texts.codes_of(names.to_pylist())
         except UnicodeDecodeError:  # Arrow does not look at what a file calls text
             raise InputError(f"Column {self.column!r} holds text that is not in UTF-8.", argument=None) from None
         self._codes.extend(code_of_entry[some] for some in indices)
@@ -102,7 +100,8 @@ class IdColumn:
         return EncodedIds(self.column, codes, vocabulary)
 
     def _finish_text(self) -> EncodedIds:
-        return self._texts.encoded(joined(self._codes, np.int32), self.column, name=self.name)
+        encoded = self._texts.encoded(joined(self._codes, np.int32), self.column, name=self.name)
+        return _plain_integers(encoded) if self._untyped else encoded
 
 
 class ValueColumn:
@@ -211,27 +210,15 @@ def casts_to(arrow_type: pa.DataType) -> Callable[[Any], bool]:
     return casts
 
 
-def _numbers_as_such(texts: pa.Array) -> pa.Array:
-    """Return texts in which all 64-bit integers are written plainly: 007 as 7, 0x1F as 31."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    trimmed = pc.utf8_trim(texts, characters=" \t")
-    looks = pc.match_substring_regex(trimmed, r"^(-?[0-9]+|0[xX][0-9a-fA-F]{1,16})$")
-    candidates = trimmed.filter(looks)
-    try:
-        numbers = candidates.cast(pa.int64()).cast(pa.large_string())
-    except pa.ArrowInvalid:  # some are too large
-        numbers = pa.array([_as_number(text) for text in candidates.to_pylist()], pa.large_string())
-    return pc.replace_with_mask(texts, looks, pc.coalesce(numbers, texts.filter(looks)))
-
-
-def _as_number(text: str) -> str | None:
-    """Return the integer in a text, written plainly; None if it does not fit in 64 bits."""
-    number = int(text, 16) if text[:2].lower() == "0x" else int(text)
-    if text[:2].lower() == "0x" and number >= 2**63:
-        number -= 2**64
-    return str(number) if -(2**63) <= number < 2**63 else None
+def _plain_integers(encoded: EncodedIds) -> EncodedIds:
+    """Return ids as integers if all of them are texts of integers, such as 7 and -1 but not 07; else as they are."""
+    integers = ids_of_texts(encoded.vocabulary.ids.tolist())
+    if isinstance(integers, list):
+        return encoded
+    order = np.argsort(integers)
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return EncodedIds(encoded.column, rank[encoded.codes], Vocabulary(integers[order], name=encoded.vocabulary.name))
 
 
 def _decoded(cells: pa.Array) -> pa.Array:

@@ -95,17 +95,25 @@ def distinct_integers(ids: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero(present).astype(np.int64, copy=False) + np.int64(lowest)
 
 
-def match_public_list(encoded: EncodedIds, public: ArrayLike | Vocabulary | None) -> EncodedIds:
-    """Recode a column by a public list of ids. Refuse an id that the list lacks."""
+def match_public_list(
+    encoded: EncodedIds, public: ArrayLike | Vocabulary | None, *, by_text: bool = False
+) -> EncodedIds:
+    """Recode a column by a public list of ids. Refuse an id that the list lacks.
+
+    Args:
+        encoded: the column.
+        public: the list; None to leave the column as it is.
+        by_text: whether 7 and "7" are the same id, as between files of which only one has a schema.
+    """
     if public is None:
         return encoded
     name = encoded.vocabulary.name
     listed = public if isinstance(public, Vocabulary) else Vocabulary(public, name=name, declared=True)
-    if listed.holds_text != encoded.vocabulary.holds_text:
+    if listed.holds_text != encoded.vocabulary.holds_text and not by_text:
         first = encoded.vocabulary.id_of(int(encoded.codes[0]))
         kind = "text" if listed.holds_text else "an integer"
         raise bad_cell(encoded.column, first, 1, f"{kind}, as in the public list of {name}s")
-    new_codes = listed.find(encoded.vocabulary.ids)
+    new_codes = listed.match(encoded.vocabulary)
     if (new_codes < 0).any():
         row = int(np.argmax(new_codes[encoded.codes] < 0))
         unlisted = encoded.vocabulary.id_of(int(encoded.codes[row]))

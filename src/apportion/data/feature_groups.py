@@ -93,7 +93,8 @@ def learn_group(
     chosen = kind or _suggested(table, column, separator)
     if chosen not in KINDS:
         raise InputError(
-            f"Expected one of the feature kinds {', '.join(KINDS)}, got {chosen!r} for {column!r}.", argument="kinds"
+            f"Expected one of the feature kinds {', '.join(KINDS)} or ignore, got {chosen!r} for {column!r}.",
+            argument="kinds",
         )
     empty = FeatureGroup(column, chosen, (column,), separator)
     if chosen in ("number", "binned"):

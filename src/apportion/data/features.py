@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.arrow_columns import IdColumn
-from apportion.data.columns import IGNORE, USUAL_NAMES, _Ignore
+from apportion.data.columns import USUAL_NAMES
 from apportion.data.feature_checks import too_specific
 from apportion.data.feature_groups import FeatureGroup, FeatureKind, learn_cross, learn_group
 from apportion.data.sources import naming, open_table
@@ -30,7 +30,8 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-KindChoice = FeatureKind | _Ignore
+KindChoice = FeatureKind | Literal["ignore"]
+"""What a column holds; "ignore" leaves it out."""
 _FURTHER_ID_NAMES = ("id",)
 
 
@@ -118,7 +119,7 @@ class ItemFeatures:
         Args:
             frame: an object with the Arrow C stream protocol; all columns but the id are features.
             item: name of the id column; guessed from the usual names by default.
-            kinds: what columns hold, by name, or `IGNORE`; other kinds are guessed from the cells.
+            kinds: what columns hold, by name, or "ignore"; other kinds are guessed from the cells.
             crosses: columns whose combinations within a row form a separate feature group.
             separator: what separates words in a cell of several.
             bins: knots of a binned number.
@@ -171,7 +172,7 @@ class ItemFeatures:
 
     def for_tasks(self, task_ids: Vocabulary) -> SparseRows:
         """Return one row per task, in the order of the tasks' codes; a task without features has an empty row."""
-        found = _find(self.item_ids, task_ids)
+        found = self.item_ids.match(task_ids)
         if len(found) and not (found >= 0).any():
             ours, theirs = self.item_ids.id_of(0), task_ids.id_of(0)
             raise InputError(
@@ -184,10 +185,10 @@ class ItemFeatures:
         both = {group.name for group in self.space.groups} & {group.name for group in other.space.groups}
         if both:
             raise InputError(f"Expected features of different names, got {sorted(both)[0]!r} twice.", argument="other")
-        unknown = other.item_ids.ids[_find(self.item_ids, other.item_ids) < 0]
+        unknown = other.item_ids.ids[self.item_ids.match(other.item_ids) < 0]
         ids = np.concatenate([_like(self.item_ids.ids, unknown), _like(unknown, self.item_ids.ids)])
         joined = Vocabulary(ids, name="item", declared=True)
-        ours, theirs = (each.rows.take(_find(each.item_ids, joined)) for each in (self, other))
+        ours, theirs = (each.rows.take(each.item_ids.match(joined)) for each in (self, other))
         space = FeatureSpace(self.space.item, (*self.space.groups, *other.space.groups))
         return ItemFeatures(joined, ours.beside(theirs), space)
 
@@ -208,7 +209,7 @@ def _learn(
                 f"There is no column {name!r} of features; the columns are {', '.join(table.column_names)}.",
                 argument="kinds",
             )
-    chosen = [name for name in table.column_names if name != item and kinds.get(name) is not IGNORE]
+    chosen = [name for name in table.column_names if name != item and kinds.get(name) != "ignore"]
     groups = [
         learn_group(table, name, kinds.get(name), separator=separator, bins=bins, buckets=buckets)  # type: ignore[arg-type]
         for name in chosen
@@ -281,13 +282,6 @@ def _as_table(frame: Any) -> pa.Table:
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise InputError(f"The frame cannot be read as Arrow: {str(error).splitlines()[0]}", argument="frame") from None
     return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
-
-
-def _find(known: Vocabulary, wanted: Vocabulary) -> NDArray[np.int32]:
-    """Return codes of the wanted ids among the known ones; a whole number matches even if other ids are text."""
-    if known.holds_text == wanted.holds_text:
-        return known.find(wanted.ids)
-    return Vocabulary(known.ids.astype(TEXT)).find(wanted.ids.astype(TEXT))
 
 
 def _like(ids: Ids, others: Ids) -> Ids:

@@ -130,11 +130,15 @@ class Interactions:
         *,
         task_ids: ArrayLike | Vocabulary | None = None,
         single_user: bool = False,
+        by_text: bool = False,
     ) -> Interactions:
-        """Build from encoded columns, in the order of their rows; the readers end here."""
+        """Build from encoded columns, in the order of their rows; the readers end here.
+
+        Rows of a file match a list of tasks by text, because a file may have no schema.
+        """
         if not single_user:
             refuse_single_user(users)
-        tasks = match_public_list(tasks, task_ids)
+        tasks = match_public_list(tasks, task_ids, by_text=by_text)
         return cls.from_codes(
             users.codes, tasks.codes, values, timestamps, user_ids=users.vocabulary, task_ids=tasks.vocabulary
         )
@@ -226,7 +230,7 @@ class Interactions:
         from apportion.data.readers import read_file
 
         choices = {"user": user, "task": task, "value": value, "timestamp": timestamp}
-        finish = partial(cls.from_encoded, task_ids=task_ids, single_user=single_user)
+        finish = partial(cls.from_encoded, task_ids=task_ids, single_user=single_user, by_text=True)
         return read_file(path, choices, finish, columns=columns, separator=separator)
 
     # -- what it holds --

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from apportion.data.interactions import Interactions
 from apportion.data.user_keys import pair_keys
 from apportion.data.users import Users
-from apportion.data.vocabulary import Vocabulary, as_text
+from apportion.data.vocabulary import Vocabulary, as_text, ids_of_texts
 
 _PRIORITY_SEED = 0  # public; which of its tasks a user of very many takes needs no secret
 
@@ -47,12 +47,6 @@ def on_list(data: Interactions, texts: Sequence[str]) -> Interactions:
     return _recoded(data.where(moved >= 0), moved[moved >= 0], listed)
 
 
-def ids_of_texts(texts: Sequence[str]) -> NDArray[np.int64] | list[str]:
-    """Integers if every text is one, written plainly; else the texts. The listed texts alone decide."""
-    plain = all(_is_plain_integer(text) for text in texts)
-    return np.array([int(text) for text in texts], np.int64) if plain else list(texts)
-
-
 def with_priorities(data: Interactions) -> Users:
     """The users with a column of numbers that say which of a user's tasks go first: by user's id and task's text."""
     digests = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in texts_of(data.task_ids))
@@ -65,8 +59,3 @@ def _recoded(data: Interactions, tasks: NDArray[np.int32], task_ids: Vocabulary)
     return Interactions.from_codes(
         data.users, tasks, data.values, data.timestamps, user_ids=data.user_ids, task_ids=task_ids
     )
-
-
-def _is_plain_integer(text: str) -> bool:
-    short = text.isascii() and text.removeprefix("-").isdigit() and len(text) <= 20
-    return short and str(int(text)) == text and -(2**63) <= int(text) < 2**63

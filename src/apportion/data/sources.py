@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["CellKind", "HeldKind", "OpenTable", "TableFormat", "held_kind", "open_table"]
 
 CellKind = Literal["id", "number", "time", "text"]
-"""How the cells of a column are read. Ids are integers if all of them are, otherwise text."""
+"""How the cells of a column are read. Ids are text in a file without a schema, else as the schema says."""
 
 HeldKind = Literal["number", "text", "other"]
 """What a column holds, judged by the head of the file."""
@@ -48,7 +48,7 @@ class OpenTable(Protocol):
 
     @property
     def untyped(self) -> bool:
-        """Whether the file holds text whose types are guessed, so that ids such as 7 and "07" may occur together."""
+        """Whether the file has no schema, so that ids are text, each as it is written: 7 and 07 are two ids."""
 
     def held_kinds(self, names: Sequence[str]) -> dict[str, HeldKind]:
         """Return what some columns hold, judged by the head of the file."""
@@ -63,7 +63,7 @@ class OpenTable(Protocol):
         """
 
     def read_all(self, id_column: str) -> pa.Table:
-        """Return the whole table; the id column is read as text if some id is not an integer."""
+        """Return the whole table; without a schema, the id column is read as text."""
 
 
 class TableFormat(Protocol):
@@ -100,7 +100,8 @@ def open_table(path: Path, *, columns: Sequence[str] | None = None, separator: s
 
 def rows_as_text(path: Path) -> list[list[str]]:
     """Return all cells of a small file as text, row by row; the column names first, if the file has them."""
-    return _format_of(path).rows_as_text(path)
+    with naming(path):
+        return _format_of(path).rows_as_text(path)
 
 
 def table_endings() -> tuple[str, ...]:

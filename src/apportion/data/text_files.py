@@ -1,12 +1,12 @@
 """Text files with separated columns: how one is laid out, how it is opened, where it is wrong.
 
-The first line shows the separator and the names. Ids are read as integers if every one of them is an integer, otherwise
-as text; values as float64. Arrow reads single-byte separators; the `::` of the MovieLens files is replaced on the way
-in.
+The first line shows the separator and the names. Ids are read as text, values as float64. Arrow reads single-byte
+separators; the `::` of the MovieLens files is replaced on the way in.
 """
 
 from __future__ import annotations
 
+import codecs
 import io
 import math
 from collections.abc import Mapping
@@ -23,6 +23,7 @@ _BLOCK_BYTES = 8 << 20
 _SEPARATORS = ("::", "\t", ",", ";", "|")
 _STAND_IN = "\x1f"  # ASCII "unit separator", which replaces a separator of several characters
 _FIRST_LINE_BYTES = 1 << 16
+_OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)  # UTF-32-LE begins as UTF-16-LE
 
 
 @dataclass(frozen=True)
@@ -128,12 +129,10 @@ class TextColumns:
         return {} if batch is None else {name: batch.column(name)[0].as_py() for name in self.kinds}
 
     def corrected_types(self, types: dict[str, Any], error: Exception) -> dict[str, Any]:
-        """Types after Arrow gave up: ids become text; a bad number or a malformed row is named.
+        """Types after Arrow gave up, unless a bad number or a malformed row is named.
 
         A malformed row that threads came upon has no number yet: then the file is to be read once more, in order.
         """
-        import pyarrow as pa
-
         if self.in_threads and self._malformed is not None:
             self.in_threads, self._malformed = False, None
             return types
@@ -141,8 +140,6 @@ class TextColumns:
         row, name, cell = self._first_mismatch(types)
         if name is None:
             raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.", argument=None) from None
-        if self.kinds[name] == "id":
-            return types | {name: pa.string()}
         expected = "a number" if self.kinds[name] == "number" else f"a time ({types[name]})"
         raise bad_cell(name, cell, row, expected)
 
@@ -182,8 +179,6 @@ class TextColumns:
 def _arrow_type(kind: CellKind, suggested: Any) -> Any:
     import pyarrow as pa
 
-    if kind == "id":
-        return pa.int64() if suggested == pa.int64() else pa.string()
     if kind == "time":
         return suggested if _is_time(suggested) else pa.int64()
     return pa.float64() if kind == "number" else pa.string()
@@ -223,10 +218,20 @@ def _open_bytes(path: Path) -> Any:
     return pa.input_stream(str(path))
 
 
+def refuse_other_encodings(beginning: bytes) -> None:
+    """Refuse UTF-16, UTF-32 and binary files by their first bytes; Arrow's threads may abort the process on them."""
+    if beginning.startswith(_OTHER_MARKS) or b"\0" in beginning.lstrip(b"\r\n").split(b"\n", 1)[0]:
+        raise InputError(
+            "The file is not text in UTF-8 (it looks like UTF-16 or a binary file); save it as CSV in UTF-8.",
+            argument=None,
+        )
+
+
 def _first_line(path: Path) -> tuple[str, int]:
     """Return the first non-empty line, and the number of lines before it."""
     with _open_bytes(path) as stream:
         beginning: bytes = stream.read(_FIRST_LINE_BYTES)
+    refuse_other_encodings(beginning)
     filled = beginning.lstrip(b"\r\n")
     line = filled.split(b"\n", 1)[0]
     text = line.decode("utf-8-sig", errors="replace").rstrip("\r")

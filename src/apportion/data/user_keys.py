@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.vocabulary import Vocabulary
+from apportion.data.vocabulary import Vocabulary, is_plain_integer
 from apportion.linalg import keyed_words
 
 Keys = NDArray[np.uint64]
@@ -55,8 +55,7 @@ def pair_keys(keys: Keys, owner: NDArray[Any], tasks: NDArray[Any], seed: int) -
 
 def _key_of_text(name: str) -> bytes:
     """Return 16 bytes; those of a whole number if the text is one, written plainly."""
-    plain = name.isascii() and name.removeprefix("-").isdigit() and len(name) <= 20 and str(int(name)) == name
-    if plain and -(2**63) <= int(name) < 2**63:
+    if is_plain_integer(name):
         return (int(name) % 2**64).to_bytes(8, "little") + bytes(8)
     digest = blake2b(name.encode(), digest_size=16).digest()
     return digest[:15] + bytes([digest[15] | 0x80])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -111,6 +111,12 @@ class Vocabulary:
         if self._lookup is None:
             self._lookup = _Lookup(self._ids)
         return self._lookup(wanted)
+
+    def match(self, others: Vocabulary) -> NDArray[np.int32]:
+        """Return the codes of another vocabulary's ids, -1 for unknown ids; 7 and "7" match, 7 and "07" do not."""
+        if self.holds_text == others.holds_text:
+            return self.find(others.ids)
+        return _Lookup(self._ids.astype(TEXT))(others.ids.astype(TEXT))
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -248,6 +254,18 @@ def as_array(ids: ArrayLike) -> NDArray[Any]:
 def plain_texts(array: NDArray[Any]) -> list[str]:
     """Return text of any array as Python strings; NumPy's would lose NULs at the end when stored again."""
     return list(map(str.__str__, array.tolist()))
+
+
+def ids_of_texts(texts: Sequence[str]) -> NDArray[np.int64] | list[str]:
+    """Return integers if every text is one, written plainly; otherwise the texts. No character of an id is lost."""
+    plain = all(map(is_plain_integer, texts))
+    return np.array([int(text) for text in texts], np.int64) if plain else list(texts)
+
+
+def is_plain_integer(text: str) -> bool:
+    """Whether a text is an integer of 64 bits, written as Python writes it: 7 or -1, not 07, +7, 0x7 or 7.0."""
+    short = text.isascii() and text.removeprefix("-").isdigit() and len(text) <= 20
+    return short and str(int(text)) == text and -(2**63) <= int(text) < 2**63
 
 
 def as_text(texts: list[str], name: str) -> Ids:

@@ -16,6 +16,7 @@ from apportion.privacy.statement import DEFAULTS, Tuning
 OWN_ITEMS = "who holds an item that nobody else holds"
 BY_HAND = "declared: some settings were given by hand; the data they were chosen on is not covered"
 _LARGEST_VALUE = 1e12
+_MOST = {"dimension": 10_000, "rounds": 200}  # beyond, shares of the budget underflow or a fit never ends
 _NOT_SETTINGS = {
     "epsilon", "delta", "n_users", "kind", "value_range", "features", "public", "window", "tuning", "noise", "engine",
     "random_state", "variance", "correlation", "sizes", "level", "quantiles", "base", "base_mass", "label_range",
@@ -114,10 +115,14 @@ class SettingsEstimator(InteractionsEstimator):
         """Return the given settings, or the default of this budget with a dimension or rounds given by hand."""
         chosen = self.settings or default(self._budget().mu)
         by_hand = {"dimension": self.dimension, "rounds": self.rounds}
-        for name, value in by_hand.items():
+        chosen = replace(chosen, **{name: value for name, value in by_hand.items() if value is not None})
+        for name, most in _MOST.items():
+            value = getattr(chosen, name)
             if value is not None and value < 1:
                 raise InputError(f"Expected {name} of at least 1, got {value}.", argument=name)
-        return replace(chosen, **{name: value for name, value in by_hand.items() if value is not None})
+            if value is not None and value > most:
+                raise InputError(f"Expected {name} of at most {most}, got {value}.", argument=name)
+        return chosen
 
 
 def check_value_range(value_range: tuple[float, float]) -> None:

@@ -42,7 +42,7 @@ class Budget:
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise InputError(f"Expected a finite epsilon > 0, got {self.epsilon}.", argument="epsilon")
         if not (self.delta == 0 or 1e-300 < self.delta < 1):
-            raise InputError(f"Expected a delta of 0, or between 1e-300 and 1, got {self.delta}.", argument="delta")
+            raise InputError(f"Expected a delta of 0, or above 1e-300 and below 1, got {self.delta}.", argument="delta")
         object.__setattr__(self, "keys_delta", float(self.keys_delta))
         if not 0 <= self.keys_delta <= self.delta:
             raise InputError(

@@ -213,7 +213,7 @@ class PrivateClickRecommender(FeaturesEstimator):
             entered.data, session, entered.engine, settings, policy, entered.n_users, self.features, entered.items
         )
         learned = fit.run(np.random.default_rng(self.random_state), progress)
-        self.statement_ = session.statement()
+        self.statement_, self.n_users_ = session.statement(), fit.n_users
         self.model_ = fit.model(*learned, self.statement_)
         return self
 
@@ -267,6 +267,7 @@ class _Fit:
         self._known_users = known_users
         self._listed = listed
         self._held_out: HeldOut | None = None
+        self.n_users = 0.0  # declared or released, once it is
         self._reserved = 0.0
 
     def run(self, rng: np.random.Generator, progress: Progress | None) -> tuple[Items, Trust]:
@@ -275,6 +276,7 @@ class _Fit:
         Votes come before the last round: where they do not trust what was learned, popularity gets its share instead.
         """
         chosen, n_users = self._settings, self._number_of_users()
+        self.n_users = n_users
         if len(self._choices()) > 1:
             self._held_out = rows_to_hold_out(n_users, self._votes_share().mu)
             self._reserved = 0.0 if self._held_out is None else chosen.votes_share
@@ -299,7 +301,7 @@ class _Fit:
         found = released.posterior.mean
         wanted = self._settings.dimension
         dimension = wanted or default_dimension(self._session.budget.mu, n_users, self._data.n_tasks)
-        rows = _random_start(found, dimension, rng)
+        rows = _random_start(found, min(dimension, max(self._data.n_tasks, 2)), rng)
         return given.weights, Items(found, given.expected.total, released.counts.stddev, rows)
 
     def _round_shares(self) -> Sequence[Share]:

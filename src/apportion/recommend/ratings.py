@@ -205,7 +205,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
             entered.items,
         )  # fmt: skip
         state = fit.run(np.random.default_rng(self.random_state), progress)
-        self.statement_ = session.statement()
+        self.statement_, self.n_users_ = session.statement(), state.start.n_users
         self.model_ = fit.model(state, self.statement_)
         return self
 
@@ -350,7 +350,7 @@ class _Fit:
     def _dimension(self, plan: Plan, start: _Start) -> int:
         """As given, or as far as items stand out of the noise; features fill all that there are."""
         if self._settings.dimension is not None or self._features is not None:
-            return self._settings.dimension or _LONGEST
+            return min(self._settings.dimension or _LONGEST, self._data.n_tasks)
         rows = start.typical_root**2
         return clip_norms.dimension_for(start.exposure, start.residuals.clip_norm, _mu_of_rounds(plan), rows)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from apportion.data.sources import CellKind, HeldKind
-from apportion.data.text_files import Layout, TextColumns, is_number, see_layout
+from apportion.data.text_files import Layout, TextColumns, is_number, refuse_other_encodings, see_layout
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class _OpenText:
 
         text = TextColumns(self._file, self._layout, kinds, in_threads=True)
         types: dict[str, pa.DataType] = {}
-        while True:  # once more for each id column that turns out to be text
+        while True:  # once more, in order, if threads came upon a malformed row
             try:
                 types = types or text.first_types()
                 return gather(text.open(types), text.n_blocks())
@@ -54,10 +54,6 @@ class _OpenText:
         import pyarrow as pa
 
         columns = TextColumns(self._file, self._layout, dict.fromkeys(self.names, "text"))
-        try:
-            return _in_utf8(columns.open({}).read_all())
-        except pa.ArrowInvalid:
-            pass
         try:
             return _in_utf8(columns.open({id_column: pa.string()}).read_all())
         except pa.ArrowInvalid as error:
@@ -79,7 +75,9 @@ class _SeparatedText:
         return _OpenText(file, see_layout(file, None if columns is None else list(columns), separator))
 
     def rows_as_text(self, file: Path) -> list[list[str]]:
-        lines = _decoded(file.read_bytes()).lstrip("\ufeff").splitlines()
+        content = file.read_bytes()
+        refuse_other_encodings(content)
+        lines = _decoded(content).lstrip("\ufeff").splitlines()
         first = next((line for line in lines if line.strip()), "")
         mark = "::" if "::" in first else max(_SEPARATORS[::-1], key=first.count)
         if mark == "::":

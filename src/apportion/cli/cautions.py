@@ -1,0 +1,27 @@
+"""Warnings on the terminal about guarantees that protect nobody: too large an ε, or a δ above 1 / number of users."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_LARGEST_EPSILON: Final = 10.0
+
+
+def weak_epsilon(epsilon: float) -> list[str]:
+    """Return a warning if ε gives no protection worth the name."""
+    if epsilon <= _LARGEST_EPSILON:
+        return []
+    return [
+        f"Warning: an epsilon of {epsilon:g} gives no protection worth the name. Above {_LARGEST_EPSILON:g}, a result "
+        "may be more than 22,000 times as likely with a person's data as without. Choose a smaller --epsilon."
+    ]
+
+
+def weak_delta(delta: float, n_users: float) -> list[str]:
+    """Return a warning if δ is not below 1 / a number of users that is public or released."""
+    if delta * n_users < 1:
+        return []
+    return [
+        f"Warning: a delta of {delta:g} is not below 1 / {n_users:.0f} users. It would allow publishing one person's "
+        "data outright. Choose a smaller --delta."
+    ]
