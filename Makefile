@@ -31,7 +31,7 @@ docs: .venv/dev
 	$(BIN)/python docs/generate.py
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
-# make claim NAME=ml1m-ratings [QUICK=1]; make claims [QUICK=1] runs all of them; make table rewrites the README's.
+# make claim NAME=ml1m-ratings [QUICK=1]; make claims [QUICK=1] runs all of them; make table writes what the docs show of it.
 claim: .venv/dev browser
 	$(BIN)/python -m benchmarks $(NAME) $(if $(QUICK),--quick)
 

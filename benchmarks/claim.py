@@ -36,7 +36,7 @@ class Outcome:
         value: the measured figures, by name.
         target: what they were to reach, in the same names.
         holds: whether every one did.
-        headline: one line for the README's table.
+        headline: one line that says what was measured.
         settings: everything needed to repeat it.
     """
 

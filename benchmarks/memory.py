@@ -27,7 +27,8 @@ from benchmarks.process_memory import peak_bytes
 from apportion.cli.main import main
 code = 0
 try:
-    sys.argv = ["apportion", "fit", sys.argv[1], "--epsilon", "1", "--out", sys.argv[2], "--json"]
+    options = ["--epsilon", "1", "--items", "from-data", "--json"]
+    sys.argv = ["apportion", "fit", sys.argv[1], "--out", sys.argv[2], *options]
     main()
 except SystemExit as stop:
     code = stop.code or 0

@@ -1,20 +1,17 @@
-"""Writes what is generated in the documentation: the API reference, the command line's own help, the claims."""
+"""Writes what is generated in the documentation: the API reference and the command line's own help."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import pkgutil
-import sys
+import shutil
 from pathlib import Path
 from types import ModuleType
 
 import click
 
 DOCS = Path(__file__).parent
-sys.path.insert(0, str(DOCS.parent))
-
 
 INTERNAL = ("cli", "estimators", "linalg", "postprocessing")
 """Packages whose names are for the library itself."""
@@ -85,24 +82,9 @@ def write_command_line(folder: Path) -> None:
     (folder / "command-line.md").write_text("\n".join(lines), encoding="utf-8")
 
 
-def write_claims(path: Path) -> None:
-    """Every stored figure with its settings."""
-    from benchmarks.claim import RESULTS
-    from benchmarks.table import is_older
-
-    lines = ["# Claims", "", "Every figure we state, as stored by `make claim NAME=...`.", ""]
-    for result in sorted(RESULTS.glob("*.json")):
-        stored = json.loads(result.read_text(encoding="utf-8"))
-        lines += [f"## {stored['claim']}", "", stored["headline"], ""]
-        lines += ["Measured on an earlier source.", ""] if is_older(stored) else []
-        lines += ["```json"]
-        lines += [json.dumps(stored, indent=2, ensure_ascii=False), "```", ""]
-    path.write_text("\n".join(lines), encoding="utf-8")
-
-
 if __name__ == "__main__":
     reference = DOCS / "reference"
-    reference.mkdir(exist_ok=True)
+    shutil.rmtree(reference, ignore_errors=True)
+    reference.mkdir()
     write_api(reference)
     write_command_line(reference)
-    write_claims(DOCS / "reference" / "claims.md")

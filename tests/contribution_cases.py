@@ -11,6 +11,8 @@ from apportion.privacy import ObservationRows, Rows
 from apportion.privacy.contributions import (
     ClippedParts,
     HeldOut,
+    KeyCounts,
+    KeyShares,
     Output,
     TaskCounts,
     TaskGrams,
@@ -58,7 +60,8 @@ def users_of(data, rows=None):
         rows = np.random.default_rng(5).standard_normal((data.n_users, WIDTH))
     users, tasks = data.users.astype(float), data.tasks.astype(float)
     features = np.stack([np.sin(7 * users + tasks), np.cos(tasks - 3 * users), 1 + 0 * users], axis=1)
-    columns = {"features": features, "labels": data.values.astype(float) - 3}
+    priority = (data.users * 7919 + data.tasks * 104729) % 65537
+    columns = {"features": features, "labels": data.values.astype(float) - 3, "priority": priority.astype(np.uint64)}
     return data.as_users.with_columns(**columns).with_user_columns(rows=rows)
 
 
@@ -108,6 +111,8 @@ CONTRIBUTIONS = {
     "user gram": lambda: UserGram(OwnRows()),
     "parts": lambda: ClippedParts(rows_and_totals, (BY_TASK, OF_USER), SplitEqually()),
     "parts of users": lambda: ClippedParts(totals_alone, (OF_USER,)),
+    "keys": lambda: KeyCounts(300),
+    "shares of keys": lambda: KeyShares(300),
     "votes": lambda: Votes(LossesOfMeans(), HELD_OUT, 3.0, "test"),
     "parts without held-out rows": lambda: WithoutHeldOut(ClippedParts(totals_alone, (OF_USER,)), HELD_OUT),
 }

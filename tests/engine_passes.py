@@ -173,9 +173,9 @@ ROWS = {
     "mean, Laplace": partial(UserMean, 2.0, 0.0, **BOX),
     "mean, private sizes": partial(PaperMean, 2.0, 1e-5, **PRIVATE, **BOX),
     "quantiles, private sizes": partial(UserQuantile, [0.25, 0.5], 2.0, **PRIVATE, **BOX),
-    "logistic loss": partial(UserERM, "logistic", 2.0, 1e-5, steps=3),
+    "logistic loss": partial(UserERM, "logistic", 2.0, 1e-5, steps=3, sizes="public"),
     "logistic loss, private sizes": partial(UserERM, "logistic", 2.0, 1e-5, steps=3, **PRIVATE),
-    "squared loss, intervals": partial(UserERM, "squared", 2.0, 1e-5, steps=3, interval_parts=4),
+    "squared loss, intervals": partial(UserERM, "squared", 2.0, 1e-5, steps=3, interval_parts=4, sizes="public"),
     "private labels": partial(LabelPrivateRegression, 2.0, 1e-5, label_range=(0.0, 1.0)),
     "private labels, Laplace": partial(LabelPrivateRegression, 2.0, 0.0, label_range=(0.0, 1.0)),
 }

@@ -50,9 +50,10 @@ class Releases:
     @contextmanager
     def given(self):
         """Every session of another run releases the same."""
-        values, secrets = iter(self.values), iter(self.secrets)
+        values, secrets, draw = iter(self.values), iter(self.secrets), Session._draw
 
-        def same(_session, pending):
+        def same(session, pending):
+            draw(session, pending)  # a seeded source goes on as in the first run
             release, hidden, released = next(values, (None, None, None))
             if pending.release != release:
                 raise AuditError(f"The neighbouring run releases {pending.release}, the first {release}.")

@@ -61,8 +61,10 @@ class ClipsByPieces(LocalEngine):
     """Treats every 1,000 rows of a user as a user."""
 
     def add_up(self, users, contributions):
-        sizes = np.concatenate([np.append(np.full(n // 1000, 1000), n % 1000) for n in users.sizes])
-        pieces = Users(np.append(0, np.cumsum(sizes)), users._columns, n_tasks=users.n_tasks)
+        sizes = [np.append(np.full(n // 1000, 1000), n % 1000) for n in users.sizes]
+        keys = np.repeat(users.keys, [len(each) for each in sizes], axis=0)
+        ends = np.append(0, np.cumsum(np.concatenate(sizes)))
+        pieces = Users(ends, users._columns, n_tasks=users.n_tasks, keys=keys)
         return super().add_up(pieces, contributions)
 
 

@@ -76,7 +76,7 @@ def test_an_evaluation_shows_the_private_model_with_and_without_features(run, re
     alone = run("evaluate", data, "--epsilon", 8, *SMALL, "--seed", 1, "--out", "a.html", "--json").json
     assert alone["models"]["private, ε = 8"]["metrics"] == figures[1]
     assert result.json["facts"]["Public features"].startswith(f"of 38 items: {NAMED}; only the private model")
-    assert "Without features: 2 of the 40 items" in result.stderr
+    assert "2 of the 40 items have no features" in result.stderr
     page = (folder / "e.html").read_text(encoding="utf-8")
     for words in (with_features, by_id, NAMED):
         assert words in page

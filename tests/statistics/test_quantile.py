@@ -97,7 +97,7 @@ def test_the_best_attacker_learns_about_epsilon_and_no_more():
         two,
         {"budget": Budget(4.0, 0.0), "neighbours": REPLACE_VALUES},
         noise=SeededNoise,
-        draws=2400,
+        draws=2000,
     )
     assert 0.5 * 4.0 <= found.lower_bound <= 4.0  # above 4 only with probability 1e-3
 

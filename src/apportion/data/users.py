@@ -140,6 +140,20 @@ class Users:
         columns = {name: column[chosen] for name, column in self._columns.items()}
         return self._like(before[self.indptr], columns, self._user_columns, self._keys)
 
+    def with_users(self, chosen: NDArray[np.bool_]) -> Users:
+        """Return the chosen users, with all of their rows.
+
+        >>> Users([0, 2, 3], {"values": np.array([4.0, 2.0, 5.0])}).with_users(np.array([False, True])).column("values")
+        array([5.])
+        """
+        if chosen.all():
+            return self
+        rows = chosen[self.owner]
+        columns = {name: column[rows] for name, column in self._columns.items()}
+        of_users = {name: column[chosen] for name, column in self._user_columns.items()}
+        keys = None if self._keys is None else self.keys[chosen]
+        return self._like(np.append(0, np.cumsum(self.sizes[chosen])), columns, of_users, keys)
+
     def run(self, first: int, last: int) -> Users:
         """Return users first to last; nothing is copied."""
         if first == 0 and last == self.n_users:

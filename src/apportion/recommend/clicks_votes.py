@@ -25,6 +25,7 @@ _RANKED = 8192  # tasks that are ranked at most: those with the longest rows
 _ROWS_AT_A_TIME = 512  # held-out rows whose users' scores are in memory
 _HELD_OUT, _ENOUGH = 0.08, 1000.0  # fraction of rows; less where so many users make it enough
 _MOST_HELD_OUT = 2  # rows of one user
+_MOST_VOTERS = 25_000.0  # users who hold out rows, about; more would cost time and say the same
 _LEAST_POWER = 280.0  # users' votes are asked for if this many of them weigh as much as the noise
 
 Floats = NDArray[np.floating[Any]]
@@ -91,7 +92,8 @@ def rows_to_hold_out(n_users: float, mu: float) -> HeldOut | None:
     """
     if n_users * mu < _LEAST_POWER * CLIP:
         return None
-    return HeldOut(min(_HELD_OUT, _ENOUGH / n_users), most=_MOST_HELD_OUT)
+    voters = min(n_users, _MOST_VOTERS)
+    return HeldOut(min(_HELD_OUT, _ENOUGH / voters), most=_MOST_HELD_OUT, voters=voters / n_users)
 
 
 def chosen_by_votes(differences: NDArray[np.float64], stddev: float, caution: float) -> int:

@@ -26,6 +26,7 @@ from apportion.allocation import Adaptive, Allocation
 from apportion.allocation.rounds import Geometric
 from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
+from apportion.data.users import Users
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.estimators.counts import release_overview, release_popularity, weighed_by
 from apportion.estimators.items import ItemsGiven, PrivateItems
@@ -109,6 +110,7 @@ _SUMMARY_CLIP = 2.0
 _LONGEST = 8  # of item vectors, where their length is not given
 _LEAST_LEFT = 0.5  # of an offset, after users' own biases took some back
 _MOST_HELD_OUT = 1  # rows of a user
+_MOST_VOTERS = 30_000.0  # users who hold out a row, about; more would cost time and say the same
 _ROUNDS_AFTER_VOTES = 2
 _STARTING_ROUNDS = 2  # whose residuals are not yet those of the model
 
@@ -255,9 +257,9 @@ class _Fit:
         self._features = features
         self._data = data
         self._features = features
-        self._held_out = HeldOut(settings.held_out, most=_MOST_HELD_OUT)
+        self._held_out: HeldOut | None = None
         self._votes = settings.votes_share > 0 and settings.rounds >= _ROUNDS_AFTER_VOTES
-        self._users = self._held_out.kept(data.as_users) if self._votes else data.as_users
+        self._users = data.as_users
         self._spread = UserVariances(settings.bias_variance, settings.scale_variance, settings.latent_variance)
         self._allocation = allocation
         self._session = session
@@ -301,15 +303,18 @@ class _Fit:
         others = [each.fold_in(mean, variance, residual) for each in self._spread.others()]
         fold_ins = (default, *(replace(each, observation_weights=default.observation_weights) for each in others))
         losses = VarianceLosses(fold_ins, self._range, state.start.centre, self._unit)
+        assert self._held_out is not None
         part = losses.contribution(self._held_out, self._session.neighbours)
         total = add_up_one(self._engine, self._data.as_users, part)
         released = self._session.release(Purpose.VOTES, total, share)
-        self._spread = self._spread.voted(released, total.l2_sensitivity / share.mu, state.start.n_users)
+        voters = state.start.n_users * self._held_out.voters
+        self._spread = self._spread.voted(released, total.l2_sensitivity / share.mu, voters)
         self._users = self._data.as_users
 
     def _start(self, plan: Plan) -> tuple[_Start, Weighting]:
-        users, session, engine = self._users, self._session, self._engine
-        n_users, centre = release_overview(users, session, engine, plan.one("overview"), self._range, self._known_users)
+        session, engine, share = self._session, self._engine, plan.one("overview")
+        n_users, centre = release_overview(self._users, session, engine, share, self._range, self._known_users)
+        users = self._users = self._without_held_out(n_users)
         if self._listed is None:
             released = release_popularity(users, session, engine, plan.one("counts"), n_users)
         else:
@@ -322,6 +327,15 @@ class _Fit:
         residuals = self._residuals(plan, centre, exposure)
         start = _Start(n_users, centre, exposure, found, covariates, residuals, _LONGEST)
         return replace(start, dimension=self._dimension(plan, start)), given.weights
+
+    def _without_held_out(self, n_users: float) -> Users:
+        """Return the users without the rows that they will vote with: no release but the overview sees those before."""
+        if not self._votes:
+            return self._users
+        voters = min(1.0, _MOST_VOTERS / max(n_users, 1.0))
+        self._held_out = HeldOut(self._settings.held_out, most=_MOST_HELD_OUT, voters=voters)
+        kept: Users = self._held_out.kept(self._users)
+        return kept
 
     def _residuals(self, plan: Plan, centre: float, exposure: popularity.Exposure) -> clip_norms.Residuals:
         """Return the clip norm, from a release about users' residuals unless it is given."""

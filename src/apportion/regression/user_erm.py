@@ -376,9 +376,10 @@ class UserERM(ContributionsEstimator):
         if not intercept.serves:  # then nothing is spent on evidence
             left = Share(left.fraction + plan.one("evidence").fraction, left.of)
         if not (intercept.serves and self._worth_trying(start, risk, session, plan.one("evidence"))):
+            again = start.copy()  # what was handed to the engine keeps its value
             if self.fit_intercept:
-                start[:, -1] = intercept.found(2, left, self._descent_on_constant)
-            return start, 0.0
+                again[:, -1] = intercept.found(2, left, self._descent_on_constant)
+            return again, 0.0
         shares = plan.one("gradients").split(descent=1 - _COMPARISON, comparison=_COMPARISON)
         found = self._descended(start, risk, session, shares["descent"], progress)
         part = self._compared(start, found, risk, session, shares["comparison"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import isabstract
+
 import numpy as np
 import pytest
 
@@ -63,7 +65,7 @@ def test_every_kind_of_contribution_is_among_them():
         subclasses = left.pop().__subclasses__()
         kinds |= {kind for kind in subclasses if kind.__module__.startswith("apportion")}
         left += subclasses
-    assert kinds - seen == set()
+    assert {kind for kind in kinds - seen if not isabstract(kind)} == set()
 
 
 # -- and engines that are wrong are found out --

@@ -39,6 +39,19 @@ def test_every_user_keeps_a_row_and_the_fraction_is_about_as_asked():
     assert abs(share - 0.5) < 0.03
 
 
+def test_only_a_fraction_of_the_users_votes_and_the_others_hold_out_nothing():
+    users = Interactions.from_arrays(np.repeat(np.arange(2000), 10), np.tile(np.arange(10), 2000)).as_users
+    everybody, some = HALF.of(users), HeldOut(0.5, seed=3, voters=0.25).of(users)
+    asks = np.bincount(users.owner, some) > 0
+    np.testing.assert_array_equal(some, everybody & asks[users.owner])
+    assert 400 < asks.sum() < 600  # 500 expected, standard deviation 19
+    votes = [Votes(LossesOfMeans(), HeldOut(0.5, seed=3, voters=share), 2.0, "test") for share in (0.25, 1.0)]
+    valued = users.with_columns(values=np.arange(20_000) % 7.0)
+    few = raw_value(add_up_one(LocalEngine(np.float64), valued, votes[0]))
+    alone = raw_value(add_up_one(LocalEngine(np.float64), valued.with_users(asks), votes[1]))
+    np.testing.assert_allclose(few, alone, atol=1e-6)
+
+
 def test_a_contribution_without_held_out_rows_never_sees_their_values():
     data = random_interactions(6, n_users=30)
     users = data.as_users
@@ -79,3 +92,9 @@ def test_a_loss_that_is_not_finite_adds_zero_for_that_user_alone():
 def test_a_fraction_that_leaves_one_side_empty_is_refused(fraction):
     with pytest.raises(InputError, match="fraction of rows"):
         HeldOut(fraction)
+
+
+@pytest.mark.parametrize("voters", [0.0, 1.5])
+def test_a_fraction_of_users_outside_its_range_is_refused(voters):
+    with pytest.raises(InputError, match="fraction of users"):
+        HeldOut(0.5, voters=voters)

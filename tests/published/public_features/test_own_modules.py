@@ -170,8 +170,8 @@ class Wide(nn.Module):
 
 
 REFUSED = {
-    "plain tensor": (EncoderStatistics(Wants()), r"maps a FeatureBatch to vectors; Wants says .* in DenseEncoder"),
-    "plain tensor, gradient": (EncoderGradient(Wants()), "maps a FeatureBatch to vectors; Wants says"),
+    "plain tensor": (EncoderStatistics(Wants()), r"maps a FeatureBatch to vectors; Wants raised .* in DenseEncoder"),
+    "plain tensor, gradient": (EncoderGradient(Wants()), "maps a FeatureBatch to vectors; Wants raised"),
     "wrong width": (EncoderStatistics(Own(width=7)), "an encoder with 3 outputs for these settings, got 7"),
     "nothing to train": (EncoderStatistics(Own().requires_grad_(False)), "with parameters to train, got Own"),
     "head": (EncoderStatistics(linear(3), head=-1.0), "fraction of items above 0 and at most 1 for the head, got -1"),

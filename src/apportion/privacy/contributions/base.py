@@ -87,7 +87,10 @@ class UserRun(Protocol):
         """Yield the same users in smaller runs."""
 
     def with_rows(self, chosen: NDArray[np.bool_]) -> Any:
-        """The same users with some of their rows alone."""
+        """Return the same users with only the chosen rows."""
+
+    def with_users(self, chosen: NDArray[np.bool_]) -> Any:
+        """Return the chosen users, with all of their rows."""
 
     def remembered(self, value: object, make: Callable[[Any], Any]) -> Any:
         """Return what `make` makes of this run, and keep it if the run is in memory."""

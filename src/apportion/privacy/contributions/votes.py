@@ -35,11 +35,13 @@ class HeldOut:
         fraction: the approximate fraction of rows held out, for users with few rows.
         seed: a public seed.
         most: the most rows held out of one user.
+        voters: the approximate fraction of users who hold out rows at all, by a hash of the user.
     """
 
     fraction: float
     seed: int = 0
     most: int = 1 << 30
+    voters: float = 1.0
 
     def __post_init__(self) -> None:
         """Refuse a fraction that leaves nothing on one side."""
@@ -47,6 +49,10 @@ class HeldOut:
             raise InputError(
                 f"Expected a fraction of rows between 0 and 1 and at least 1 row, got {self.fraction} and {self.most}.",
                 argument="fraction",
+            )
+        if not 0 < self.voters <= 1:
+            raise InputError(
+                f"Expected a fraction of users above 0 and at most 1, got {self.voters}.", argument="voters"
             )
 
     def of(self, users: UserRun) -> NDArray[np.bool_]:
@@ -56,10 +62,13 @@ class HeldOut:
     def _of_run(self, users: UserRun) -> NDArray[np.bool_]:
         """Only rows with a small hash are ranked: whatever has a smaller one is among them."""
         key = (self.seed % 2**256).to_bytes(32, "little")
-        own = keyed_words(key, users.keys)[users.owner]
-        hashes = keyed_words(key, np.stack([own, users.column("tasks").astype(np.uint64)], axis=1))
-        small = np.flatnonzero((hashes >> np.uint64(11)) < np.uint64(math.floor(self.fraction * 2.0**53)))
-        small = small[np.lexsort((hashes[small], users.owner[small]))]
+        own = keyed_words(key, users.keys)
+        asked = np.flatnonzero(_below(own, self.voters)[users.owner])
+        points = np.stack([own[users.owner[asked]], users.column("tasks")[asked].astype(np.uint64)], axis=1)
+        hashes = keyed_words(key, points)
+        low = np.flatnonzero(_below(hashes, self.fraction))
+        low = low[np.lexsort((hashes[low], users.owner[asked[low]]))]
+        small = asked[low]
         owner = users.owner[small]
         rank = np.arange(len(small)) - np.searchsorted(owner, owner)
         held = np.zeros(users.n_rows, bool)
@@ -80,6 +89,11 @@ class HeldOut:
     def _divided(self, users: Any) -> tuple[Any, Any]:
         held = self.of(users)
         return users.with_rows(~held), users.with_rows(held)
+
+
+def _below(hashes: NDArray[np.uint64], fraction: float) -> NDArray[np.bool_]:
+    """Return which hashes are in the lowest part of all numbers of 64 bits."""
+    return np.asarray((hashes >> np.uint64(11)) < np.uint64(math.floor(fraction * 2.0**53)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,11 +157,14 @@ class Votes(Contribution):
         """Return the sum of these users' differences, clipped and in whole steps."""
         total = self.output.zeros(users.n_tasks)
         for run in users.runs(kernels.rows_at_once):
-            kept, shown = self.rows.kept(run), self.rows.shown(run)
+            voting = self.rows.shown(run).present
+            if not voting.any():
+                continue
+            kept, shown = self.rows.kept(run).with_users(voting), self.rows.shown(run).with_users(voting)
             losses = np.asarray(self.losses(kept, shown, kernels), np.float64)
             with np.errstate(invalid="ignore"):
                 differences = losses[:, 1:] - losses[:, :1]
-            good = shown.present & np.isfinite(differences).all(axis=1)
+            good = np.asarray(np.isfinite(differences).all(axis=1))
             total += whole_parts(np.where(good[:, None], differences, 0.0), self.output).sum(axis=0)
         return (total,)
 

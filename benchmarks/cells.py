@@ -1,0 +1,76 @@
+"""A row of the page of claims, and how figures of a stored result are written in its short cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Stored = dict[str, Any]
+Cell = Callable[[Stored], str]
+
+
+def _headline(stored: Stored) -> str:
+    return str(stored["headline"])
+
+
+def _nothing(stored: Stored) -> str:
+    return "–"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One claim in a table.
+
+    Attributes:
+        measures: what is measured, in a few words.
+        ours: what we measured, from the stored result.
+        reference: what it is compared with or has to reach, from the stored result.
+    """
+
+    measures: str
+    ours: Cell = _headline
+    reference: Cell = _nothing
+
+
+def in_order(values: dict[str, float], digits: int = 4) -> str:
+    """The figures at each ε, separated by slashes, ordered by ε.
+
+    >>> in_order({"5": 0.88, "1": 0.9248}, 3)
+    '0.925 / 0.880'
+    """
+    return " / ".join(f"{values[epsilon]:.{digits}f}" for epsilon in sorted(values, key=float))
+
+
+def best_of_six(stored: Stored, part: str) -> dict[str, float]:
+    """The best figure of the six published methods at each ε: the least RMSE, the largest recall."""
+    six = [values for name, values in stored["value"][part].items() if name not in ("ours", "without privacy")]
+    best = min if part == "ratings" else max
+    return {epsilon: best(values[epsilon] for values in six) for epsilon in six[0]}
+
+
+def span(values: dict[str, float], digits: int = 2) -> str:
+    """The least and the largest figure."""
+    return f"{min(values.values()):.{digits}f} to {max(values.values()):.{digits}f}"
+
+
+def rarest(stored: Stored, optimizer: str) -> float:
+    """Accuracy of an optimizer in the rarest group at its lowest loss, in per cent."""
+    found = stored["value"][f"{optimizer}, by loss"]
+    return float(100 * (found["rarest"] if "rarest" in found else found["accuracy by group"][-1]))
+
+
+def rivals(stored: Stored) -> str:
+    """Accuracy of the other optimizers in the rarest group."""
+    return ", ".join(f"{name} {rarest(stored, name):.1f} %" for name in ("DP-GD", "DP-GDM", "DP-Adam"))
+
+
+def ordered(stored: Stored) -> str:
+    """In how many pairs of clip norm and noise the optimizers have the paper's order."""
+    orders = [found["rarest accuracy: AdamBC > GDM > GD"] for found in stored["value"]["orders"].values()]
+    return f"{sum(orders)} of {len(orders)} pairs"
+
+
+def rarest_of_text(stored: Stored, optimizer: str) -> str:
+    """Accuracy of an optimizer in the rarest group of texts, where only the head of the model is trained."""
+    return f"{100 * stored['value']['head']['accuracy by group'][optimizer][-1]:.1f} %"

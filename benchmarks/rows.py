@@ -1,0 +1,393 @@
+"""What the page of claims shows of each claim: its theme, what is measured, and two short cells from its stored result.
+
+A claim that has no row of its own is listed under `OTHER` with its headline, until somebody writes one.
+"""
+
+from __future__ import annotations
+
+from benchmarks.cells import Row, best_of_six, in_order, ordered, rarest, rarest_of_text, rivals, span
+
+OTHER = "Not grouped yet"
+
+RECOMMENDERS = {
+    "ml1m-ratings": Row(
+        "MovieLens 1M, test RMSE at ε = 1 / 5 / 20, defaults",
+        lambda r: in_order(r["value"]),
+        lambda r: (
+            f"without privacy {r['settings']['non_private']['als']:.4f}, "
+            f"item and user means {r['settings']['non_private']['damped_means']:.4f}"
+        ),
+    ),
+    "ml1m-ratings-tuned": Row(
+        "MovieLens 1M, test RMSE at ε = 1 / 5 / 20, tuned on its validation part (not covered by ε)",
+        lambda r: in_order(r["value"]),
+        lambda r: f"at most {in_order(r['target'], 3)}",
+    ),
+    "ml1m-clicks": Row(
+        "MovieLens 1M clicks, test Recall@20 at ε = 1 / 5 / 20, defaults",
+        lambda r: in_order(r["value"]),
+        lambda r: (
+            f"without privacy {r['settings']['non_private']['als']:.4f}, "
+            f"popularity {r['settings']['non_private']['popularity']:.4f}"
+        ),
+    ),
+    "skew-ml1m": Row(
+        "MovieLens 1M against six published methods, each tuned: RMSE and Recall@20 at ε = 1 / 5 / 20",
+        lambda r: f"{in_order(r['value']['ratings']['ours'], 3)} and {in_order(r['value']['clicks']['ours'], 3)}",
+        lambda r: f"best of six {in_order(best_of_six(r, 'ratings'), 3)} and {in_order(best_of_six(r, 'clicks'), 3)}",
+    ),
+    "features-prior": Row(
+        "MovieLens 1M with public genres and years: RMSE at ε = 1 / 5 / 20",
+        lambda r: in_order(r["value"]["ratings"]),
+        lambda r: f"without features {in_order(r['value']['ratings, by id alone'])}",
+    ),
+    "features-cold": Row(
+        "movies that nobody rated in training, ε = 5: Recall@20 among them",
+        lambda r: f"{r['value']['MovieLens clicks']['features']:.3f}",
+        lambda r: (
+            f"random {r['value']['MovieLens clicks']['random']:.3f}, "
+            f"predicted popularity {r['value']['MovieLens clicks']['predicted popularity']:.3f}"
+        ),
+    ),
+    "adaptive-floor": Row(
+        "ratings: cases within 0.2 % of the better of private means and the global mean",
+        lambda r: f"{r['value']['within']} of {r['value']['cases']}, worst {100 * r['value']['worst_excess']:+.1f} %",
+        lambda r: "all",
+    ),
+    "adaptive-floor-clicks": Row(
+        "clicks: cases with at least 0.98 of the recall of private popularity",
+        lambda r: f"{r['value']['within']} of {r['value']['cases']}",
+        lambda r: "all",
+    ),
+    "adaptive-gain": Row(
+        "ratings, several data sets: mean gain over the best simple error at ε = 1 / 5 / 20, in %",
+        lambda r: in_order({e: 100 * gain for e, gain in r["value"]["gain"].items()}, 2),
+        lambda r: f"earlier {in_order({e: 100 * gain for e, gain in r['target']['gain'].items()}, 2)}",
+    ),
+    "items-private": Row("private item lists: what they keep and cost"),
+    "keys-recall": Row(
+        "private lists of keys: keys and rows kept, over the usual rule at its best limit",
+        lambda r: f"at least {r['value']['least_ratio']:.2f} times",
+        lambda r: f"{r['target']['least_ratio']:.0f}",
+    ),
+}
+
+GUARANTEES = {
+    "replay": Row(
+        "difference of a hidden sum on neighbours, over its declared sensitivity, all estimators",
+        lambda r: f"at most {r['value']['largest']:.9f}",
+        lambda r: "1",
+    ),
+    "replay-at-size": Row("the same as `replay`, on data of full size"),
+    "planted-bugs": Row(
+        "planted privacy bugs that the auditor catches; correct twins that it passes",
+        lambda r: f"{r['value']['caught']} and {r['value']['twins_passed']} of {r['value']['bugs']}",
+        lambda r: "all",
+    ),
+    "noise-independence": Row("noise that does not repeat and does not depend on data"),
+    "bytes-equal": Row("bytes of files that depend on anything private but released values"),
+    "mutants": Row("machine-made faults in the guarantee that tests catch"),
+    "audit-tight": Row(
+        "share of ε that audits show on worst-case releases",
+        lambda r: span({name: share for name, share in r["value"].items() if name.startswith(("Lap", "Gau"))}),
+        lambda r: str(r["target"]["releases"]),
+    ),
+    "audit-published": Row(
+        "a published recipe that prints ε = 1 / 5 / 20: the ε that its noise supports",
+        lambda r: f"{in_order({e: found['twin_supported'] for e, found in r['value'].items()}, 1)} repaired",
+        lambda r: f"{in_order({e: found['supported'] for e, found in r['value'].items()}, 1)} as published",
+    ),
+    "contributions-audit": Row(
+        "share of ε that the best attacker shows, means and regressions",
+        lambda r: span(r["value"]),
+        lambda r: str(r["target"]["part of epsilon"]),
+    ),
+    "exact-mode": Row(
+        "sums told apart by their last bits; cost of an exact round",
+        lambda r: f"{100 * r['value']['told apart by bits: exact']:.0f} %; {r['value']['cost']:.2f} times a float one",
+        lambda r: f"plain floats {100 * r['value']['told apart by bits: plain sum']:.0f} %",
+    ),
+    "ledger-crash": Row(
+        "ledger with processes killed at random: overspends and lost charges",
+        lambda r: ", ".join(f"{name} {found['overspent'] + found['lost']}" for name, found in r["value"].items()),
+        lambda r: "0",
+    ),
+    "wishart-broken": Row(
+        "published Wishart mechanism: largest share of ε that an attacker shows",
+        lambda r: f"{r['value']['largest_part_of_epsilon_shown_of_ours']:.2f} (our releases)",
+        lambda r: "as published, certainty with probability 1 − e^(−ε)",
+    ),
+    "wishart-profile": Row(
+        "exact profile of Wishart noise: settings that agree with simulation",
+        lambda r: f"{r['value']['agree']} of {r['value']['cells']}",
+        lambda r: "all",
+    ),
+    "skew-planted": Row(
+        "errors of the skew paper and its code, planted: sensitivity exceeded by a factor",
+        lambda r: f"{r['value']['gradient descent']:.0f} repaired",
+        lambda r: (
+            f"{min(found for name, found in r['value'].items() if name.startswith('E')):.1f} or more as published"
+        ),
+    ),
+    "optim-accounting": Row(
+        "stated ε of trainings against dp_accounting, relative difference",
+        lambda r: f"{r['value']['largest relative difference']:.0e}",
+        lambda r: f"at most {r['target']['largest relative difference']:g}",
+    ),
+}
+
+STATISTICS = {
+    "mean-vs-peers": Row(
+        "means: error over that of the best sample limit in hindsight",
+        lambda r: f"{r['value']['ratio on average']:.2f} on average, above 1 in {r['value']['cells above 1']} cells",
+        lambda r: "at most 0.8 on average, above 1 in none",
+    ),
+    "quantile-vs-peers": Row("quantiles against sample limits"),
+    "coverage-real": Row("coverage of intervals on real data"),
+    "regress-real": Row(
+        "linear regression: error over the better of sample limit and no bound",
+        lambda r: f"median {r['value']['median_ratio']:.2f}, worst {r['value']['worst_ratio']:.2f}",
+        lambda r: f"worst at most {r['target']['worst_ratio']:.0f}",
+    ),
+    "erm-floor": Row(
+        "logistic regression: log loss over that of a private constant",
+        lambda r: f"at most {r['value']['worst']:.4f}",
+        lambda r: f"{r['target']['worst']} asked; without the floor {r['value']['worst_without_floor']:.2f}",
+    ),
+    "contributions-examples": Row(
+        "largest ratio of variances that hill climbing finds, means",
+        lambda r: f"{r['value']['largest_ratio_climbing']:.4f}",
+        lambda r: f"at most {r['target']['at_most']['largest_ratio_climbing']:g} proved",
+    ),
+    "contributions-linear": Row(
+        "private labels, generated data: error of the best sample limit over ours",
+        lambda r: "{:.1f} to {:.1f}".format(*r["value"]["synthetic_factors"]["sample limit, best h on the data"]),
+        lambda r: "above 1",
+    ),
+    "contributions-logistic": Row(
+        "drug reviews: budgets at which weights beat sample limits, and these beat no bound",
+        lambda r: f"{r['value']['in_order']}",
+        lambda r: f"{r['target']['in_order']}",
+    ),
+    "contributions-threshold": Row(
+        "seconds to find the threshold for 10,000,000 users",
+        lambda r: f"{r['value']['seconds']:.1f}",
+        lambda r: f"at most {r['target']['seconds']:.0f}",
+    ),
+    "contributions-coverage": Row(
+        "95 % intervals: how often they hold the truth, least of all settings",
+        lambda r: f"{100 * min(r['value'][name] for name in r['value'] if name.startswith(('mean', 'coef'))):.1f} %",
+        lambda r: "at least 94 %",
+    ),
+    "gwa-scale": Row(
+        "optimal weights for a million rows: seconds",
+        lambda r: f"{r['value']['seconds_p1']:.0f} (Laplace), {r['value']['seconds_p2']:.0f} (Gaussian)",
+        lambda r: f"at most {r['target']['seconds']:g}",
+    ),
+}
+
+PARTIES = {
+    "protected-tradeoff": Row(
+        "School data, nMSE from ε = 0.1 to 10",
+        lambda r: "{:.3f} to {:.3f}".format(r["value"]["School"]["ours"][0], r["value"]["School"]["ours"][-1]),
+        lambda r: (
+            f"alone {min(r['value']['School']['alone'].values()):.3f}, "
+            f"joint without privacy {r['value']['School']['joint, not private']:.3f}"
+        ),
+    ),
+    "protected-em": Row(
+        "parties that learn together, generated low-rank data: nMSE at ε = 1 / 3 / 10",
+        lambda r: in_order({e: r["value"]["low-rank"][f"epsilon {e}"][0] for e in ("1", "3", "10")}, 3),
+        lambda r: f"each party alone {r['value']['low-rank']['alone'][0]:.3f}",
+    ),
+    "protected-degrades": Row(
+        "at ε = 0.000001: relative difference from learning alone",
+        lambda r: f"{r['value']['largest relative gap']:g}",
+        lambda r: f"at most {r['target']['largest relative gap']:g}",
+    ),
+    "protected-schedule": Row(
+        "exponent of the budget over rounds, best measured: plain and with momentum",
+        lambda r: f"{r['value']['plain']['best alpha']} and {r['value']['momentum']['best alpha']}",
+        lambda r: "0 and 0.4 in theory",
+    ),
+    "protected-scale": Row(
+        "10,000 tasks with 200 features: seconds a round of EM",
+        lambda r: f"{r['value']['seconds a round']['em']:.1f}",
+        lambda r: f"at most {r['target']['seconds a round']:g}",
+    ),
+}
+
+LEARNING = {
+    "heavytail-mnist": Row(
+        "barcode MNIST, ε = 10: accuracy in the rarest group, DP-AdamBC (claimed: every loss falls)",
+        lambda r: f"{rarest(r, 'DP-AdamBC'):.1f} %",
+        rivals,
+    ),
+    "heavytail-synthetic": Row(
+        "255 classes: accuracy on the rarest, DP-AdamBC (claimed: the paper's orders)",
+        lambda r: f"{rarest(r, 'DP-AdamBC'):.1f} %",
+        rivals,
+    ),
+    "heavytail-pairs": Row(
+        "other clip norms and noise: the paper's order; DP-Adam nearer at less noise",
+        lambda r: f"{ordered(r)}; {'yes' if r['value']['Adam nearer at less noise'] else 'no'}",
+        lambda r: "every pair; yes",
+    ),
+    "heavytail-text": Row(
+        "text, new head on a fixed model, ε = 3.2: accuracy in the rarest group, DP-AdamBC (claimed: every loss falls)",
+        lambda r: rarest_of_text(r, "DP-AdamBC"),
+        lambda r: ", ".join(f"{name} {rarest_of_text(r, name)}" for name in ("DP-GD", "DP-GDM", "DP-Adam")),
+    ),
+    "optim-exact": Row(
+        "optimizers against their twins without noise, largest difference",
+        lambda r: f"{r['value']['largest difference']:.0e}",
+        lambda r: f"at most {r['target']['largest difference']:g}",
+    ),
+    "optim-unbiased": Row(
+        "DP-AdamBC's second moment: error in standard errors",
+        lambda r: f"{r['value']['largest error of v̂ − n̂, in standard errors']:.1f}",
+        lambda r: f"uncorrected {r['value']['least error of v̂, in standard errors']:.0f}",
+    ),
+    "optim-speed": Row(
+        "private steps of a CNN on one core, samples a second over those of Opacus",
+        lambda r: (
+            f"{r['value']['ours over Opacus, hooks']:.2f} and {r['value']['ours over Opacus, ghost clipping']:.2f}"
+        ),
+        lambda r: "1 (hooks and ghost clipping)",
+    ),
+}
+
+
+PUBLISHED = {
+    "skew-synthetic": Row(
+        "generated tasks: error with equal weights over that with the best exponent",
+        lambda r: f"{min(r['value']['least_factor'].values()):.2f} to {max(r['value']['largest_factor'].values()):.2f}",
+        lambda r: "above 1",
+    ),
+    "skew-theory": Row(
+        "powers in the excess risk: largest deviation from theory",
+        lambda r: f"{r['value']['largest_deviation']:.3f}",
+        lambda r: f"at most {r['target']['largest_deviation']}",
+    ),
+    "skew-weights": Row(
+        "objective of closed-form weights over that of joint ones",
+        lambda r: "{:.2f} to {:.2f}".format(*r["value"]["gain_joint_from_scaled"][::2]),
+        lambda r: "at least 1",
+    ),
+    "features-ml1m": Row(
+        "AM-SSP on MovieLens 1M with genres and years: RMSE at ε = 1 / 5 / 20",
+        lambda r: in_order(r["value"]["ratings"]["AM-SSP, features + own"]),
+        lambda r: f"AM-DPSGD {in_order(r['value']['ratings']['AM-DPSGD, features + own'])}",
+    ),
+    "features-scaling": Row(
+        "power of the number of features in the excess risk under a norm constraint, SSP-c",
+        lambda r: f"{r['value']['p']['SSP-c, ball']:.2f}",
+        lambda r: f"noisy gradient descent {r['value']['p']['noisy gradient descent, ball']:.2f}",
+    ),
+    "features-time": Row(
+        "time of AM-DPSGD, tuned, over that of AM-SSP at equal RMSE",
+        lambda r: f"{r['value']['times_less']['AM-DPSGD, tuned']:.0f}",
+        lambda r: f"{r['target']['times_less']:g} asked",
+    ),
+    "features-sparse": Row(
+        "a million features: dense gradients; peak memory",
+        lambda r: f"{r['value']['dense_gradients']}; {r['value']['peak_mib']} MiB",
+        lambda r: "0",
+    ),
+    "features-convex": Row(
+        "SSP-convex, liked or not: log loss at ε = 1 / 5 / 20",
+        lambda r: in_order({e: found["log_loss"] for e, found in r["value"]["convex"].items()}),
+        lambda r: f"quadratic {in_order({e: found['log_loss'] for e, found in r['value']['quadratic'].items()})}",
+    ),
+}
+
+SPEED = {
+    "epoch-vs-peers": Row(
+        "one exact ALS epoch, d = 64: time over that of irspack and implicit",
+        lambda r: f"{r['value']['d=64/irspack']:.2f} and {r['value']['d=64/implicit']:.2f}",
+        lambda r: f"at most {r['target']['d=64/irspack']} and {r['target']['d=64/implicit']}",
+    ),
+    "round-vs-implicit": Row(
+        "a private round on 10 million rows, d = 64: time over an exact epoch of implicit",
+        lambda r: f"{r['value']['round']:.2f}",
+        lambda r: f"at most {r['target']['round']}",
+    ),
+    "recommend-speed": Row(
+        "20 best items for 100,000 users: time over implicit's",
+        lambda r: f"{r['value']['ratio']:.2f}",
+        lambda r: f"at most {r['target']['ratio']:.0f}",
+    ),
+    "ratings-fit-speed": Row("seconds of a private fit on ratings"),
+    "gpu-fit": Row(
+        "a private fit of 10 million clicks on one NVIDIA H200: seconds",
+        lambda r: f"{r['value']['seconds']:.1f}",
+        lambda r: f"at most {r['target']['seconds']:.0f}",
+    ),
+    "linear-growth": Row(
+        "growth of a fit's time when rows double",
+        lambda r: span(r["value"]),
+        lambda r: f"{r['target']['at_least']} to {r['target']['at_most']}",
+    ),
+    "read-speed": Row("seconds to read files"),
+    "memory": Row(
+        "`apportion fit` on a CSV of 25 million ratings: peak memory",
+        lambda r: f"{r['value']['csv_fit_gib']:.2f} GiB",
+        lambda r: f"at most {r['target']['csv_fit_gib']:.0f} GiB",
+    ),
+    "serve-load": Row(
+        "serving 20,000 items to 64 clients: requests a second over FastAPI with implicit",
+        lambda r: f"{r['value']['requests_ratio']:.2f}",
+        lambda r: f"at least {r['target']['requests_ratio']:.0f}",
+    ),
+}
+
+HOUSE = {
+    "engines-agree": Row(
+        "whole numbers that differ between engines and cuts of the users",
+        lambda r: f"{r['value']['unequal']} of {r['value']['numbers']:,}",
+        lambda r: "0",
+    ),
+    "ids-fuzz": Row(
+        "generated lists of ids: ids merged, split or changed",
+        lambda r: (
+            f"{r['value']['merged'] + r['value']['split'] + r['value']['changed']} in {r['value']['lists']:,} lists"
+        ),
+        lambda r: "0",
+    ),
+    "explorer-browser": Row(
+        "the explorer in Chromium: failed interactions; requests to a network",
+        lambda r: f"{len(r['value']['failed'])} of {r['value']['interactions']}; {r['value']['requests']}",
+        lambda r: "0; 0",
+    ),
+    "exports": Row(
+        "exports read without apportion: lists with other items",
+        lambda r: f"{r['value']['other_items']} of {r['value']['histories']}",
+        lambda r: "0",
+    ),
+    "house": Row(
+        "lines of a function, median and 90th percentile",
+        lambda r: f"{r['value']['median']:.0f} and {r['value']['p90']:.0f}",
+        lambda r: f"at most {r['target']['at_most']['median']} and {r['target']['at_most']['p90']}",
+    ),
+}
+
+THEMES = {
+    "Recommenders": RECOMMENDERS,
+    "Guarantees": GUARANTEES,
+    "Means, quantiles, regressions": STATISTICS,
+    "Parties": PARTIES,
+    "Deep learning": LEARNING,
+    "Published methods": PUBLISHED,
+    "Speed and memory": SPEED,
+    "The library itself": HOUSE,
+}
+
+
+def theme_of(claim: str) -> str:
+    """The theme under which a claim is listed."""
+    return next((theme for theme, rows in THEMES.items() if claim in rows), OTHER)
+
+
+def row_of(claim: str) -> Row:
+    """The row of a claim; its headline, if nobody has written one."""
+    return THEMES.get(theme_of(claim), {}).get(claim, Row(""))
