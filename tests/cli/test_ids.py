@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -60,6 +61,25 @@ def test_histories_and_titles_match_by_text_where_files_differ_in_type(fits, run
     said = run("recommend", f"{fitted_from}-model", history, "--titles", titles, "--json")
     assert "left out" not in said.stderr
     assert "Title of" in said.stdout
+
+
+@pytest.mark.parametrize("kind", ["--ratings", "--clicks"])
+def test_rows_of_unlisted_items_can_be_left_out_and_the_statement_says_so(run, write, rows, kind):
+    listed = write("items.csv", "item", [[item] for item in range(25)])
+    few = write("few.csv", "user,item,rating", [row for row in rows if row[1] < 25])
+    every = write("all.csv", "user,item,rating", rows)
+    asked = ("--epsilon", 8, "--items", listed, kind, "--n-users", 300, *SMALL)
+    assert "of the public list" in run("fit", every, *asked, code=2).stderr
+    said = run("fit", every, *asked, "--unlisted", "drop")
+    n_dropped = sum(row[1] >= 25 for row in rows)
+    assert f"{n_dropped} of {len(rows)} rows are for items outside the list; they were left out" in said.stderr
+    rule = "that rows of items outside the list were left out"
+    assert rule in said.stdout
+    assert str(n_dropped) not in said.stdout
+    assert "left out" not in run("fit", few, *asked).stderr
+    assert list(load("all-model").task_ids) == list(load("few-model").task_ids)
+    np.testing.assert_allclose(load("all-model").vectors, load("few-model").vectors, rtol=1e-5, atol=1e-6)
+    assert "needs --items FILE" in run("fit", every, "--epsilon", 8, "--unlisted", "drop", code=2).stderr
 
 
 def test_an_item_list_matches_by_text_and_zeros_in_front_count(fits, run, write):

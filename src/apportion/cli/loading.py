@@ -12,6 +12,7 @@ from apportion.cli.item_files import read_item_list
 from apportion.cli.options import ITEMS_FROM_DATA, DataOptions, Kind
 from apportion.data import IGNORE, Interactions
 from apportion.data.columns import ColumnChoice, choose_columns
+from apportion.data.item_lists import on_list
 from apportion.data.sources import open_table
 from apportion.errors import InputError
 
@@ -52,13 +53,16 @@ def load_data(path: Path, options: DataOptions, item_list: str = "--items FILE")
         value=_value_choice(kind, options),
         timestamp=options.timestamp or IGNORE,
         columns=names_given(options),
-        task_ids=listed,
+        task_ids=None if options.unlisted == "drop" else listed,
     )
+    dropped: tuple[str, ...] = ()
+    if options.unlisted == "drop" and listed is not None:
+        data, dropped = _of_listed(data, listed, path)
     if options.min_value is not None:
         data = _at_least(data, options.min_value, path)
     if kind == "ratings":
         _check_scale(data, options.scale, path)
-    return Loaded(data, kind, tuple(_remarks(kind, options, has_value, data, item_list)))
+    return Loaded(data, kind, (*_remarks(kind, options, has_value, data, item_list), *dropped))
 
 
 def _guess_kind(options: DataOptions, has_value: bool) -> Kind:
@@ -91,6 +95,18 @@ def column_names(path: Path, options: DataOptions) -> Sequence[str]:
 def names_given(options: DataOptions) -> list[str] | None:
     """Return the names in `--columns`."""
     return None if options.columns is None else [name.strip() for name in options.columns.split(",")]
+
+
+def _of_listed(data: Interactions, listed: list[int] | list[str], path: Path) -> tuple[Interactions, tuple[str, ...]]:
+    """Keep the rows of listed items; also returns a remark on how many rows were left out."""
+    kept = on_list(data, [str(item) for item in listed])
+    if not kept.n_observations:
+        raise InputError(f"{path.name}: no row has an item of the list.", argument="items")
+    left_out = data.n_observations - kept.n_observations
+    remark = (
+        f"{path.name}: {left_out} of {data.n_observations} rows are for items outside the list; they were left out."
+    )
+    return kept, (remark,) if left_out else ()
 
 
 def _at_least(data: Interactions, min_value: float, path: Path) -> Interactions:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from apportion.privacy import Account, Budget, NoiseSource, Session
 
 Kind = Literal["ratings", "clicks"]
+Unlisted = Literal["drop", "refuse"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 PRIVATE_ITEMS: Final = "private"
@@ -74,11 +75,14 @@ class DataOptions:
     timestamp: str | None = None
     columns: str | None = None
     items: Path | str | None = None
+    unlisted: Unlisted = "refuse"
     scale: tuple[float, float] = (1.0, 5.0)
 
     def __post_init__(self) -> None:
         if self.kind == "ratings" and self.min_value is not None:
             raise click.UsageError("--min-value turns rows into clicks, so it cannot be combined with --ratings.")
+        if self.unlisted == "drop" and not isinstance(self.items, Path):
+            raise click.UsageError("--unlisted drop needs --items FILE, the list of items whose rows are kept.")
         low, high = self.scale
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise InputError(f"Expected --scale LO HI with LO below HI, got {low:g} {high:g}.", argument=None)
@@ -118,6 +122,7 @@ class FitOptions:
     ledger: str | None = None
     account: str | None = None
     items: Path | str | None = None
+    unlisted: Unlisted = "refuse"
 
     @property
     def items_are_private(self) -> bool:
@@ -139,6 +144,16 @@ class FitOptions:
     def noise(self) -> NoiseSource:
         """The noise source."""
         return noise_of(self.seed, self.exact)
+
+
+def rules_in_words(options: DataOptions | FitOptions) -> tuple[str, ...]:
+    """Return the public rules by which rows were left out, each applied within one user's rows, for the statement."""
+    rules = []
+    if options.unlisted == "drop":
+        rules.append("that rows of items outside the list were left out")
+    if options.min_value is not None:
+        rules.append(f"that only rows with a value of at least {options.min_value:g} were kept")
+    return tuple(rules)
 
 
 def noise_of(seed: int | None, exact: bool) -> NoiseSource:
@@ -317,6 +332,13 @@ _DATA: Final = (
         type=ItemList(),
         help="The public item list: ids in the first column. private: a list is released with popularity. from-data: "
         "the items that occur, which reveals who has one that nobody else has. Default: private, in `fit`.",
+    ),
+    click.option(
+        "--unlisted",
+        type=click.Choice(["drop", "refuse"]),
+        default="refuse",
+        show_default=True,
+        help="With --items FILE: what to do about rows of items that are not listed.",
     ),
     click.option(
         "--scale",

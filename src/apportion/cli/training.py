@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apportion.cli.cautions import weak_delta
-from apportion.cli.options import PRIVATE_ITEMS, FitOptions, Kind
+from apportion.cli.options import PRIVATE_ITEMS, FitOptions, Kind, rules_in_words
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def shortened(model: ItemModel, options: FitOptions) -> list[str]:
 def _settings(options: FitOptions) -> dict[str, Any]:
     settings: dict[str, Any] = {"epsilon": options.epsilon, "delta": options.delta, "window": options.window}
     settings |= {name: getattr(options, name) for name in ("n_users", "dimension", "rounds", "tuning")}
-    if options.min_value is not None:
-        settings["public"] = (f"that only rows with a value of at least {options.min_value:g} were kept",)
+    settings["public"] = rules_in_words(options)
     settings["noise"] = options.noise()
     if options.seed is not None:
         settings["random_state"] = options.seed

@@ -28,6 +28,7 @@ from apportion.cli.options import (
     json_option,
     ledger_options,
     open_option,
+    rules_in_words,
 )
 from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_model
 from apportion.cli.progress import Reporter
@@ -196,8 +197,7 @@ def _maker(
     fixed: dict[str, Any] = {"method": "ours", "features": features}
     if n_users is not None:
         fixed["n_users"] = max(1, round(n_users * (1 - validation)))
-    if data_as.min_value is not None:
-        fixed["public"] = (f"that only rows with a value of at least {data_as.min_value:g} were kept",)
+    fixed["public"] = rules_in_words(data_as)
 
     def make(settings: Mapping[str, Any], budget: Budget) -> Any:
         of_the_fit = {name: value for name, value in settings.items() if name in _OF_THE_FIT}
