@@ -115,11 +115,12 @@ class SettingsEstimator(InteractionsEstimator):
         """Return the given settings, or the default of this budget with a dimension or rounds given by hand."""
         chosen = self.settings or default(self._budget().mu)
         by_hand = {"dimension": self.dimension, "rounds": self.rounds}
+        for name, value in by_hand.items():
+            if value is not None and value < 1:
+                raise InputError(f"Expected {name} of at least 1, got {value}.", argument=name)
         chosen = replace(chosen, **{name: value for name, value in by_hand.items() if value is not None})
         for name, most in _MOST.items():
             value = getattr(chosen, name)
-            if value is not None and value < 1:
-                raise InputError(f"Expected {name} of at least 1, got {value}.", argument=name)
             if value is not None and value > most:
                 raise InputError(f"Expected {name} of at most {most}, got {value}.", argument=name)
         return chosen
