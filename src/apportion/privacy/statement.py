@@ -28,8 +28,14 @@ EXACT_ARITHMETIC = (
 SEEDED = "The noise came from a seed, so it can be reproduced and removed."
 NOT_FOR_RELEASE = f"NOT FOR RELEASE. {SEEDED}"
 DEFAULTS = (
-    "library defaults: constants and functions of public and released quantities, developed on "
-    "MovieLens 1M; nothing was chosen by looking at these data, unless they are MovieLens 1M"
+    "library defaults: constants and functions of public and released quantities, developed on MovieLens 100K, small "
+    "and 1M, FilmTrust, InstEval, Amazon Beauty and generated data; nothing was chosen by looking at these data, "
+    "unless they are among those"
+)
+STATISTICS_DEFAULTS = (
+    "library defaults: constants and functions of public and released quantities, developed on Exam, ScotsSec, "
+    "egsingle, School, drugs, InstEval and generated data; nothing was chosen by looking at these data, unless they "
+    "are among those"
 )
 
 

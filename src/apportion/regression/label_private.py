@@ -28,7 +28,7 @@ from apportion.estimators.private import PrivateEstimator, check_value_range
 from apportion.postprocessing.intervals import half_widths
 from apportion.privacy import REPLACE_LABELS, Budget, NoiseSource, Purpose, Session, Share
 from apportion.privacy.contributions import BoxedColumns, LabelTotal, LabelVectors, Values
-from apportion.privacy.statement import Statement
+from apportion.privacy.statement import STATISTICS_DEFAULTS, Statement
 from apportion.regression.label_weights.optimal import LabelWeights, least_squares_weights, optimal_label_weights
 from apportion.regression.label_weights.robust import Design, Structure, robust_label_weights
 from apportion.regression.residual_structure import (
@@ -224,7 +224,7 @@ class LabelPrivateRegression(PrivateEstimator):
             raise InputError(f"Expected a variance_share in [0, 1) and a level in (0, 1), got {asked}.", argument=None)
 
     def _words_on_defaults(self) -> str:
-        return "library defaults: constants that were not chosen on any data"
+        return STATISTICS_DEFAULTS
 
     def _assumed_public(self) -> list[str]:
         assumed = ["all features", "how many rows each user has", f"the range of labels, {self._range_in_words()}"]

@@ -35,7 +35,7 @@ from apportion.postprocessing.intervals import student_half_width
 from apportion.privacy import BoxedValues, NoiseSource, PublicRowWeights, Purpose, Session, Share
 from apportion.privacy.budget import Plan
 from apportion.privacy.contributions import RowTotal
-from apportion.privacy.statement import Statement
+from apportion.privacy.statement import STATISTICS_DEFAULTS, Statement
 from apportion.regression.descent import Descent, Progress, Risk, steps_for
 from apportion.regression.floor import WAYS, Ends, LossDifferences, stands_out, why_no_intervals
 from apportion.regression.multi_task import not_negative, positive
@@ -251,7 +251,7 @@ class UserERM(ContributionsEstimator):
     # -- arguments --
 
     def _words_on_defaults(self) -> str:
-        return "library defaults: constants and functions of public and released quantities, chosen on generated data"
+        return STATISTICS_DEFAULTS
 
     def _check(self) -> None:
         """Refuse invalid arguments, before anything is spent."""

@@ -19,7 +19,7 @@ from apportion.estimators.contributions import ContributionsEstimator, Noisy, Si
 from apportion.privacy import NoiseSource, Session, Share
 from apportion.privacy.contributions import Contribution
 from apportion.privacy.purposes import Name
-from apportion.privacy.statement import Statement
+from apportion.privacy.statement import STATISTICS_DEFAULTS, Statement
 from apportion.statistics.paper_mean import PaperMean
 from apportion.statistics.target_mean import Found, TargetMean
 from apportion.statistics.user_parts import Target, UserMeans
@@ -173,7 +173,7 @@ class UserMean(ContributionsEstimator):
             raise InputError(f"Expected a level between 0 and 1, got {self.level:g}.", argument="level")
 
     def _words_on_defaults(self) -> str:
-        return "library defaults: constants that were chosen on public and generated data"
+        return STATISTICS_DEFAULTS
 
     def _paid(self, session: Session, users: Users, name: Name, contribution: Contribution, share: Share) -> Noisy:
         return self._release(session, name, users, contribution, share)
