@@ -135,7 +135,7 @@ def share_of_list(mu: float, n_users: float) -> float:
     constants are public, found on MovieLens 1M at ε = 1, 5, 20 and on generated ratings of 200,000 users at ε = 1.
 
     >>> share_of_list(0.23, 6040.0), round(share_of_list(0.23, 1e6), 2)
-    (0.6, 0.21)
+    (0.6, 0.19)
     """
     return float(np.clip(0.5 * (5000 / max(n_users * mu**2, 1e-9)) ** 0.4, 0.1, 0.6))
 
