@@ -248,7 +248,8 @@ def test_the_statement_says_replace_one_user_and_sizes_public():
     assert [release.name for release in statement.releases] == [
         f"step {step}: gradient" for step in range(1, model.n_steps_ + 1)
     ]
-    assert "chosen on generated data" in statement.tuning
+    assert "developed on Exam" in statement.tuning
+    assert "generated data" in statement.tuning
 
 
 def test_every_step_has_the_sensitivity_of_the_heaviest_user():
