@@ -17,8 +17,9 @@ from apportion.allocation.policies import ReleasedCounts
 from apportion.data.features import ItemFeatures
 from apportion.data.item_lists import Data, in_text_order, on_list, texts_of, with_priorities
 from apportion.data.user_data import UserData
+from apportion.data.users import Users
 from apportion.data.vocabulary import Vocabulary
-from apportion.engines import Engine, LocalEngine, add_up_one
+from apportion.engines import DiskEngine, Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.counts import ReleasedPopularity, release_number_of_users
 from apportion.estimators.private import SettingsEstimator
@@ -162,6 +163,8 @@ class ItemsEstimator(SettingsEstimator):
             counts_share: the share of the budget for popularity where the list is public.
             default: the engine where none was given.
         """
+        if not isinstance(data.as_users, Users):  # not in memory: sums over several parts must be whole numbers
+            default = DiskEngine(dtype=default.dtype, threads=default.threads)
         if not are_private(self.items, data):
             listed = on_public_list(self.items, data)
             session = self._declared(given, listed, public)

@@ -95,7 +95,7 @@ class InteractionsEstimator(PrivateEstimator):
 
     def _engine_or(self, default: LocalEngine, session: Session) -> Engine:
         """Return the engine of this fit; the default one forms exact sums if the session needs them."""
-        if not session.exact:
+        if not session.exact or (self.engine is None and default.exact):
             return self.engine or default
         if self.engine is None:
             return LocalEngine(default.dtype, default.threads, default.chunk, exact=True)
