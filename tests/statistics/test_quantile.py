@@ -135,7 +135,7 @@ def test_manners():
     [
         ({"quantiles": 0.0}, "strictly between 0 and 1"),
         ({"quantiles": []}, "strictly between 0 and 1"),
-        ({"value_range": None}, "either a value_range or a base"),
+        ({"value_range": None}, "one of value_range, base and candidates"),
         ({"value_range": (2.0, 1.0)}, "low < high"),
         ({"sizes_share": 1.0, "sizes": "private"}, "sizes_share below 1"),
         ({"base_mass": 0.0}, "base_mass"),
