@@ -235,7 +235,7 @@ def test_ranks_in_the_data_are_off_by_no_more_than_is_said_though_values_go_with
         ({"step": 0.0, "value_range": (1, 5)}, "step above 0"),
         ({"step": 1.0, "base": stats.norm()}, "value_range with a step"),
         ({"candidates": [], "value_range": None}, "at least one candidate"),
-        ({"candidates": [1.0, 2.0]}, "and not several"),
+        ({"candidates": [1.0, 2.0]}, "one of value_range, base and candidates"),
         ({"base": stats.poisson(3)}, "discrete base with less than"),
         ({"of": "items"}, "of to be 'rows' or 'users'"),
         ({"sizes": "public"}, "private sizes, or weights='paper'"),
