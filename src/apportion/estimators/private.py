@@ -21,7 +21,7 @@ _NOT_SETTINGS = {
     "epsilon", "delta", "n_users", "kind", "value_range", "features", "public", "window", "tuning", "noise", "engine",
     "random_state", "variance", "correlation", "sizes", "level", "quantiles", "base", "base_mass", "label_range",
     "noise_variance", "target", "fit_intercept", "loss", "interval_for", "of", "weights", "items",
-    "simultaneous", "max_size", "step", "candidates", "floor",
+    "simultaneous", "max_size", "step", "candidates", "floor", "statistics", "keys", "bins", "shrink",
 }  # fmt: skip
 
 
