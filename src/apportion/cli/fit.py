@@ -83,6 +83,7 @@ def run_fit(
     session = privacy.session()
     features = read_features(feature_settings or FeatureOptions(), reporter)
     loaded = load_data(path, data_as)
+    privacy = replace(privacy, rules=loaded.rules)
     names = {} if titles is None else read_titles(titles, loaded.data.task_ids)
     for remark in (*loaded.remarks, *weak_epsilon(privacy.epsilon)):
         reporter.say(remark)
