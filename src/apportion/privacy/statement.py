@@ -85,7 +85,7 @@ class Release:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the release in JSON form."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "rules" or self.rules}
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {**fields, "purpose": self.purpose.key, "stage": self.stage.as_dict(), "shape": list(self.shape)}
 
     @classmethod
