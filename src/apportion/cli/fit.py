@@ -79,8 +79,9 @@ def run_fit(
 ) -> ItemModel:
     """Load, fit, and put the model and its page in place. Nothing is written before the fit is done."""
     from apportion.cli.feature_files import match_features, read_features
+    from apportion.cli.folder_loading import load_folder
     from apportion.cli.item_files import read_titles
-    from apportion.cli.loading import load_data, load_folder
+    from apportion.cli.loading import load_data
     from apportion.cli.training import cost_of_list, fit_private, shortened
 
     refuse_unless_writable_model(target)
@@ -89,6 +90,7 @@ def run_fit(
     session = privacy.session()
     features = read_features(feature_settings or FeatureOptions(), reporter)
     loaded = load_folder(path, data_as) if path.is_dir() else load_data(path, data_as)
+    privacy = replace(privacy, rules=loaded.rules)
     names = {} if titles is None else read_titles(titles, loaded.data.task_ids)
     for remark in (*loaded.remarks, *weak_epsilon(privacy.epsilon)):
         reporter.say(remark)
