@@ -1,8 +1,8 @@
 """Questions as bytes: numbers, texts, arrays, and names of this library's own classes and functions.
 
-A client reads what a server sends, so nothing may run when it is read. Unlike a pickle, these bytes call nothing: they
-name a class or function of this library, and give the fields of objects. Objects of other libraries cannot be
-sent.
+A client reads what a server sends, so nothing of the sender's may run when it is read. Unlike a pickle, these bytes
+call nothing but constructors that check their fields: they name a class or function of this library, and give the
+fields of objects. Objects of other libraries cannot be sent.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import base64
 import importlib
 import io
 import json
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import partial
 from types import FunctionType, MethodType
@@ -102,6 +103,9 @@ def _written_object(value: Any, arrays: list[NDArray[Any]]) -> Any:
 
 
 def _fields(value: Any) -> dict[str, Any]:
+    """Return the fields of an object: what its class declares, and nothing that was worked out from it and kept."""
+    if is_dataclass(value):
+        return {each.name: getattr(value, each.name) for each in fields(value) if each.init}
     state = value.__getstate__()
     if isinstance(state, tuple):  # of a class with slots
         return {**(state[0] or {}), **(state[1] or {})}
@@ -165,11 +169,13 @@ def _method(owner: Any, name: str) -> Any:
     return getattr(owner, name)
 
 
-def _made(kind: Any, fields: dict[str, Any]) -> Any:
-    """Return an object with these fields, without calling anything of its class."""
+def _made(kind: Any, given: dict[str, Any]) -> Any:
+    """Return an object with these fields. A class that declares its fields checks them; of others nothing is called."""
     if not isinstance(kind, type) or issubclass(kind, Hidden):
         raise InputError(f"Expected a class whose objects may be sent, got {kind}.", argument=None)
+    if is_dataclass(kind):
+        return kind(**given)
     made = object.__new__(kind)
-    for name, value in fields.items():
+    for name, value in given.items():
         object.__setattr__(made, name, value)
     return made
