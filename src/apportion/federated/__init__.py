@@ -1,6 +1,7 @@
 """Fits over clients that keep their rows: secure aggregation of whole numbers, and the engine that uses it."""
 
 from apportion.federated.client import MaskingClient
+from apportion.federated.elsewhere import DataElsewhere, UsersElsewhere
 from apportion.federated.engine import (
     Clients,
     FederatedEngine,
@@ -16,6 +17,7 @@ from apportion.federated.server import MaskingServer
 
 __all__ = [
     "Clients",
+    "DataElsewhere",
     "Degree",
     "FederatedEngine",
     "Graph",
@@ -29,6 +31,7 @@ __all__ = [
     "Terms",
     "Total",
     "Trust",
+    "UsersElsewhere",
     "aggregated",
     "everybody",
     "planned",

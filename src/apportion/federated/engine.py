@@ -11,14 +11,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from apportion.data.users import Users
+from apportion.data.users import UserParts, Users
 from apportion.engines import Processors
+from apportion.errors import InputError
+from apportion.federated.elsewhere import Change, UsersElsewhere
 from apportion.federated.graph import Degree, Graph, everybody, planned
 from apportion.federated.messages import Stage, Terms, Total
 from apportion.federated.passes import aggregated
@@ -83,11 +85,13 @@ class Question:
         contributions: what each evaluates on its own users.
         dtype: the precision that users compute with.
         noise: which of the sums is wanted, with a share of its noise; None for all sums, without noise.
+        changes: what each client does to its own users first, in order; see `UserParts.mapped`.
     """
 
     contributions: tuple[Contribution, ...]
     dtype: np.dtype[Any]
     noise: NoiseShare | None = None
+    changes: tuple[Change, ...] = ()
 
     def answered(self, users: Users, source: NoiseSource, threads: int | None = None) -> PartialSums:
         """Return one client's answer, before its mask.
@@ -98,15 +102,16 @@ class Question:
             threads: number of threads.
         """
         kernels = Processors(self.dtype, threads, exact=True)
-        sums = PartialSums.over(users, self.contributions, kernels)
+        changed = reduce(lambda held, change: change(held), self.changes, users)
+        sums = PartialSums.over(changed, self.contributions, kernels)
         return sums if self.noise is None else with_share(sums, self.contributions, self.noise, source)
 
 
 class Clients(Protocol):
     """The way to clients: it carries one pass to them and back."""
 
-    def add_up(self, terms: Terms, question: Question, users: Users) -> Total:
-        """Run a pass of secure aggregation on the clients' answers. `users` are those that the server itself holds."""
+    def add_up(self, terms: Terms, question: Question, users: UserParts) -> Total:
+        """Run a pass of secure aggregation on the clients' answers. `users` are what the engine was given."""
 
 
 class SimulatedClients:
@@ -123,10 +128,13 @@ class SimulatedClients:
         self.leaving = dict(leaving or {})
         self.identities = dict(identities or {})
 
-    def add_up(self, terms: Terms, question: Question, users: Users) -> Total:
+    def add_up(self, terms: Terms, question: Question, users: UserParts) -> Total:
         """Cut the users into as many runs as there are clients, and run a pass."""
         n_clients, source = terms.n_clients, SystemNoise(exact=True)
-        answers = (question.answered(run, source, threads=1) for run in users.cut(n_clients))
+        whole, *further = users.parts()
+        if further:
+            raise InputError("Expected users in memory, because simulated clients divide them.", argument="users")
+        answers = (question.answered(run, source, threads=1) for run in whole.cut(n_clients))
         parts = {each: partial(answer.masked, n_clients=n_clients) for each, answer in enumerate(answers)}
         return aggregated(terms, parts, self.leaving, self.identities)
 
@@ -167,17 +175,17 @@ class FederatedEngine:
             "with it",
         )
 
-    def add_up(self, users: Users, contributions: Sequence[Contribution]) -> list[BoundedSum]:
+    def add_up(self, users: UserParts, contributions: Sequence[Contribution]) -> list[BoundedSum]:
         """Ask all clients once, and add up what they send."""
         like = self._over_nobody(users, contributions)
-        total = self._asked(like, Question(tuple(contributions), self.dtype), users)
+        total = self._asked(like, Question(tuple(contributions), self.dtype, changes=_changes(users)), users)
         return total.sealed(contributions, self.caveats)
 
-    def _over_nobody(self, users: Users, contributions: Sequence[Contribution]) -> PartialSums:
+    def _over_nobody(self, users: UserParts, contributions: Sequence[Contribution]) -> PartialSums:
         """Return the sums over no users, which give the shapes that clients' answers must have."""
-        return PartialSums.over(users.run(0, 0), contributions, self.kernels)
+        return PartialSums.over(users.nobody(), contributions, self.kernels)
 
-    def _asked(self, like: PartialSums, question: Question, users: Users) -> PartialSums:
+    def _asked(self, like: PartialSums, question: Question, users: UserParts) -> PartialSums:
         total = self.clients.add_up(self.trust.terms(like.n_numbers), question, users)
         return like.unmasked(total.numbers, total.masks)
 
@@ -204,12 +212,17 @@ class NoisyClientsEngine(FederatedEngine):
             "are neighbours if one client's contribution is zero in one of them",
         )
 
-    def add_up(self, users: Users, contributions: Sequence[Contribution]) -> list[BoundedSum]:
+    def add_up(self, users: UserParts, contributions: Sequence[Contribution]) -> list[BoundedSum]:
         """Return sums that clients will form in their releases."""
         asked = tuple(contributions)
 
         def draw(like: PartialSums, contribution: int, output: int, multiplier: float) -> PartialSums:
             share = NoiseShare(contribution, output, multiplier, self.trust.counted)
-            return self._asked(like, Question(asked, self.dtype, share), users)
+            return self._asked(like, Question(asked, self.dtype, share, _changes(users)), users)
 
         return promised(self._over_nobody(users, asked), asked, draw, self.caveats)
+
+
+def _changes(users: UserParts) -> tuple[Change, ...]:
+    """Return what clients must do to their own users; nothing where the users are here."""
+    return users.changes if isinstance(users, UsersElsewhere) else ()
