@@ -49,10 +49,14 @@ def on_list(data: Interactions, texts: Sequence[str]) -> Interactions:
 
 def with_priorities(data: Interactions) -> Users:
     """The users with a column of numbers that say which of a user's tasks go first: by user's id and task's text."""
-    digests = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in texts_of(data.task_ids))
-    hashed = np.frombuffer(digests or bytes(8), "<u8").astype(np.uint64)
-    users = data.as_users
-    return users.with_columns(priority=pair_keys(users.keys, users.owner, hashed[data.tasks], _PRIORITY_SEED))
+    return with_priorities_of(data.as_users, texts_of(data.task_ids))
+
+
+def with_priorities_of(users: Users, texts: Sequence[str]) -> Users:
+    """The same, for some of the users; texts are those of their tasks, by code."""
+    digests = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in texts)
+    hashed = np.frombuffer(digests or bytes(8), "<u8").astype(np.uint64)[users.column("tasks")]
+    return users.with_columns(priority=pair_keys(users.keys, users.owner, hashed, _PRIORITY_SEED))
 
 
 def _recoded(data: Interactions, tasks: NDArray[np.int32], task_ids: Vocabulary) -> Interactions:
