@@ -23,8 +23,6 @@ from apportion import linalg
 from apportion.data.users import Users
 from apportion.engines import Engine, LocalEngine, Processors
 from apportion.engines.processors import Summed
-from apportion.privacy.bounded_sum import BoundedSum
-from apportion.privacy.contributions import Contribution
 from apportion.privacy.contributions.base import Floats, TaskOrder
 from benchmarks.claim import Outcome, UnavailableError, print_table
 
@@ -93,8 +91,8 @@ def _compared(engine: Engine, passes: Sequence[Any], recorded: Any) -> Counter[s
 class _ForgetsAUser(LocalEngine):
     """Adds up all users but the first."""
 
-    def add_up(self, users: Users, contributions: Sequence[Contribution]) -> list[BoundedSum]:
-        return super().add_up(users.run(1, users.n_users), contributions)
+    def _runs(self, part: Users) -> list[Users]:
+        return [part.run(1, part.n_users)]
 
 
 class _Rounding(Processors):

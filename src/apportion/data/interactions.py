@@ -291,6 +291,19 @@ class Interactions:
         timestamps = None if self.timestamps is None else self.timestamps[kept]
         return self._like(self.users[kept], self.tasks[kept], self.values[kept], timestamps)
 
+    def recoded(self, codes: NDArray[np.int32], task_ids: Vocabulary) -> Interactions:
+        """Return the rows on another list of tasks; codes[i] is the new code of task i, -1 if the list lacks it."""
+        moved = codes[self.tasks]
+        kept = self.where(moved >= 0)
+        return Interactions.from_codes(
+            kept.users, moved[moved >= 0], kept.values, kept.timestamps, user_ids=self.user_ids, task_ids=task_ids
+        )
+
+    def first_task(self, among: NDArray[np.bool_]) -> int | None:
+        """Return the task of the first row whose task is among these; None if no row has one of them."""
+        found = among[self.tasks]
+        return int(self.tasks[int(np.argmax(found))]) if found.any() else None
+
     def with_public_tasks(self) -> Interactions:
         """The same data, with their list of tasks declared public: which tasks occur is then not protected."""
         listed = Vocabulary(self.task_ids.ids, name=self.task_ids.name, declared=True)

@@ -14,9 +14,9 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from apportion.allocation.policies import ReleasedCounts
-from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
-from apportion.data.item_lists import in_text_order, on_list, texts_of, with_priorities
+from apportion.data.item_lists import Data, in_text_order, on_list, texts_of, with_priorities
+from apportion.data.user_data import UserData
 from apportion.data.vocabulary import Vocabulary
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
@@ -59,7 +59,7 @@ class PrivateItems:
         return ReleasedPopularity(posterior.mean, posterior, ReleasedCounts(posterior.mean, self.stddev, n_users))
 
 
-def are_private(items: Any, data: Interactions) -> bool:
+def are_private(items: Any, data: UserData) -> bool:
     """Whether the list of items is to be released: asked for, or no list was given."""
     if isinstance(items, str) and items not in (PRIVATE, FROM_DATA):
         raise InputError(
@@ -68,23 +68,22 @@ def are_private(items: Any, data: Interactions) -> bool:
     return items == PRIVATE if isinstance(items, str) else items is None and not data.task_ids.declared
 
 
-def on_public_list(items: Any, data: Interactions) -> Interactions:
+def on_public_list(items: Any, data: Data) -> Data:
     """The data on a list that was given; refuses data that have other items."""
     if items is None or isinstance(items, str):
         return data
     listed = items if isinstance(items, Vocabulary) else Vocabulary(items, name=data.task_ids.name, declared=True)
-    codes = listed.find(data.task_ids.ids)[data.tasks]
-    if (codes < 0).any():
-        unlisted = data.task_ids.id_of(int(data.tasks[int(np.argmax(codes < 0))]))
-        raise InputError(f"Expected items of the {len(listed)} that are listed, got {unlisted!r}.", argument="items")
-    return Interactions.from_codes(
-        data.users, codes, data.values, data.timestamps, user_ids=data.user_ids, task_ids=listed
-    )
+    codes = listed.find(data.task_ids.ids)
+    unlisted = data.first_task(codes < 0)
+    if unlisted is not None:
+        shown = data.task_ids.id_of(unlisted)
+        raise InputError(f"Expected items of the {len(listed)} that are listed, got {shown!r}.", argument="items")
+    return data.recoded(codes, listed)
 
 
 def release_items(
-    data: Interactions, session: Session, engine: Engine, share: Share, known: Sequence[str] = ()
-) -> tuple[Interactions, PrivateItems]:
+    data: Data, session: Session, engine: Engine, share: Share, known: Sequence[str] = ()
+) -> tuple[Data, PrivateItems]:
     """Release the list of items with their popularity; return the data on that list.
 
     Args:
@@ -123,7 +122,7 @@ class Entrance:
 
     session: Session
     engine: Engine
-    data: Interactions
+    data: UserData
     items: PrivateItems | None
     n_users: float | None
 
@@ -149,7 +148,7 @@ class ItemsEstimator(SettingsEstimator):
     def _entered(
         self,
         given: Session | None,
-        data: Interactions,
+        data: UserData,
         public: list[str],
         counts_share: float,
         default: LocalEngine,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from apportion.data import Interactions
+from apportion.data.user_data import UserData
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
 from apportion.estimators.base import Estimator, defaults_of
@@ -77,7 +77,7 @@ class InteractionsEstimator(PrivateEstimator):
             raise InputError(problem, argument="n_users")
         return Budget(self.epsilon, self.delta)
 
-    def _declared(self, given: Session | None, data: Interactions, further_public: list[str]) -> Session:
+    def _declared(self, given: Session | None, data: UserData, further_public: list[str]) -> Session:
         """Return the session of this fit, with what it says about tasks and the number of users."""
         public = [_words_on_tasks(data, self._tasks_are), *further_public]
         session = self._open(given, self._budget(), self._neighbours, public)
@@ -134,7 +134,7 @@ def check_value_range(value_range: tuple[float, float]) -> None:
         raise InputError(problem, argument="value_range")
 
 
-def _words_on_tasks(data: Interactions, name: str) -> str:
+def _words_on_tasks(data: UserData, name: str) -> str:
     if data.task_ids.declared:
         return f"the list of {data.n_tasks} {name}, as given"
     return f"the list of {data.n_tasks} {name}, taken from the data itself, which reveals which {name} occur"

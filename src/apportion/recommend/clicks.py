@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from apportion.allocation import Allocation, EqualSplit
 from apportion.allocation.rounds import Power
-from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
+from apportion.data.user_data import UserData
 from apportion.data.users import Users
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
@@ -199,7 +199,7 @@ class PrivateClickRecommender(FeaturesEstimator):
         self.engine = engine
         self.random_state = random_state
 
-    def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
+    def fit(self, data: UserData, *, session: Session | None = None, progress: Progress | None = None) -> Self:
         """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
 
         A given session brings its own budget, noise and window, which replace those of the estimator.
@@ -246,7 +246,7 @@ class _Fit:
 
     def __init__(
         self,
-        data: Interactions,
+        data: UserData,
         session: Session,
         engine: Engine,
         settings: ClickSettings,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from apportion.data.arrow_columns import IdColumn, ValueColumn
 from apportion.data.columns import Columns
-from apportion.data.item_lists import with_priorities_of
+from apportion.data.item_lists import Priorities
 from apportion.data.user_keys import sampling_keys
 from apportion.data.users import Users
 from apportion.data.vocabulary import Vocabulary
@@ -125,12 +125,7 @@ class ListedItems:
             raise InputError(
                 f"Expected items of the {len(self.listed)} that are listed, got {unlisted!r}.", argument="items"
             )
-        tasks = codes[users.column("tasks")]
-        kept, tasks = users.with_rows(tasks >= 0), tasks[tasks >= 0]
-        order = np.lexsort((tasks, kept.owner))
-        columns = {name: column[order] for name, column in {**kept._columns, "tasks": tasks}.items()}
-        coded = Users(kept.indptr, columns, n_tasks=len(self.listed), keys=users.keys)
-        return Bucket(coded, bucket.routes)
+        return Bucket(users.recoded(codes, len(self.listed)), bucket.routes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +196,7 @@ class SumsOfBuckets:
             sums = PartialSums.over(bucket.users, self.contributions, self.kernels)
             return Answer(roll, sums.layout, sums)
         texts, users = _by_text(bucket)
-        sums = PartialSums.over(with_priorities_of(users, texts), self.contributions, self.kernels)
+        sums = PartialSums.over(Priorities.of(texts)(users), self.contributions, self.kernels)
         return Answer(roll, (), sums, tuple(texts))
 
 
@@ -295,8 +290,4 @@ def _by_text(bucket: Bucket) -> tuple[list[str], Users]:
     order = sorted(range(len(texts)), key=texts.__getitem__)
     rank = np.empty(len(texts), np.int32)
     rank[order] = np.arange(len(texts), dtype=np.int32)
-    users = bucket.users
-    tasks = rank[users.column("tasks")]
-    within = np.lexsort((tasks, users.owner))
-    columns = {name: column[within] for name, column in {**users._columns, "tasks": tasks}.items()}
-    return [texts[k] for k in order], Users(users.indptr, columns, n_tasks=len(texts), keys=users.keys)
+    return [texts[k] for k in order], bucket.users.recoded(rank, len(texts))

@@ -1,0 +1,36 @@
+"""What every form of private data offers to estimators: a list of tasks, and users in parts, in memory or on disk.
+
+An estimator that asks for nothing else can be fitted to data that do not fit in memory.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data.users import UserParts
+from apportion.data.vocabulary import Vocabulary
+
+
+class UserData(Protocol):
+    """Observations of users on a list of tasks."""
+
+    @property
+    def n_tasks(self) -> int:
+        """Length of the list of tasks."""
+
+    @property
+    def task_ids(self) -> Vocabulary:
+        """What task codes stand for."""
+
+    @property
+    def as_users(self) -> UserParts:
+        """The users with their rows, for engines."""
+
+    def recoded(self, codes: NDArray[np.int32], task_ids: Vocabulary) -> Self:
+        """Return the rows on another list of tasks; codes[i] is the new code of task i, -1 if the list lacks it."""
+
+    def first_task(self, among: NDArray[np.bool_]) -> int | None:
+        """Return the task of the first row whose task is among these; None if no row has one of them."""
