@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from apportion.data import Vocabulary
+
 from strategies import random_interactions
 
 

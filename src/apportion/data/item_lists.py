@@ -68,5 +68,6 @@ class Priorities:
         return cls(np.frombuffer(digests or bytes(8), "<u8").astype(np.uint64))
 
     def __call__(self, users: Users) -> Users:
+        """Return the users with the column."""
         tasks = self.hashed[users.column("tasks")]
         return users.with_columns(priority=pair_keys(users.keys, users.owner, tasks, _PRIORITY_SEED))

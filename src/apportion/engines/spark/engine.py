@@ -7,13 +7,14 @@ by the session, on the driver, after all buckets have answered (docs/spark.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from apportion.data.columns import ColumnChoice
 from apportion.data.users import Users
 from apportion.engines.processors import Processors
 from apportion.engines.spark.answers import Answer, Roll, complete
@@ -27,23 +28,42 @@ from apportion.privacy.contributions import Channel, Contribution, PartialSums
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from apportion.engines.spark.interactions import RowsOnSpark
+
 _BUCKETS_PER_PARTITION = 8  # so that hashing them to partitions leaves none with far more than its part
 _MOST_REDUCERS = 64
 
 
-@dataclass(eq=False, repr=False)
+Change = Callable[[Users], Users]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class UsersOnSpark:
     """Users in buckets on a cluster.
 
     Attributes:
         frame: one row per bucket: its number, and its users as bytes.
         n_tasks: length of the list of tasks; 0 while there is none.
+        changes: what workers do with each bucket's users before every pass.
         roll: what the first pass found in each bucket; every later pass must find the same.
     """
 
     frame: Any
     n_tasks: int
-    roll: Roll | None = field(default=None, init=False)
+    changes: tuple[Change, ...] = ()
+    roll: Roll = field(default_factory=dict)
+
+    def mapped(self, change: Change) -> UsersOnSpark:
+        """Return the users with a change that workers make in every pass."""
+        return UsersOnSpark(self.frame, self.n_tasks, (*self.changes, change), self.roll)
+
+    def parts(self) -> Iterator[Users]:
+        """Refuse: rows on a cluster do not come to the driver."""
+        raise InputError("These users are on a cluster; add them up with SparkEngine(spark).", argument="engine")
+
+    def nobody(self) -> Users:
+        """Refuse, as `parts` does."""
+        raise InputError("These users are on a cluster; add them up with SparkEngine(spark).", argument="engine")
 
     def __repr__(self) -> str:
         return "UsersOnSpark(values hidden)"
@@ -94,10 +114,33 @@ class SparkEngine:
         (counts,) = PartialSums.overlaid(parts).sealed([form])
         return counts, texts
 
+    def read(
+        self,
+        frame: Any,
+        *,
+        user: str | None = None,
+        task: str | None = None,
+        value: ColumnChoice = None,
+        untyped: bool = False,
+    ) -> RowsOnSpark:
+        """Return a frame's rows, for `fit`. Use them in a `with` statement, so that the cluster forgets them after it.
+
+        Args:
+            frame: a DataFrame with one row per pair of user and task, in any order and partitioning.
+            user: name of the user column; by default guessed from the usual names, like the others.
+            task: name of the task (item) column.
+            value: name of the value column, or `IGNORE`; without one every value is 1.
+            untyped: whether ids come from a text file; tasks that are all written as integers are then integers.
+        """
+        from apportion.engines.spark.interactions import RowsOnSpark
+
+        return RowsOnSpark(self, frame, {"user": user, "task": task, "value": value}, untyped=untyped)
+
     def _answers(self, users: UsersOnSpark, contributions: Sequence[Contribution], *, keyed: bool) -> list[Answer]:
         """Make one pass; return its blocks in order. Every bucket is in each of them exactly once."""
         channel, reducers = Channel(), min(self.partitions, _MOST_REDUCERS)
-        add_up = SumsOfBuckets(tuple(contributions), self.kernels, channel.secret, self.buckets, keyed, reducers)
+        work = tuple(contributions), users.changes, self.kernels
+        add_up = SumsOfBuckets(*work, channel.secret, self.buckets, keyed, reducers)
         summed = mapped(users.frame, add_up).repartition(reducers, "block")
         table = collected(mapped(summed, MergedBlocks(channel.secret)))
         rows = zip(table.column("block").to_pylist(), table.column("answer"), strict=True)
@@ -115,8 +158,8 @@ class SparkEngine:
 
     def _same_as_before(self, users: UsersOnSpark, roll: Roll) -> None:
         """Refuse a pass over other rows than the first one: the frame was read again and had changed."""
-        if users.roll is None:
-            users.roll = roll
+        if not users.roll:
+            users.roll.update(roll)
         changed = [number for number, found in roll.items() if users.roll[number] != found]
         if changed:
             raise InputError(

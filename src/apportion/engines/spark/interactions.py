@@ -7,11 +7,14 @@ of users. Where the list of items is private, every bucket counts its own items,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from apportion.data.columns import IGNORE, ColumnChoice, choose_columns
+from apportion.data.users import Users
 from apportion.data.vocabulary import Vocabulary, as_text, ids_of_texts
 from apportion.engines.spark.engine import SparkEngine, UsersOnSpark, collected, mapped
 from apportion.engines.spark.workers import ListedItems, OwnItems, PackedBuckets, RoutedRows
@@ -39,8 +42,29 @@ class InteractionsOnSpark:
         """Length of the list of items."""
         return len(self.task_ids)
 
+    def recoded(self, codes: NDArray[np.int32], task_ids: Vocabulary) -> InteractionsOnSpark:
+        """Return the rows on another list of items: workers change the codes in every pass."""
+        made = InteractionsOnSpark(self.as_users.frame, task_ids)
+        made.as_users = replace(self.as_users.mapped(_Recoded(codes, len(task_ids))), n_tasks=len(task_ids))
+        return made
+
+    def first_task(self, among: NDArray[np.bool_]) -> int | None:
+        """Return the first of these items that is on the list: it may occur."""
+        return int(np.argmax(among)) if among.any() else None
+
     def __repr__(self) -> str:
         return f"InteractionsOnSpark(n_tasks={self.n_tasks}, rows hidden)"
+
+
+@dataclass(frozen=True, eq=False)
+class _Recoded:
+    """Puts the users of a bucket on another list of items."""
+
+    codes: NDArray[np.int32]
+    n_tasks: int
+
+    def __call__(self, users: Users) -> Users:
+        return users.recoded(self.codes, self.n_tasks)
 
 
 class RowsOnSpark:

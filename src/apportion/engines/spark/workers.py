@@ -6,7 +6,7 @@ no random numbers, keep nothing between calls, and get only public and released 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -156,6 +156,7 @@ class SumsOfBuckets:
 
     Attributes:
         contributions: what users add; public and released numbers alone.
+        changes: what is done with the users of a bucket first.
         kernels: what users compute with.
         secret: of the pass.
         buckets: number of buckets.
@@ -164,6 +165,7 @@ class SumsOfBuckets:
     """
 
     contributions: tuple[Contribution, ...]
+    changes: tuple[Callable[[Users], Users], ...]
     kernels: Processors
     secret: bytes
     buckets: int
@@ -193,11 +195,16 @@ class SumsOfBuckets:
         bucket.check(number, self.buckets)
         roll: Roll = {number: (bucket.users.n_users, digest)}
         if not self.keyed:
-            sums = PartialSums.over(bucket.users, self.contributions, self.kernels)
+            sums = PartialSums.over(self._changed(bucket.users), self.contributions, self.kernels)
             return Answer(roll, sums.layout, sums)
         texts, users = _by_text(bucket)
         sums = PartialSums.over(Priorities.of(texts)(users), self.contributions, self.kernels)
         return Answer(roll, (), sums, tuple(texts))
+
+    def _changed(self, users: Users) -> Users:
+        for change in self.changes:
+            users = change(users)
+        return users
 
 
 @dataclass(frozen=True, eq=False)
