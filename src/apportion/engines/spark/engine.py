@@ -7,7 +7,7 @@ by the session, on the driver, after all buckets have answered (docs/spark.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from apportion.engines.spark.interactions import RowsOnSpark
+    from apportion.engines.spark.numbers import NumbersOnSpark
 
 _BUCKETS_PER_PARTITION = 8  # so that hashing them to partitions leaves none with far more than its part
 _MOST_REDUCERS = 64
@@ -135,6 +136,18 @@ class SparkEngine:
         from apportion.engines.spark.interactions import RowsOnSpark
 
         return RowsOnSpark(self, frame, {"user": user, "task": task, "value": value}, untyped=untyped)
+
+    def read_numbers(self, frame: Any, user: str, columns: Mapping[str, str | Sequence[str]]) -> NumbersOnSpark:
+        """Return a frame's rows of numbers, for means and regressions of users.
+
+        Args:
+            frame: a DataFrame with one row per observation, in any order and partitioning.
+            user: name of the user column.
+            columns: for each column of the users the names in the frame that it is made of; one name makes a vector.
+        """
+        from apportion.engines.spark.numbers import NumbersOnSpark
+
+        return NumbersOnSpark(self, frame, user, columns)
 
     def _answers(self, users: UsersOnSpark, contributions: Sequence[Contribution], *, keyed: bool) -> list[Answer]:
         """Make one pass; return its blocks in order. Every bucket is in each of them exactly once."""

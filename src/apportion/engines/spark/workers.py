@@ -62,13 +62,13 @@ class RoutedRows:
     def _routed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
 
-        users = _gathered(IdColumn(self.columns.user, name="user"), batch)
-        items = _gathered(IdColumn(self.columns.task, name="task"), batch)
+        users = gathered(IdColumn(self.columns.user, name="user"), batch)
+        items = gathered(IdColumn(self.columns.task, name="task"), batch)
         keys = sampling_keys(users.vocabulary)
         routes = keys.view(np.int64)[users.codes]
         values = np.ones(batch.num_rows, np.float32)
         if self.columns.value is not None:
-            values = _gathered(ValueColumn(self.columns.value), batch)
+            values = gathered(ValueColumn(self.columns.value), batch)
         kind = pa.string() if self.texts else pa.int64()
         named = pa.array(items.vocabulary.ids.tolist(), kind).take(pa.array(items.codes))
         own = bucket_of(keys, self.buckets)[users.codes]
@@ -87,16 +87,8 @@ class PackedBuckets:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Yield one row for each bucket of the partition."""
-        import pyarrow as pa
-
-        held = list(batches)
-        if not held:
-            return
-        table = pa.Table.from_batches(held)
-        number = table.column("bucket").to_numpy()
-        for bucket in np.unique(number):
-            body = _packed(table.filter(pa.array(number == bucket))).to_bytes()
-            yield _bucket_row(int(bucket), body)
+        for number, table in rows_by_bucket(batches):
+            yield bucket_row(number, _packed(table).to_bytes())
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +107,7 @@ class ListedItems:
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Yield one row for each bucket."""
         for number, body in _rows(batches):
-            yield _bucket_row(number, self._coded(Bucket.from_bytes(body)).to_bytes())
+            yield bucket_row(number, self._coded(Bucket.from_bytes(body)).to_bytes())
 
     def _coded(self, bucket: Bucket) -> Bucket:
         assert bucket.items is not None
@@ -228,7 +220,8 @@ class MergedBlocks:
             yield _answer_row(block, merged(answers).to_wire(channel))
 
 
-def _gathered(column: Any, batch: pa.RecordBatch) -> Any:
+def gathered(column: Any, batch: pa.RecordBatch) -> Any:
+    """Return a column of a batch, read by a gatherer of `arrow_columns`."""
     column.append(batch.column(column.column), 1)
     return column.finish()
 
@@ -239,7 +232,22 @@ def _rows(batches: Batches) -> Iterator[tuple[int, bytes]]:
             yield number.as_py(), body.as_py()
 
 
-def _bucket_row(number: int, body: bytes) -> pa.RecordBatch:
+def rows_by_bucket(batches: Batches) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of each bucket of a partition; a row without a user only says that its bucket exists."""
+    import pyarrow as pa
+
+    held = list(batches)
+    if not held:
+        return
+    table = pa.Table.from_batches(held)
+    number = table.column("bucket").to_numpy()
+    with_user = table.column("low").is_valid().to_numpy()
+    for bucket in np.unique(number):
+        yield int(bucket), table.filter(pa.array((number == bucket) & with_user))
+
+
+def bucket_row(number: int, body: bytes) -> pa.RecordBatch:
+    """Return a bucket as a row."""
     return _row("bucket", number, "body", body)
 
 
@@ -256,10 +264,9 @@ def _row(name: str, number: int, what: str, body: bytes) -> pa.RecordBatch:
 
 def _packed(table: pa.Table) -> Bucket:
     """The rows of one bucket as users in order; refuses a pair of user and item that occurs twice."""
-    table = table.filter(table.column("low").is_valid())
     if not table.num_rows:
         return _nobody(table)
-    items = _gathered(IdColumn("item", name="task"), table.combine_chunks().to_batches()[0])
+    items = gathered(IdColumn("item", name="task"), table.combine_chunks().to_batches()[0])
     low, high = (table.column(name).to_numpy().view(np.uint64) for name in ("low", "high"))
     routes = np.stack([low, high], axis=1)
     order = np.lexsort((items.codes, low, high))
