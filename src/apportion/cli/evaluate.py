@@ -10,7 +10,7 @@ import click
 
 from apportion.cli.evaluation_parts import Split, new_items, private_models, serve_new_items, split_data
 from apportion.cli.options import (
-    FILE,
+    DATA,
     DataOptions,
     FeatureOptions,
     FitOptions,
@@ -52,7 +52,7 @@ class Evaluated:
 
 
 @click.command(short_help="Measure quality on held-out data; write an internal page.")
-@click.argument("data", type=FILE)
+@click.argument("data", type=DATA)
 @fit_options(epsilon_required=False)
 @data_options
 @feature_options

@@ -13,7 +13,7 @@ import click
 
 from apportion.cli.cautions import weak_delta, weak_epsilon
 from apportion.cli.options import (
-    FILE,
+    DATA,
     ITEMS_FROM_DATA,
     PRIVATE_ITEMS,
     DataOptions,
@@ -63,7 +63,7 @@ class Values(click.ParamType[tuple[str, tuple[float | int, ...]]]):
 
 
 @click.command(short_help="Search for settings within one budget; write the best model.")
-@click.argument("data", type=FILE)
+@click.argument("data", type=DATA)
 @click.option(
     "--epsilon",
     type=PositiveNumber(),

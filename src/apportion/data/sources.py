@@ -94,7 +94,11 @@ class TableFormat(Protocol):
 
 
 def open_table(path: Path, *, columns: Sequence[str] | None = None, separator: str | None = None) -> OpenTable:
-    """Open a file of any known format; see `TableFormat.open`."""
+    """Open a file of any known format, or a folder of users; see `TableFormat.open`."""
+    if path.is_dir():
+        from apportion.data.on_disk.folder_table import FolderTable
+
+        return FolderTable(path)
     return _format_of(path).open(path, columns, separator)
 
 
@@ -135,7 +139,7 @@ def held_kind(arrow_type: pa.DataType) -> HeldKind:
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Begin every error with the file's name. Refuse a missing file."""
-    if not path.is_file():
+    if not (path.is_file() or path.is_dir()):
         raise InputError(f"There is no file {str(path)!r}.", argument="path")
     try:
         yield

@@ -22,7 +22,7 @@ _NOT_SETTINGS = {
     "epsilon", "delta", "n_users", "kind", "value_range", "features", "public", "window", "tuning", "noise", "engine",
     "random_state", "variance", "correlation", "sizes", "level", "quantiles", "base", "base_mass", "label_range",
     "noise_variance", "target", "fit_intercept", "loss", "interval_for", "of", "weights", "items",
-    "simultaneous", "max_size", "step", "candidates", "floor",
+    "simultaneous", "max_size", "step", "candidates", "floor", "statistics", "keys", "bins", "shrink",
 }  # fmt: skip
 
 
@@ -103,7 +103,7 @@ class InteractionsEstimator(PrivateEstimator):
 
     def _engine_or(self, default: LocalEngine, session: Session) -> Engine:
         """Return the engine of this fit; the default one forms exact sums if the session needs them."""
-        if not session.exact:
+        if not session.exact or (self.engine is None and default.exact):
             return self.engine or default
         if self.engine is None:
             return LocalEngine(default.dtype, default.threads, default.chunk, exact=True)

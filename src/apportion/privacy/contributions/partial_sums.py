@@ -158,6 +158,55 @@ class PartialSums(Hidden):
                 sums[k].append(held[f"{k}.{m}"])
             return cls([tuple(each) for each in sums], int(held["n_users"]))
 
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers there are in all."""
+        return sum(array.size for sums in self._sums for array in sums)
+
+    def masked(self, mask: NDArray[np.uint64], n_clients: int) -> NDArray[np.uint64]:
+        """Return all numbers in one vector, with a mask added modulo 2^64: what a client of secure aggregation sends.
+
+        Args:
+            mask: uniform and secret, one number for each.
+            n_clients: how many clients may add such vectors; the sum must not wrap around, which nobody would see.
+        """
+        flat = self._flat()
+        if mask.shape != flat.shape or mask.dtype != np.uint64:
+            raise InputError(
+                f"Expected a mask of {len(flat)} numbers of 64 bits, got shape {mask.shape}.", argument="mask"
+            )
+        most = _LARGEST_STEPS // n_clients
+        if flat.max(initial=0) >= most or flat.min(initial=0) <= -most:
+            raise ArithmeticError(
+                f"A sum has more steps than each of {n_clients} clients may add within 64 bits; use fewer users."
+            )
+        return np.asarray(flat.view(np.uint64) + mask)
+
+    def unmasked(self, numbers: NDArray[np.uint64], masks: NDArray[np.uint64]) -> PartialSums:
+        """Return sums of the shapes of these, from a sum of masked vectors and the sum of their masks."""
+        if numbers.shape != (self.n_numbers,) or masks.shape != numbers.shape:
+            raise InputError(
+                f"Expected {self.n_numbers} masked numbers and as many masks, got {numbers.shape} and {masks.shape}.",
+                argument="numbers",
+            )
+        flat, first = np.asarray(numbers - masks).view(np.int64), 0
+        sums: list[Sums] = []
+        for like in self._sums:
+            arrays = []
+            for array in like:
+                arrays.append(flat[first : first + array.size].reshape(array.shape))
+                first += array.size
+            sums.append(tuple(arrays))
+        return PartialSums(sums, self._n_users)
+
+    def _flat(self) -> NDArray[np.int64]:
+        arrays = [array.reshape(-1) for sums in self._sums for array in sums]
+        if not all(_are_whole(sums) for sums in self._sums):
+            raise InputError(
+                "Expected whole numbers in sums that are masked; make the engine exact=True.", argument=None
+            )
+        return np.concatenate(arrays)
+
     def __repr__(self) -> str:
         return f"PartialSums({len(self._sums)} contributions, values hidden)"
 
