@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apportion.cli.cautions import weak_epsilon
+from apportion.cli.data_places import data_argument, stem_of
 from apportion.cli.options import (
     FILE,
     DataOptions,
@@ -27,11 +28,12 @@ from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_mod
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
+    from apportion.data.sources import Place
     from apportion.recommend.model import ItemModel
 
 
 @click.command(short_help="Fit a private model; write it with a page that may be shared.")
-@click.argument("data", type=FILE)
+@data_argument
 @fit_options()
 @ledger_options
 @data_options
@@ -41,19 +43,22 @@ if TYPE_CHECKING:
 @open_option
 @json_option
 def fit(
-    data: Path,
+    data: Place,
     titles: Path | None,
     out: Path | None,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Fit a private recommender to DATA (CSV, TSV, MovieLens .dat or Parquet).
+    """Fit a private recommender to DATA.
+
+    DATA is one or more files or folders (CSV, TSV, MovieLens .dat, JSON lines, Parquet, Arrow; also compressed text), a
+    pattern in quotes, `-` for standard input, a DuckDB or SQLite file, or the URL of a PostgreSQL database.
 
     The command writes the model, its privacy statement and report.html. This page may be shared: it holds released
     values and the statement, never raw data. Columns are recognised by their usual names. Item features must be public;
     with them, the model learns rare items better and can rank new ones.
     """
-    target = out or Path(f"{data.stem}-model")
+    target = out or Path(f"{stem_of(data)}-model")
     data_as, privacy = collect(DataOptions, options), collect(FitOptions, options)
     feature_settings = collect(FeatureOptions, options)
     with Reporter() as reporter:
@@ -63,7 +68,7 @@ def fit(
 
 
 def run_fit(
-    path: Path,
+    path: Place,
     target: Path,
     data_as: DataOptions,
     privacy: FitOptions,

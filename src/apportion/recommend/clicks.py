@@ -29,6 +29,7 @@ from apportion.allocation import Allocation, EqualSplit
 from apportion.allocation.rounds import Power
 from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
+from apportion.data.interactions import Frame
 from apportion.data.users import Users
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
@@ -199,11 +200,14 @@ class PrivateClickRecommender(FeaturesEstimator):
         self.engine = engine
         self.random_state = random_state
 
-    def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
+    def fit(
+        self, data: Interactions | Frame, *, session: Session | None = None, progress: Progress | None = None
+    ) -> Self:
         """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
 
         A given session brings its own budget, noise and window, which replace those of the estimator.
         """
+        data = Interactions.of(data)
         if data.n_tasks < 2:
             raise InputError(f"Expected a list of at least 2 tasks to rank, got {data.n_tasks}.", argument=None)
         settings: ClickSettings = self._chosen_settings(ClickSettings.for_budget)

@@ -26,6 +26,7 @@ from apportion.allocation import Adaptive, Allocation
 from apportion.allocation.rounds import Geometric
 from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
+from apportion.data.interactions import Frame
 from apportion.data.users import Users
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.estimators.counts import release_overview, release_popularity, weighed_by
@@ -188,11 +189,14 @@ class PrivateRatingRecommender(FeaturesEstimator):
         self.engine = engine
         self.random_state = random_state
 
-    def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
+    def fit(
+        self, data: Interactions | Frame, *, session: Session | None = None, progress: Progress | None = None
+    ) -> Self:
         """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
 
         A given session brings its own budget, noise and window, which replace those of the estimator.
         """
+        data = Interactions.of(data)
         low, high = self.value_range
         check_value_range(self.value_range)
         settings: RatingSettings = self._chosen_settings(RatingSettings.for_budget)
