@@ -13,6 +13,7 @@ from apportion.cli.cautions import weak_epsilon
 from apportion.cli.data_places import data_argument, stem_of
 from apportion.cli.options import (
     FILE,
+    MEMORY,
     DataOptions,
     FeatureOptions,
     FitOptions,
@@ -22,6 +23,7 @@ from apportion.cli.options import (
     fit_options,
     json_option,
     ledger_options,
+    memory_option,
     open_option,
 )
 from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_model
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 @data_options
 @feature_options
 @click.option("--titles", type=FILE, help="File with titles of items (id, title), for the page.")
+@memory_option
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DATA's name with -model.")
 @open_option
 @json_option
@@ -47,12 +50,14 @@ def fit(
     titles: Path | None,
     out: Path | None,
     as_json: bool,
+    memory: str,
     **options: Any,
 ) -> None:
     """Fit a private recommender to DATA.
 
     DATA is one or more files or folders (CSV, TSV, MovieLens .dat, JSON lines, Parquet, Arrow; also compressed text), a
-    pattern in quotes, `-` for standard input, a DuckDB or SQLite file, or the URL of a PostgreSQL database.
+    pattern in quotes, `-` for standard input, a DuckDB or SQLite file, a
+    folder made by `shard`, or the URL of a PostgreSQL database.
 
     The command writes the model, its privacy statement and report.html. This page may be shared: it holds released
     values and the statement, never raw data. Columns are recognised by their usual names. Item features must be public;
@@ -62,7 +67,7 @@ def fit(
     data_as, privacy = collect(DataOptions, options), collect(FitOptions, options)
     feature_settings = collect(FeatureOptions, options)
     with Reporter() as reporter:
-        model = run_fit(data, target, data_as, privacy, titles, reporter, feature_settings)
+        model = run_fit(data, target, data_as, privacy, titles, reporter, feature_settings, memory)
     _print_result(model, target, as_json)
     say_page(target / REPORT, quiet=as_json)
 
@@ -75,19 +80,22 @@ def run_fit(
     titles: Path | None,
     reporter: Reporter,
     feature_settings: FeatureOptions | None = None,
+    memory: str = MEMORY,
 ) -> ItemModel:
     """Load, fit, and put the model and its page in place. Nothing is written before the fit is done."""
     from apportion.cli.feature_files import match_features, read_features
+    from apportion.cli.folder_loading import load_folder
     from apportion.cli.item_files import read_titles
     from apportion.cli.loading import load_data
     from apportion.cli.training import cost_of_list, fit_private, shortened
+    from apportion.data.on_disk.manifest import is_user_folder
 
     refuse_unless_writable_model(target)
     privacy = replace(privacy, items=data_as.items)
     privacy.budget  # noqa: B018 - one that makes no sense is refused before the data is read
     session = privacy.session()
     features = read_features(feature_settings or FeatureOptions(), reporter)
-    loaded = load_data(path, data_as)
+    loaded = load_folder(path, data_as) if is_user_folder(path) else load_data(path, data_as)
     privacy = replace(privacy, rules=loaded.rules)
     names = {} if titles is None else read_titles(titles, loaded.data.task_ids)
     for remark in (*loaded.remarks, *weak_epsilon(privacy.epsilon)):
@@ -97,7 +105,7 @@ def run_fit(
         reporter.say(
             f"Replacing the model at {target}. Note that a second fit to the same people spends their privacy again."
         )
-    model = fit_private(loaded.data, loaded.kind, privacy, data_as.scale, reporter, session, features)
+    model = fit_private(loaded.data, loaded.kind, privacy, data_as.scale, reporter, session, features, memory)
     for line in (*cost_of_list(model), *shortened(model, privacy)):
         reporter.say(line)
     by_text = {str(key): title for key, title in names.items()}

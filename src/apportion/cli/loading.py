@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from apportion.cli.cautions import said_of_folder
 from apportion.cli.item_files import read_item_list
 from apportion.cli.options import ITEMS_FROM_DATA, DataOptions, Kind
 from apportion.data import IGNORE, Interactions
@@ -18,6 +19,7 @@ from apportion.data.query_tables import is_query
 from apportion.data.repeats import Repeats
 from apportion.data.row_rules import RowRules
 from apportion.data.sources import OpenTable, Place, name_of, naming, open_table
+from apportion.data.user_data import UserData
 from apportion.errors import InputError
 
 
@@ -47,14 +49,10 @@ def load_data(path: Place, options: DataOptions, item_list: str = "--items FILE"
         item_list: the caller's name for the option with the public item list.
     """
     source = open_source(path, options)
-    has_value = has_value_column(path, options)
-    kind: Kind = options.kind or _guess_kind(options, has_value)
-    if kind == "ratings" and not has_value and options.repeats != "count":
-        problem = f"{name_of(path)}: ratings need a value column, but none was found"
-        raise InputError(problem, argument="value", remedy="name it with")
+    has_value, kind = kind_of(path, options)
     listed = read_item_list(options.items) if isinstance(options.items, Path) else None
     drops = options.unlisted == "drop"
-    rows = read_rows(path, source, options, _value_choice(kind, options), task_ids=None if drops else listed)
+    rows = read_rows(path, source, options, value_choice(kind, options), task_ids=None if drops else listed)
     data, remarks = rows.data, list(rows.remarks)
     if drops and listed is not None:
         data, dropped = _of_listed(data, listed, path)
@@ -65,8 +63,8 @@ def load_data(path: Place, options: DataOptions, item_list: str = "--items FILE"
         _check_scale(data, options.scale, path)
     elif options.repeats in ("count", "sum"):
         data = data.with_values(1.0)
-    said = (*_remarks(kind, options, has_value, data, item_list), *remarks)
-    return Loaded(data, kind, said, (*rows.rules.in_words(), *_rules(options)))
+    said = (*said_of_folder(path), *remarks_on(kind, options, has_value, data, item_list), *remarks)
+    return Loaded(data, kind, said, (*rows.rules.in_words(), *rules_of(options)))
 
 
 @dataclass(frozen=True)
@@ -141,7 +139,7 @@ def _rows_left_out(path: Place, left_out: dict[str, int], repeats: Repeats) -> I
             yield f"{name_of(path)}: {n_rows} row{'s' if n_rows > 1 else ''} {reason}"
 
 
-def _rules(options: DataOptions) -> Iterator[str]:
+def rules_of(options: DataOptions) -> Iterator[str]:
     """Return the other rules by which rows were left out, each applied within one user's rows, for the statement."""
     if options.table is not None and is_query(options.table):
         yield "that each row of the query is made of one user's data alone"
@@ -151,11 +149,22 @@ def _rules(options: DataOptions) -> Iterator[str]:
         yield f"that only rows with a value of at least {options.min_value:g} were kept"
 
 
+def kind_of(path: Place, options: DataOptions) -> tuple[bool, Kind]:
+    """Return whether there is a value column, and what the rows are."""
+    has_value = has_value_column(path, options)
+    kind: Kind = options.kind or _guess_kind(options, has_value)
+    if kind == "ratings" and not has_value and options.repeats != "count":
+        problem = f"{name_of(path)}: ratings need a value column, but none was found"
+        raise InputError(problem, argument="value", remedy="name it with")
+    return has_value, kind
+
+
 def _guess_kind(options: DataOptions, has_value: bool) -> Kind:
     return "ratings" if has_value and options.min_value is None else "clicks"
 
 
-def _value_choice(kind: Kind, options: DataOptions) -> ColumnChoice:
+def value_choice(kind: Kind, options: DataOptions) -> ColumnChoice:
+    """Return the value column, if rows of this kind need one."""
     return options.value if kind == "ratings" or options.min_value is not None else IGNORE
 
 
@@ -218,7 +227,8 @@ def _check_scale(data: Interactions, scale: tuple[float, float], path: Place) ->
         )
 
 
-def _remarks(kind: Kind, options: DataOptions, has_value: bool, data: Interactions, item_list: str) -> Iterator[str]:
+def remarks_on(kind: Kind, options: DataOptions, has_value: bool, data: UserData, item_list: str) -> Iterator[str]:
+    """Say what was taken for granted, for the terminal."""
     if options.kind is None and options.min_value is None:
         reason = "a value column was found" if has_value else "there is no value column"
         other = "clicks" if kind == "ratings" else "ratings"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -24,6 +25,21 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 PRIVATE_ITEMS: Final = "private"
 ITEMS_FROM_DATA: Final = "from-data"
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class DataPath(click.Path):
+    """A file, or a folder of users that `apportion shard` made."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Turn text into a path; refuse another folder."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if path.is_dir() and not (path / "manifest.json").is_file():
+            self.fail(f"File {str(path)!r} is a directory.", param, ctx)
+        return path
+
+
+MEMORY: Final = "1GiB"
+DATA: Final = DataPath(exists=True, path_type=Path)
 
 
 class PositiveNumber(click.ParamType[float]):
@@ -245,6 +261,13 @@ def ledger_options(command: Command) -> Command:
     for option in reversed(_LEDGER):
         command = option(command)
     return command
+
+
+def memory_option(command: Command) -> Command:
+    """Add `--memory`."""
+    words = "For a folder of users: how much memory their rows may take at a time."
+    add = click.option("--memory", metavar="SIZE", default=MEMORY, show_default=True, help=words)
+    return add(command)
 
 
 def json_option(command: Command) -> Command:

@@ -98,6 +98,16 @@ def choose_columns(found: Sequence[str], choices: Mapping[str, ColumnChoice]) ->
     return Columns(**(given | {role: name for role, name in guessed.items() if name is not None}))
 
 
+def choose_user(found: Sequence[str], given: str | None) -> str:
+    """Return the user column of a table without items: as given, or guessed."""
+    if given is not None:
+        _check_given("user", given, found)
+        return given
+    guessed = _guess("user", found, found)
+    assert guessed is not None  # a missing user column was refused
+    return guessed
+
+
 def usually(role: str, names: Sequence[str]) -> list[str]:
     """Return the columns whose names a role usually has, or else those with another name that it may have."""
     plain = {name: re.sub(r"[\W_]", "", name).lower() for name in names}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,13 +36,6 @@ if TYPE_CHECKING:
     from apportion.data.row_rules import RowRules
     from apportion.data.sources import Place
     from apportion.data.splits import UserSplit
-
-
-class Frame(Protocol):
-    """A frame that supports Arrow: of polars, pandas, DuckDB or pyarrow."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return the rows as a stream."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -181,11 +174,6 @@ class Interactions:
         return cls(*columns, user_ids=user_ids, task_ids=task_ids)  # type: ignore[arg-type,misc]
 
     @classmethod
-    def of(cls, data: Interactions | Frame) -> Interactions:
-        """Return interactions as they are, and a frame with columns of usual names as interactions."""
-        return data if isinstance(data, Interactions) else cls.from_frame(data)
-
-    @classmethod
     def from_frame(
         cls,
         frame: Any,
@@ -316,6 +304,19 @@ class Interactions:
             )
         timestamps = None if self.timestamps is None else self.timestamps[kept]
         return self._like(self.users[kept], self.tasks[kept], self.values[kept], timestamps)
+
+    def recoded(self, codes: NDArray[np.int32], task_ids: Vocabulary) -> Interactions:
+        """Return the rows on another list of tasks; codes[i] is the new code of task i, -1 if the list lacks it."""
+        moved = codes[self.tasks]
+        kept = self.where(moved >= 0)
+        return Interactions.from_codes(
+            kept.users, moved[moved >= 0], kept.values, kept.timestamps, user_ids=self.user_ids, task_ids=task_ids
+        )
+
+    def first_task(self, among: NDArray[np.bool_]) -> int | None:
+        """Return the task of the first row whose task is among these; None if no row has one of them."""
+        found = among[self.tasks]
+        return int(self.tasks[int(np.argmax(found))]) if found.any() else None
 
     def with_public_tasks(self) -> Interactions:
         """The same data, with their list of tasks declared public: which tasks occur is then not protected."""
