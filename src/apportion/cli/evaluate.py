@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from apportion.cli.data_places import data_argument, stem_of
 from apportion.cli.evaluation_parts import Split, new_items, private_models, serve_new_items, split_data
 from apportion.cli.options import (
-    DATA,
     DataOptions,
     FeatureOptions,
     FitOptions,
@@ -28,6 +28,7 @@ from apportion.errors import InputError
 
 if TYPE_CHECKING:
     from apportion.data import Interactions
+    from apportion.data.sources import Place
     from apportion.evaluation import Comparison, PopularitySlices
     from apportion.recommend.model import ItemModel
     from apportion.report import NewItems, Roles
@@ -52,7 +53,7 @@ class Evaluated:
 
 
 @click.command(short_help="Measure quality on held-out data; write an internal page.")
-@click.argument("data", type=DATA)
+@data_argument
 @fit_options(epsilon_required=False)
 @data_options
 @feature_options
@@ -79,7 +80,7 @@ class Evaluated:
 @open_option
 @json_option
 def evaluate(
-    data: Path,
+    data: Place,
     hold_out_items: float | None,
     model_folder: Path | None,
     split_seed: int,
@@ -100,7 +101,7 @@ def evaluate(
         raise click.UsageError("--hold-out-items needs --features: held-out items are ranked by their features.")
     if feature_settings.features is not None and model_folder is not None:
         raise click.UsageError("--features needs --epsilon; a saved model already has the features it was fitted with.")
-    target = out or Path(f"{data.stem}-evaluation.html")
+    target = out or Path(f"{stem_of(data)}-evaluation.html")
     refuse_folder(target)
     data_as = collect(DataOptions, options)
     with Reporter() as reporter:
@@ -115,7 +116,7 @@ def evaluate(
 
 
 def run_evaluation(
-    path: Path,
+    path: Place,
     data_as: DataOptions,
     privacy: FitOptions,
     seed: int,
@@ -149,7 +150,7 @@ def run_evaluation(
     return replace(result, new_items=serve_new_items(loaded, parts, features, privacy, data_as.scale, seed, reporter))
 
 
-def run_saved(path: Path, data_as: DataOptions, folder: Path, seed: int, reporter: Reporter) -> Evaluated:
+def run_saved(path: Place, data_as: DataOptions, folder: Path, seed: int, reporter: Reporter) -> Evaluated:
     """Compare a saved model on data that it may or may not have been fitted to."""
     from apportion.cli.history import read_history
     from apportion.recommend import load

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apportion.cli.cautions import weak_epsilon
+from apportion.cli.data_places import data_argument, stem_of
 from apportion.cli.options import (
-    DATA,
     FILE,
     MEMORY,
     DataOptions,
@@ -30,11 +30,12 @@ from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_mod
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
+    from apportion.data.sources import Place
     from apportion.recommend.model import ItemModel
 
 
 @click.command(short_help="Fit a private model; write it with a page that may be shared.")
-@click.argument("data", type=DATA)
+@data_argument
 @fit_options()
 @ledger_options
 @data_options
@@ -45,20 +46,24 @@ if TYPE_CHECKING:
 @open_option
 @json_option
 def fit(
-    data: Path,
+    data: Place,
     titles: Path | None,
     out: Path | None,
     as_json: bool,
     memory: str,
     **options: Any,
 ) -> None:
-    """Fit a private recommender to DATA (CSV, TSV, MovieLens .dat or Parquet, or a folder made by `shard`).
+    """Fit a private recommender to DATA.
+
+    DATA is one or more files or folders (CSV, TSV, MovieLens .dat, JSON lines, Parquet, Arrow; also compressed text), a
+    pattern in quotes, `-` for standard input, a DuckDB or SQLite file, a
+    folder made by `shard`, or the URL of a PostgreSQL database.
 
     The command writes the model, its privacy statement and report.html. This page may be shared: it holds released
     values and the statement, never raw data. Columns are recognised by their usual names. Item features must be public;
     with them, the model learns rare items better and can rank new ones.
     """
-    target = out or Path(f"{data.stem}-model")
+    target = out or Path(f"{stem_of(data)}-model")
     data_as, privacy = collect(DataOptions, options), collect(FitOptions, options)
     feature_settings = collect(FeatureOptions, options)
     with Reporter() as reporter:
@@ -68,7 +73,7 @@ def fit(
 
 
 def run_fit(
-    path: Path,
+    path: Place,
     target: Path,
     data_as: DataOptions,
     privacy: FitOptions,
@@ -83,13 +88,14 @@ def run_fit(
     from apportion.cli.item_files import read_titles
     from apportion.cli.loading import load_data
     from apportion.cli.training import cost_of_list, fit_private, shortened
+    from apportion.data.on_disk.manifest import is_user_folder
 
     refuse_unless_writable_model(target)
     privacy = replace(privacy, items=data_as.items)
     privacy.budget  # noqa: B018 - one that makes no sense is refused before the data is read
     session = privacy.session()
     features = read_features(feature_settings or FeatureOptions(), reporter)
-    loaded = load_folder(path, data_as) if path.is_dir() else load_data(path, data_as)
+    loaded = load_folder(path, data_as) if is_user_folder(path) else load_data(path, data_as)
     privacy = replace(privacy, rules=loaded.rules)
     names = {} if titles is None else read_titles(titles, loaded.data.task_ids)
     for remark in (*loaded.remarks, *weak_epsilon(privacy.epsilon)):

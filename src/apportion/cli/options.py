@@ -92,6 +92,7 @@ class DataOptions:
     value: str | None = None
     timestamp: str | None = None
     columns: str | None = None
+    table: str | None = None
     items: Path | str | None = None
     unlisted: Unlisted = "refuse"
     where: str | None = None
@@ -197,7 +198,8 @@ def account_of(ledger: str | None, account: str | None) -> Account | None:
     asked = click.get_current_context().meta
     where = {name: asked.get(_GUARDED_BY + name) for name in ("key", "head", "fingerprints")}
     result = Ledger.open(ledger, create=False, **where).account(account)
-    data = next((value for name, value in click.get_current_context().params.items() if name in _DATA_ARGUMENTS), None)
+    given = [value for name, value in click.get_current_context().params.items() if name in _DATA_ARGUMENTS]
+    data = next((value for value in given if isinstance(value, Path) and value.exists()), None)
     return result if data is None else result.for_data(data, lambda said: click.echo(f"Warning: {said}", err=True))
 
 
@@ -348,6 +350,9 @@ _DATA: Final = (
     click.option("--value", metavar="COLUMN", help="The value column."),
     click.option("--timestamp", metavar="COLUMN", help="The time column."),
     click.option("--columns", metavar="A,B,...", help="Names of all columns, for a text file without a header."),
+    click.option(
+        "--table", metavar="NAME|QUERY", help="Of a database: the table, or a SELECT; default: its only table."
+    ),
     click.option(
         "--items",
         type=ItemList(),
