@@ -80,6 +80,7 @@ CLAIMS = (
     "explorer-browser",
     "exports",
     "serve-load",
+    "registry",
 )
 
 

@@ -365,6 +365,11 @@ HOUSE = {
         lambda r: f"{r['value']['other_items']} of {r['value']['histories']}",
         lambda r: "0",
     ),
+    "registry": Row(
+        "records for the OpenDP deployment registry, highest tier: empty or wrong fields",
+        lambda r: f"{r['value']['problems']} in {r['value']['records']} records of {r['value']['fields']} fields",
+        lambda r: "0",
+    ),
     "house": Row(
         "lines of a function, median and 90th percentile",
         lambda r: f"{r['value']['median']:.0f} and {r['value']['p90']:.0f}",

@@ -9,12 +9,12 @@ import click
 
 from apportion.cli.by_group import run_by_group
 from apportion.cli.group_options import GroupOptions, group_options
-from apportion.cli.options import FILE, collect, json_option, open_option
+from apportion.cli.options import DATA, collect, json_option, open_option
 from apportion.cli.statistics_options import privacy_options
 
 
 @click.command(short_help="Private numbers of rows or users, in all or by group.")
-@click.argument("file", type=FILE)
+@click.argument("file", type=DATA)
 @click.option("--users", "of_users", is_flag=True, help="Count different users instead of rows.")
 @group_options
 @privacy_options(delta="pure")

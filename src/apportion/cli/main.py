@@ -32,6 +32,7 @@ from apportion.cli.query import query
 from apportion.cli.recommend import recommend
 from apportion.cli.regress import regress
 from apportion.cli.serve import serve
+from apportion.cli.shard import shard
 from apportion.cli.similar import similar
 from apportion.cli.tune import tune
 from apportion.cli.value_statistics import histogram, total, variance
@@ -141,6 +142,7 @@ for command in (
     account,
     ledger,
     card,
+    shard,
     demo,
 ):
     program.add_command(command)

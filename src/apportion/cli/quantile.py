@@ -9,7 +9,7 @@ import click
 
 from apportion.cli.by_group import run_by_group, with_groups, without_groups
 from apportion.cli.group_options import GroupOptions, group_options
-from apportion.cli.options import FILE, PositiveNumber, collect, json_option, open_option
+from apportion.cli.options import DATA, PositiveNumber, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     LEVEL,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Private quantiles of a column, with how far their ranks may be off.")
-@click.argument("file", type=FILE)
+@click.argument("file", type=DATA)
 @click.option("--value", required=True, metavar="COLUMN", help="The column.")
 @click.option(
     "--at",

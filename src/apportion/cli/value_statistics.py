@@ -9,7 +9,7 @@ import click
 
 from apportion.cli.by_group import run_by_group
 from apportion.cli.group_options import GroupOptions, group_options
-from apportion.cli.options import FILE, Command, collect, json_option, open_option
+from apportion.cli.options import DATA, Command, collect, json_option, open_option
 from apportion.cli.statistics_options import check_range, of_option, privacy_options
 
 _VALUE = click.option("--value", required=True, metavar="COLUMN", help="The column.")
@@ -27,7 +27,7 @@ _RANGE = click.option(
 def _of_values(command: Command) -> Command:
     for option in (json_option, open_option, privacy_options(delta="pure"), group_options, _RANGE, _VALUE):
         command = option(command)
-    return click.argument("file", type=FILE)(command)
+    return click.argument("file", type=DATA)(command)
 
 
 @click.command("sum", short_help="Private sums of a column, in all or by group.")
