@@ -36,8 +36,18 @@ class DataPath(click.Path):
         return path
 
 
+class DataOrTable(DataPath):
+    """The same; with `--engine spark`, the name of a table or a file of the cluster, as it is written."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Turn text into a path, unless it is for the cluster."""
+        on_cluster = ctx is not None and ctx.params.get("engine") == "spark"
+        return str(value) if on_cluster else super().convert(value, param, ctx)
+
+
 MEMORY: Final = "1GiB"
 DATA: Final = DataPath(exists=True, path_type=Path)
+DATA_OR_TABLE: Final = DataOrTable(exists=True, path_type=Path)
 
 
 class PositiveNumber(click.ParamType[float]):
@@ -200,7 +210,9 @@ def account_of(ledger: str | None, account: str | None) -> Account | None:
     where = {name: asked.get(_GUARDED_BY + name) for name in ("key", "head", "fingerprints")}
     result = Ledger.open(ledger, create=False, **where).account(account)
     data = next((value for name, value in click.get_current_context().params.items() if name in _DATA_ARGUMENTS), None)
-    return result if data is None else result.for_data(data, lambda said: click.echo(f"Warning: {said}", err=True))
+    if data is None or isinstance(data, str):  # a table on a cluster has no fingerprint
+        return result
+    return result.for_data(data, lambda said: click.echo(f"Warning: {said}", err=True))
 
 
 def _remember(context: click.Context, option: click.Parameter, value: str | None) -> None:
@@ -268,6 +280,13 @@ def memory_option(command: Command) -> Command:
     words = "For a folder of users: how much memory their rows may take at a time."
     add = click.option("--memory", metavar="SIZE", default=MEMORY, show_default=True, help=words)
     return add(command)
+
+
+def engine_options(command: Command) -> Command:
+    """Add `--engine`, `--master` and `--partitions`."""
+    for option in reversed(_ENGINE):
+        command = option(command)
+    return command
 
 
 def json_option(command: Command) -> Command:
@@ -339,6 +358,24 @@ _FEATURES: Final = (
         multiple=True,
         metavar="A,B",
         help="With --features: also use combinations of these columns within a row as a feature.",
+    ),
+)
+_ENGINE: Final = (
+    click.option(
+        "--engine",
+        type=click.Choice(["local", "spark"]),
+        default="local",
+        show_default=True,
+        is_eager=True,
+        help="Where sums are formed. spark: DATA is a table, or a Parquet, CSV or TSV file that the cluster reads.",
+    ),
+    click.option("--master", metavar="URL", help="With --engine spark: local[2], spark://host:port or sc://host:port."),
+    click.option(
+        "--partitions",
+        type=click.IntRange(min=1),
+        default=8,
+        show_default=True,
+        help="With --engine spark: tasks in a pass; each holds its rows in memory.",
     ),
 )
 _DATA: Final = (
