@@ -38,8 +38,8 @@ class DataPath(click.Path):
         return path
 
 
-MEMORY: Final = "1GiB"
 DATA: Final = DataPath(exists=True, path_type=Path)
+MEMORY: Final = "1GiB"
 
 
 class PositiveNumber(click.ParamType[float]):
@@ -270,6 +270,13 @@ def memory_option(command: Command) -> Command:
     return add(command)
 
 
+def engine_options(command: Command) -> Command:
+    """Add `--engine`, `--master` and `--partitions`."""
+    for option in reversed(_ENGINE):
+        command = option(command)
+    return command
+
+
 def json_option(command: Command) -> Command:
     """Add `--json`."""
     add = click.option("--json", "as_json", is_flag=True, help="Print only JSON on stdout.")
@@ -339,6 +346,24 @@ _FEATURES: Final = (
         multiple=True,
         metavar="A,B",
         help="With --features: also use combinations of these columns within a row as a feature.",
+    ),
+)
+_ENGINE: Final = (
+    click.option(
+        "--engine",
+        type=click.Choice(["local", "spark"]),
+        default="local",
+        show_default=True,
+        is_eager=True,
+        help="Where sums are formed. spark: DATA is a table, or a Parquet, CSV or TSV file that the cluster reads.",
+    ),
+    click.option("--master", metavar="URL", help="With --engine spark: local[2], spark://host:port or sc://host:port."),
+    click.option(
+        "--partitions",
+        type=click.IntRange(min=1),
+        default=8,
+        show_default=True,
+        help="With --engine spark: tasks in a pass; each holds its rows in memory.",
     ),
 )
 _DATA: Final = (
