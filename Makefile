@@ -21,11 +21,17 @@ test-narrow: .venv/dev
 	if [ -z "$$switches" ]; then echo "No AVX-512 here: a run without it is the run of make test."; exit 0; fi; \
 	echo "$$switches"; env $$switches $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(NARROW)
 
+# Code, types, layers, spelling and prose.
+PROSE = README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $(wildcard papers/*/README.md docs/*.md \
+	$(addsuffix /*.md,$(addprefix docs/,start tutorials concepts howto papers proofs decisions)))
 lint: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	PYTHONPATH=src $(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/proselint check $(PROSE)
+	$(BIN)/python docs/check_words.py
 
 docs: .venv/dev
 	$(BIN)/python docs/generate.py
