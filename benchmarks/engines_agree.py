@@ -23,8 +23,6 @@ from apportion import linalg
 from apportion.data.users import Users
 from apportion.engines import Engine, LocalEngine, Processors
 from apportion.engines.processors import Summed
-from apportion.privacy.bounded_sum import BoundedSum
-from apportion.privacy.contributions import Contribution
 from apportion.privacy.contributions.base import Floats, TaskOrder
 from benchmarks.claim import Outcome, UnavailableError, print_table
 
@@ -44,12 +42,13 @@ def measure(quick: bool) -> Outcome:
     names = list(recorded.FITS)
     names = [names[0], *names[1::EVERY]] if quick else names
     dtypes: list[Any] = [np.float32] if quick else [np.float32, np.float64]
+    engines = {**recorded.ENGINES, **recorded.FURTHER_ENGINES}
     n_users, total, rows = QUICK_USERS if quick else USERS, Counter[str](), []
     for name in names:
         found: Counter[str] = Counter()
         for dtype in dtypes:
             passes = recorded.reference_passes(name, dtype, n_users)
-            for make in recorded.ENGINES.values():
+            for make in engines.values():
                 for cut in CUTS:
                     found += _compared(make(cut, dtype), passes, recorded)
         rows.append([name, found["passes"], found["numbers"], found["unequal"], found["other facts"]])
@@ -57,7 +56,7 @@ def measure(quick: bool) -> Outcome:
     print_table(["estimator", "passes compared", "whole numbers", "unequal", "other facts unequal"], rows)
     seen = _wrong_engines_seen(recorded)
     print_table(["engine that is wrong", "numbers in which it was found out"], list(seen.items()))
-    return _outcome(names, total, seen, list(recorded.ENGINES), n_users)
+    return _outcome(names, total, seen, list(engines), n_users)
 
 
 def _outcome(names: Sequence[str], total: Counter[str], seen: dict[str, int], engines: list[str], n: int) -> Outcome:
@@ -93,8 +92,8 @@ def _compared(engine: Engine, passes: Sequence[Any], recorded: Any) -> Counter[s
 class _ForgetsAUser(LocalEngine):
     """Adds up all users but the first."""
 
-    def add_up(self, users: Users, contributions: Sequence[Contribution]) -> list[BoundedSum]:
-        return super().add_up(users.run(1, users.n_users), contributions)
+    def _runs(self, part: Users) -> list[Users]:
+        return [part.run(1, part.n_users)]
 
 
 class _Rounding(Processors):

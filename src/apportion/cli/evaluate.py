@@ -10,7 +10,7 @@ import click
 
 from apportion.cli.evaluation_parts import Split, new_items, private_models, serve_new_items, split_data
 from apportion.cli.options import (
-    FILE,
+    DATA,
     DataOptions,
     FeatureOptions,
     FitOptions,
@@ -52,7 +52,7 @@ class Evaluated:
 
 
 @click.command(short_help="Measure quality on held-out data; write an internal page.")
-@click.argument("data", type=FILE)
+@click.argument("data", type=DATA)
 @fit_options(epsilon_required=False)
 @data_options
 @feature_options
@@ -131,6 +131,7 @@ def run_evaluation(
     privacy.budget  # noqa: B018 - refused before the data is read
     features = read_features(feature_settings or FeatureOptions(), reporter)
     loaded = load_data(path, data_as)
+    privacy = replace(privacy, rules=loaded.rules)
     for remark in loaded.remarks:
         reporter.say(remark)
     match_features(features, loaded.data.task_ids, reporter)

@@ -11,7 +11,9 @@ import click
 
 from apportion.cli.cautions import weak_epsilon
 from apportion.cli.options import (
+    DATA,
     FILE,
+    MEMORY,
     DataOptions,
     FeatureOptions,
     FitOptions,
@@ -21,6 +23,7 @@ from apportion.cli.options import (
     fit_options,
     json_option,
     ledger_options,
+    memory_option,
     open_option,
 )
 from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_model
@@ -31,12 +34,13 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Fit a private model; write it with a page that may be shared.")
-@click.argument("data", type=FILE)
+@click.argument("data", type=DATA)
 @fit_options()
 @ledger_options
 @data_options
 @feature_options
 @click.option("--titles", type=FILE, help="File with titles of items (id, title), for the page.")
+@memory_option
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DATA's name with -model.")
 @open_option
 @json_option
@@ -45,9 +49,10 @@ def fit(
     titles: Path | None,
     out: Path | None,
     as_json: bool,
+    memory: str,
     **options: Any,
 ) -> None:
-    """Fit a private recommender to DATA (CSV, TSV, MovieLens .dat or Parquet).
+    """Fit a private recommender to DATA (CSV, TSV, MovieLens .dat or Parquet, or a folder made by `shard`).
 
     The command writes the model, its privacy statement and report.html. This page may be shared: it holds released
     values and the statement, never raw data. Columns are recognised by their usual names. Item features must be public;
@@ -57,7 +62,7 @@ def fit(
     data_as, privacy = collect(DataOptions, options), collect(FitOptions, options)
     feature_settings = collect(FeatureOptions, options)
     with Reporter() as reporter:
-        model = run_fit(data, target, data_as, privacy, titles, reporter, feature_settings)
+        model = run_fit(data, target, data_as, privacy, titles, reporter, feature_settings, memory)
     _print_result(model, target, as_json)
     say_page(target / REPORT, quiet=as_json)
 
@@ -70,9 +75,11 @@ def run_fit(
     titles: Path | None,
     reporter: Reporter,
     feature_settings: FeatureOptions | None = None,
+    memory: str = MEMORY,
 ) -> ItemModel:
     """Load, fit, and put the model and its page in place. Nothing is written before the fit is done."""
     from apportion.cli.feature_files import match_features, read_features
+    from apportion.cli.folder_loading import load_folder
     from apportion.cli.item_files import read_titles
     from apportion.cli.loading import load_data
     from apportion.cli.training import cost_of_list, fit_private, shortened
@@ -82,7 +89,8 @@ def run_fit(
     privacy.budget  # noqa: B018 - one that makes no sense is refused before the data is read
     session = privacy.session()
     features = read_features(feature_settings or FeatureOptions(), reporter)
-    loaded = load_data(path, data_as)
+    loaded = load_folder(path, data_as) if path.is_dir() else load_data(path, data_as)
+    privacy = replace(privacy, rules=loaded.rules)
     names = {} if titles is None else read_titles(titles, loaded.data.task_ids)
     for remark in (*loaded.remarks, *weak_epsilon(privacy.epsilon)):
         reporter.say(remark)
@@ -91,7 +99,7 @@ def run_fit(
         reporter.say(
             f"Replacing the model at {target}. Note that a second fit to the same people spends their privacy again."
         )
-    model = fit_private(loaded.data, loaded.kind, privacy, data_as.scale, reporter, session, features)
+    model = fit_private(loaded.data, loaded.kind, privacy, data_as.scale, reporter, session, features, memory)
     for line in (*cost_of_list(model), *shortened(model, privacy)):
         reporter.say(line)
     by_text = {str(key): title for key, title in names.items()}

@@ -30,6 +30,7 @@ from apportion.cli.quantile import quantile
 from apportion.cli.recommend import recommend
 from apportion.cli.regress import regress
 from apportion.cli.serve import serve
+from apportion.cli.shard import shard
 from apportion.cli.similar import similar
 from apportion.cli.tune import tune
 from apportion.errors import ApportionError, BudgetError, InputError
@@ -133,6 +134,7 @@ for command in (
     account,
     ledger,
     card,
+    shard,
     demo,
 ):
     program.add_command(command)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import FILE, collect, json_option, open_option
+from apportion.cli.options import DATA, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     StatisticsOptions,
@@ -28,7 +28,7 @@ Ranges = tuple[tuple[float, float], ...]
 
 
 @click.command(short_help="Private means of columns, with confidence intervals.")
-@click.argument("file", type=FILE)
+@click.argument("file", type=DATA)
 @click.option(
     "--value", "values", multiple=True, required=True, metavar="COLUMN", help="A column; may be given several times."
 )

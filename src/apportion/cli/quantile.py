@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import FILE, PositiveNumber, collect, json_option, open_option
+from apportion.cli.options import DATA, PositiveNumber, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     LEVEL,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Private quantiles of a column, with how far their ranks may be off.")
-@click.argument("file", type=FILE)
+@click.argument("file", type=DATA)
 @click.option("--value", required=True, metavar="COLUMN", help="The column.")
 @click.option(
     "--at",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from apportion.cli.cautions import weak_delta, weak_epsilon
+from apportion.cli.cautions import said_of_folder, weak_delta, weak_epsilon
 from apportion.cli.options import EXACT, Command, Delta, PositiveNumber, charged_session, ledger_options, noise_of
 from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing
 from apportion.cli.progress import Reporter
@@ -108,7 +108,7 @@ def read_columns(
         progress=progress,
     )
     counted = weak_delta(options.delta, len(table.users.vocabulary)) if options.sizes == "public" else []
-    for remark in (*weak_epsilon(options.epsilon), *counted):
+    for remark in (*said_of_folder(file), *weak_epsilon(options.epsilon), *counted):
         reporter.say(remark)
     return table
 

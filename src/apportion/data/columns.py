@@ -80,6 +80,21 @@ def choose_columns(found: Sequence[str], choices: Mapping[str, ColumnChoice]) ->
     return Columns(**(given | {role: name for role, name in guessed.items() if name is not None}))
 
 
+def choose_user(found: Sequence[str], given: str | None) -> str:
+    """Return the user column of a table without items: as given, or guessed."""
+    if given is not None:
+        _check_given("user", given, found)
+        return given
+    guessed = _guess("user", found, found)
+    assert guessed is not None  # a missing user column was refused
+    return guessed
+
+
+def usually(role: str, names: Sequence[str]) -> list[str]:
+    """Return the names that a role usually has."""
+    return [name for name in names if re.sub(r"[\W_]", "", name).lower() in USUAL_NAMES[role]]
+
+
 def _check_given(role: str, name: str, found: Sequence[str]) -> None:
     if name not in found:
         raise InputError(
@@ -100,7 +115,7 @@ def _check_distinct(given: Mapping[str, str]) -> None:
 
 
 def _guess(role: str, candidates: Sequence[str], found: Sequence[str]) -> str | None:
-    fitting = [name for name in candidates if re.sub(r"[\W_]", "", name).lower() in USUAL_NAMES[role]]
+    fitting = usually(role, candidates)
     if len(fitting) > 1:
         raise InputError(
             f"Columns {_listed(fitting)} among {_listed(found)} could each be the {role}",

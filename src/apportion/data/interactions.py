@@ -34,6 +34,7 @@ from apportion.errors import InputError
 
 if TYPE_CHECKING:
     from apportion.data.columns import ColumnChoice
+    from apportion.data.row_rules import RowRules
     from apportion.data.splits import UserSplit
 
 
@@ -183,6 +184,8 @@ class Interactions:
         timestamp: ColumnChoice = None,
         task_ids: ArrayLike | Vocabulary | None = None,
         single_user: bool = False,
+        rules: RowRules | None = None,
+        left_out: dict[str, int] | None = None,
     ) -> Interactions:
         """Build from any frame that supports Arrow: polars, pandas, DuckDB, pyarrow.
 
@@ -194,11 +197,14 @@ class Interactions:
             timestamp: name of the timestamp column, or `IGNORE`.
             task_ids: the public list of tasks; by default the tasks that occur.
             single_user: whether one user is enough; see `from_arrays`.
+            rules: which rows are kept, and what becomes of empty cells and repeated pairs; by default both are refused.
+            left_out: receives the number of rows that each rule left out; it is private.
         """
         from apportion.data.readers import read_frame
 
         choices = {"user": user, "task": task, "value": value, "timestamp": timestamp}
-        return read_frame(frame, choices, partial(cls.from_encoded, task_ids=task_ids, single_user=single_user))
+        finish = partial(cls.from_encoded, task_ids=task_ids, single_user=single_user)
+        return read_frame(frame, choices, finish, rules=rules, left_out=left_out)
 
     @classmethod
     def read(
@@ -213,6 +219,8 @@ class Interactions:
         columns: list[str] | tuple[str, ...] | None = None,
         separator: str | None = None,
         single_user: bool = False,
+        rules: RowRules | None = None,
+        left_out: dict[str, int] | None = None,
     ) -> Interactions:
         """Read a Parquet file or a text file with separated columns (CSV, TSV, MovieLens .dat; also .gz).
 
@@ -226,12 +234,14 @@ class Interactions:
             columns: names of all columns, for a text file without a header line.
             separator: the separator of columns; by default guessed from the first line.
             single_user: whether one user is enough; see `from_arrays`.
+            rules: see `from_frame`, and so is `left_out`.
+            left_out: see `rules`.
         """
         from apportion.data.readers import read_file
 
         choices = {"user": user, "task": task, "value": value, "timestamp": timestamp}
         finish = partial(cls.from_encoded, task_ids=task_ids, single_user=single_user, by_text=True)
-        return read_file(path, choices, finish, columns=columns, separator=separator)
+        return read_file(path, choices, finish, columns=columns, separator=separator, rules=rules, left_out=left_out)
 
     # -- what it holds --
 
@@ -290,6 +300,19 @@ class Interactions:
             )
         timestamps = None if self.timestamps is None else self.timestamps[kept]
         return self._like(self.users[kept], self.tasks[kept], self.values[kept], timestamps)
+
+    def recoded(self, codes: NDArray[np.int32], task_ids: Vocabulary) -> Interactions:
+        """Return the rows on another list of tasks; codes[i] is the new code of task i, -1 if the list lacks it."""
+        moved = codes[self.tasks]
+        kept = self.where(moved >= 0)
+        return Interactions.from_codes(
+            kept.users, moved[moved >= 0], kept.values, kept.timestamps, user_ids=self.user_ids, task_ids=task_ids
+        )
+
+    def first_task(self, among: NDArray[np.bool_]) -> int | None:
+        """Return the task of the first row whose task is among these; None if no row has one of them."""
+        found = among[self.tasks]
+        return int(self.tasks[int(np.argmax(found))]) if found.any() else None
 
     def with_public_tasks(self) -> Interactions:
         """The same data, with their list of tasks declared public: which tasks occur is then not protected."""

@@ -28,7 +28,7 @@ __all__ = ["CellKind", "HeldKind", "OpenTable", "TableFormat", "held_kind", "ope
 CellKind = Literal["id", "number", "time", "text"]
 """How the cells of a column are read. Ids are text in a file without a schema, else as the schema says."""
 
-HeldKind = Literal["number", "text", "other"]
+HeldKind = Literal["number", "text", "time", "other"]
 """What a column holds, judged by the head of the file."""
 
 ENTRY_POINTS = "apportion.table_formats"
@@ -49,6 +49,10 @@ class OpenTable(Protocol):
     @property
     def untyped(self) -> bool:
         """Whether the file has no schema, so that ids are text, each as it is written: 7 and 07 are two ids."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether rows have an order that means something, as in a file; those of a database have none."""
 
     def held_kinds(self, names: Sequence[str]) -> dict[str, HeldKind]:
         """Return what some columns hold, judged by the head of the file."""
@@ -94,7 +98,11 @@ class TableFormat(Protocol):
 
 
 def open_table(path: Path, *, columns: Sequence[str] | None = None, separator: str | None = None) -> OpenTable:
-    """Open a file of any known format; see `TableFormat.open`."""
+    """Open a file of any known format, or a folder of users; see `TableFormat.open`."""
+    if path.is_dir():
+        from apportion.data.on_disk.folder_table import FolderTable
+
+        return FolderTable(path)
     return _format_of(path).open(path, columns, separator)
 
 
@@ -129,13 +137,15 @@ def held_kind(arrow_type: pa.DataType) -> HeldKind:
     numeric = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
     if is_text(held):
         return "text"
+    if pa.types.is_timestamp(held) or pa.types.is_date(held):
+        return "time"
     return "number" if any(kind(held) for kind in numeric) else "other"
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Begin every error with the file's name. Refuse a missing file."""
-    if not path.is_file():
+    if not (path.is_file() or path.is_dir()):
         raise InputError(f"There is no file {str(path)!r}.", argument="path")
     try:
         yield

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from apportion.allocation.policies import Allocated, Allocation, Expected, ReleasedCounts
 from apportion.allocation.weightings import SplitEqually
-from apportion.data.users import Users
+from apportion.data.users import UserParts, Users
 from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
 from apportion.postprocessing.popularity import Popularity, posterior_popularity
@@ -31,7 +31,7 @@ def _ones(users: Users, weights: Any) -> tuple[NDArray[np.float64]]:
     return (np.ones((users.n_users, 1)),)
 
 
-def release_number_of_users(users: Users, session: Session, engine: Engine, share: Share) -> float:
+def release_number_of_users(users: UserParts, session: Session, engine: Engine, share: Share) -> float:
     """Release the number of users with data; one user moves it by 1."""
     total = add_up_one(engine, users, number_of_users(session))
     return max(float(session.release(Purpose.NUMBER_OF_USERS, total, share)[0]), LEAST_USERS)
@@ -53,7 +53,7 @@ class ScaledMeans:
 
 
 def release_overview(
-    users: Users,
+    users: UserParts,
     session: Session,
     engine: Engine,
     share: Share,
@@ -94,7 +94,7 @@ class ReleasedPopularity:
 
 
 def release_popularity(
-    users: Users, session: Session, engine: Engine, share: Share, n_users: float, rows: HeldOut | None = None
+    users: UserParts, session: Session, engine: Engine, share: Share, n_users: float, rows: HeldOut | None = None
 ) -> ReleasedPopularity:
     """Release Σ_j 1/√n^j for every task, and deconvolve it; held-out rows, if there are any, are kept out."""
     noisy, stddev = _noisy_popularity(users, session, engine, share, Purpose.POPULARITY.at(), rows)
@@ -102,7 +102,7 @@ def release_popularity(
 
 
 def release_popularity_again(
-    users: Users, session: Session, engine: Engine, share: Share, before: ReleasedPopularity, rows: HeldOut | None
+    users: UserParts, session: Session, engine: Engine, share: Share, before: ReleasedPopularity, rows: HeldOut | None
 ) -> ReleasedPopularity:
     """Release the same counts once more, and deconvolve the mean of all, weighed by their precision."""
     name = Purpose.POPULARITY.at(step=before.releases + 1)
@@ -114,14 +114,14 @@ def release_popularity_again(
 
 
 def _noisy_popularity(
-    users: Users, session: Session, engine: Engine, share: Share, name: ReleaseName, rows: HeldOut | None
+    users: UserParts, session: Session, engine: Engine, share: Share, name: ReleaseName, rows: HeldOut | None
 ) -> tuple[NDArray[np.float64], float]:
     weights = SplitEqually(session.neighbours)
     counts = add_up_one(engine, users, without_held_out(TaskCounts(weights), rows))
     return np.asarray(session.release(name, counts, share), np.float64), weights.moved(1.0) / share.mu
 
 
-def weighed_by(policy: Allocation, users: Users, popularity: ReleasedPopularity, session: Session) -> Allocated:
+def weighed_by(policy: Allocation, users: UserParts, popularity: ReleasedPopularity, session: Session) -> Allocated:
     """Return what a policy gives if it asks at most once for released popularity; nothing further is released."""
     counts = popularity.counts
     if policy.releases > 1:
@@ -148,7 +148,7 @@ def weighed_by(policy: Allocation, users: Users, popularity: ReleasedPopularity,
 
 
 def allocated(
-    users: Users,
+    users: UserParts,
     policy: Allocation,
     session: Session,
     engine: Engine,

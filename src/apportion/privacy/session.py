@@ -24,9 +24,9 @@ from typing import Any
 
 from apportion.errors import BudgetError
 from apportion.privacy import gaussian
-from apportion.privacy.bounded_sum import _KEY, BoundedSum
+from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
-from apportion.privacy.charges import LedgerAccount, Pending, event_of
+from apportion.privacy.charges import LedgerAccount, Pending, event_of, opened
 from apportion.privacy.fixed_schedule import FixedSchedule, noise_beside
 from apportion.privacy.keys import KeyedSum, Listed
 from apportion.privacy.ledger.events import Event, Receipt
@@ -35,7 +35,6 @@ from apportion.privacy.mechanisms import (
     Gaussian,
     Laplace,
     Mechanism,
-    Opened,
     PlannedShare,
     PointsOnLine,
     SampledGaussian,
@@ -104,6 +103,7 @@ class Session:
         self._noise = noise_source(noise)
         self._lock = threading.Lock()
         self._public = list(public)
+        self._rules: list[str] = []
         self._unprotected: list[str] = []
         self._tuning: dict[str, Tuning] = {} if tuning is None else {tuning: Tuning.DECLARED}
         self._declared_users: int | None = None
@@ -190,10 +190,11 @@ class Session:
         """
         return self.plan_with(SampledGaussian(probability), steps, **fractions)
 
-    def assume_public(self, sentence: str) -> None:
-        """Add a sentence to the statement's list of public assumptions."""
-        if sentence not in self._public:
-            self._public.append(sentence)
+    def assume_public(self, sentence: str, *, of_rows: bool = False) -> None:
+        """Add a sentence to the statement's public assumptions, or to its rules for rows."""
+        listed = self._rules if of_rows else self._public
+        if sentence not in listed:
+            listed.append(sentence)
 
     def declare_unprotected(self, sentence: str) -> None:
         """Say what this session does not protect, for the headline of what is written about it."""
@@ -298,6 +299,7 @@ class Session:
             spent_mu=mu,
             releases=tuple(self._releases),
             public=tuple(self._public),
+            rules=tuple(self._rules),
             unprotected=tuple(self._unprotected),
             keys_delta=self.budget.keys_delta,
             tuning="; ".join(self._tuning) or DEFAULTS,
@@ -320,6 +322,8 @@ class Session:
         """Charge, then draw: the one way from a hidden statistic to numbers."""
         require_statistic(name.text, mechanism, statistic, self.neighbours, self.exact)
         require_share(mechanism, share, self.budget)
+        for sentence in getattr(statistic, "caveats", ()):
+            self.declare_unprotected(sentence)
         scale = mechanism.scale(statistic, share)
         record = self._charge(name, mechanism, statistic, share, scale)
         drawn = self._draw(Pending(record, mechanism, statistic, scale))
@@ -431,16 +435,6 @@ class Session:
                 f"Release {record.name!r} asks for {record.share:.6g} of the budget, but only {left:.6g} is left."
             )
 
-    def _opened(self, statistic: Statistic) -> Opened:
-        """Open a statistic for a draw; in exact arithmetic, as whole numbers of steps."""
-        if isinstance(statistic, RankScores):
-            return Opened(statistic._reveal(_KEY))
-        if isinstance(statistic, KeyedSum):
-            return Opened(statistic._reveal(_KEY, steps=self.exact), step=statistic.step if self.exact else None)
-        if self.exact and statistic.step is not None:
-            return Opened(statistic._reveal_steps(_KEY), statistic.scales, statistic.step)
-        return Opened(statistic._reveal(_KEY), statistic.scales)
-
     def _draw(self, pending: Pending) -> Any:
         """Draw what was charged for; the auditor's replay overrides this to feed recorded values."""
-        return pending.mechanism.draw(self._opened(pending.statistic), pending.scale, self.noise)
+        return pending.mechanism.draw(opened(pending.statistic, self.exact), pending.scale, self.noise)

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from apportion.allocation import Adaptive, Allocation
 from apportion.allocation.rounds import Geometric
-from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
-from apportion.data.users import Users
+from apportion.data.user_data import UnlistedData, UserData
+from apportion.data.users import UserParts
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.estimators.counts import release_overview, release_popularity, weighed_by
 from apportion.estimators.items import ItemsGiven, PrivateItems
@@ -188,11 +188,18 @@ class PrivateRatingRecommender(FeaturesEstimator):
         self.engine = engine
         self.random_state = random_state
 
-    def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
+    def fit(self, data: Any, *, session: Session | None = None, progress: Progress | None = None) -> Self:
         """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
 
-        A given session brings its own budget, noise and window, which replace those of the estimator.
+        Args:
+            data: `Interactions`, or with `engine=SparkEngine(spark)` a frame of that session.
+            session: brings its own budget, noise and window, which replace those of the estimator.
+            progress: is told how far the fit is.
         """
+        with self._read(data) as read:
+            return self._fit(read, session, progress)
+
+    def _fit(self, data: UserData | UnlistedData, session: Session | None, progress: Progress | None) -> Self:
         low, high = self.value_range
         check_value_range(self.value_range)
         settings: RatingSettings = self._chosen_settings(RatingSettings.for_budget)
@@ -243,7 +250,7 @@ class _Fit:
 
     def __init__(
         self,
-        data: Interactions,
+        data: UserData,
         session: Session,
         engine: Engine,
         settings: RatingSettings,
@@ -256,7 +263,6 @@ class _Fit:
         self._items = ItemSide(settings, features, data.task_ids)
         self._features = features
         self._data = data
-        self._features = features
         self._held_out: HeldOut | None = None
         self._votes = settings.votes_share > 0 and settings.rounds >= _ROUNDS_AFTER_VOTES
         self._users = data.as_users
@@ -328,14 +334,13 @@ class _Fit:
         start = _Start(n_users, centre, exposure, found, covariates, residuals, _LONGEST)
         return replace(start, dimension=self._dimension(plan, start)), given.weights
 
-    def _without_held_out(self, n_users: float) -> Users:
+    def _without_held_out(self, n_users: float) -> UserParts:
         """Return the users without the rows that they will vote with: no release but the overview sees those before."""
         if not self._votes:
             return self._users
         voters = min(1.0, _MOST_VOTERS / max(n_users, 1.0))
         self._held_out = HeldOut(self._settings.held_out, most=_MOST_HELD_OUT, voters=voters)
-        kept: Users = self._held_out.kept(self._users)
-        return kept
+        return self._users.mapped(self._held_out.kept)
 
     def _residuals(self, plan: Plan, centre: float, exposure: popularity.Exposure) -> clip_norms.Residuals:
         """Return the clip norm, from a release about users' residuals unless it is given."""
