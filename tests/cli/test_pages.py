@@ -45,7 +45,7 @@ COMMANDS = {
                   "--epsilon", 1, "--delta", 1e-6, "--page", "p.html"), ["p.html"]),
     "protect": (("protect", "schools", "--label", "score", "--epsilon", 2, "--out", "r"), ["r/shared/report.html"]),
     "demo": (("demo", "--users", 200, "--items", 30, "--rows", 2000),
-             ["demo/model/report.html", "demo/evaluation.html"]),
+             ["demo/model/report.html", "demo/evaluation.html", "demo/explorer.html"]),
 }  # fmt: skip
 """A run of each command that writes pages, and these."""
 
