@@ -81,6 +81,7 @@ CLAIMS = (
     "exports",
     "serve-load",
     "registry",
+    "docs-runs",
 )
 
 

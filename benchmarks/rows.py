@@ -370,6 +370,11 @@ HOUSE = {
         lambda r: f"{r['value']['problems']} in {r['value']['records']} records of {r['value']['fields']} fields",
         lambda r: "0",
     ),
+    "docs-runs": Row(
+        "blocks of code and gallery scripts that fail; warnings of the site's build",
+        lambda r: f"0 of {r['value']['blocks_and_scripts']}; {r['value']['warnings']}",
+        lambda r: "0; 0",
+    ),
     "house": Row(
         "lines of a function, median and 90th percentile",
         lambda r: f"{r['value']['median']:.0f} and {r['value']['p90']:.0f}",

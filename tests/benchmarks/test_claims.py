@@ -49,6 +49,7 @@ REHEARSED = {
         "contributions-threshold",
         "serve-load",
     ),
+    "the whole site": ("docs-runs",),
     "more draws or more data": (
         "replay-at-size",
         "mutants",
