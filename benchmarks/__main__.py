@@ -19,6 +19,7 @@ CLAIMS = (
     "keys-recall",
     "adaptive-floor",
     "adaptive-floor-clicks",
+    "adaptive-floor-features",
     "adaptive-gain",
     "epoch-vs-peers",
     "round-vs-implicit",

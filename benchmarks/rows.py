@@ -59,6 +59,11 @@ RECOMMENDERS = {
         lambda r: f"{r['value']['within']} of {r['value']['cases']}",
         lambda r: "all",
     ),
+    "adaptive-floor-features": Row(
+        "ratings with worthless features: cases within 0.2 % of the fit without them",
+        lambda r: f"{r['value']['within']} of {r['value']['cases']}, mean cost {100 * r['value']['mean']:+.2f} %",
+        lambda r: "all",
+    ),
     "adaptive-gain": Row(
         "ratings, several data sets: mean gain over the best simple error at ε = 1 / 5 / 20, in %",
         lambda r: in_order({e: 100 * gain for e, gain in r["value"]["gain"].items()}, 2),

@@ -25,6 +25,7 @@ REHEARSED = {
     "another data set": (
         "adaptive-floor",
         "adaptive-floor-clicks",
+        "adaptive-floor-features",
         "adaptive-gain",
         "ml1m-ratings",
         "ml1m-ratings-tuned",
