@@ -62,6 +62,7 @@ CLAIMS = (
     "protected-degrades",
     "protected-schedule",
     "protected-scale",
+    "parties-floor",
     "features-ml1m",
     "features-prior",
     "features-scaling",

@@ -205,6 +205,11 @@ PARTIES = {
         lambda r: in_order({e: r["value"]["low-rank"][f"epsilon {e}"][0] for e in ("1", "3", "10")}, 3),
         lambda r: f"each party alone {r['value']['low-rank']['alone'][0]:.3f}",
     ),
+    "parties-floor": Row(
+        "parties that learn together: worst nMSE over the best of alone, private mean and EM without a mean",
+        lambda r: f"{r['value']['worst over best']:.3f}",
+        lambda r: f"at most {r['target']['worst over best']:g}",
+    ),
     "protected-degrades": Row(
         "at ε = 0.000001: relative difference from learning alone",
         lambda r: f"{r['value']['largest relative gap']:g}",

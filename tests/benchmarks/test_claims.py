@@ -63,6 +63,7 @@ REHEARSED = {
         "erm-floor",
         "features-convex",
         "protected-em",
+        "parties-floor",
         "protected-schedule",
         "regress-real",
     ),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.users import Users
+from apportion.data.users import UserParts
 from apportion.engines import Engine, add_up_one
 from apportion.privacy import Purpose, Session, Share
 from apportion.privacy.contributions import HeldOut
@@ -42,7 +42,7 @@ class Ballot:
         unit: values per unit of label.
     """
 
-    users: Users
+    users: UserParts
     engine: Engine
     session: Session
     rows: HeldOut
