@@ -26,7 +26,14 @@ from apportion.cli.options import (
     memory_option,
     open_option,
 )
-from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_model
+from apportion.cli.outputs import (
+    REPORT,
+    print_json,
+    refuse_unless_writable_model,
+    room_for_model,
+    say_page,
+    write_paid_model,
+)
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
@@ -105,12 +112,13 @@ def run_fit(
         reporter.say(
             f"Replacing the model at {target}. Note that a second fit to the same people spends their privacy again."
         )
-    model = fit_private(loaded.data, loaded.kind, privacy, data_as.scale, reporter, session, features, memory)
+    with room_for_model(target, loaded.data.n_tasks, privacy.dimension):
+        model = fit_private(loaded.data, loaded.kind, privacy, data_as.scale, reporter, session, features, memory)
     for line in (*cost_of_list(model), *shortened(model, privacy)):
         reporter.say(line)
     by_text = {str(key): title for key, title in names.items()}
     listed = {key: by_text[str(key)] for key in model.task_ids if str(key) in by_text}
-    write_model(model, target, None if titles is None else listed)
+    write_paid_model(model, target, None if titles is None else listed)
     return model
 
 
