@@ -28,7 +28,14 @@ from apportion.cli.options import (
     memory_option,
     open_option,
 )
-from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_model
+from apportion.cli.outputs import (
+    REPORT,
+    print_json,
+    refuse_unless_writable_model,
+    room_for_model,
+    say_page,
+    write_paid_model,
+)
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
@@ -116,14 +123,16 @@ def run_fit(
                 "Note that a second fit to the same people spends their privacy again."
             )
         asked = loaded.kind, privacy, data_as.scale, reporter, session, features, memory
-        model = fit_private(loaded.data, *asked, engine=getattr(loaded, "engine", None))
+        n_items = 0 if listed_now is None else len(listed_now)
+        with room_for_model(target, n_items, privacy.dimension):
+            model = fit_private(loaded.data, *asked, engine=getattr(loaded, "engine", None))
     if titles is not None and listed_now is None:
         names = read_titles(titles, model.task_ids)
     for line in (*cost_of_list(model), *shortened(model, privacy)):
         reporter.say(line)
     by_text = {str(key): title for key, title in names.items()}
     listed = {key: by_text[str(key)] for key in model.task_ids if str(key) in by_text}
-    write_model(model, target, None if titles is None else listed)
+    write_paid_model(model, target, None if titles is None else listed)
     return model
 
 
