@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := $(shell find src -type f \( -name '*.py' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.js' -o -name '*.html' -o -name '*.css' \)) pyproject.toml setup.py
 
-.PHONY: demo test test-narrow lint bench claim claims table docs clean wheel browser
+.PHONY: demo test test-narrow test-federated lint bench claim claims table docs clean wheel browser
 .DELETE_ON_ERROR:
 
 # A fresh clone is timed from its first file on; `make` alone is timed in an older one.
@@ -27,6 +27,13 @@ test-narrow: .venv/dev
 	@switches="$$($(BIN)/python tests/narrow_vectors.py)"; \
 	if [ -z "$$switches" ]; then echo "No AVX-512 here: a run without it is the run of make test."; exit 0; fi; \
 	echo "$$switches"; env $$switches $(PYTEST) -n 2 --dist loadfile -m "not slow" $(NARROW)
+
+# Fits over real processes of Flower, which moves pins of the development environment: an environment of its own.
+test-federated: .venv/wheel
+	test -x .venv-federated/bin/python || $(PYTHON) -m venv .venv-federated
+	.venv-federated/bin/pip install -q -c constraints.txt "$$(ls dist/*.whl)[federated]" pytest hypothesis
+	.venv-federated/bin/pip install -q --no-deps --force-reinstall dist/*.whl
+	.venv-federated/bin/python -m pytest -q tests/federated/test_real_processes.py
 
 # Code, types, layers, spelling and prose.
 PROSE = README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $(wildcard papers/*/README.md docs/*.md \
@@ -83,4 +90,4 @@ browser:
 	touch .venv/core $@
 
 clean:
-	rm -rf .venv build dist demo docs/_build docs/reference .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -rf .venv .venv-federated build dist demo docs/_build docs/reference .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
