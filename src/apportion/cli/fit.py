@@ -17,6 +17,7 @@ from apportion.cli.options import (
     DataOptions,
     FeatureOptions,
     FitOptions,
+    checkpoint_option,
     collect,
     data_options,
     feature_options,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 @feature_options
 @click.option("--titles", type=FILE, help="File with titles of items (id, title), for the page.")
 @memory_option
+@checkpoint_option
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DATA's name with -model.")
 @open_option
 @json_option
@@ -87,6 +89,9 @@ def run_fit(
     privacy = replace(privacy, items=data_as.items)
     privacy.budget  # noqa: B018 - one that makes no sense is refused before the data is read
     session = privacy.session()
+    kept = None if session is None else session.checkpoint
+    if kept is not None and kept.n_stored:
+        reporter.say(f"Going on with a fit that was stopped: {kept.n_stored} releases are stored in {kept.folder}.")
     features = read_features(feature_settings or FeatureOptions(), reporter)
     loaded = load_folder(path, data_as) if path.is_dir() else load_data(path, data_as)
     names = {} if titles is None else read_titles(titles, loaded.data.task_ids)

@@ -14,7 +14,7 @@ import click
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
-    from apportion.privacy import Account, Budget, NoiseSource, Session
+    from apportion.privacy import Account, Budget, Checkpoint, NoiseSource, Session
 
 Kind = Literal["ratings", "clicks"]
 Unlisted = Literal["drop", "refuse"]
@@ -139,6 +139,7 @@ class FitOptions:
     account: str | None = None
     items: Path | str | None = None
     unlisted: Unlisted = "refuse"
+    checkpoint: Path | None = None
 
     @property
     def items_are_private(self) -> bool:
@@ -154,8 +155,14 @@ class FitOptions:
         return Budget(self.epsilon, self.delta, KEYS_PART * self.delta if self.items_are_private else 0.0)
 
     def session(self) -> Session | None:
-        """Return the session that charges the account, if one was named."""
-        return charged_session(self.ledger, self.account, self.budget, self.window, self.noise())
+        """Return the session that charges the account and has the checkpoint, if one of them was named."""
+        from apportion.privacy import Checkpoint, Session
+
+        kept = None if self.checkpoint is None else Checkpoint(self.checkpoint)
+        made = charged_session(self.ledger, self.account, self.budget, self.window, self.noise(), kept)
+        if made is None and kept is not None:
+            made = Session(self.budget, noise=self.noise(), window=self.window, checkpoint=kept)
+        return made
 
     def noise(self) -> NoiseSource:
         """The noise source."""
@@ -180,12 +187,17 @@ def noise_of(seed: int | None, exact: bool) -> NoiseSource:
 
 
 def charged_session(
-    ledger: str | None, account: str | None, budget: Budget, window: str, noise: NoiseSource
+    ledger: str | None,
+    account: str | None,
+    budget: Budget,
+    window: str,
+    noise: NoiseSource,
+    checkpoint: Checkpoint | None = None,
 ) -> Session | None:
     """Return a session of this budget that charges a ledger's account; None if no ledger was named."""
     result = account_of(ledger, account)
     declared = None if window == _NO_WINDOW else window
-    return None if result is None else result.session(budget, noise=noise, window=declared)
+    return None if result is None else result.session(budget, noise=noise, window=declared, checkpoint=checkpoint)
 
 
 def account_of(ledger: str | None, account: str | None) -> Account | None:
@@ -267,6 +279,13 @@ def memory_option(command: Command) -> Command:
     """Add `--memory`."""
     words = "For a folder of users: how much memory their rows may take at a time."
     add = click.option("--memory", metavar="SIZE", default=MEMORY, show_default=True, help=words)
+    return add(command)
+
+
+def checkpoint_option(command: Command) -> Command:
+    """Add `--checkpoint`."""
+    words = "Store every release in this folder first. If the fit is stopped, the same command goes on from there."
+    add = click.option("--checkpoint", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER", help=words)
     return add(command)
 
 
