@@ -10,16 +10,19 @@ demo: .venv/core
 	$(BIN)/apportion demo --out demo
 	@echo "Open demo/model/report.html (may be shared) and demo/evaluation.html (internal)."
 
+# Two processes of one thread each: libraries that start as many threads as there are cores would get in each other's way.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
+
 test: .venv/dev browser
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests
-	$(BIN)/python -m pytest --doctest-modules --pyargs apportion -q
+	$(PYTEST) -n 2 --dist loadfile tests
+	$(PYTEST) --doctest-modules --pyargs apportion -q
 
 # Again without AVX-512: what scores, ranks, sums or solves. Nothing to do on a machine that has none.
 NARROW := $(addprefix tests/,linalg engines statistics recommend evaluation published)
 test-narrow: .venv/dev
 	@switches="$$($(BIN)/python tests/narrow_vectors.py)"; \
 	if [ -z "$$switches" ]; then echo "No AVX-512 here: a run without it is the run of make test."; exit 0; fi; \
-	echo "$$switches"; env $$switches $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(NARROW)
+	echo "$$switches"; env $$switches $(PYTEST) -n 2 --dist loadfile -m "not slow" $(NARROW)
 
 lint: .venv/dev
 	$(BIN)/ruff check .

@@ -7,7 +7,20 @@ import pytest
 from apportion.privacy import Checkpoint
 from apportion.privacy.ledger.keys import LedgerKey
 
-SMALL = ("--dimension", "2", "--rounds", "2", "--seed", "3", "--epsilon", "5")
+SMALL = (
+    "--dimension",
+    "2",
+    "--rounds",
+    "2",
+    "--seed",
+    "3",
+    "--epsilon",
+    "5",
+    "--missing",
+    "refuse",
+    "--repeats",
+    "refuse",
+)
 
 
 @pytest.fixture
@@ -29,6 +42,10 @@ def test_rows_below_a_value_are_left_out_of_a_folder_as_of_a_file(run, ratings, 
         run("fit", data, *SMALL, "--out", out, "--min-value", "4", "--items", listed, "--exact")
     assert (folder / "one/statement.json").read_bytes() == (folder / "two/statement.json").read_bytes()
     assert (folder / "one/model.safetensors").read_bytes() == (folder / "two/model.safetensors").read_bytes()
+
+
+def test_a_rule_for_rows_comes_too_late_for_a_folder(run, users):
+    assert "choose rows before" in run("fit", users, *SMALL, "--where", "rating > 2", "--out", "one", code=2).stderr
 
 
 def test_other_commands_load_a_folder_and_say_so(run, ratings, users):

@@ -131,6 +131,7 @@ def run_evaluation(
     privacy.budget  # noqa: B018 - refused before the data is read
     features = read_features(feature_settings or FeatureOptions(), reporter)
     loaded = load_data(path, data_as)
+    privacy = replace(privacy, rules=loaded.rules)
     for remark in loaded.remarks:
         reporter.say(remark)
     match_features(features, loaded.data.task_ids, reporter)

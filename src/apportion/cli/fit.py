@@ -81,19 +81,21 @@ def run_fit(
 ) -> ItemModel:
     """Load, fit, and put the model and its page in place. Nothing is written before the fit is done."""
     from apportion.cli.feature_files import match_features, read_features
+    from apportion.cli.folder_loading import load_folder
     from apportion.cli.item_files import read_titles
-    from apportion.cli.loading import load_data, load_folder
+    from apportion.cli.loading import load_data
     from apportion.cli.training import cost_of_list, fit_private, shortened
 
     refuse_unless_writable_model(target)
     privacy = replace(privacy, items=data_as.items)
     privacy.budget  # noqa: B018 - one that makes no sense is refused before the data is read
     session = privacy.session()
-    kept = None if session is None else session.checkpoint
+    kept = session.checkpoint
     if kept is not None and kept.n_stored:
         reporter.say(f"Going on with a fit that was stopped: {kept.n_stored} releases are stored in {kept.folder}.")
     features = read_features(feature_settings or FeatureOptions(), reporter)
     loaded = load_folder(path, data_as) if path.is_dir() else load_data(path, data_as)
+    privacy = replace(privacy, rules=loaded.rules)
     names = {} if titles is None else read_titles(titles, loaded.data.task_ids)
     for remark in (*loaded.remarks, *weak_epsilon(privacy.epsilon)):
         reporter.say(remark)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from apportion.cli.loading import has_value_column, names_given
+from apportion.cli.loading import has_value_column, open_source, read_rows
 from apportion.cli.options import DataOptions
 from apportion.data import IGNORE, Interactions, Vocabulary
 from apportion.data.columns import ColumnChoice
@@ -33,18 +33,12 @@ def read_history(
     if needs_values and not has_value_column(path, options):
         problem = f"{path.name}: a value column is needed, but none was found"
         raise InputError(problem, argument="value", remedy="name it with")
-    data = Interactions.read(
-        path,
-        user=options.user,
-        task=options.item,
-        value=value,
-        timestamp=options.timestamp or IGNORE,
-        columns=names_given(options),
-        single_user=True,
-    )
+    rows = read_rows(path, open_source(path, options), options, value, single_user=True)
+    data = rows.data
     if options.min_value is not None:
         data = data.where(data.values >= np.float32(options.min_value)).with_values(1.0)
-    return (data, ()) if whole else onto(data, model.task_ids, path)
+    moved, remarks = (data, ()) if whole else onto(data, model.task_ids, path)
+    return moved, (*rows.remarks, *remarks)
 
 
 def onto(data: Interactions, task_ids: Vocabulary, path: Path) -> tuple[Interactions, tuple[str, ...]]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
+from apportion.data.repeats import REPEATS, Repeats
+from apportion.data.row_rules import MISSING, Missing
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -92,6 +94,9 @@ class DataOptions:
     columns: str | None = None
     items: Path | str | None = None
     unlisted: Unlisted = "refuse"
+    where: str | None = None
+    missing: Missing = "drop"
+    repeats: Repeats | None = None
     scale: tuple[float, float] = (1.0, 5.0)
 
     def __post_init__(self) -> None:
@@ -134,11 +139,11 @@ class FitOptions:
     tuning: str | None = None
     dimension: int | None = None
     rounds: int | None = None
-    min_value: float | None = None
     ledger: str | None = None
     account: str | None = None
     items: Path | str | None = None
-    unlisted: Unlisted = "refuse"
+    rules: tuple[str, ...] = ()
+    """How rows were chosen and joined, in words."""
     checkpoint: Path | None = None
 
     @property
@@ -154,29 +159,17 @@ class FitOptions:
 
         return Budget(self.epsilon, self.delta, KEYS_PART * self.delta if self.items_are_private else 0.0)
 
-    def session(self) -> Session | None:
-        """Return the session that charges the account and has the checkpoint, if one of them was named."""
+    def session(self) -> Session:
+        """Return the session of a fit; it charges the account and has the checkpoint, if they were named."""
         from apportion.privacy import Checkpoint, Session
 
         kept = None if self.checkpoint is None else Checkpoint(self.checkpoint)
-        made = charged_session(self.ledger, self.account, self.budget, self.window, self.noise(), kept)
-        if made is None and kept is not None:
-            made = Session(self.budget, noise=self.noise(), window=self.window, checkpoint=kept)
-        return made
+        charged = charged_session(self.ledger, self.account, self.budget, self.window, self.noise(), kept)
+        return charged or Session(self.budget, noise=self.noise(), window=self.window, checkpoint=kept)
 
     def noise(self) -> NoiseSource:
         """The noise source."""
         return noise_of(self.seed, self.exact)
-
-
-def rules_in_words(options: DataOptions | FitOptions) -> tuple[str, ...]:
-    """Return the public rules by which rows were left out, each applied within one user's rows, for the statement."""
-    rules = []
-    if options.unlisted == "drop":
-        rules.append("that rows of items outside the list were left out")
-    if options.min_value is not None:
-        rules.append(f"that only rows with a value of at least {options.min_value:g} were kept")
-    return tuple(rules)
 
 
 def noise_of(seed: int | None, exact: bool) -> NoiseSource:
@@ -381,6 +374,24 @@ _DATA: Final = (
         default="refuse",
         show_default=True,
         help="With --items FILE: what to do about rows of items that are not listed.",
+    ),
+    click.option(
+        "--where",
+        metavar="EXPRESSION",
+        help="Keep rows where this is true of their own columns, such as \"rating > 0 and country = 'DE'\".",
+    ),
+    click.option(
+        "--missing",
+        type=click.Choice(MISSING),
+        default="drop",
+        show_default=True,
+        help="What to do about rows with an empty user, item, value or time.",
+    ),
+    click.option(
+        "--repeats",
+        type=click.Choice(REPEATS),
+        help="What to make of several rows of one user for one item. Default: the last one; their mean, if rows "
+        "have neither order nor time.",
     ),
     click.option(
         "--scale",

@@ -19,7 +19,6 @@ from apportion.cli.options import (
     DataOptions,
     Delta,
     FeatureOptions,
-    Kind,
     PositiveNumber,
     account_of,
     collect,
@@ -28,12 +27,12 @@ from apportion.cli.options import (
     json_option,
     ledger_options,
     open_option,
-    rules_in_words,
 )
 from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_model
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
+    from apportion.cli.loading import Loaded
     from apportion.data import ItemFeatures
     from apportion.evaluation.tuning import Make, Tuned
 
@@ -157,7 +156,7 @@ def tune(
         for remark in (*loaded.remarks, *weak_epsilon(epsilon), *cautions):
             reporter.say(remark)
         match_features(features, loaded.data.task_ids, reporter)
-        make = _maker(loaded.kind, places, data_as, n_users, validation, features)
+        make = _maker(loaded, places, data_as.scale, n_users, validation, features)
         result = search(
             loaded.data,
             make,
@@ -176,9 +175,9 @@ def tune(
 
 
 def _maker(
-    kind: Kind,
+    loaded: Loaded,
     grid: Mapping[str, Sequence[Any]],
-    data_as: DataOptions,
+    scale: tuple[float, float],
     n_users: int | None,
     validation: float,
     features: ItemFeatures | None,
@@ -189,7 +188,7 @@ def _maker(
     from apportion.recommend.methods import build
     from apportion.recommend.ratings import RatingSettings
 
-    record: Any = RatingSettings if kind == "ratings" else ClickSettings
+    record: Any = RatingSettings if loaded.kind == "ratings" else ClickSettings
     known = list(dict.fromkeys([*_OF_THE_FIT, *(field.name for field in fields(record))]))
     for name in grid:
         if name not in known:
@@ -197,13 +196,13 @@ def _maker(
     fixed: dict[str, Any] = {"method": "ours", "features": features}
     if n_users is not None:
         fixed["n_users"] = max(1, round(n_users * (1 - validation)))
-    fixed["public"] = rules_in_words(data_as)
+    fixed["public"] = loaded.rules
 
     def make(settings: Mapping[str, Any], budget: Budget) -> Any:
         of_the_fit = {name: value for name, value in settings.items() if name in _OF_THE_FIT}
         others = {name: value for name, value in settings.items() if name not in _OF_THE_FIT}
         spec = {**fixed, **of_the_fit, "settings": others}
-        return build(spec, kind, epsilon=budget.epsilon, delta=budget.delta, value_range=data_as.scale)
+        return build(spec, loaded.kind, epsilon=budget.epsilon, delta=budget.delta, value_range=scale)
 
     for name, values in grid.items():
         for value in values:

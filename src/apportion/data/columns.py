@@ -90,9 +90,9 @@ def choose_user(found: Sequence[str], given: str | None) -> str:
     return guessed
 
 
-def has_usual_name(role: str, found: Sequence[str]) -> bool:
-    """Whether any column has a usual name of a role."""
-    return any(_plain(name) in USUAL_NAMES[role] for name in found)
+def usually(role: str, names: Sequence[str]) -> list[str]:
+    """Return the names that a role usually has."""
+    return [name for name in names if re.sub(r"[\W_]", "", name).lower() in USUAL_NAMES[role]]
 
 
 def _check_given(role: str, name: str, found: Sequence[str]) -> None:
@@ -115,7 +115,7 @@ def _check_distinct(given: Mapping[str, str]) -> None:
 
 
 def _guess(role: str, candidates: Sequence[str], found: Sequence[str]) -> str | None:
-    fitting = [name for name in candidates if _plain(name) in USUAL_NAMES[role]]
+    fitting = usually(role, candidates)
     if len(fitting) > 1:
         raise InputError(
             f"Columns {_listed(fitting)} among {_listed(found)} could each be the {role}",
@@ -126,10 +126,6 @@ def _guess(role: str, candidates: Sequence[str], found: Sequence[str]) -> str | 
         problem = f"No column looks like the {role} among {_listed(found)}"
         raise InputError(problem, argument=role, remedy="name it with")
     return fitting[0] if fitting else None
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[\W_]", "", name).lower()
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -35,6 +35,7 @@ from apportion.errors import InputError
 
 if TYPE_CHECKING:
     from apportion.data.columns import ColumnChoice
+    from apportion.data.row_rules import RowRules
     from apportion.data.splits import UserSplit
 
 
@@ -184,6 +185,8 @@ class Interactions:
         timestamp: ColumnChoice = None,
         task_ids: ArrayLike | Vocabulary | None = None,
         single_user: bool = False,
+        rules: RowRules | None = None,
+        left_out: dict[str, int] | None = None,
     ) -> Interactions:
         """Build from any frame that supports Arrow: polars, pandas, DuckDB, pyarrow.
 
@@ -195,11 +198,14 @@ class Interactions:
             timestamp: name of the timestamp column, or `IGNORE`.
             task_ids: the public list of tasks; by default the tasks that occur.
             single_user: whether one user is enough; see `from_arrays`.
+            rules: which rows are kept, and what becomes of empty cells and repeated pairs; by default both are refused.
+            left_out: receives the number of rows that each rule left out; it is private.
         """
         from apportion.data.readers import read_frame
 
         choices = {"user": user, "task": task, "value": value, "timestamp": timestamp}
-        return read_frame(frame, choices, partial(cls.from_encoded, task_ids=task_ids, single_user=single_user))
+        finish = partial(cls.from_encoded, task_ids=task_ids, single_user=single_user)
+        return read_frame(frame, choices, finish, rules=rules, left_out=left_out)
 
     @classmethod
     def read(
@@ -214,6 +220,8 @@ class Interactions:
         columns: list[str] | tuple[str, ...] | None = None,
         separator: str | None = None,
         single_user: bool = False,
+        rules: RowRules | None = None,
+        left_out: dict[str, int] | None = None,
     ) -> Interactions:
         """Read a Parquet file or a text file with separated columns (CSV, TSV, MovieLens .dat; also .gz).
 
@@ -227,12 +235,14 @@ class Interactions:
             columns: names of all columns, for a text file without a header line.
             separator: the separator of columns; by default guessed from the first line.
             single_user: whether one user is enough; see `from_arrays`.
+            rules: see `from_frame`, and so is `left_out`.
+            left_out: see `rules`.
         """
         from apportion.data.readers import read_file
 
         choices = {"user": user, "task": task, "value": value, "timestamp": timestamp}
         finish = partial(cls.from_encoded, task_ids=task_ids, single_user=single_user, by_text=True)
-        return read_file(path, choices, finish, columns=columns, separator=separator)
+        return read_file(path, choices, finish, columns=columns, separator=separator, rules=rules, left_out=left_out)
 
     # -- what it holds --
 

@@ -28,7 +28,7 @@ __all__ = ["CellKind", "HeldKind", "OpenTable", "TableFormat", "held_kind", "ope
 CellKind = Literal["id", "number", "time", "text"]
 """How the cells of a column are read. Ids are text in a file without a schema, else as the schema says."""
 
-HeldKind = Literal["number", "text", "other"]
+HeldKind = Literal["number", "text", "time", "other"]
 """What a column holds, judged by the head of the file."""
 
 ENTRY_POINTS = "apportion.table_formats"
@@ -49,6 +49,10 @@ class OpenTable(Protocol):
     @property
     def untyped(self) -> bool:
         """Whether the file has no schema, so that ids are text, each as it is written: 7 and 07 are two ids."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether rows have an order that means something, as in a file; those of a database have none."""
 
     def held_kinds(self, names: Sequence[str]) -> dict[str, HeldKind]:
         """Return what some columns hold, judged by the head of the file."""
@@ -133,6 +137,8 @@ def held_kind(arrow_type: pa.DataType) -> HeldKind:
     numeric = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
     if is_text(held):
         return "text"
+    if pa.types.is_timestamp(held) or pa.types.is_date(held):
+        return "time"
     return "number" if any(kind(held) for kind in numeric) else "other"
 
 

@@ -11,11 +11,12 @@ import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from apportion.data.arrow_columns import casts_to, first_failing
-from apportion.data.sources import CellKind
+from apportion.data.sources import CellKind, HeldKind
 from apportion.data.vocabulary import bad_cell
 from apportion.errors import InputError
 
@@ -209,6 +210,17 @@ def is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def held_by(cell: str | None) -> HeldKind:
+    """Return what a cell of text holds: a number, unless it is a time or another text."""
+    if cell is None or is_number(cell):
+        return "number"
+    try:
+        datetime.fromisoformat(cell.strip())
+    except ValueError:
+        return "text"
+    return "time"
 
 
 def _open_bytes(path: Path) -> Any:

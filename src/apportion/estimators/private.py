@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from apportion.data.user_data import UserData
-from apportion.engines import Engine, LocalEngine
+from apportion.engines import Engine, LocalEngine, SparkEngine
 from apportion.errors import InputError
 from apportion.estimators.base import Estimator, defaults_of
 from apportion.privacy import ADD_REMOVE, Budget, Neighbours, NoiseSource, Session
@@ -70,6 +71,13 @@ class InteractionsEstimator(PrivateEstimator):
     engine: Engine | None
     _tasks_are: ClassVar[str] = "items"
     """What the statement calls the tasks."""
+
+    def _read(self, data: Any) -> AbstractContextManager[Any]:
+        """Return the data of a fit. The engine reads a frame of its cluster, and lets go of it after the fit."""
+        is_frame = hasattr(data, "mapInArrow")
+        if is_frame and not isinstance(self.engine, SparkEngine):
+            raise InputError("A Spark frame needs an engine on its cluster: SparkEngine(spark).", argument="engine")
+        return self.engine.read(data) if is_frame and isinstance(self.engine, SparkEngine) else nullcontext(data)
 
     def _budget(self) -> Budget:
         if self.n_users is not None and self.n_users < 1:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from apportion import __version__
-from apportion.data.user_data import UserData
+from apportion.data.user_data import UnlistedData, UserData
 from apportion.data.vocabulary import Vocabulary
-from apportion.engines import DeferredEngine, Engine
+from apportion.engines import DeferredEngine, Engine, LocalEngine, SparkEngine
 from apportion.errors import InputError
 from apportion.estimators.base import Estimator
 from apportion.privacy import Session
@@ -19,7 +19,7 @@ from apportion.privacy import Session
 _NOT_TOLD = {"noise", "engine"}  # what of them counts is told by the session and the kernels
 
 
-def resumable(engine: Engine, session: Session, estimator: Estimator, data: UserData) -> Engine:
+def resumable(engine: Engine, session: Session, estimator: Estimator, data: UserData | UnlistedData) -> Engine:
     """Bind the session's checkpoint, if it has one, and return the engine of the fit.
 
     A fit that goes on makes no pass for what was released before. It may go on with another engine, if that forms the
@@ -31,11 +31,13 @@ def resumable(engine: Engine, session: Session, estimator: Estimator, data: User
     if digest is None:
         raise InputError(f"Expected data with a digest for a checkpoint, got {type(data).__name__}.", argument="data")
     arithmetic = {"exact": engine.exact, "dtype": str(getattr(engine.kernels, "dtype", ""))}
-    tasks = [data.task_ids, data.task_ids.declared]
+    listed: Vocabulary | None = getattr(data, "task_ids", None)
+    tasks = None if listed is None else [listed, listed.declared]
     about = [__version__, session.budget, session.noise.description, session.neighbours, arithmetic, tasks]
     told = {name: value for name, value in estimator.get_params().items() if name not in _NOT_TOLD}
     session.checkpoint.bind(digest, in_words([type(estimator).__name__, told, *about]))
-    return DeferredEngine(engine) if session.checkpoint.n_stored else engine
+    forms_sums = isinstance(engine, LocalEngine | SparkEngine)  # elsewhere, clients form them with noise in them
+    return DeferredEngine(engine) if forms_sums and session.checkpoint.n_stored else engine
 
 
 def in_words(value: Any) -> str:

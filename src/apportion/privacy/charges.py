@@ -1,4 +1,4 @@
-"""A charge and its release: the account that records it, the release that waits for its draw, and the ledger event."""
+"""A charge and its release: the account that records it, the release that waits for its draw, and how it is opened."""
 
 from __future__ import annotations
 
@@ -45,12 +45,14 @@ class Pending:
     scale: float
 
 
-def opened(statistic: Statistic, *, exact: bool) -> Opened:
+def opened(statistic: Statistic, exact: bool) -> Opened:
     """Open a statistic for a draw; in exact arithmetic, as whole numbers of steps."""
     if isinstance(statistic, RankScores):
         return Opened(statistic._reveal(_KEY))
     if isinstance(statistic, KeyedSum):
         return Opened(statistic._reveal(_KEY, steps=exact), step=statistic.step if exact else None)
+    if statistic.in_shares:
+        return Opened(None, statistic.scales, statistic.step, statistic._drawn)
     if exact and statistic.step is not None:
         return Opened(statistic._reveal_steps(_KEY), statistic.scales, statistic.step)
     return Opened(statistic._reveal(_KEY), statistic.scales)

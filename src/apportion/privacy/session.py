@@ -105,6 +105,7 @@ class Session:
         self._noise = noise_source(noise)
         self._lock = threading.Lock()
         self._public = list(public)
+        self._rules: list[str] = []
         self._unprotected: list[str] = []
         self._tuning: dict[str, Tuning] = {} if tuning is None else {tuning: Tuning.DECLARED}
         self._declared_users: int | None = None
@@ -197,10 +198,11 @@ class Session:
         """
         return self.plan_with(SampledGaussian(probability), steps, **fractions)
 
-    def assume_public(self, sentence: str) -> None:
-        """Add a sentence to the statement's list of public assumptions."""
-        if sentence not in self._public:
-            self._public.append(sentence)
+    def assume_public(self, sentence: str, *, of_rows: bool = False) -> None:
+        """Add a sentence to the statement's public assumptions, or to its rules for rows."""
+        listed = self._rules if of_rows else self._public
+        if sentence not in listed:
+            listed.append(sentence)
 
     def declare_unprotected(self, sentence: str) -> None:
         """Say what this session does not protect, for the headline of what is written about it."""
@@ -305,6 +307,7 @@ class Session:
             spent_mu=mu,
             releases=tuple(self._releases),
             public=tuple(self._public),
+            rules=tuple(self._rules),
             unprotected=tuple(self._unprotected),
             keys_delta=self.budget.keys_delta,
             tuning="; ".join(self._tuning) or DEFAULTS,
@@ -327,6 +330,8 @@ class Session:
         """Charge, then draw: the one way from a hidden statistic to numbers."""
         require_statistic(name.text, mechanism, statistic, self.neighbours, self.exact)
         require_share(mechanism, share, self.budget)
+        for sentence in getattr(statistic, "caveats", ()):
+            self.declare_unprotected(sentence)
         scale = mechanism.scale(statistic, share)
         record = recorded(name, mechanism, statistic, share, scale, self.budget)
         planned = share if isinstance(share, PlannedShare) else None
@@ -345,7 +350,7 @@ class Session:
         if kept is not None:
             self._charge(record, planned, kept)
             return kept.value
-        opened(pending.statistic, exact=self.exact)  # forms a deferred sum: what stops it stops it before the charge
+        opened(pending.statistic, self.exact)  # forms a deferred sum: what stops it stops it before the charge
         receipt = self._charge(record, planned)
         checkpoint.begin(number)
         drawn = self._draw(pending)
@@ -431,6 +436,4 @@ class Session:
 
     def _draw(self, pending: Pending) -> Any:
         """Draw what was charged for; the auditor's replay overrides this to feed recorded values."""
-        return pending.mechanism.draw(
-            opened(pending.statistic, exact=self.exact), pending.scale, self._noise_of("draw")
-        )
+        return pending.mechanism.draw(opened(pending.statistic, self.exact), pending.scale, self._noise_of("draw"))

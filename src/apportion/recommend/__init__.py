@@ -3,6 +3,7 @@
 from apportion.recommend.als import ClickRecommender, RatingRecommender
 from apportion.recommend.clicks import ClickSettings, PrivateClickRecommender
 from apportion.recommend.model import ClickModel, ItemModel, RatingModel
+from apportion.recommend.on_spark import recommend_on_spark
 from apportion.recommend.ratings import PrivateRatingRecommender, RatingSettings
 from apportion.recommend.storage import load, save
 
@@ -17,5 +18,6 @@ __all__ = [
     "RatingRecommender",
     "RatingSettings",
     "load",
+    "recommend_on_spark",
     "save",
 ]

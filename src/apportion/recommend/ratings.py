@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from apportion.allocation import Adaptive, Allocation
 from apportion.allocation.rounds import Geometric
 from apportion.data.features import ItemFeatures
-from apportion.data.user_data import UserData
+from apportion.data.user_data import UnlistedData, UserData
 from apportion.data.users import UserParts
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.estimators.counts import release_overview, release_popularity, weighed_by
@@ -188,11 +188,18 @@ class PrivateRatingRecommender(FeaturesEstimator):
         self.engine = engine
         self.random_state = random_state
 
-    def fit(self, data: UserData, *, session: Session | None = None, progress: Progress | None = None) -> Self:
+    def fit(self, data: Any, *, session: Session | None = None, progress: Progress | None = None) -> Self:
         """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
 
-        A given session brings its own budget, noise and window, which replace those of the estimator.
+        Args:
+            data: `Interactions`, or with `engine=SparkEngine(spark)` a frame of that session.
+            session: brings its own budget, noise and window, which replace those of the estimator.
+            progress: is told how far the fit is.
         """
+        with self._read(data) as read:
+            return self._fit(read, session, progress)
+
+    def _fit(self, data: UserData | UnlistedData, session: Session | None, progress: Progress | None) -> Self:
         low, high = self.value_range
         check_value_range(self.value_range)
         settings: RatingSettings = self._chosen_settings(RatingSettings.for_budget)

@@ -14,6 +14,7 @@ from apportion.data.sources import held_kind
 
 class OpenJsonLines:
     untyped = False
+    ordered = True
 
     def __init__(self, file):
         self._table = pa.json.read_json(file)

@@ -25,6 +25,7 @@ class _OpenParquet:
     """A Parquet file with its schema. The file is open only while it is read, because a folder may hold thousands."""
 
     untyped = False
+    ordered = True
 
     def __init__(self, file: Path) -> None:
         with _opened(file) as source:

@@ -62,18 +62,18 @@ def release_list(data: RowsByGroup, session: Session, engine: Engine, fraction: 
         fraction: of the budget, for both releases.
     """
     shares = session.plan(groups=GROUPS, keys=fraction - GROUPS)
-    (norms,) = release_norms(
+    (found,) = release_norms(
         data.users, session, engine, [GroupMoments(ones, 1)], shares.one("groups"), Purpose.GROUPS_OF_USERS
     )
-    cap = best_cap(norms, 1 / shares.one("keys").mu, _TYPICAL, of_means=False)
+    norms = found.norms
+    cap = best_cap(norms, 1 / shares.one("keys").mu, _TYPICAL)
     form = KeyCounts(_MOST_GROUPS, session.neighbours, int(np.clip(round(cap**2), 1, _MOST_GROUPS)))
     counts: Any = add_up_one(engine, data.held(), form)
     listed = session.release_keys(
         Purpose.GROUP_LIST, KeyedSum(counts, data.texts), shares.one("keys"), session.budget.keys_delta
     )
     unit = float(np.sqrt(form.least))
-    found = _users(listed, unit, norms)
-    return GroupList(data.on_list(listed.texts), found, listed.threshold * unit, fraction)
+    return GroupList(data.on_list(listed.texts), _users(listed, unit, norms), listed.threshold * unit, fraction)
 
 
 def _users(listed: Listed, unit: float, norms: Norms) -> FoundNumbers:
