@@ -14,6 +14,7 @@ from apportion.data.vocabulary import Vocabulary
 from apportion.engines import DeferredEngine, Engine, LocalEngine, SparkEngine
 from apportion.errors import InputError
 from apportion.estimators.base import Estimator
+from apportion.estimators.counts import number_of_users
 from apportion.privacy import Session
 
 _NOT_TOLD = {"noise", "engine"}  # what of them counts is told by the session and the kernels
@@ -27,9 +28,7 @@ def resumable(engine: Engine, session: Session, estimator: Estimator, data: User
     """
     if session.checkpoint is None:
         return engine
-    digest: str | None = getattr(data, "digest", None)
-    if digest is None:
-        raise InputError(f"Expected data with a digest for a checkpoint, got {type(data).__name__}.", argument="data")
+    digest = _digest_of(data, engine, session)
     arithmetic = {"exact": engine.exact, "dtype": str(getattr(engine.kernels, "dtype", ""))}
     listed: Vocabulary | None = getattr(data, "task_ids", None)
     tasks = None if listed is None else [listed, listed.declared]
@@ -38,6 +37,15 @@ def resumable(engine: Engine, session: Session, estimator: Estimator, data: User
     session.checkpoint.bind(digest, in_words([type(estimator).__name__, told, *about]))
     forms_sums = isinstance(engine, LocalEngine | SparkEngine)  # elsewhere, clients form them with noise in them
     return DeferredEngine(engine) if forms_sums and session.checkpoint.n_stored else engine
+
+
+def _digest_of(data: UserData | UnlistedData, engine: Engine, session: Session) -> str:
+    digest: str | None = getattr(data, "digest", None)
+    if digest is None and isinstance(engine, SparkEngine):
+        digest = engine.digest_of(data.as_users, number_of_users(session))  # type: ignore[arg-type]
+    if digest is None:
+        raise InputError(f"Expected data with a digest for a checkpoint, got {type(data).__name__}.", argument="data")
+    return digest
 
 
 def in_words(value: Any) -> str:
