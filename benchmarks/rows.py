@@ -117,6 +117,11 @@ GUARANTEES = {
         lambda r: ", ".join(f"{name} {found['overspent'] + found['lost']}" for name, found in r["value"].items()),
         lambda r: "0",
     ),
+    "resume": Row(
+        "fits killed at random and gone on with: other models, and draws without a charge",
+        lambda r: f"{r['value']['other_models']} and {r['value']['draws_over_charges']} in {r['value']['kills']} kills",
+        lambda r: "0 and 0",
+    ),
     "wishart-broken": Row(
         "published Wishart mechanism: largest share of ε that an attacker shows",
         lambda r: f"{r['value']['largest_part_of_epsilon_shown_of_ours']:.2f} (our releases)",
@@ -344,6 +349,14 @@ SPEED = {
         "`apportion fit` on a CSV of 25 million ratings: peak memory",
         lambda r: f"{r['value']['csv_fit_gib']:.2f} GiB",
         lambda r: f"at most {r['target']['csv_fit_gib']:.0f} GiB",
+    ),
+    "disk-scale": Row(
+        "ratings fitted from disk: peak memory, and time over that of memory",
+        lambda r: (
+            f"{r['value']['ratings'] / 1e6:.0f}M within {r['value']['peak_gib']:.2f} GiB, "
+            f"{r['value']['over_memory']:.2f}"
+        ),
+        lambda r: f"at most {r['target']['peak_gib']:.0f} GiB, {r['target']['over_memory']}",
     ),
     "serve-load": Row(
         "serving 20,000 items to 64 clients: requests a second over FastAPI with implicit",

@@ -42,6 +42,7 @@ REHEARSED = {
         "linear-growth",
         "read-speed",
         "memory",
+        "disk-scale",
         "features-time",
         "protected-scale",
         "optim-speed",

@@ -18,6 +18,7 @@ from apportion.cli.options import (
     DataOptions,
     FeatureOptions,
     FitOptions,
+    checkpoint_option,
     collect,
     data_options,
     engine_options,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 @click.option("--titles", type=FILE, help="File with titles of items (id, title), for the page.")
 @memory_option
 @engine_options
+@checkpoint_option
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write; default: DATA's name with -model.")
 @open_option
 @json_option
@@ -108,6 +110,9 @@ def run_fit(
     privacy = replace(privacy, items=data_as.items)
     privacy.budget  # noqa: B018 - one that makes no sense is refused before the data is read
     session = privacy.session()
+    kept = session.checkpoint
+    if kept is not None and kept.n_stored:
+        reporter.say(f"Going on with a fit that was stopped: {kept.n_stored} releases are stored in {kept.folder}.")
     features = read_features(feature_settings or FeatureOptions(), reporter)
     with _loaded(data, data_as, cluster) as loaded:
         privacy = replace(privacy, rules=loaded.rules)
