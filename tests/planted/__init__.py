@@ -5,6 +5,7 @@ from importlib.util import find_spec
 
 from planted import (
     allocations,
+    clusters,
     contributions,
     keys,
     noise,
@@ -35,6 +36,7 @@ CASES = tuple(
         noise,
         peers,
         pipelines,
+        clusters,
         *_WITH_TORCH,
     )
     for case in module.cases()

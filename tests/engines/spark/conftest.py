@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,6 +48,9 @@ def on_sail(master):
 
 def on_classic(master):
     from pyspark.sql import SparkSession
+
+    known = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), *known.split(os.pathsep)])  # of workers
 
     session = configured(SparkSession.builder.master(master)).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
