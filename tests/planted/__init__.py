@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from planted import (
     allocations,
     contributions,
+    groups,
     keys,
     noise,
     parties,
@@ -30,6 +31,7 @@ CASES = tuple(
         regressions,
         parties,
         keys,
+        groups,
         noise,
         peers,
         pipelines,
