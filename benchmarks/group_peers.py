@@ -19,7 +19,7 @@ from benchmarks.group_sets import GroupRows
 
 Floats = NDArray[np.float64]
 GROUPS = (1, 2, 3, 5, 8, 14, 25, 40)
-ROWS = (1, 2, 4, 8)
+ROWS = (1, 2, 4, 8, 16, 32)
 
 
 def kept(rows: GroupRows, n_groups: int, n_rows: int, seed: int) -> NDArray[np.bool_]:

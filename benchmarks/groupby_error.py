@@ -20,7 +20,7 @@ from benchmarks.group_sets import GroupRows, long_tails, real_sets
 
 STATISTICS = ("count", "sum", "mean")
 EPSILONS, DELTA = (0.5, 1.0, 3.0), 1e-6
-RUNS, PEER_RUNS = 20, 6
+RUNS, PEER_RUNS = 20, 5
 MOST, LEAST_COVERED, MOST_COVERED = 0.8, 0.94, 0.98
 
 
