@@ -44,6 +44,8 @@ CLAIMS = (
     "mean-vs-peers",
     "quantile-vs-peers",
     "coverage-real",
+    "groupby-error",
+    "groupby-scale",
     "regress-real",
     "erm-floor",
     "gwa-scale",
