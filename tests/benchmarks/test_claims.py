@@ -49,6 +49,7 @@ REHEARSED = {
         "contributions-threshold",
         "serve-load",
     ),
+    "processes of another environment": ("federated-agrees",),
     "more draws or more data": (
         "replay-at-size",
         "mutants",
