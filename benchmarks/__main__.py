@@ -19,6 +19,7 @@ CLAIMS = (
     "keys-recall",
     "adaptive-floor",
     "adaptive-floor-clicks",
+    "adaptive-floor-features",
     "adaptive-gain",
     "epoch-vs-peers",
     "round-vs-implicit",
@@ -61,6 +62,7 @@ CLAIMS = (
     "protected-degrades",
     "protected-schedule",
     "protected-scale",
+    "parties-floor",
     "features-ml1m",
     "features-prior",
     "features-scaling",
@@ -85,6 +87,7 @@ CLAIMS = (
     "exports",
     "serve-load",
     "registry",
+    "docs-runs",
 )
 
 

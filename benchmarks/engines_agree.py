@@ -42,12 +42,13 @@ def measure(quick: bool) -> Outcome:
     names = list(recorded.FITS)
     names = [names[0], *names[1::EVERY]] if quick else names
     dtypes: list[Any] = [np.float32] if quick else [np.float32, np.float64]
+    engines = {**recorded.ENGINES, **recorded.FURTHER_ENGINES}
     n_users, total, rows = QUICK_USERS if quick else USERS, Counter[str](), []
     for name in names:
         found: Counter[str] = Counter()
         for dtype in dtypes:
             passes = recorded.reference_passes(name, dtype, n_users)
-            for make in recorded.ENGINES.values():
+            for make in engines.values():
                 for cut in CUTS:
                     found += _compared(make(cut, dtype), passes, recorded)
         rows.append([name, found["passes"], found["numbers"], found["unequal"], found["other facts"]])
@@ -55,7 +56,7 @@ def measure(quick: bool) -> Outcome:
     print_table(["estimator", "passes compared", "whole numbers", "unequal", "other facts unequal"], rows)
     seen = _wrong_engines_seen(recorded)
     print_table(["engine that is wrong", "numbers in which it was found out"], list(seen.items()))
-    return _outcome(names, total, seen, list(recorded.ENGINES), n_users)
+    return _outcome(names, total, seen, list(engines), n_users)
 
 
 def _outcome(names: Sequence[str], total: Counter[str], seen: dict[str, int], engines: list[str], n: int) -> Outcome:

@@ -59,6 +59,11 @@ RECOMMENDERS = {
         lambda r: f"{r['value']['within']} of {r['value']['cases']}",
         lambda r: "all",
     ),
+    "adaptive-floor-features": Row(
+        "ratings with worthless features: cases within 0.2 % of the fit without them",
+        lambda r: f"{r['value']['within']} of {r['value']['cases']}, mean cost {100 * r['value']['mean']:+.2f} %",
+        lambda r: "all",
+    ),
     "adaptive-gain": Row(
         "ratings, several data sets: mean gain over the best simple error at ε = 1 / 5 / 20, in %",
         lambda r: in_order({e: 100 * gain for e, gain in r["value"]["gain"].items()}, 2),
@@ -199,6 +204,11 @@ PARTIES = {
         "parties that learn together, generated low-rank data: nMSE at ε = 1 / 3 / 10",
         lambda r: in_order({e: r["value"]["low-rank"][f"epsilon {e}"][0] for e in ("1", "3", "10")}, 3),
         lambda r: f"each party alone {r['value']['low-rank']['alone'][0]:.3f}",
+    ),
+    "parties-floor": Row(
+        "parties that learn together: worst nMSE over the best of alone, private mean and EM without a mean",
+        lambda r: f"{r['value']['worst over best']:.3f}",
+        lambda r: f"at most {r['target']['worst over best']:g}",
     ),
     "protected-degrades": Row(
         "at ε = 0.000001: relative difference from learning alone",
@@ -392,6 +402,11 @@ HOUSE = {
         "records for the OpenDP deployment registry, highest tier: empty or wrong fields",
         lambda r: f"{r['value']['problems']} in {r['value']['records']} records of {r['value']['fields']} fields",
         lambda r: "0",
+    ),
+    "docs-runs": Row(
+        "blocks of code and gallery scripts that fail; warnings of the site's build",
+        lambda r: f"0 of {r['value']['blocks_and_scripts']}; {r['value']['warnings']}",
+        lambda r: "0; 0",
     ),
     "house": Row(
         "lines of a function, median and 90th percentile",

@@ -17,7 +17,7 @@ import numpy as np
 from apportion.allocation.users import SampleLimit
 from apportion.auditing.hidden_values import raw_steps
 from apportion.data.users import Users
-from apportion.engines import LocalEngine, TorchEngine
+from apportion.engines import DiskEngine, LocalEngine, TorchEngine
 from apportion.federated import FederatedEngine, Trust
 from apportion.privacy import SeededNoise
 from apportion.privacy.contributions import Contribution
@@ -37,6 +37,17 @@ ENGINES = {
     **({"torch": lambda runs, dtype: TorchEngine("cpu", dtype, exact=True, runs=runs)} if find_spec("torch") else {}),
 }
 """Engines that conform, by name: made for so many runs of users and a precision. Add one here to have it tested."""
+
+
+def disk_engine(runs, dtype):
+    """The engine for users on disk, with runs so short that the users of a small world are in about so many."""
+    engine = DiskEngine(dtype=dtype)
+    engine.rows_of_a_run = 1 + 3 * N_USERS // runs
+    return engine
+
+
+FURTHER_ENGINES = {"disk": disk_engine}
+"""Engines that have tests of their own; the claim compares them with the others."""
 
 
 @dataclass(frozen=True)

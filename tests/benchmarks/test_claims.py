@@ -25,6 +25,7 @@ REHEARSED = {
     "another data set": (
         "adaptive-floor",
         "adaptive-floor-clicks",
+        "adaptive-floor-features",
         "adaptive-gain",
         "ml1m-ratings",
         "ml1m-ratings-tuned",
@@ -50,6 +51,7 @@ REHEARSED = {
         "serve-load",
     ),
     "processes of another environment": ("federated-agrees",),
+    "the whole site": ("docs-runs",),
     "more draws or more data": (
         "replay-at-size",
         "mutants",
@@ -62,6 +64,7 @@ REHEARSED = {
         "erm-floor",
         "features-convex",
         "protected-em",
+        "parties-floor",
         "protected-schedule",
         "regress-real",
     ),

@@ -17,6 +17,7 @@ from apportion.cli.account import account
 from apportion.cli.audit import audit
 from apportion.cli.card import card
 from apportion.cli.compare import compare
+from apportion.cli.count import count
 from apportion.cli.demo import demo
 from apportion.cli.evaluate import evaluate
 from apportion.cli.explore import explore
@@ -28,11 +29,14 @@ from apportion.cli.logistic import logistic
 from apportion.cli.mean import mean
 from apportion.cli.protect import protect
 from apportion.cli.quantile import quantile
+from apportion.cli.query import query
 from apportion.cli.recommend import recommend
 from apportion.cli.regress import regress
 from apportion.cli.serve import serve
+from apportion.cli.shard import shard
 from apportion.cli.similar import similar
 from apportion.cli.tune import tune
+from apportion.cli.value_statistics import histogram, total, variance
 from apportion.errors import ApportionError, BudgetError, InputError
 
 BAD_INPUT: Final = 2
@@ -128,6 +132,11 @@ for command in (
     serve,
     mean,
     quantile,
+    count,
+    total,
+    variance,
+    histogram,
+    query,
     regress,
     logistic,
     protect,
@@ -135,6 +144,7 @@ for command in (
     account,
     ledger,
     card,
+    shard,
     demo,
 ):
     program.add_command(command)

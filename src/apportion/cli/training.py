@@ -5,35 +5,48 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apportion.cli.cautions import weak_delta
-from apportion.cli.options import PRIVATE_ITEMS, FitOptions, Kind, rules_in_words
+from apportion.cli.options import MEMORY, PRIVATE_ITEMS, FitOptions, Kind
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
     from apportion.data import Interactions, ItemFeatures
+    from apportion.data.user_data import UserData
+    from apportion.engines import Engine
     from apportion.privacy import Session
     from apportion.recommend.model import ItemModel
 
 
 def fit_private(
-    data: Interactions,
+    data: UserData,
     kind: Kind,
     options: FitOptions,
     scale: tuple[float, float],
     reporter: Reporter,
     session: Session | None = None,
     features: ItemFeatures | None = None,
+    memory: str = MEMORY,
+    engine: Engine | None = None,
 ) -> ItemModel:
     """Fit the private model. A session that charges a ledger brings its own budget, noise and window."""
     from apportion import recommend
+    from apportion.data import Interactions
+    from apportion.engines import DiskEngine
 
     items = PRIVATE_ITEMS if options.items_are_private else options.items
     settings = {**_settings(options), "features": features, "items": items if isinstance(items, str) else None}
+    if engine is not None:
+        settings["engine"] = engine
+    elif not isinstance(data, Interactions):
+        settings["engine"] = DiskEngine(memory, "float64" if kind == "ratings" else "float32")
     estimator: Any
     if kind == "ratings":
         estimator = recommend.PrivateRatingRecommender(value_range=scale, **settings)
     else:
         estimator = recommend.PrivateClickRecommender(**settings)
     job = "private model" if features is None else "private model with features"
+    session = session or options.session()
+    for rule in options.rules:
+        session.assume_public(rule, of_rows=True)
     model: ItemModel = estimator.fit(data, session=session, progress=reporter.of(job)).model_
     for remark in weak_delta(options.delta, estimator.n_users_):
         reporter.say(remark)
@@ -82,7 +95,6 @@ def shortened(model: ItemModel, options: FitOptions) -> list[str]:
 def _settings(options: FitOptions) -> dict[str, Any]:
     settings: dict[str, Any] = {"epsilon": options.epsilon, "delta": options.delta, "window": options.window}
     settings |= {name: getattr(options, name) for name in ("n_users", "dimension", "rounds", "tuning")}
-    settings["public"] = rules_in_words(options)
     settings["noise"] = options.noise()
     if options.seed is not None:
         settings["random_state"] = options.seed

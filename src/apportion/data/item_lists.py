@@ -52,16 +52,22 @@ def on_list(data: Data, texts: Sequence[str]) -> Data:
 
 def with_priorities(data: UserData) -> UserParts:
     """The users with a column of numbers that say which of a user's tasks go first: by user's id and task's text."""
-    digests = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in texts_of(data.task_ids))
-    return data.as_users.mapped(_Priorities(np.frombuffer(digests or bytes(8), "<u8").astype(np.uint64)))
+    return data.as_users.mapped(Priorities.of(texts_of(data.task_ids)))
 
 
 @dataclass(frozen=True, eq=False)
-class _Priorities:
+class Priorities:
     """Adds that column to a part of the users; `hashed` holds a number for each task."""
 
     hashed: NDArray[np.uint64]
 
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Priorities:
+        """From the texts of the tasks, by code."""
+        digests = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in texts)
+        return cls(np.frombuffer(digests or bytes(8), "<u8").astype(np.uint64))
+
     def __call__(self, users: Users) -> Users:
+        """Return the users with the column."""
         tasks = self.hashed[users.column("tasks")]
         return users.with_columns(priority=pair_keys(users.keys, users.owner, tasks, _PRIORITY_SEED))

@@ -5,7 +5,7 @@ An estimator that asks for nothing else can be fitted to data that do not fit in
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,3 +34,21 @@ class UserData(Protocol):
 
     def first_task(self, among: NDArray[np.bool_]) -> int | None:
         """Return the task of the first row whose task is among these; None if no row has one of them."""
+
+
+@runtime_checkable
+class UnlistedData(Protocol):
+    """Observations of users on a cluster, where no list of tasks is known before one is public or released."""
+
+    @property
+    def as_users(self) -> UserParts:
+        """The users; engines can count them, but not by task."""
+
+    def count_keys(self, form: Any) -> tuple[Any, list[str]]:
+        """Return the hidden counts of all tasks that occur, and their texts in text order."""
+
+    def with_own_list(self) -> UserData:
+        """Return the data on the list of tasks that occur, which the caller declared public."""
+
+    def on_list(self, listed: Vocabulary, *, drop: bool = False) -> UserData:
+        """Return the rows of listed tasks; rows of others are left out, or refused."""

@@ -16,9 +16,10 @@ import numpy as np
 from apportion.allocation.policies import ReleasedCounts
 from apportion.data.features import ItemFeatures
 from apportion.data.item_lists import Data, in_text_order, on_list, texts_of, with_priorities
-from apportion.data.user_data import UserData
-from apportion.data.vocabulary import Vocabulary
-from apportion.engines import Engine, LocalEngine, add_up_one
+from apportion.data.user_data import UnlistedData, UserData
+from apportion.data.users import Users
+from apportion.data.vocabulary import Vocabulary, ids_of_texts
+from apportion.engines import DiskEngine, Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.counts import ReleasedPopularity, release_number_of_users
 from apportion.estimators.private import SettingsEstimator
@@ -59,20 +60,30 @@ class PrivateItems:
         return ReleasedPopularity(posterior.mean, posterior, ReleasedCounts(posterior.mean, self.stddev, n_users))
 
 
-def are_private(items: Any, data: UserData) -> bool:
+def are_private(items: Any, data: UserData | UnlistedData) -> bool:
     """Return whether the list of items must be released: it was asked for, or no list was given."""
     if isinstance(items, str) and items not in (PRIVATE, FROM_DATA):
         raise InputError(
             f"Expected items to be {PRIVATE!r}, {FROM_DATA!r} or a list of ids, got {items!r}.", argument="items"
         )
-    return items == PRIVATE if isinstance(items, str) else items is None and not data.task_ids.declared
+    if isinstance(items, str):
+        return items == PRIVATE
+    return items is None and (isinstance(data, UnlistedData) or not data.task_ids.declared)
 
 
-def on_public_list(items: Any, data: Data) -> Data:
-    """Return the data coded by a given list; data with other items are refused."""
-    if items is None or isinstance(items, str):
-        return data
-    listed = items if isinstance(items, Vocabulary) else Vocabulary(items, name=data.task_ids.name, declared=True)
+def on_public_list(items: Any, data: UserData | UnlistedData) -> UserData:
+    """Return the data coded by a given list, or by their own; data with other items are refused."""
+    if isinstance(data, UnlistedData):
+        return data.with_own_list() if isinstance(items, str) else data.on_list(_declared_list(items, "task"))
+    return data if items is None or isinstance(items, str) else _on_given_list(items, data)
+
+
+def _declared_list(items: Any, name: str) -> Vocabulary:
+    return items if isinstance(items, Vocabulary) else Vocabulary(items, name=name, declared=True)
+
+
+def _on_given_list(items: Any, data: Data) -> Data:
+    listed = _declared_list(items, data.task_ids.name)
     codes = listed.find(data.task_ids.ids)
     unlisted = data.first_task(codes < 0)
     if unlisted is not None:
@@ -82,8 +93,8 @@ def on_public_list(items: Any, data: Data) -> Data:
 
 
 def release_items(
-    data: Data, session: Session, engine: Engine, share: Share, known: Sequence[str] = ()
-) -> tuple[Data, PrivateItems]:
+    data: UserData | UnlistedData, session: Session, engine: Engine, share: Share, known: Sequence[str] = ()
+) -> tuple[UserData, PrivateItems]:
     """Release the list of items with their popularity; return the data on that list.
 
     Args:
@@ -93,10 +104,9 @@ def release_items(
         share: pays for popularity.
         known: ids of public items, as text; these are always listed.
     """
-    keyed = in_text_order(data)
     form = (KeyShares if session.budget.pure else KeyCounts)(MOST_ITEMS, session.neighbours, FEWEST_ITEMS)
-    counts: Any = add_up_one(engine, with_priorities(keyed), form)
-    hidden = KeyedSum(counts, texts_of(keyed.task_ids), known)
+    keyed = data if isinstance(data, UnlistedData) else in_text_order(data)
+    hidden = KeyedSum(*_counted(keyed, engine, form), known)
     listed = session.release_keys(Purpose.ITEM_LIST, hidden, share, session.budget.keys_delta)
     if len(listed.texts) < LEAST_ITEMS:
         raise InputError(
@@ -105,7 +115,17 @@ def release_items(
             argument="items",
             remedy="give it with",
         )
-    return on_list(keyed, listed.texts), PrivateItems(listed, form.moved / share.mu, share.fraction)
+    found = PrivateItems(listed, form.moved / share.mu, share.fraction)
+    if isinstance(keyed, UnlistedData):
+        return keyed.on_list(_declared_list(ids_of_texts(listed.texts), "task"), drop=True), found
+    return on_list(keyed, listed.texts), found
+
+
+def _counted(data: UserData | UnlistedData, engine: Engine, form: KeyShares | KeyCounts) -> tuple[Any, list[str]]:
+    """The hidden counts of all items that occur, and their texts."""
+    if isinstance(data, UnlistedData):
+        return data.count_keys(form)
+    return add_up_one(engine, with_priorities(data), form), texts_of(data.task_ids)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +168,7 @@ class ItemsEstimator(SettingsEstimator):
     def _entered(
         self,
         given: Session | None,
-        data: UserData,
+        data: UserData | UnlistedData,
         public: list[str],
         counts_share: float,
         default: LocalEngine,
@@ -162,6 +182,8 @@ class ItemsEstimator(SettingsEstimator):
             counts_share: the share of the budget for popularity if the list is public.
             default: the engine to use if none was given.
         """
+        if not isinstance(data.as_users, Users):  # not in memory: sums over several parts must be whole numbers
+            default = DiskEngine(dtype=default.dtype, threads=default.threads)
         if not are_private(self.items, data):
             listed = on_public_list(self.items, data)
             session = self._declared(given, listed, public)
@@ -172,8 +194,8 @@ class ItemsEstimator(SettingsEstimator):
         engine, before = self._engine_or(default, session), session.spent
         n_users = float(self.n_users or release_number_of_users(data.as_users, session, engine, _few(session)))
         share = max(counts_share, share_of_list(session.budget.mu, n_users))
-        data, found = release_items(data, session, engine, session.plan(items=share).one("items"), known)
-        return Entrance(session, engine, data, replace(found, taken=session.spent - before), n_users)
+        on_it, found = release_items(data, session, engine, session.plan(items=share).one("items"), known)
+        return Entrance(session, engine, on_it, replace(found, taken=session.spent - before), n_users)
 
     def _with_keys(self, given: Session | None, public: list[str]) -> Session:
         """Open the session of a fit with a private list of items; part of its δ is for the list."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from apportion.data import Interactions
 from apportion.data.user_data import UserData
-from apportion.engines import Engine, LocalEngine
+from apportion.engines import Engine, LocalEngine, SparkEngine
 from apportion.errors import InputError
 from apportion.estimators.base import Estimator, defaults_of
 from apportion.privacy import ADD_REMOVE, Budget, Neighbours, NoiseSource, Session
@@ -71,6 +73,15 @@ class InteractionsEstimator(PrivateEstimator):
     _tasks_are: ClassVar[str] = "items"
     """What the statement calls the tasks."""
 
+    def _read(self, data: Any) -> AbstractContextManager[Any]:
+        """Return the data of a fit. The engine reads a frame of its cluster, and lets go of it after the fit."""
+        is_frame = hasattr(data, "mapInArrow")
+        if is_frame and not isinstance(self.engine, SparkEngine):
+            raise InputError("A Spark frame needs an engine on its cluster: SparkEngine(spark).", argument="engine")
+        if is_frame and isinstance(self.engine, SparkEngine):
+            return self.engine.read(data)
+        return nullcontext(data if hasattr(data, "as_users") else Interactions.from_frame(data))
+
     def _budget(self) -> Budget:
         if self.n_users is not None and self.n_users < 1:
             problem = f"Expected a declared number of users of at least 1, got {self.n_users}."
@@ -95,7 +106,7 @@ class InteractionsEstimator(PrivateEstimator):
 
     def _engine_or(self, default: LocalEngine, session: Session) -> Engine:
         """Return the engine of this fit; the default one forms exact sums if the session needs them."""
-        if not session.exact:
+        if not session.exact or (self.engine is None and default.exact):
             return self.engine or default
         if self.engine is None:
             return LocalEngine(default.dtype, default.threads, default.chunk, exact=True)

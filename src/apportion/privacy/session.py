@@ -103,6 +103,7 @@ class Session:
         self._noise = noise_source(noise)
         self._lock = threading.Lock()
         self._public = list(public)
+        self._rules: list[str] = []
         self._unprotected: list[str] = []
         self._tuning: dict[str, Tuning] = {} if tuning is None else {tuning: Tuning.DECLARED}
         self._declared_users: int | None = None
@@ -189,10 +190,11 @@ class Session:
         """
         return self.plan_with(SampledGaussian(probability), steps, **fractions)
 
-    def assume_public(self, sentence: str) -> None:
-        """Add a sentence to the statement's list of public assumptions."""
-        if sentence not in self._public:
-            self._public.append(sentence)
+    def assume_public(self, sentence: str, *, of_rows: bool = False) -> None:
+        """Add a sentence to the statement's public assumptions, or to its rules for rows."""
+        listed = self._rules if of_rows else self._public
+        if sentence not in listed:
+            listed.append(sentence)
 
     def declare_unprotected(self, sentence: str) -> None:
         """Say what this session does not protect, for the headline of what is written about it."""
@@ -297,6 +299,7 @@ class Session:
             spent_mu=mu,
             releases=tuple(self._releases),
             public=tuple(self._public),
+            rules=tuple(self._rules),
             unprotected=tuple(self._unprotected),
             keys_delta=self.budget.keys_delta,
             tuning="; ".join(self._tuning) or DEFAULTS,

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from apportion.allocation.users import ContributionPolicy, Smooth
 from apportion.data.grouping import group_rows, one_of
 from apportion.data.numbers import finite_rows
-from apportion.data.users import Users
+from apportion.data.users import UserParts
 from apportion.engines import Engine
 from apportion.errors import InputError
 from apportion.estimators.contributions import ContributionsEstimator, Noisy, Sizes, one_of_words
@@ -132,7 +132,7 @@ class UserMean(ContributionsEstimator):
 
     def fit(
         self,
-        X: ArrayLike,  # noqa: N803
+        X: Any,  # noqa: N803
         y: object = None,
         *,
         users: ArrayLike | None = None,
@@ -142,25 +142,31 @@ class UserMean(ContributionsEstimator):
         """Spend the budget on the data. Afterwards, attributes that end in _ may be released.
 
         Args:
-            X: values, one per row, or a matrix with one column for each mean.
+            X: values, one per row, or a matrix with one column for each mean. With `engine=SparkEngine(spark)`, a frame
+                of that session, each column but that of the users with values.
             y: ignored, for compatibility.
-            users: the user of each row, integers or text.
+            users: the user of each row, integers or text; the name of a column of a Spark frame.
             groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
         """
         self._check()
         if self.weights == "paper":
             return self._follow_paper(X, one_of(users, groups), session)
+        if hasattr(X, "mapInArrow"):
+            with self._rows_of(X, one_of(users, groups)) as (on_cluster, columns):
+                return self._fit(on_cluster, columns, session, flat=columns == 1)
         values = finite_rows(X, "X")
-        columns = values.shape[1]
-        box = ValueBox.of(self.value_range, columns)
         owners = group_rows(one_of(users, groups), len(values), single_user=True).users(values=values)
+        return self._fit(owners, values.shape[1], session, flat=np.ndim(X) == 1)
+
+    def _fit(self, owners: UserParts, columns: int, session: Session | None, *, flat: bool) -> Self:
+        box = ValueBox.of(self.value_range, columns)
         opened = self._session(session, [f"the range of values, {box.words}", *self._about_largest()])
         means = UserMeans(box.low, box.high, self.of, float(self.max_size))
         level = 1 - (1 - self.level) / columns if self.simultaneous else self.level
         release = partial(self._paid, opened, owners)
         fit = TargetMean(owners, means, columns, opened, release, self.interval_for == "population", level)
-        self._publish(fit.found(), box, flat=np.ndim(X) == 1)
+        self._publish(fit.found(), box, flat=flat)
         self.statement_ = opened.statement()
         return self
 
@@ -173,7 +179,7 @@ class UserMean(ContributionsEstimator):
     def _words_on_defaults(self) -> str:
         return STATISTICS_DEFAULTS
 
-    def _paid(self, session: Session, users: Users, name: Name, contribution: Contribution, share: Share) -> Noisy:
+    def _paid(self, session: Session, users: UserParts, name: Name, contribution: Contribution, share: Share) -> Noisy:
         return self._release(session, name, users, contribution, share)
 
     def _publish(self, found: Found, box: ValueBox, *, flat: bool) -> None:

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.allocation.users import ContributionPolicy, Smooth
 from apportion.data.grouping import group_rows, one_of
 from apportion.data.numbers import finite_rows
-from apportion.data.users import Users
+from apportion.data.users import Users, in_memory
 from apportion.engines import Engine
 from apportion.errors import BudgetError, InputError
 from apportion.estimators.contributions import Bounded, ContributionsEstimator, Sizes, capped_weights
@@ -164,7 +164,7 @@ class UserQuantile(ContributionsEstimator):
             raise BudgetError("Quantiles have no form in exact arithmetic; use noise from the operating system.")
         owners = grouping.users(values=values[:, 0])
         found, cap = self._weighed(owners, sought, opened)
-        rows = RankedRows(found.users, found.weights, line)
+        rows = RankedRows(in_memory(found.users, "A quantile"), found.weights, line)
         left = 1 - opened.spent
         if isinstance(line, Candidates):
             points, scales = self._among(line, sought, rows, opened, left)

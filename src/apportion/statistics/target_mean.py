@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.allocation.users import size_buckets
-from apportion.data.users import Users
+from apportion.data.users import UserParts
 from apportion.estimators.contributions import Noisy
 from apportion.postprocessing.class_counts import class_counts
 from apportion.postprocessing.ratio_intervals import NoisyRatio
@@ -101,7 +101,7 @@ class TargetMean:
         level: of each interval.
     """
 
-    users: Users
+    users: UserParts
     means: UserMeans
     columns: int
     session: Session

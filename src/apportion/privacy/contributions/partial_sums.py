@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import io
+import itertools
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +24,8 @@ from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Hidden
 from apportion.privacy.contributions.base import Contribution, Kernels, Sums, UserRun
 
+Layout = tuple[tuple[tuple[int, ...], ...], ...]
+"""The shapes of the sums of each contribution; public."""
 _LARGEST_STEPS = 2**62  # limit of a total, so that adding two never wraps around
 
 
@@ -80,12 +84,66 @@ class PartialSums(Hidden):
             for total in each.sealed(sums)
         ]
 
-    def to_wire(self, channel: Channel) -> bytes:
-        """Return the sums as bytes that only the reducer of the same pass accepts."""
+    @property
+    def layout(self) -> Layout:
+        """The shapes of the sums."""
+        return tuple(tuple(array.shape for array in sums) for sums in self._sums)
+
+    def blocks(self, numbers: int) -> list[PartialSums]:
+        """Return the same whole numbers in blocks of so many, in order, for reducers that each add up one block."""
+        self._require_whole()
+        arrays = [np.zeros(0, np.int64), *(array.ravel() for sums in self._sums for array in sums)]
+        flat = np.concatenate(arrays)
+        firsts = range(0, max(len(flat), 1), numbers)
+        return [PartialSums([(flat[first : first + numbers],)], self._n_users) for first in firsts]
+
+    @classmethod
+    def joined(cls, blocks: Sequence[PartialSums], layout: Layout) -> PartialSums:
+        """Put blocks together again, in order; all of them must cover the same number of users."""
+        if len({each._n_users for each in blocks}) != 1:
+            raise InputError("Expected blocks of the same users, got blocks of different numbers.", argument="blocks")
+        flat = np.concatenate([each._sums[0][0] for each in blocks])
+        shapes = [shape for shapes in layout for shape in shapes]
+        ends = np.cumsum([0, *(math.prod(shape) for shape in shapes)]).tolist()
+        if ends[-1] != len(flat):
+            raise InputError(f"Expected {ends[-1]} numbers in all blocks, got {len(flat)}.", argument="blocks")
+        parts = (flat[a:b].reshape(shape) for (a, b), shape in zip(itertools.pairwise(ends), shapes, strict=True))
+        return cls([tuple(itertools.islice(parts, len(shapes))) for shapes in layout], blocks[0]._n_users)
+
+    @classmethod
+    def overlaid(cls, parts: Sequence[PartialSums]) -> PartialSums:
+        """Add up sums over the same users for different keys, each with zeros at the others' places."""
+        total, *rest = parts
+        for each in rest:
+            if each._n_users != total._n_users:
+                raise InputError("Expected sums over the same users, got different numbers of users.", argument="parts")
+            total = PartialSums((total + each)._sums, total._n_users)
+        return total
+
+    def spread(self, places: NDArray[np.int64], length: int) -> PartialSums:
+        """Return sums over keys with key k moved to places[k] of a longer list; the others are zero."""
+        return PartialSums(
+            [tuple(_spread(array, places, length) for array in sums) for sums in self._sums], self._n_users
+        )
+
+    def of_keys(self, chosen: NDArray[np.bool_]) -> PartialSums:
+        """Return sums over keys for some of the keys."""
+        return PartialSums([tuple(array[chosen] for array in sums) for sums in self._sums], self._n_users)
+
+    def same_as(self, other: PartialSums) -> bool:
+        """Whether both hold the same numbers; a reducer asks this of two answers for the same users."""
+        mine, theirs = ([array for sums in each._sums for array in sums] for each in (self, other))
+        return self._n_users == other._n_users and len(mine) == len(theirs) and all(map(np.array_equal, mine, theirs))
+
+    def _require_whole(self) -> None:
         if not all(_are_whole(sums) for sums in self._sums):
             raise InputError(
                 "Expected whole numbers in sums that cross a process; make the engine exact=True.", argument=None
             )
+
+    def to_wire(self, channel: Channel) -> bytes:
+        """Return the sums as bytes that only the reducer of the same pass accepts."""
+        self._require_whole()
         body = io.BytesIO()
         arrays = {f"{k}.{m}": array for k, sums in enumerate(self._sums) for m, array in enumerate(sums)}
         np.savez(body, n_users=np.int64(self._n_users), **arrays)  # type: ignore[arg-type]
@@ -162,6 +220,12 @@ class PartialSums(Hidden):
 
 def _are_whole(sums: Sums) -> bool:
     return all(array.dtype == np.int64 for array in sums)
+
+
+def _spread(array: Any, places: NDArray[np.int64], length: int) -> Any:
+    made = np.zeros((length, *array.shape[1:]), array.dtype)
+    made[places] = array
+    return made
 
 
 def _added(one: Any, two: Any) -> Any:
