@@ -84,6 +84,7 @@ CLAIMS = (
     "federated-masks",
     "federated-dropouts",
     "federated-noise",
+    "federated-scale",
     "exports",
     "serve-load",
     "registry",

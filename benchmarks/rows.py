@@ -381,6 +381,14 @@ HOUSE = {
         lambda r: f"{r['value']['counted']['epsilon']:.2f}",
         lambda r: f"at most {r['value']['claimed']:.2f}",
     ),
+    "federated-scale": Row(
+        "a client among 10,000, for 10^5 numbers: megabytes sent, seconds; one mask over SecAgg+'s time",
+        lambda r: (
+            f"{r['value']['costs'][-1]['sent'] / 1e6:.2f} MB, {r['value']['costs'][-1]['client']:.2f} s; "
+            f"{r['value']['mask_seconds']['ours'] / r['value']['mask_seconds']['secaggplus']:.2f}"
+        ),
+        lambda r: f"bytes within {100 * (r['target']['bytes_ratio'] - 1):.0f} % of the formula",
+    ),
     "ids-fuzz": Row(
         "generated lists of ids: ids merged, split or changed",
         lambda r: (

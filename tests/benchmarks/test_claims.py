@@ -49,6 +49,7 @@ REHEARSED = {
         "gwa-scale",
         "contributions-threshold",
         "serve-load",
+        "federated-scale",
     ),
     "processes of another environment": ("federated-agrees",),
     "the whole site": ("docs-runs",),
