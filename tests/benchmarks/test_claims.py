@@ -50,7 +50,9 @@ REHEARSED = {
         "gwa-scale",
         "contributions-threshold",
         "serve-load",
+        "federated-scale",
     ),
+    "processes of another environment": ("federated-agrees",),
     "the whole site": ("docs-runs",),
     "more draws or more data": (
         "replay-at-size",
