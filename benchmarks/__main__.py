@@ -77,6 +77,8 @@ CLAIMS = (
     "optim-unbiased",
     "optim-accounting",
     "optim-speed",
+    "trainer-fits",
+    "trainer-speed",
     "house",
     "explorer-browser",
     "exports",
