@@ -82,6 +82,8 @@ CLAIMS = (
     "optim-unbiased",
     "optim-accounting",
     "optim-speed",
+    "trainer-fits",
+    "trainer-speed",
     "house",
     "explorer-browser",
     "federated-agrees",

@@ -84,8 +84,8 @@ def measure(quick: bool) -> Outcome | Rehearsal:
         },
         target={"bytes_ratio": MOST_BYTES, "whole_pass_ratio": MOST_SERVER, "growth_over_neighbours": 1.5},
         holds=bytes_ratio <= MOST_BYTES and whole <= MOST_SERVER and grown <= 1.5,
-        headline=f"a client of {SIZES[-1]:,} sends {costs[-1].sent / 1e6:.2f} MB and computes {costs[-1].client:.2f} s for "
-        f"{length:,} numbers; the server {costs[-1].server:.0f} s; a mask takes {1e3 * ours:.1f} ms, SecAgg+'s "
+        headline=f"a client of {SIZES[-1]:,} sends {costs[-1].sent / 1e6:.2f} MB and computes {costs[-1].client:.2f} s "
+        f"for {length:,} numbers; the server {costs[-1].server:.0f} s; a mask takes {1e3 * ours:.1f} ms, SecAgg+'s "
         f"{1e3 * theirs:.1f} ms",
         settings={"numbers": length, "sampled": SAMPLED, "colluding": 0.1, "dropping": 0.1},
     )

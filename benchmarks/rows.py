@@ -5,7 +5,7 @@ A claim that has no row of its own is listed under `OTHER` with its headline, un
 
 from __future__ import annotations
 
-from benchmarks.cells import Row, best_of_six, in_order, ordered, rarest, rarest_of_text, rivals, span
+from benchmarks.cells import Row, best_of_six, in_order, least, ordered, rarest, rarest_of_text, rivals, span
 
 OTHER = "Not grouped yet"
 
@@ -269,6 +269,16 @@ LEARNING = {
             f"{r['value']['ours over Opacus, hooks']:.2f} and {r['value']['ours over Opacus, ghost clipping']:.2f}"
         ),
         lambda r: "1 (hooks and ghost clipping)",
+    ),
+    "trainer-fits": Row(
+        "what the trainer takes: tests that pass, and what is missing",
+        lambda r: f"{r['value']['passed']} pass; missing: {', '.join(r['value']['missing']) or 'nothing'}",
+        lambda r: "all pass, nothing missing",
+    ),
+    "trainer-speed": Row(
+        "private steps on one core over those of Opacus: least for rows, least for users",
+        lambda r: " and ".join(f"{least(r, f'{unit}, over'):.2f}" for unit in ("rows", "users")),
+        lambda r: "1 and 2",
     ),
 }
 

@@ -46,6 +46,8 @@ REHEARSED = {
         "features-time",
         "protected-scale",
         "optim-speed",
+        "trainer-fits",
+        "trainer-speed",
         "exact-mode",
         "gwa-scale",
         "contributions-threshold",
