@@ -3,23 +3,30 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := $(shell find src -type f \( -name '*.py' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.js' -o -name '*.html' -o -name '*.css' \)) pyproject.toml setup.py
 
-.PHONY: demo test test-narrow test-spark java lint bench claim claims table docs clean wheel browser
+.PHONY: demo test test-narrow test-spark test-federated java lint bench claim claims table docs clean wheel browser
 .DELETE_ON_ERROR:
 
+# A fresh clone is timed from its first file on; `make` alone is timed in an older one.
+BEGAN := $(shell date +%s)
 demo: .venv/core
 	$(BIN)/apportion demo --out demo
-	@echo "Open demo/model/report.html (may be shared) and demo/evaluation.html (internal)."
+	@cloned=$$(stat -c %Y .git/description 2> /dev/null || echo 0); since="git clone"; \
+	if [ $$(($(BEGAN) - cloned)) -gt 600 ]; then cloned=$(BEGAN); since="make demo"; fi; \
+	echo "From $$since to the explorer page: $$(($$(date +%s) - cloned)) s, installs included. Open demo/explorer.html."
+
+# Two processes of one thread each: libraries that start as many threads as there are cores would get in each other's way.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
 
 test: .venv/dev browser
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests
-	$(BIN)/python -m pytest --doctest-modules --pyargs apportion -q
+	$(PYTEST) -n 2 --dist loadfile tests
+	$(PYTEST) --doctest-modules --pyargs apportion -q
 
 # Again without AVX-512: what scores, ranks, sums or solves. Nothing to do on a machine that has none.
 NARROW := $(addprefix tests/,linalg engines statistics recommend evaluation published)
 test-narrow: .venv/dev
 	@switches="$$($(BIN)/python tests/narrow_vectors.py)"; \
 	if [ -z "$$switches" ]; then echo "No AVX-512 here: a run without it is the run of make test."; exit 0; fi; \
-	echo "$$switches"; env $$switches $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(NARROW)
+	echo "$$switches"; env $$switches $(PYTEST) -n 2 --dist loadfile -m "not slow" $(NARROW)
 
 # The tests of Spark again, on Apache Spark itself: classic, then one fit through its own Spark Connect server. PySpark
 # with its server and the client alone cannot be in one environment, so this one is its own.
@@ -35,11 +42,24 @@ java:
 		&& { apt-get install -y -q openjdk-17-jre-headless || { apt-get update -q && apt-get install -y -q openjdk-17-jre-headless; }; } \
 		> /dev/null 2>&1; } || true
 
+# Fits over real processes of Flower, which moves pins of the development environment: an environment of its own.
+test-federated: .venv/wheel
+	test -x .venv-federated/bin/python || $(PYTHON) -m venv .venv-federated
+	.venv-federated/bin/pip install -q -c constraints.txt "$$(ls dist/*.whl)[federated]" pytest hypothesis
+	.venv-federated/bin/pip install -q --no-deps --force-reinstall dist/*.whl
+	.venv-federated/bin/python -m pytest -q tests/federated/test_real_processes.py
+
+# Code, types, layers, spelling and prose.
+PROSE = README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $(wildcard papers/*/README.md docs/*.md \
+	$(addsuffix /*.md,$(addprefix docs/,start tutorials concepts howto papers proofs decisions)))
 lint: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	PYTHONPATH=src $(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/proselint check $(PROSE)
+	$(BIN)/python docs/check_words.py
 
 docs: .venv/dev
 	$(BIN)/python docs/generate.py
@@ -90,4 +110,4 @@ browser:
 	touch $@
 
 clean:
-	rm -rf .venv .venv-spark build dist demo docs/_build docs/reference .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -rf .venv .venv-spark .venv-federated build dist demo docs/_build docs/reference .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

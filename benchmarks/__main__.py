@@ -19,6 +19,7 @@ CLAIMS = (
     "keys-recall",
     "adaptive-floor",
     "adaptive-floor-clicks",
+    "adaptive-floor-features",
     "adaptive-gain",
     "epoch-vs-peers",
     "round-vs-implicit",
@@ -28,6 +29,7 @@ CLAIMS = (
     "linear-growth",
     "read-speed",
     "memory",
+    "disk-scale",
     "skew-synthetic",
     "skew-theory",
     "skew-weights",
@@ -46,6 +48,7 @@ CLAIMS = (
     "erm-floor",
     "gwa-scale",
     "ledger-crash",
+    "resume",
     "ids-fuzz",
     "planted-bugs",
     "noise-independence",
@@ -61,6 +64,7 @@ CLAIMS = (
     "protected-degrades",
     "protected-schedule",
     "protected-scale",
+    "parties-floor",
     "features-ml1m",
     "features-prior",
     "features-scaling",
@@ -81,6 +85,7 @@ CLAIMS = (
     "exports",
     "serve-load",
     "registry",
+    "docs-runs",
 )
 
 

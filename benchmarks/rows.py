@@ -59,6 +59,11 @@ RECOMMENDERS = {
         lambda r: f"{r['value']['within']} of {r['value']['cases']}",
         lambda r: "all",
     ),
+    "adaptive-floor-features": Row(
+        "ratings with worthless features: cases within 0.2 % of the fit without them",
+        lambda r: f"{r['value']['within']} of {r['value']['cases']}, mean cost {100 * r['value']['mean']:+.2f} %",
+        lambda r: "all",
+    ),
     "adaptive-gain": Row(
         "ratings, several data sets: mean gain over the best simple error at ε = 1 / 5 / 20, in %",
         lambda r: in_order({e: 100 * gain for e, gain in r["value"]["gain"].items()}, 2),
@@ -111,6 +116,11 @@ GUARANTEES = {
         "ledger with processes killed at random: overspends and lost charges",
         lambda r: ", ".join(f"{name} {found['overspent'] + found['lost']}" for name, found in r["value"].items()),
         lambda r: "0",
+    ),
+    "resume": Row(
+        "fits killed at random and gone on with: other models, and draws without a charge",
+        lambda r: f"{r['value']['other_models']} and {r['value']['draws_over_charges']} in {r['value']['kills']} kills",
+        lambda r: "0 and 0",
     ),
     "wishart-broken": Row(
         "published Wishart mechanism: largest share of ε that an attacker shows",
@@ -199,6 +209,11 @@ PARTIES = {
         "parties that learn together, generated low-rank data: nMSE at ε = 1 / 3 / 10",
         lambda r: in_order({e: r["value"]["low-rank"][f"epsilon {e}"][0] for e in ("1", "3", "10")}, 3),
         lambda r: f"each party alone {r['value']['low-rank']['alone'][0]:.3f}",
+    ),
+    "parties-floor": Row(
+        "parties that learn together: worst nMSE over the best of alone, private mean and EM without a mean",
+        lambda r: f"{r['value']['worst over best']:.3f}",
+        lambda r: f"at most {r['target']['worst over best']:g}",
     ),
     "protected-degrades": Row(
         "at ε = 0.000001: relative difference from learning alone",
@@ -335,6 +350,14 @@ SPEED = {
         lambda r: f"{r['value']['csv_fit_gib']:.2f} GiB",
         lambda r: f"at most {r['target']['csv_fit_gib']:.0f} GiB",
     ),
+    "disk-scale": Row(
+        "ratings fitted from disk: peak memory, and time over that of memory",
+        lambda r: (
+            f"{r['value']['ratings'] / 1e6:.0f}M within {r['value']['peak_gib']:.2f} GiB, "
+            f"{r['value']['over_memory']:.2f}"
+        ),
+        lambda r: f"at most {r['target']['peak_gib']:.0f} GiB, {r['target']['over_memory']}",
+    ),
     "serve-load": Row(
         "serving 20,000 items to 64 clients: requests a second over FastAPI with implicit",
         lambda r: f"{r['value']['requests_ratio']:.2f}",
@@ -369,6 +392,11 @@ HOUSE = {
         "records for the OpenDP deployment registry, highest tier: empty or wrong fields",
         lambda r: f"{r['value']['problems']} in {r['value']['records']} records of {r['value']['fields']} fields",
         lambda r: "0",
+    ),
+    "docs-runs": Row(
+        "blocks of code and gallery scripts that fail; warnings of the site's build",
+        lambda r: f"0 of {r['value']['blocks_and_scripts']}; {r['value']['warnings']}",
+        lambda r: "0; 0",
     ),
     "house": Row(
         "lines of a function, median and 90th percentile",

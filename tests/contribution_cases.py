@@ -101,8 +101,8 @@ class LossesOfMeans:
 
 
 def moments_of_cells(users, cells):
-    """The number of rows and the sum of values of each cell."""
-    return np.stack([cells.sizes, cells.sums(np.asarray(users.column("values"), float) - 3)], axis=1)
+    """The sum of values and the number of rows of each cell."""
+    return np.stack([cells.sums(np.asarray(users.column("values"), float) - 3), cells.sizes], axis=1)
 
 
 def ones_of_cells(users, cells):
@@ -110,8 +110,8 @@ def ones_of_cells(users, cells):
     return np.ones((cells.n_cells, 1))
 
 
-STATISTICS = GroupMoments(moments_of_cells, 2, 2.0), GroupMoments(ones_of_cells, 1, 1.5)
-NORMS = NormClasses(STATISTICS, (0.5, 1.0, 2.0, 4.0), 8.0)
+STATISTICS = GroupMoments(moments_of_cells, 2, 2.0, size_cap=1.2), GroupMoments(ones_of_cells, 1, 1.5)
+NORMS = NormClasses(STATISTICS, (0.5, 1.0, 2.0, 4.0), (1.0, 2.0, 3.0), 8.0)
 
 HELD_OUT = HeldOut(0.9, seed=1)
 BY_TASK, OF_USER = Output(3, 2.5, True, "test"), Output(2, 4.0, False, "test")

@@ -18,6 +18,7 @@ from apportion.allocation.users import SampleLimit
 from apportion.auditing.hidden_values import raw_steps
 from apportion.data.users import Users
 from apportion.engines import DiskEngine, LocalEngine, SparkEngine, TorchEngine
+from apportion.federated import FederatedEngine, Trust
 from apportion.privacy import SeededNoise
 from apportion.privacy.contributions import Contribution
 from apportion.regression import LabelPrivateRegression, UserERM
@@ -32,6 +33,7 @@ N_USERS, N_TASKS = 41, 12
 
 ENGINES = {
     "memory": lambda runs, dtype: LocalEngine(dtype, exact=True, runs=runs),
+    "federated": lambda runs, dtype: FederatedEngine(Trust(max(runs, 2), colluding=0, dropping=0), dtype=dtype),
     **({"torch": lambda runs, dtype: TorchEngine("cpu", dtype, exact=True, runs=runs)} if find_spec("torch") else {}),
 }
 """Engines that conform, by name: made for so many runs of users and a precision. Add one here to have it tested."""

@@ -25,6 +25,7 @@ REHEARSED = {
     "another data set": (
         "adaptive-floor",
         "adaptive-floor-clicks",
+        "adaptive-floor-features",
         "adaptive-gain",
         "ml1m-ratings",
         "ml1m-ratings-tuned",
@@ -41,6 +42,7 @@ REHEARSED = {
         "linear-growth",
         "read-speed",
         "memory",
+        "disk-scale",
         "features-time",
         "protected-scale",
         "optim-speed",
@@ -49,6 +51,7 @@ REHEARSED = {
         "contributions-threshold",
         "serve-load",
     ),
+    "the whole site": ("docs-runs",),
     "more draws or more data": (
         "replay-at-size",
         "mutants",
@@ -61,6 +64,7 @@ REHEARSED = {
         "erm-floor",
         "features-convex",
         "protected-em",
+        "parties-floor",
         "protected-schedule",
         "regress-real",
     ),

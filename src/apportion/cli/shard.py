@@ -99,13 +99,13 @@ def _from_query(query: str, database: str | None) -> list[NamedSource]:
 
 def _columns(source: NamedSource, roles: dict[str, str | None], keep: tuple[str, ...]) -> ShardColumns:
     """Decide which columns are kept, and as what, by the first source."""
-    from apportion.data.columns import choose_columns, choose_user, has_usual_name
+    from apportion.data.columns import choose_columns, choose_user, usually
     from apportion.data.on_disk.manifest import KeptKind
     from apportion.data.on_disk.staging import ShardColumns
 
     names, kept = source.table.names, dict[str, KeptKind]()
     try:
-        if roles["task"] is None and not has_usual_name("task", names):
+        if roles["task"] is None and not usually("task", names):
             user, task = choose_user(names, roles["user"]), None
             named: tuple[tuple[str | None, KeptKind], ...] = ((roles["value"], "number"), (roles["timestamp"], "time"))
         else:

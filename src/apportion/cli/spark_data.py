@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from apportion.cli.item_files import read_item_list
-from apportion.cli.loading import names_given
+from apportion.cli.loading import names_given, refuse_rules, rules_of
 from apportion.cli.options import DataOptions, Kind
 from apportion.data import IGNORE
 from apportion.data.columns import Columns, choose_columns
@@ -34,12 +34,14 @@ class LoadedOnSpark:
         data: the observations, with a list of items or without one.
         kind: ratings or clicks.
         remarks: decisions made while loading, for stderr.
+        rules: by which rows were chosen, for the statement.
         engine: adds up where the data are.
     """
 
     data: Any
     kind: Kind
     remarks: tuple[str, ...]
+    rules: tuple[str, ...]
     engine: SparkEngine
 
 
@@ -53,6 +55,7 @@ def load_on_spark(table: str, options: DataOptions, master: str, partitions: int
         master: `local[2]`, `spark://host:port`, or `sc://host:port` for Spark Connect.
         partitions: number of tasks in a pass.
     """
+    refuse_rules(options, table, "choose rows in the table")
     spark = _session(master)
     try:
         frame, untyped = _frame(spark, table, options)
@@ -65,7 +68,8 @@ def load_on_spark(table: str, options: DataOptions, master: str, partitions: int
         engine = SparkEngine(spark, "float64" if kind == "ratings" else "float32", partitions=partitions)
         value = columns.value if kind == "ratings" else IGNORE
         with engine.read(frame, user=columns.user, task=columns.task, value=value, untyped=untyped) as rows:
-            yield LoadedOnSpark(_listed(rows, options), kind, _remarks(kind, options), engine)
+            rules = tuple(rules_of(options))
+            yield LoadedOnSpark(_listed(rows, options), kind, _remarks(kind, options), rules, engine)
     finally:
         spark.stop()
 

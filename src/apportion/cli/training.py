@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apportion.cli.cautions import weak_delta
-from apportion.cli.options import MEMORY, PRIVATE_ITEMS, FitOptions, Kind, rules_in_words
+from apportion.cli.options import MEMORY, PRIVATE_ITEMS, FitOptions, Kind
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ def fit_private(
     else:
         estimator = recommend.PrivateClickRecommender(**settings)
     job = "private model" if features is None else "private model with features"
+    session = session or options.session()
+    for rule in options.rules:
+        session.assume_public(rule, of_rows=True)
     model: ItemModel = estimator.fit(data, session=session, progress=reporter.of(job)).model_
     for remark in weak_delta(options.delta, estimator.n_users_):
         reporter.say(remark)
@@ -92,7 +95,6 @@ def shortened(model: ItemModel, options: FitOptions) -> list[str]:
 def _settings(options: FitOptions) -> dict[str, Any]:
     settings: dict[str, Any] = {"epsilon": options.epsilon, "delta": options.delta, "window": options.window}
     settings |= {name: getattr(options, name) for name in ("n_users", "dimension", "rounds", "tuning")}
-    settings["public"] = rules_in_words(options)
     settings["noise"] = options.noise()
     if options.seed is not None:
         settings["random_state"] = options.seed

@@ -61,6 +61,24 @@ USUAL_NAMES: Final[Mapping[str, frozenset[str]]] = {
 }
 """For each role the names it usually has, in lower case and without punctuation."""
 
+_ALSO_WHO = (
+    "username client clientid buyer buyerid shopper shopperid reader readerid listener listenerid viewer viewerid "
+    "student studentid learner learnerid guest guestid person personid account accountid subscriber subscriberid"
+)
+_ALSO_WHAT = (
+    "productcode stockcode isbn isbn10 isbn13 ean gtin show showid video videoid podcast podcastid episode episodeid "
+    "recipe recipeid course courseid lesson lessonid exercise exerciseid place placeid poi poiid venue venueid "
+    "restaurant restaurantid hotel hotelid listing listingid beer beerid wine wineid app appid page pageid"
+)
+
+OTHER_NAMES: Final[Mapping[str, frozenset[str]]] = {
+    "user": frozenset(_ALSO_WHO.split()),
+    "task": frozenset(_ALSO_WHAT.split()),
+    "value": frozenset(("bookrating", "reviewoverall", "userrating", "grade")),
+    "timestamp": frozenset(),
+}
+"""Names from shops, books, music, places and courses, for a role that no column with a usual name has."""
+
 _REQUIRED = ("user", "task")
 
 
@@ -90,9 +108,11 @@ def choose_user(found: Sequence[str], given: str | None) -> str:
     return guessed
 
 
-def has_usual_name(role: str, found: Sequence[str]) -> bool:
-    """Whether any column has a usual name of a role."""
-    return any(_plain(name) in USUAL_NAMES[role] for name in found)
+def usually(role: str, names: Sequence[str]) -> list[str]:
+    """Return the columns whose names a role usually has, or else those with another name that it may have."""
+    plain = {name: re.sub(r"[\W_]", "", name).lower() for name in names}
+    usual = [name for name in names if plain[name] in USUAL_NAMES[role]]
+    return usual or [name for name in names if plain[name] in OTHER_NAMES[role]]
 
 
 def _check_given(role: str, name: str, found: Sequence[str]) -> None:
@@ -115,7 +135,7 @@ def _check_distinct(given: Mapping[str, str]) -> None:
 
 
 def _guess(role: str, candidates: Sequence[str], found: Sequence[str]) -> str | None:
-    fitting = [name for name in candidates if _plain(name) in USUAL_NAMES[role]]
+    fitting = usually(role, candidates)
     if len(fitting) > 1:
         raise InputError(
             f"Columns {_listed(fitting)} among {_listed(found)} could each be the {role}",
@@ -126,10 +146,6 @@ def _guess(role: str, candidates: Sequence[str], found: Sequence[str]) -> str | 
         problem = f"No column looks like the {role} among {_listed(found)}"
         raise InputError(problem, argument=role, remedy="name it with")
     return fitting[0] if fitting else None
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[\W_]", "", name).lower()
 
 
 def _listed(names: Sequence[str]) -> str:

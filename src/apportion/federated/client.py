@@ -7,7 +7,8 @@ not hold the numbers: it makes the mask that is added to them (`PartialSums.mask
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -29,6 +30,32 @@ from apportion.federated.messages import (
     Terms,
 )
 from apportion.federated.shares import SHARE_BYTES, divided
+
+
+@dataclass(frozen=True)
+class MaskingState:
+    """What a client must keep between the stages of a pass. It holds the client's secrets.
+
+    Attributes:
+        terms: of the pass.
+        position: of the client.
+        secrets: its keys for masks and for shares, and the seed of its self mask.
+        stage: the one it answers next.
+        directory: keys of its neighbours.
+        held: shares that neighbours sealed for it.
+        told: the survivors that it confirmed.
+    """
+
+    terms: Terms
+    position: int
+    secrets: tuple[bytes, bytes, bytes]
+    stage: Stage
+    directory: Mapping[int, Advertised]
+    held: Mapping[int, bytes]
+    told: Survivors | None
+
+    def __repr__(self) -> str:
+        return f"MaskingState(client {self.position}, {self.stage.name}, secret)"
 
 
 class MaskingClient:
@@ -62,6 +89,22 @@ class MaskingClient:
         self._told: Survivors | None = None
         self._stage = Stage.ADVERTISE
         self._require_identity()
+
+    @property
+    def state(self) -> MaskingState:
+        """What must be kept until the next stage, if the client's process ends in between."""
+        secrets = self._mask_key.private, self._share_key.private, self._self_seed
+        kept = dict(self._directory), dict(self._held), self._told
+        return MaskingState(self.terms, self.position, secrets, self._stage, *kept)
+
+    @classmethod
+    def restored(cls, state: MaskingState, identity: bytes | None = None) -> MaskingClient:
+        """Return the client that a state was taken from."""
+        drawn = iter(state.secrets)
+        client = cls(state.terms, state.position, identity, entropy=lambda size: next(drawn))
+        client._stage, client._told = state.stage, state.told
+        client._directory, client._held = dict(state.directory), dict(state.held)
+        return client
 
     def _require_identity(self) -> None:
         if not self.terms.active:

@@ -8,7 +8,8 @@ bottom of posterior mean n and variance v, the best linear predictor of d_g from
 
     d + n t² (T - n d) / (n² t² + v (d² + t²) + variance of T),
 
-which needs no ratio of noisy numbers: a group whose bottom is not known falls back to d.
+which needs no ratio of noisy numbers: a group whose bottom is not known falls back to d. Groups of few users differ
+more than large ones, so t² is a common part and one that falls with the size.
 
 An interval of a shrunk number holds the true one for the level's share of groups, on average over them.
 """
@@ -60,39 +61,48 @@ def positive_totals(noisy: Floats, stddev: float, ceiling: float) -> Shrunk:
     return Shrunk(np.maximum(mean, 1e-6 * stddev), np.sqrt(np.maximum(variance, 1e-12 * stddev**2)))
 
 
-def shrunk_means(top: Floats, top_stddev: float, bottom: Shrunk, *, shrink: bool = True) -> Shrunk:
-    """Distances of groups' means from the centre."""
+def shrunk_means(top: Floats, top_stddev: float, bottom: Shrunk, of_one: float = 0.0, *, shrink: bool = True) -> Shrunk:
+    """Distances of groups' means from the centre.
+
+    Args:
+        top: noisy sums of distances.
+        top_stddev: of their noise.
+        bottom: sizes.
+        of_one: variance of the mean of a group of size 1 by chance alone.
+        shrink: whether groups borrow from one another.
+    """
     sizes, doubts = bottom.values, np.square(bottom.stddev)
     if len(top) < _FEWEST or not shrink:
         ratios = top / sizes
         return Shrunk(ratios, np.sqrt(top_stddev**2 + doubts * np.square(ratios)) / sizes)
-    middle, spread = _fitted(top, top_stddev**2, sizes, doubts)
-    signal = sizes * spread
-    variance = np.square(sizes) * spread + doubts * (middle**2 + spread) + top_stddev**2
-    found = middle + signal / variance * (top - sizes * middle)
-    further = doubts * np.maximum(np.square(found) - middle**2 - spread, 0.0)  # outliers: the bottom matters more
-    left = spread * (1 - sizes * signal / variance) + np.square(signal / variance) * further
-    trust = np.square(signal * sizes / variance)
-    unknown = (1 - np.sqrt(trust)) ** 2 * _variance_of_middle(top_stddev**2, sizes, doubts, middle, spread)
-    return Shrunk(found, np.sqrt(left + unknown))
+    variance = top_stddev**2
+    chance = of_one / np.maximum(sizes, 1.0)
+    middle, common, doubt = _fitted(top, variance, sizes, doubts, chance)
+    spread = common + chance
+    trust = sizes * spread / (np.square(sizes) * spread + doubts * (middle**2 + spread) + variance)
+    found = middle + trust * (top - sizes * middle)
+    feared = spread + doubt  # for what is not known, the spread of groups is rather too large
+    squares = np.maximum(np.square(found), middle**2 + feared)  # of distances from the centre: of outliers their own
+    alike = (1 - trust * sizes) ** 2 * (feared + _variance_of_middle(variance, sizes, doubts, middle, spread))
+    return Shrunk(found, np.sqrt(alike + np.square(trust) * (doubts * squares + variance)))
 
 
-def _fitted(top: Floats, variance: float, sizes: Floats, doubts: Floats) -> tuple[float, float]:
-    """Find d and t² by moments, groups weighed by what they tell; t² is rather too large than too small."""
-    spread = 0.0
+def _fitted(top: Floats, variance: float, sizes: Floats, doubts: Floats, chance: Floats) -> tuple[float, float, float]:
+    """Find d and the common part of t² by moments, groups weighed by what they tell, and that part's doubt."""
+    spread, told = 0.0, 1.0
     middle = float(top.sum() / sizes.sum())
     for _ in range(_ROUNDS):
-        noise = doubts * middle**2 + variance
+        noise = doubts * middle**2 + variance + (np.square(sizes) + doubts) * chance
         weights = 1 / np.square(np.square(sizes) * spread + doubts * spread + noise)
         middle = float((np.sqrt(weights) * sizes * top).sum() / (np.sqrt(weights) * np.square(sizes)).sum())
-        excess = np.square(top - sizes * middle) - doubts * middle**2 - variance
+        excess = np.square(top - sizes * middle) - noise
         told = float((weights * np.square(np.square(sizes) + doubts)).sum())
         estimate = float((weights * (np.square(sizes) + doubts) * excess).sum()) / told
         spread = max(estimate, 0.0)
-    return middle, spread + (2 / told) ** 0.5 / 2
+    return middle, spread, (2 / told) ** 0.5
 
 
-def _variance_of_middle(variance: float, sizes: Floats, doubts: Floats, middle: float, spread: float) -> float:
+def _variance_of_middle(variance: float, sizes: Floats, doubts: Floats, middle: float, spread: Floats) -> float:
     noise = (np.square(sizes) + doubts) * spread + doubts * middle**2 + variance
     return 1 / float((np.square(sizes) / noise).sum())
 

@@ -161,6 +161,16 @@ class KeyedSum(Hidden):
     def scales(self) -> None:
         """All keys get the same noise."""
 
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What a statement must say of where the counts were formed."""
+        return self._counts.caveats
+
+    @property
+    def in_shares(self) -> bool:
+        """Whether nobody holds the counts."""
+        return self._counts.in_shares
+
     def _reveal(self, key: object, *, steps: bool = False) -> KeyedValues:
         """Return the keys that somebody holds, and the public ones."""
         if key is not _KEY:

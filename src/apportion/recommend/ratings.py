@@ -41,69 +41,11 @@ from apportion.recommend.categories import Categories
 from apportion.recommend.features.prior import FeaturesEstimator
 from apportion.recommend.features.ratings_items import ItemSide, Posterior
 from apportion.recommend.model import FoldIn, RatingModel
-from apportion.recommend.variance_votes import UserVariances, VarianceLosses
+from apportion.recommend.rating_settings import RatingSettings
+from apportion.recommend.rating_votes import Ballot
+from apportion.recommend.variance_votes import UserVariances
 
 Floats = NDArray[np.floating[Any]]
-
-
-@dataclass(frozen=True)
-class RatingSettings:
-    """Everything that can be tuned; all of it public. Labels are in units of a quarter of the value range.
-
-    Attributes:
-        dimension: length of item vectors; None to choose it from released popularity (8 with features).
-        rounds: number of rounds after the one for biases.
-        growth: ratio of the shares of consecutive rounds.
-        exponent: weights over a user's tasks are popularity^-exponent.
-        popularity_floor: popularity is floored at this fraction of its mean before that.
-        overview_share: share of the budget for the number of users and the mean.
-        counts_share: share for popularity.
-        norms_share: share for the choice of the clip norm; nothing is spent where `clip` is given.
-        moments_share: share for the shared moments of all rounds.
-        votes_share: share for the votes on the three variances of users; 0 to keep these as they are.
-        held_out: fraction of the rows that is kept for these votes, out of everything before them.
-        clip: norm of a user's part in a round; None to choose it from a release.
-        latent_scale: relative size of the latent coordinates in a contribution.
-        bias_variance: prior variance of a user's bias.
-        scale_variance: prior variance of a user's factor on item biases.
-        latent_variance: prior variance of a user's taste, per coordinate.
-        start_scale: size of the stand-in item vectors of the first latent round.
-        start_level: mean square of the tastes in that round.
-        prior_variance: where EM for the prior of item vectors starts; twice that for biases.
-        steps: EM steps per round.
-        feature_variance: where the fit of what each feature group is worth starts: its variance among tasks.
-        feature_directions: how many directions of the features a user's taste is for, beside the learned vectors.
-        taste_variance: prior variance of that taste.
-    """
-
-    dimension: int | None = None
-    rounds: int = 8
-    growth: float = 1.15
-    exponent: float = 0.25
-    popularity_floor: float = 0.05
-    overview_share: float = 0.003
-    counts_share: float = 0.1
-    norms_share: float = 0.004
-    moments_share: float = 0.02
-    votes_share: float = 0.004
-    held_out: float = 0.1
-    clip: float | None = None
-    latent_scale: float = 1.2
-    bias_variance: float = 0.15
-    scale_variance: float = 0.15
-    latent_variance: float = 1.0
-    start_scale: float = 0.1
-    start_level: float = 0.4
-    prior_variance: float = 0.05
-    steps: int = 10
-    feature_variance: float = 0.02
-    feature_directions: int = 32
-    taste_variance: float = 0.03
-
-    @classmethod
-    def for_budget(cls, mu: float) -> RatingSettings:
-        """Settings as a function of the budget alone; one rule turned out to serve all budgets."""
-        return cls()
 
 
 _SUMMARY_CLIP = 2.0
@@ -112,6 +54,7 @@ _LEAST_LEFT = 0.5  # of an offset, after users' own biases took some back
 _MOST_HELD_OUT = 1  # rows of a user
 _MOST_VOTERS = 30_000.0  # users who hold out a row, about; more would cost time and say the same
 _ROUNDS_AFTER_VOTES = 2
+_CAUTIOUS = 0.1  # of the variance of tastes for features, unless users vote for all of it
 _STARTING_ROUNDS = 2  # whose residuals are not yet those of the model
 
 
@@ -192,7 +135,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
         """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
 
         Args:
-            data: `Interactions`, or with `engine=SparkEngine(spark)` a frame of that session.
+            data: `Interactions`, a frame that supports Arrow, or with `engine=SparkEngine(spark)` one of its session.
             session: brings its own budget, noise and window, which replace those of the estimator.
             progress: is told how far the fit is.
         """
@@ -285,6 +228,8 @@ class _Fit:
         n_rounds = chosen.rounds + 1
         if self._votes:
             fixed["votes"] = chosen.votes_share
+        if self._votes and self._items.has_directions:
+            fixed["feature_votes"] = chosen.feature_votes_share
         taken = 0.0 if self._listed is None else self._listed.taken
         left = 1 - chosen.moments_share - sum(fixed.values()) - taken
         rounds = [left * share for share in Geometric.growing(chosen.growth).shares(n_rounds)]
@@ -295,26 +240,29 @@ class _Fit:
             if progress:
                 progress("round", k, n_rounds)
             if self._votes and state is not None and k == n_rounds - _ROUNDS_AFTER_VOTES:
-                self._vote(state, plan.one("votes"))
+                self._vote(state, plan)
             state = self._round(k, start, state, weights, shares, rng)
         if progress:
             progress("round", n_rounds, n_rounds)
         assert state is not None
         return state
 
-    def _vote(self, state: _State, share: Share) -> None:
-        """Let users vote on their variances; rounds after this one have all rows."""
-        mean, variance, residual = state.posterior.mean, state.posterior.variance, state.residual_variance
-        default = self._spread.fold_in(mean, variance, residual)
-        others = [each.fold_in(mean, variance, residual) for each in self._spread.others()]
-        fold_ins = (default, *(replace(each, observation_weights=default.observation_weights) for each in others))
-        losses = VarianceLosses(fold_ins, self._range, state.start.centre, self._unit)
+    def _vote(self, state: _State, plan: Plan) -> None:
+        """Let users vote on their variances, then on tastes for features; rounds after this one have all rows."""
         assert self._held_out is not None
-        part = losses.contribution(self._held_out, self._session.neighbours)
-        total = add_up_one(self._engine, self._data.as_users, part)
-        released = self._session.release(Purpose.VOTES, total, share)
         voters = state.start.n_users * self._held_out.voters
-        self._spread = self._spread.voted(released, total.l2_sensitivity / share.mu, voters)
+        ballot = Ballot(
+            self._data.as_users, self._engine, self._session, self._held_out, voters,
+            self._range, state.start.centre, self._unit,
+        )  # fmt: skip
+        known = state.posterior.mean, state.posterior.variance, state.residual_variance
+        self._spread = ballot.on_variances(self._spread, known, plan.one("votes"))
+        if self._items.has_directions:
+            usual = self._settings.taste_variance
+            tastes = [_CAUTIOUS * usual, usual]
+            fold_ins = [self._items.with_tastes(self._fold_in(*known), taste) for taste in tastes]
+            chosen = ballot.on_features(fold_ins, plan.one("feature_votes"))
+            self._items = self._items.trusting(tastes[chosen])
         self._users = self._data.as_users
 
     def _start(self, plan: Plan) -> tuple[_Start, Weighting]:
@@ -353,9 +301,9 @@ class _Fit:
         return clip_norms.choose(released, total.l2_sensitivity / share.mu, exposure, _mu_of_rounds(plan))
 
     def _dimension(self, plan: Plan, start: _Start) -> int:
-        """As given, or as far as items stand out of the noise; features fill all that there are."""
-        if self._settings.dimension is not None or self._features is not None:
-            return min(self._settings.dimension or _LONGEST, self._data.n_tasks)
+        """As given, or as far as items stand out of the noise."""
+        if self._settings.dimension is not None:
+            return min(self._settings.dimension, self._data.n_tasks)
         rows = start.typical_root**2
         return clip_norms.dimension_for(start.exposure, start.residuals.clip_norm, _mu_of_rounds(plan), rows)
 

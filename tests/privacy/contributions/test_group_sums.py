@@ -35,12 +35,12 @@ ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.floats(-1e6, 
 
 
 @settings(max_examples=60, deadline=None)
-@given(ROWS, st.integers(0, 5), st.floats(1e-3, 1e3))
-def test_removing_any_user_moves_sums_and_norms_by_at_most_their_sensitivity(rows, user, cap):
+@given(ROWS, st.integers(0, 5), st.floats(1e-3, 1e3), st.none() | st.floats(1e-3, 1e3))
+def test_removing_any_user_moves_sums_and_norms_by_at_most_their_sensitivity(rows, user, cap, size_cap):
     rows = [*rows, (6, 0, 1.0)]
     rest = [row for row in rows if row[0] != user]
-    statistics = GroupMoments(moments_of_cells, 2, cap), GroupMoments(ones_of_cells, 1, cap)
-    classes = NormClasses(statistics, (0.5, 1.0, 2.0, 4.0), 8.0)
+    statistics = GroupMoments(moments_of_cells, 2, cap, size_cap), GroupMoments(ones_of_cells, 1, cap)
+    classes = NormClasses(statistics, (0.5, 1.0, 2.0, 4.0), (1.0, 2.0), 8.0)
     for form in (GroupSums(statistics), ClippedParts(classes, (classes.output,))):
         full, without = (add_up_one(ENGINE, users_of(some), form) for some in (rows, rest))
         assert np.linalg.norm(raw_value(full) - raw_value(without)) <= full.l2_sensitivity

@@ -23,6 +23,7 @@ class FolderTable:
     """The rows of all shards, shard by shard; ids are what they were in the sources."""
 
     untyped = False
+    ordered = False
 
     def __init__(self, folder: Path) -> None:
         self._manifest = FolderManifest.read(folder)

@@ -95,17 +95,26 @@ class GroupMoments:
         moments: makes its numbers.
         width: how many numbers a cell has.
         cap: the norm to which a user's cells are brought together; public or from what was released.
+        size_cap: the norm to which the last numbers of all of a user's cells, their sizes, are brought before that; so
+            a user of many rows is weighed down whatever its values. None where the last number is no size.
     """
 
     moments: MomentsOf
     width: int
     cap: float = 1.0
+    size_cap: float | None = None
 
     def within(self, users: UserRun, cells: Cells) -> Floats:
         """The moments, each user's within the cap, over the cap."""
         held = self.moments(users, cells)
-        factors = 1 / np.maximum(cells.norms(held), self.cap)
-        return held * np.repeat(factors, np.diff(cells.indptr))[:, None]
+        if self.size_cap is not None:
+            held = _times(held, self.size_cap / np.maximum(cells.norms(held[:, -1:]), self.size_cap), cells)
+        return _times(held, 1 / np.maximum(cells.norms(held), self.cap), cells)
+
+    @property
+    def has_sizes(self) -> bool:
+        """Whether the last number of a cell is its size."""
+        return self.size_cap is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,35 +146,56 @@ class GroupSums(Contribution):
 
 @dataclass(frozen=True, eq=False)
 class NormClasses:
-    """For each statistic one in the octave of a user's norm, and how its L1 norm compares to that: for `ClippedParts`.
+    """For each statistic one in the class of a user's norm, and how its L1 norm compares to that: for `ClippedParts`.
+
+    Where the last number of a cell is its size, these are of the sizes; and there is one in the class of the ratio of
+    the whole norm to that of the sizes.
 
     Attributes:
         statistics: whose norms.
-        edges: where the octaves begin; public.
-        most: the largest ratio of the two norms that counts; public.
+        edges: where the classes of norms begin; public.
+        ratios: where the classes of ratios begin; public.
+        most: the largest ratio of an L1 norm that counts; public.
     """
 
     statistics: tuple[GroupMoments, ...]
     edges: tuple[float, ...]
+    ratios: tuple[float, ...]
     most: float
 
     @property
     def output(self) -> Output:
-        """Two numbers of at most 1 for each statistic."""
-        norm = math.sqrt(2 * len(self.statistics))
-        what = "one in the octave of a user's norm, and the ratio of its L1 norm to it"
-        return Output(len(self.statistics) * (len(self.edges) + 1), norm, False, what)
+        """Two or three numbers of at most 1 for each statistic."""
+        norm = math.sqrt(sum(3 if each.has_sizes else 2 for each in self.statistics))
+        what = "one in the class of a user's norm, the ratio of its L1 norm to it, and one in the class of a ratio"
+        return Output(sum(map(self.width_of, self.statistics)), norm, False, what)
+
+    def width_of(self, statistic: GroupMoments) -> int:
+        """How many numbers a statistic has."""
+        return len(self.edges) + 1 + len(self.ratios) * statistic.has_sizes
 
     def __call__(self, users: UserRun, weights: Any) -> tuple[Floats]:
-        """One row per user: octaves and the ratio, statistic after statistic."""
+        """One row per user: classes and ratios, statistic after statistic."""
         cells = Cells.of(users)
-        return (np.concatenate([self._of(each, users, cells) for each in self.statistics], axis=1),)
+        return (np.concatenate([part for each in self.statistics for part in self._of(each, users, cells)], axis=1),)
 
-    def _of(self, statistic: GroupMoments, users: UserRun, cells: Cells) -> Floats:
+    def _of(self, statistic: GroupMoments, users: UserRun, cells: Cells) -> list[Floats]:
         held = statistic.moments(users, cells)
-        norms, totals = cells.norms(held), cells.totals(held)
-        places = np.searchsorted(self.edges, norms, side="right") - 1
-        rows = np.zeros((len(norms), len(self.edges) + 1))
-        rows[np.arange(len(norms)), places.clip(0)] = 1.0
-        rows[:, -1] = np.minimum(totals / np.maximum(norms, _SMALLEST) / self.most, 1.0)
-        return rows
+        sizes = held[:, -1:] if statistic.has_sizes else held
+        norms = cells.norms(sizes)
+        some = np.maximum(norms, _SMALLEST)
+        ratio = np.minimum(cells.totals(sizes) / some / self.most, 1.0)[:, None]
+        further = [_one_in(cells.norms(held) / some, self.ratios)] if statistic.has_sizes else []
+        return [_one_in(norms, self.edges), ratio, *further]
+
+
+def _times(held: Floats, factors: Floats, cells: Cells) -> Floats:
+    """All cells of a user times its factor."""
+    return held * np.repeat(factors, np.diff(cells.indptr))[:, None]
+
+
+def _one_in(values: Floats, edges: tuple[float, ...]) -> Floats:
+    """A row of zeros with one in the class of each value; below the first edge counts as the first class."""
+    rows = np.zeros((len(values), len(edges)))
+    rows[np.arange(len(values)), (np.searchsorted(edges, values, side="right") - 1).clip(0)] = 1.0
+    return rows

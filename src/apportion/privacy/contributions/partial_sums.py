@@ -71,11 +71,18 @@ class PartialSums(Hidden):
         sums = [tuple(map(_added, one, two)) for one, two in zip(self._sums, other._sums, strict=True)]
         return PartialSums(sums, self._n_users + other._n_users)
 
-    def sealed(self, contributions: Sequence[Contribution]) -> list[BoundedSum]:
-        """Return one bounded sum for each output of each contribution, in order."""
+    def sealed(self, contributions: Sequence[Contribution], caveats: tuple[str, ...] = ()) -> list[BoundedSum]:
+        """Return one bounded sum for each output of each contribution, in order.
+
+        Args:
+            contributions: what was added up.
+            caveats: what a statement must say is not protected, because of where the sums were formed.
+        """
         return [
-            total for each, sums in zip(contributions, self._sums, strict=True) for total in each.sealed(sums)
-        ]  # fmt: skip
+            total._formed_elsewhere(caveats)
+            for each, sums in zip(contributions, self._sums, strict=True)
+            for total in each.sealed(sums)
+        ]
 
     @property
     def layout(self) -> Layout:

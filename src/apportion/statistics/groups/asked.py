@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.postprocessing.group_shrinkage import Shrunk, positive_totals, shrunk_means, shrunk_totals
-from apportion.postprocessing.norm_caps import UNSURE, Norms, feared_shift
+from apportion.postprocessing.norm_caps import UNSURE, MeanCaps, Norms, Ratios, best_cap, best_mean_caps
 from apportion.postprocessing.ratio_intervals import NoisyRatio
 from apportion.privacy.contributions import GroupMoments
 from apportion.statistics.groups.found import Found, FoundNumbers, FoundQuantiles, FoundRatios, excess_of
@@ -29,38 +29,36 @@ class Released:
     Attributes:
         sums: one row for each group.
         stddev: of the noise in each number.
-        norms: of users, from which the cap was chosen.
-        cap: that users' norms were brought to.
+        lost: share of a total that the cap took away.
+        unsure: standard deviation of what caps may do to a mean, as a share of the range.
+        of_one: variance of the mean of a group of one row.
         shrink: whether groups borrow from one another.
     """
 
     sums: Floats
     stddev: float
-    norms: Norms
-    cap: float
+    lost: float
+    unsure: float
+    of_one: float
     shrink: bool
 
     def totals(self, bounds: tuple[float, float], factor: float = 1.0) -> FoundNumbers:
         """One total for each group, with what the cap took away added in proportion."""
-        grown = self.sums[:, 0] * factor / (1 - self._lost)
+        grown = self.sums[:, 0] * factor / (1 - self.lost)
         return self._around(shrunk_totals(grown, self._grown(factor), shrink=self.shrink), bounds, factor)
 
     def counts(self) -> FoundNumbers:
         """The same for every column, as released."""
-        grown = self.sums / (1 - self._lost)
+        grown = self.sums / (1 - self.lost)
         return self._around(Shrunk(grown, np.full(grown.shape, self._grown(1.0))), (0.0, np.inf), 1.0)
 
     def _around(self, found: Shrunk, bounds: tuple[float, float], factor: float) -> FoundNumbers:
         values = np.clip(found.values, *bounds)
-        stddev = np.hypot(found.stddev, UNSURE * self._lost * np.abs(values))
+        stddev = np.hypot(found.stddev, UNSURE * self.lost * np.abs(values))
         return FoundNumbers(values, np.full(values.shape, self._grown(factor)), stddev, bounds)
 
     def _grown(self, factor: float) -> float:
-        return self.stddev * factor / (1 - self._lost)
-
-    @property
-    def _lost(self) -> float:
-        return min(self.norms.lost(self.cap), _MOST_LOST)
+        return self.stddev * factor / (1 - self.lost)
 
     def sizes(self) -> Shrunk:
         """The size of every group, from the last column."""
@@ -71,7 +69,6 @@ class Released:
 class Asked(ABC):
     """A statistic of groups."""
 
-    of_means: bool = False  # whether a factor common to all rows of a user leaves it as it is
     centred: bool = False  # whether a first centre of all values is needed
 
     @abstractmethod
@@ -131,28 +128,26 @@ class Mean(Asked):
     low: float
     high: float
     of: Target
-    of_means = True
     centred = True
 
     def moments(self, centre: float) -> GroupMoments:
         """The sum around the centre, and the size."""
-        return GroupMoments(CentredMoments(self.low, self.high, centre, self.of), 2)
+        return GroupMoments(CentredMoments(self.low, self.high, centre, self.of), 2, size_cap=1.0)
 
     def found(self, released: Released, centre: float) -> Found:
         """Means, shrunk, or each by itself."""
         sizes, width = released.sizes(), self.high - self.low
-        unsure = feared_shift(released.norms, released.cap)
-        apart = shrunk_means(released.sums[:, 0], released.stddev, sizes, shrink=released.shrink)
+        apart = shrunk_means(released.sums[:, 0], released.stddev, sizes, released.of_one, shrink=released.shrink)
         means = self.low + width * np.clip(centre + apart.values, 0.0, 1.0)
         noise = width * released.stddev / sizes.values
         if released.shrink:
-            stddev = width * np.hypot(apart.stddev, unsure)
+            stddev = width * np.hypot(apart.stddev, released.unsure)
             return FoundNumbers(means, np.minimum(noise, stddev), stddev, (self.low, self.high))
         ratios = tuple(
             NoisyRatio(top, bottom, released.stddev, 0.0, (1.0, 0.0), (0.0, 1 / BOTTOM))
             for top, bottom in zip(released.sums[:, 0].tolist(), sizes.values.tolist(), strict=True)
         )
-        return FoundRatios(means, noise, ratios, centre, unsure, (self.low, self.high))
+        return FoundRatios(means, noise, ratios, centre, released.unsure, (self.low, self.high))
 
 
 @dataclass(frozen=True)
@@ -162,21 +157,19 @@ class Variance(Asked):
     low: float
     high: float
     of: Target
-    of_means = True
     centred = True
 
     def moments(self, centre: float) -> GroupMoments:
         """The sum around the centre, that of squares, and the size."""
-        return GroupMoments(CentredMoments(self.low, self.high, centre, self.of, squares=True), 3)
+        return GroupMoments(CentredMoments(self.low, self.high, centre, self.of, squares=True), 3, size_cap=1.0)
 
     def found(self, released: Released, centre: float) -> Found:
         """The mean square less the square of the mean."""
         sizes, scale = released.sizes(), (self.high - self.low) ** 2
-        apart = shrunk_means(released.sums[:, 0], released.stddev, sizes, shrink=released.shrink)
+        apart = shrunk_means(released.sums[:, 0], released.stddev, sizes, released.of_one, shrink=released.shrink)
         squares = shrunk_means(released.sums[:, 1] / SQUARES, released.stddev / SQUARES, sizes, shrink=released.shrink)
         values = np.clip(squares.values - np.square(apart.values), 0.0, 0.25)
-        unsure = feared_shift(released.norms, released.cap)
-        stddev = np.sqrt(np.square(squares.stddev) + np.square(2 * apart.values * apart.stddev) + unsure**2)
+        stddev = np.sqrt(np.square(squares.stddev) + np.square(2 * apart.values * apart.stddev) + released.unsure**2)
         noise = scale * released.stddev / SQUARES / sizes.values
         return FoundNumbers(scale * values, np.minimum(noise, scale * stddev), scale * stddev, (0.0, scale / 4))
 
@@ -213,7 +206,6 @@ class Quantiles(Asked):
     upper: tuple[float, ...]
     ranks: tuple[float, ...]
     of: Target
-    of_means = True
 
     def moments(self, centre: float) -> GroupMoments:
         """Counts by bin."""
@@ -239,9 +231,41 @@ class Quantiles(Asked):
         return np.asarray(lower[place] + inside * (upper - lower)[place])
 
 
-def with_cap(moments: GroupMoments, cap: float) -> GroupMoments:
-    """The same moments with another cap."""
-    return replace(moments, cap=cap)
+@dataclass(frozen=True, eq=False)
+class Capped:
+    """Moments with their caps, and what follows from them: see `Released`."""
+
+    moments: GroupMoments
+    lost: float
+    unsure: float = 0.0
+    of_one: float = 0.0
+
+    def released(self, block: Floats, stddev: float, *, shrink: bool) -> Released:
+        """The numbers as released, in their own units."""
+        cap = self.moments.cap
+        return Released(block * cap, stddev * cap, self.lost, self.unsure, self.of_one, shrink)
+
+
+@dataclass(frozen=True, eq=False)
+class UsersNorms:
+    """What was released of the norms of users, for one statistic.
+
+    Attributes:
+        norms: of users' vectors, or of their sizes where means are wanted.
+        ratios: of whole norms to those of sizes, where means are wanted.
+    """
+
+    norms: Norms
+    ratios: Ratios | None
+
+    def capped(self, moments: GroupMoments, noise: float, n_groups: int) -> Capped:
+        """The moments with the best caps, and what that does."""
+        if self.ratios is None:
+            cap = best_cap(self.norms, noise, n_groups)
+            return Capped(replace(moments, cap=cap), min(self.norms.lost(cap), _MOST_LOST))
+        caps: MeanCaps = best_mean_caps(self.norms, self.ratios, noise, n_groups, BOTTOM)
+        capped = replace(moments, cap=caps.size * caps.ratio, size_cap=caps.size)
+        return Capped(capped, 0.0, caps.unsure, caps.of_one)
 
 
 def columns_of(moments: tuple[GroupMoments, ...], sums: Any) -> list[Floats]:

@@ -18,17 +18,18 @@ from apportion.data.users import Users
 from apportion.engines import Engine, add_up_one
 from apportion.estimators.counts import release_overview
 from apportion.postprocessing.class_counts import class_counts
-from apportion.postprocessing.norm_caps import Norms, best_cap
+from apportion.postprocessing.norm_caps import Norms, Ratios
 from apportion.privacy import Session, Share
 from apportion.privacy.contributions import ClippedParts, GroupMoments, GroupSums, NormClasses
 from apportion.privacy.purposes import Name, Purpose
-from apportion.statistics.groups.asked import Asked, Released, columns_of, with_cap
+from apportion.statistics.groups.asked import Asked, UsersNorms, columns_of
 from apportion.statistics.groups.found import Found
 
 Floats = NDArray[np.float64]
 
 CENTRE, NORMS = 0.04, 0.08  # shares of the budget
-_EDGES = tuple(2.0**k for k in range(-3, 18))  # of octaves of norms
+_EDGES = tuple(2.0 ** (k / 2) for k in range(-6, 35))  # of classes of norms
+_RATIOS = tuple(1 + 0.25 * k for k in range(17))  # of whole norms to those of sizes
 _MOST_RATIO = 32.0  # of an L1 norm to a norm
 
 
@@ -63,17 +64,14 @@ class GroupFit:
             self.users, self.session, self.engine, moments, self._share("norms", NORMS), Purpose.NORMS
         )
         noise = math.sqrt(len(moments)) / share.mu
-        caps = [
-            best_cap(each, noise, self.users.n_tasks, of_means=one.of_means)
-            for each, one in zip(norms, self.asked.values(), strict=True)
-        ]
-        capped = tuple(with_cap(each, cap) for each, cap in zip(moments, caps, strict=True))
+        chosen = [each.capped(one, noise, self.users.n_tasks) for each, one in zip(norms, moments, strict=True)]
+        capped = tuple(each.moments for each in chosen)
         total = add_up_one(self.engine, self.users, GroupSums(capped))
         sums = columns_of(capped, self.session.release(Purpose.GROUP_SUMS, total, share))
         stddev = total.l2_sensitivity / share.mu
         return {
-            name: one.found(Released(block * cap, stddev * cap, of_users, cap, self.shrink), centre)
-            for (name, one), block, cap, of_users in zip(self.asked.items(), sums, caps, norms, strict=True)
+            name: one.found(each.released(block, stddev, shrink=self.shrink), centre)
+            for (name, one), block, each in zip(self.asked.items(), sums, chosen, strict=True)
         }
 
     @property
@@ -95,16 +93,21 @@ class GroupFit:
 
 def release_norms(
     users: Users, session: Session, engine: Engine, moments: list[GroupMoments], share: Share, name: Name
-) -> list[Norms]:
+) -> list[UsersNorms]:
     """Release how many users have about which norm, for each statistic."""
-    classes = NormClasses(tuple(moments), _EDGES, _MOST_RATIO)
+    classes = NormClasses(tuple(moments), _EDGES, _RATIOS, _MOST_RATIO)
     total = add_up_one(engine, users, ClippedParts(classes, (classes.output,)))
-    noisy = np.asarray(session.release(name, total, share), np.float64).reshape(len(moments), -1)
+    noisy = np.asarray(session.release(name, total, share), np.float64)
     stddev = total.l2_sensitivity / share.mu
-    return [_norms(row, stddev) for row in noisy]
+    places = np.cumsum([classes.width_of(each) for each in moments])[:-1]
+    return [_norms(row, stddev) for row in np.split(noisy, places)]
 
 
-def _norms(noisy: Floats, stddev: float) -> Norms:
-    counts = class_counts(noisy[:-1], stddev, "distances")
-    ratio = float(noisy[-1]) * _MOST_RATIO / max(float(counts.sum()), 1.0)
-    return Norms.of(counts, np.asarray(_EDGES), float(np.clip(ratio, 1.0, _MOST_RATIO)))
+def _norms(noisy: Floats, stddev: float) -> UsersNorms:
+    counts = class_counts(noisy[: len(_EDGES)], stddev, "distances")
+    ratio = float(noisy[len(_EDGES)]) * _MOST_RATIO / max(float(counts.sum()), 1.0)
+    norms = Norms.of(counts, np.asarray(_EDGES), float(np.clip(ratio, 1.0, _MOST_RATIO)))
+    further = noisy[len(_EDGES) + 1 :]
+    if not len(further):
+        return UsersNorms(norms, None)
+    return UsersNorms(norms, Ratios.of(class_counts(further, stddev, "distances"), np.asarray(_RATIOS)))

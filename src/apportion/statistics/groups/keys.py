@@ -31,7 +31,7 @@ FROM_DATA: Final = "from-data"
 OWN_GROUPS: Final = "who is in a group that nobody else is in"
 KEYS_PART: Final = 0.25  # of δ, for the list
 GROUPS, LIST = 0.04, 0.31  # shares of the budget: of how many groups users are in, and of the list
-_MOST_GROUPS: Final = 300  # of one user that count for the list
+MOST_GROUPS: Final = 300  # of one user that count for the list
 _TYPICAL: Final = 30  # groups, before any are known
 
 
@@ -62,18 +62,18 @@ def release_list(data: RowsByGroup, session: Session, engine: Engine, fraction: 
         fraction: of the budget, for both releases.
     """
     shares = session.plan(groups=GROUPS, keys=fraction - GROUPS)
-    (norms,) = release_norms(
+    (found,) = release_norms(
         data.users, session, engine, [GroupMoments(ones, 1)], shares.one("groups"), Purpose.GROUPS_OF_USERS
     )
-    cap = best_cap(norms, 1 / shares.one("keys").mu, _TYPICAL, of_means=False)
-    form = KeyCounts(_MOST_GROUPS, session.neighbours, int(np.clip(round(cap**2), 1, _MOST_GROUPS)))
+    norms = found.norms
+    cap = best_cap(norms, 1 / shares.one("keys").mu, _TYPICAL)
+    form = KeyCounts(MOST_GROUPS, session.neighbours, int(np.clip(round(cap**2), 1, MOST_GROUPS)))
     counts: Any = add_up_one(engine, data.held(), form)
     listed = session.release_keys(
         Purpose.GROUP_LIST, KeyedSum(counts, data.texts), shares.one("keys"), session.budget.keys_delta
     )
     unit = float(np.sqrt(form.least))
-    found = _users(listed, unit, norms)
-    return GroupList(data.on_list(listed.texts), found, listed.threshold * unit, fraction)
+    return GroupList(data.on_list(listed.texts), _users(listed, unit, norms), listed.threshold * unit, fraction)
 
 
 def _users(listed: Listed, unit: float, norms: Norms) -> FoundNumbers:
