@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := $(shell find src -type f \( -name '*.py' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.js' -o -name '*.html' -o -name '*.css' \)) pyproject.toml setup.py
 
-.PHONY: demo test test-narrow test-spark test-federated java lint bench claim claims table docs clean wheel browser
+.PHONY: demo test test-narrow test-federated test-spark java lint bench claim claims table docs clean wheel browser
 .DELETE_ON_ERROR:
 
 # A fresh clone is timed from its first file on; `make` alone is timed in an older one.
@@ -110,4 +110,4 @@ browser:
 	touch $@
 
 clean:
-	rm -rf .venv .venv-spark .venv-federated build dist demo docs/_build docs/reference .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -rf .venv .venv-federated .venv-spark build dist demo docs/_build docs/reference docs/gallery .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

@@ -17,7 +17,7 @@ def test_the_blocks_of_a_page_run(name):
     kept = [block for block in PAGES[name] if block.language in RUN]
     if any("torch" in block.text or "Encoder" in block.text for block in kept):
         pytest.importorskip("torch")
-    with working_folder():
+    with working_folder(kept):
         names = {"__name__": "page"}
         for block in kept:
             printed = run_block(block, names)

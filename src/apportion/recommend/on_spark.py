@@ -105,5 +105,7 @@ class _Recommending:
         lists = batch.column(self.values)
         values = lists.flatten().to_numpy(zero_copy_only=False)
         if not np.array_equal(owners, lists.value_parent_indices().to_numpy()):
-            raise InputError("Expected as many values as items in every row; at least one row has other lists.")
+            raise InputError(
+                "Expected as many values as items in every row; at least one row has other lists.", argument=None
+            )
         return np.asarray(values, np.float32)

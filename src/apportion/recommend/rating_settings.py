@@ -10,12 +10,14 @@ class RatingSettings:
     """Everything that can be tuned; all of it public. Labels are in units of a quarter of the value range.
 
     Attributes:
-        dimension: length of item vectors; None to choose it from released popularity.
+        dimension: length of item vectors; None to choose it from released popularity. If items do not stand out of the
+            noise, it is 0: then there is one round, for biases alone.
         rounds: number of rounds after the one for biases.
         growth: ratio of the shares of consecutive rounds.
         exponent: weights over a user's tasks are popularity^-exponent.
         popularity_floor: popularity is floored at this fraction of its mean before that.
         overview_share: share of the budget for the number of users and the mean.
+        most_overview_share: the most that these get together, in a second release if there are few users.
         counts_share: share for popularity.
         norms_share: share for the choice of the clip norm; nothing is spent where `clip` is given.
         moments_share: share for the shared moments of all rounds.
@@ -43,10 +45,11 @@ class RatingSettings:
     exponent: float = 0.25
     popularity_floor: float = 0.05
     overview_share: float = 0.003
+    most_overview_share: float = 0.05
     counts_share: float = 0.1
     norms_share: float = 0.004
     moments_share: float = 0.02
-    votes_share: float = 0.004
+    votes_share: float = 0.01
     feature_votes_share: float = 0.01
     held_out: float = 0.1
     clip: float | None = None

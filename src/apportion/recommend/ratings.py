@@ -41,8 +41,9 @@ from apportion.recommend.categories import Categories
 from apportion.recommend.features.prior import FeaturesEstimator
 from apportion.recommend.features.ratings_items import ItemSide, Posterior
 from apportion.recommend.model import FoldIn, RatingModel
+from apportion.recommend.overviews import Overview
 from apportion.recommend.rating_settings import RatingSettings
-from apportion.recommend.rating_votes import Ballot
+from apportion.recommend.rating_votes import Ballot, Known
 from apportion.recommend.variance_votes import UserVariances
 
 Floats = NDArray[np.floating[Any]]
@@ -187,6 +188,11 @@ class _State:
     residual_variance: float
     rounds: tuple[evidence.RoundEvidence, ...]
 
+    @property
+    def known(self) -> Known:
+        """What users are told of the tasks to solve their regressions."""
+        return self.posterior.mean, self.posterior.variance, self.residual_variance
+
 
 class _Fit:
     """One fit: private data on one side, released state on the other, the session in between."""
@@ -208,6 +214,8 @@ class _Fit:
         self._data = data
         self._held_out: HeldOut | None = None
         self._votes = settings.votes_share > 0 and settings.rounds >= _ROUNDS_AFTER_VOTES
+        if self._votes:
+            self._items = self._items.trusting(_CAUTIOUS * settings.taste_variance)
         self._users = data.as_users
         self._spread = UserVariances(settings.bias_variance, settings.scale_variance, settings.latent_variance)
         self._allocation = allocation
@@ -221,53 +229,87 @@ class _Fit:
 
     def run(self, rng: np.random.Generator, progress: Progress | None) -> _State:
         """Make every release in order; return what was learned."""
-        chosen = self._settings
-        fixed = {"overview": chosen.overview_share, "norms": chosen.norms_share}
-        if self._listed is None:  # otherwise popularity is released already
-            fixed["counts"] = chosen.counts_share
-        n_rounds = chosen.rounds + 1
-        if self._votes:
-            fixed["votes"] = chosen.votes_share
-        if self._votes and self._items.has_directions:
-            fixed["feature_votes"] = chosen.feature_votes_share
-        taken = 0.0 if self._listed is None else self._listed.taken
-        left = 1 - chosen.moments_share - sum(fixed.values()) - taken
-        rounds = [left * share for share in Geometric.growing(chosen.growth).shares(n_rounds)]
-        plan = self._session.plan(**fixed, moments=[chosen.moments_share / n_rounds] * n_rounds, rounds=rounds)
-        start, weights = self._start(plan)
+        overview = self._overview()
+        plan = self._plan(overview.share)
+        start, weights = self._start(plan, overview)
+        if not start.dimension:
+            plan = self._plan_of_means(plan)
+        n_rounds = len(plan.several("rounds"))
         state = None
         for k, shares in enumerate(zip(plan.several("rounds"), plan.several("moments"), strict=True)):
             if progress:
                 progress("round", k, n_rounds)
             if self._votes and state is not None and k == n_rounds - _ROUNDS_AFTER_VOTES:
-                self._vote(state, plan)
+                self._vote_on_variances(state, plan)
+                self._vote_on_features(state, plan)
+                self._users = self._data.as_users
             state = self._round(k, start, state, weights, shares, rng)
         if progress:
             progress("round", n_rounds, n_rounds)
         assert state is not None
+        if self._votes and not start.dimension:
+            self._vote_on_features(state, plan)
         return state
 
-    def _vote(self, state: _State, plan: Plan) -> None:
-        """Let users vote on their variances, then on tastes for features; rounds after this one have all rows."""
+    def _plan(self, taken: float) -> Plan:
+        """Divide what the overview left."""
+        chosen = self._settings
+        fixed = {"norms": chosen.norms_share}
+        if self._listed is None:
+            fixed["counts"] = chosen.counts_share
+        else:  # popularity is released already
+            taken += self._listed.taken
+        if self._votes:
+            fixed["votes"] = chosen.votes_share
+        if self._votes and self._items.has_directions:
+            fixed["feature_votes"] = chosen.feature_votes_share
+        n_rounds = chosen.rounds + 1
+        left = 1 - chosen.moments_share - sum(fixed.values()) - taken
+        rounds = [left * share for share in Geometric.growing(chosen.growth).shares(n_rounds)]
+        return self._session.plan(**fixed, moments=[chosen.moments_share / n_rounds] * n_rounds, rounds=rounds)
+
+    def _plan_of_means(self, plan: Plan) -> Plan:
+        """One round for biases with all that is left; only with features some rows stay held out, to vote on them."""
+        votes = self._votes and self._items.has_directions
+        kept = {"feature_votes": plan.one("feature_votes").fraction} if votes else {}
+        if not votes:
+            self._users = self._data.as_users
+        left, moments = 1 - self._session.spent - sum(kept.values()), self._settings.moments_share
+        return self._session.plan(**kept, moments=[moments], rounds=[left - moments])
+
+    def _overview(self) -> Overview:
+        """Return the number of users and the mean rating, released a second time if there are few users."""
+        parts, share = (self._users, self._session, self._engine), self._settings.overview_share
+        given, mu = (self._range, self._known_users), self._session.budget.mu
+        first = self._session.plan(overview=share).one("overview")
+        found = Overview(*release_overview(*parts, first, *given), share)
+        wanted = found.wanted_share(mu, self._settings.most_overview_share)
+        if wanted > 2 * share:
+            further = self._session.plan(overview=wanted - share).one("overview")
+            again = release_overview(*parts, further, *given, Purpose.OVERVIEW.at(step=2))
+            found = found.with_another(Overview(*again, wanted - share))
+        return found.with_likely_mean(self._range, mu)
+
+    def _ballot(self, state: _State) -> Ballot:
         assert self._held_out is not None
         voters = state.start.n_users * self._held_out.voters
-        ballot = Ballot(
-            self._data.as_users, self._engine, self._session, self._held_out, voters,
-            self._range, state.start.centre, self._unit,
-        )  # fmt: skip
-        known = state.posterior.mean, state.posterior.variance, state.residual_variance
-        self._spread = ballot.on_variances(self._spread, known, plan.one("votes"))
+        parts = (self._data.as_users, self._engine, self._session, self._held_out)
+        return Ballot(*parts, voters, self._range, state.start.centre, self._unit)
+
+    def _vote_on_variances(self, state: _State, plan: Plan) -> None:
+        self._spread = self._ballot(state).on_variances(self._spread, state.known, plan.one("votes"))
+
+    def _vote_on_features(self, state: _State, plan: Plan) -> None:
+        """Let users vote on their tastes for features, if there are any."""
         if self._items.has_directions:
             usual = self._settings.taste_variance
             tastes = [_CAUTIOUS * usual, usual]
-            fold_ins = [self._items.with_tastes(self._fold_in(*known), taste) for taste in tastes]
-            chosen = ballot.on_features(fold_ins, plan.one("feature_votes"))
+            fold_ins = [self._items.with_tastes(self._fold_in(*state.known), taste) for taste in tastes]
+            chosen = self._ballot(state).on_features(fold_ins, plan.one("feature_votes"))
             self._items = self._items.trusting(tastes[chosen])
-        self._users = self._data.as_users
 
-    def _start(self, plan: Plan) -> tuple[_Start, Weighting]:
-        session, engine, share = self._session, self._engine, plan.one("overview")
-        n_users, centre = release_overview(self._users, session, engine, share, self._range, self._known_users)
+    def _start(self, plan: Plan, overview: Overview) -> tuple[_Start, Weighting]:
+        session, engine, n_users, centre = self._session, self._engine, overview.n_users, overview.centre
         users = self._users = self._without_held_out(n_users)
         if self._listed is None:
             released = release_popularity(users, session, engine, plan.one("counts"), n_users)

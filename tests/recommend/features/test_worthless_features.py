@@ -51,7 +51,7 @@ def opposite_tastes(n_users=2000, n_items=1000, rows=12):
 
 def share_of_tastes(data, features):
     """How long the directions of features are in the model, relative to what they are without votes."""
-    models = (fitted(data, features, 0, settings=RatingSettings(votes_share=share)) for share in (0.004, 0.0))
+    models = (fitted(data, features, 0, settings=RatingSettings(votes_share=share)) for share in (0.01, 0.0))
     voted, taken = (np.abs(model.vectors[:, -1]).max() for model in models)
     return float(voted / taken)
 
