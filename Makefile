@@ -105,7 +105,7 @@ browser:
 
 .venv-spark/ready: .venv/wheel constraints.txt
 	$(PYTHON) -m venv .venv-spark
-	$(SPARK)/pip install -q -c constraints.txt dist/*.whl "pyspark[connect]>=4" duckdb hypothesis pytest "scikit-learn>=1.6,<2"
+	$(SPARK)/pip install -q -c constraints.txt dist/*.whl "pyspark[connect]>=4" cryptography duckdb hypothesis pytest "scikit-learn>=1.6,<2"
 	$(SPARK)/pip install -q --no-deps --force-reinstall dist/*.whl
 	touch $@
 
