@@ -17,7 +17,7 @@ import numpy as np
 from apportion.allocation.users import SampleLimit
 from apportion.auditing.hidden_values import raw_steps
 from apportion.data.users import Users
-from apportion.engines import DiskEngine, LocalEngine, TorchEngine
+from apportion.engines import DiskEngine, LocalEngine, SparkEngine, TorchEngine
 from apportion.federated import FederatedEngine, Trust
 from apportion.privacy import SeededNoise
 from apportion.privacy.contributions import Contribution
@@ -46,7 +46,27 @@ def disk_engine(runs, dtype):
     return engine
 
 
-FURTHER_ENGINES = {"disk": disk_engine}
+@cache
+def sail():
+    """A Spark Connect server of this process, and a session on it."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # PySpark on pandas 3, of which this library needs nothing
+        from pysail.spark import SparkConnectServer
+        from pyspark.sql import SparkSession
+
+        server = SparkConnectServer()
+        server.start()
+        return server, SparkSession.builder.remote(f"sc://localhost:{server.listening_address[1]}").create()
+
+
+def spark_engine(runs, dtype):
+    """An engine on that server, with so many tasks in a pass."""
+    return SparkEngine(sail()[1], dtype, partitions=runs)
+
+
+FURTHER_ENGINES = {"disk": disk_engine, **({"Spark": spark_engine} if find_spec("pysail") else {})}
 """Engines that have tests of their own; the claim compares them with the others."""
 
 

@@ -55,7 +55,7 @@ COMMANDS = {
               ["p.html"]),
     "protect": (("protect", "schools", "--label", "score", "--epsilon", 2, "--out", "r"), ["r/shared/report.html"]),
     "demo": (("demo", "--users", 200, "--items", 30, "--rows", 2000),
-             ["demo/model/report.html", "demo/evaluation.html"]),
+             ["demo/model/report.html", "demo/evaluation.html", "demo/explorer.html"]),
 }  # fmt: skip
 """A run of each command that writes pages, and these."""
 
