@@ -120,8 +120,3 @@ class FolderManifest:
         buckets = [each.bucket for each in self.shards]
         if buckets != sorted(set(buckets)) or (buckets and not 0 <= buckets[0] <= buckets[-1] < 1 << self.bits):
             raise InputError(f"The manifest of {place} names a bucket twice, or one that cannot be.", argument=None)
-
-
-def is_user_folder(path: Path) -> bool:
-    """Whether a path is a folder of users."""
-    return (path / MANIFEST).is_file()
