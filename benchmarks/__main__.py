@@ -47,6 +47,7 @@ CLAIMS = (
     "gwa-scale",
     "ledger-crash",
     "ids-fuzz",
+    "first-hour",
     "planted-bugs",
     "noise-independence",
     "bytes-equal",
