@@ -17,7 +17,9 @@ def write_folder(data, path, bits=2, bucket_of_row=None):
     own = buckets_of(sampling_keys(data.user_ids), bits)[data.users]
     buckets = own if bucket_of_row is None else bucket_of_row(data, own)
     held = np.unique(data.tasks)
-    items = pa.table({ITEM: pa.array(data.task_ids.ids[held].tolist())})
+    items = pa.table(
+        {ITEM: pa.array(data.task_ids.ids[held].tolist(), pa.string() if data.task_ids.holds_text else pa.int64())}
+    )
     write_parquet(items, path / ITEMS)
     codes = np.searchsorted(held, data.tasks).astype(np.int32)
     entries = []

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from apportion.privacy import Checkpoint
+from apportion.privacy.ledger.keys import LedgerKey
+
 SMALL = (
     "--dimension",
     "2",
@@ -93,3 +96,40 @@ def test_bad_requests_are_one_sentence_and_nothing_is_written(refused, ratings, 
 )
 def test_a_fit_of_a_folder_refuses_what_a_fit_of_a_file_does(refused, users, arguments, said):
     assert said in refused("fit", *arguments, *SMALL)
+
+
+# -- fits that are stopped --
+
+
+@pytest.fixture
+def checkpoint(monkeypatch, tmp_path_factory):
+    """The options of a fit that can be stopped."""
+    key = LedgerKey.create(tmp_path_factory.mktemp("keys") / "key").place
+    monkeypatch.setenv("APPORTION_CHECKPOINT_KEY", key)
+    return ("--checkpoint", "going-on")
+
+
+def test_a_fit_that_was_stopped_goes_on(run, users, checkpoint, folder, monkeypatch):
+    run("fit", users, *SMALL, *checkpoint, "--out", "whole")
+    (folder / "going-on").rename(folder / "whole-checkpoint")
+    store = Checkpoint.store
+
+    def until(self, number, *given):
+        store(self, number, *given)
+        if number == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as stopping:
+        stopping.setattr(Checkpoint, "store", until)
+        run("fit", users, *SMALL, *checkpoint, "--out", "model", code=130)
+    said = run("fit", users, *SMALL, *checkpoint, "--out", "model").stderr
+    assert "4 releases are stored in going-on" in said
+    for name in ("model.safetensors", "statement.json"):
+        assert (folder / "model" / name).read_bytes() == (folder / "whole" / name).read_bytes()
+
+
+def test_a_checkpoint_of_other_data_is_refused(run, refused, users, ratings, checkpoint):
+    run("fit", users, *SMALL, *checkpoint, "--out", "model")
+    assert "--checkpoint: The checkpoint 'going-on' is of a fit with other data" in refused(
+        "fit", ratings, *SMALL, *checkpoint, "--out", "other"
+    )

@@ -30,6 +30,8 @@ class DataPlace(click.ParamType["Path | str"]):
         """Turn text into a place; refuse a path without a file."""
         from apportion.data.sources import files_at, is_url
 
+        if ctx is not None and ctx.params.get("engine") == "spark":
+            return str(value)  # a table, or a file that the cluster reads
         if value == "-" and ctx is not None:
             return _spooled(ctx)
         if is_url(value):

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from apportion.cli.data_places import data_argument, stem_of
-from apportion.cli.evaluation_parts import Split, new_items, private_models, serve_new_items, split_data
+from apportion.cli.evaluation_parts import (
+    Split,
+    new_items,
+    private_models,
+    published_model,
+    serve_new_items,
+    split_data,
+)
 from apportion.cli.options import (
     DataOptions,
     FeatureOptions,
@@ -123,8 +132,12 @@ def run_evaluation(
     reporter: Reporter,
     feature_settings: FeatureOptions | None = None,
     items_held_out: float | None = None,
+    published: Mapping[str, Any] | None = None,
 ) -> Evaluated:
-    """Split the data, fit everything on the training part, and compare on the test part."""
+    """Split the data, fit everything on the training part, and compare on the test part.
+
+    `published` describes a published method to compare with, as a study file does.
+    """
     from apportion.cli.feature_files import in_words, match_features, read_features
     from apportion.cli.loading import load_data
 
@@ -139,7 +152,10 @@ def run_evaluation(
     split = split_data(loaded.data, loaded.kind, seed)
     parts = None if features is None or items_held_out is None else new_items(loaded, features, items_held_out, seed)
     models = private_models(split, loaded.kind, privacy, data_as.scale, features, reporter)
-    result = _compare(models, split, loaded.data, data_as.scale, reporter)
+    others = (
+        {} if published is None else published_model(split, loaded.kind, privacy, data_as.scale, published, reporter)
+    )
+    result = _compare(models, split, loaded.data, data_as.scale, reporter, others)
     if features is None:
         return result
     result.facts["Public features"] = (
@@ -190,6 +206,7 @@ def _compare(
     data: Interactions,
     scale: tuple[float, float],
     reporter: Reporter,
+    published: Mapping[str, ItemModel] = MappingProxyType({}),
 ) -> Evaluated:
     from apportion.cli.training import fit_baselines, fit_twin
     from apportion.evaluation import OnLongerList, compare_rankings, compare_ratings, popularity_slices
@@ -199,7 +216,7 @@ def _compare(
     kind = _kind(private[name])
     twin, tuned = fit_twin(split, kind, scale, reporter)
     baselines = fit_baselines(split.train, kind)
-    on_list = {name: OnLongerList(model) for name, model in private.items()}
+    on_list = {name: OnLongerList(model) for name, model in {**private, **published}.items()}
     models: dict[str, Any] = {**on_list, _TWIN: twin, **baselines}
     slices = popularity_slices(split.train.by_task.counts, min(_N_SLICES, data.n_tasks))
     reporter.say("comparing the models on the test part")
@@ -207,7 +224,7 @@ def _compare(
         comparison = compare_ratings(models, split.history, split.targets, slices=slices)
     else:
         comparison = compare_rankings(models, split.history, split.targets, slices=slices)
-    roles = Roles(name, _TWIN, tuple(baselines), *others)
+    roles = Roles(name, _TWIN, tuple(baselines), next(iter(others), None), next(iter(published), None))
     facts = _facts(data, kind, split) | {"Model without privacy": tuned}
     return Evaluated(comparison, roles, private[name], twin, slices, facts, ())
 

@@ -139,6 +139,13 @@ def _rows_left_out(path: Place, left_out: dict[str, int], repeats: Repeats) -> I
             yield f"{name_of(path)}: {n_rows} row{'s' if n_rows > 1 else ''} {reason}"
 
 
+def refuse_rules(options: DataOptions, name: str, instead: str) -> None:
+    """Refuse rules for rows where data are not read: there, empty cells and repeated rows are refused."""
+    for argument, default in (("where", None), ("missing", "drop"), ("repeats", None)):
+        if getattr(options, argument) not in (None, "refuse", default):
+            raise InputError(f"{name}: rows cannot be chosen here; {instead}.", argument=argument)
+
+
 def rules_of(options: DataOptions) -> Iterator[str]:
     """Return the other rules by which rows were left out, each applied within one user's rows, for the statement."""
     if options.table is not None and is_query(options.table):

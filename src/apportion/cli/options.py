@@ -16,7 +16,7 @@ from apportion.data.row_rules import MISSING, Missing
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
-    from apportion.privacy import Account, Budget, NoiseSource, Session
+    from apportion.privacy import Account, Budget, Checkpoint, NoiseSource, Session
 
 Kind = Literal["ratings", "clicks"]
 Unlisted = Literal["drop", "refuse"]
@@ -38,8 +38,8 @@ class DataPath(click.Path):
         return path
 
 
-MEMORY: Final = "1GiB"
 DATA: Final = DataPath(exists=True, path_type=Path)
+MEMORY: Final = "1GiB"
 
 
 class PositiveNumber(click.ParamType[float]):
@@ -145,6 +145,7 @@ class FitOptions:
     items: Path | str | None = None
     rules: tuple[str, ...] = ()
     """How rows were chosen and joined, in words."""
+    checkpoint: Path | None = None
 
     @property
     def items_are_private(self) -> bool:
@@ -160,11 +161,12 @@ class FitOptions:
         return Budget(self.epsilon, self.delta, KEYS_PART * self.delta if self.items_are_private else 0.0)
 
     def session(self) -> Session:
-        """Return the session of a fit; it charges the account, if one was named."""
-        from apportion.privacy import Session
+        """Return the session of a fit; it charges the account and has the checkpoint, if they were named."""
+        from apportion.privacy import Checkpoint, Session
 
-        charged = charged_session(self.ledger, self.account, self.budget, self.window, self.noise())
-        return charged or Session(self.budget, noise=self.noise(), window=self.window)
+        kept = None if self.checkpoint is None else Checkpoint(self.checkpoint)
+        charged = charged_session(self.ledger, self.account, self.budget, self.window, self.noise(), kept)
+        return charged or Session(self.budget, noise=self.noise(), window=self.window, checkpoint=kept)
 
     def noise(self) -> NoiseSource:
         """The noise source."""
@@ -179,12 +181,17 @@ def noise_of(seed: int | None, exact: bool) -> NoiseSource:
 
 
 def charged_session(
-    ledger: str | None, account: str | None, budget: Budget, window: str, noise: NoiseSource
+    ledger: str | None,
+    account: str | None,
+    budget: Budget,
+    window: str,
+    noise: NoiseSource,
+    checkpoint: Checkpoint | None = None,
 ) -> Session | None:
     """Return a session of this budget that charges a ledger's account; None if no ledger was named."""
     result = account_of(ledger, account)
     declared = None if window == _NO_WINDOW else window
-    return None if result is None else result.session(budget, noise=noise, window=declared)
+    return None if result is None else result.session(budget, noise=noise, window=declared, checkpoint=checkpoint)
 
 
 def account_of(ledger: str | None, account: str | None) -> Account | None:
@@ -270,6 +277,20 @@ def memory_option(command: Command) -> Command:
     return add(command)
 
 
+def engine_options(command: Command) -> Command:
+    """Add `--engine`, `--master` and `--partitions`."""
+    for option in reversed(_ENGINE):
+        command = option(command)
+    return command
+
+
+def checkpoint_option(command: Command) -> Command:
+    """Add `--checkpoint`."""
+    words = "Store every release in this folder first. If the fit is stopped, the same command goes on from there."
+    add = click.option("--checkpoint", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER", help=words)
+    return add(command)
+
+
 def json_option(command: Command) -> Command:
     """Add `--json`."""
     add = click.option("--json", "as_json", is_flag=True, help="Print only JSON on stdout.")
@@ -339,6 +360,24 @@ _FEATURES: Final = (
         multiple=True,
         metavar="A,B",
         help="With --features: also use combinations of these columns within a row as a feature.",
+    ),
+)
+_ENGINE: Final = (
+    click.option(
+        "--engine",
+        type=click.Choice(["local", "spark"]),
+        default="local",
+        show_default=True,
+        is_eager=True,
+        help="Where sums are formed. spark: DATA is a table, or a Parquet, CSV or TSV file that the cluster reads.",
+    ),
+    click.option("--master", metavar="URL", help="With --engine spark: local[2], spark://host:port or sc://host:port."),
+    click.option(
+        "--partitions",
+        type=click.IntRange(min=1),
+        default=8,
+        show_default=True,
+        help="With --engine spark: tasks in a pass; each holds its rows in memory.",
     ),
 )
 _DATA: Final = (

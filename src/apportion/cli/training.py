@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from apportion.cli.evaluation_parts import Split
     from apportion.data import Interactions, ItemFeatures
     from apportion.data.user_data import UserData
+    from apportion.engines import Engine
     from apportion.privacy import Session
     from apportion.recommend.model import ItemModel
 
@@ -31,6 +32,7 @@ def fit_private(
     session: Session | None = None,
     features: ItemFeatures | None = None,
     memory: str = MEMORY,
+    engine: Engine | None = None,
 ) -> ItemModel:
     """Fit the private model. A session that charges a ledger brings its own budget, noise and window."""
     from apportion import recommend
@@ -39,7 +41,9 @@ def fit_private(
 
     items = PRIVATE_ITEMS if options.items_are_private else options.items
     settings = {**_settings(options), "features": features, "items": items if isinstance(items, str) else None}
-    if not isinstance(data, Interactions):
+    if engine is not None:
+        settings["engine"] = engine
+    elif not isinstance(data, Interactions):
         settings["engine"] = DiskEngine(memory, "float64" if kind == "ratings" else "float32")
     estimator: Any
     if kind == "ratings":

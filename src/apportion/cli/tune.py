@@ -187,7 +187,7 @@ def _maker(
     from apportion.privacy import Budget
     from apportion.recommend.clicks import ClickSettings
     from apportion.recommend.methods import build
-    from apportion.recommend.ratings import RatingSettings
+    from apportion.recommend.rating_settings import RatingSettings
 
     record: Any = RatingSettings if loaded.kind == "ratings" else ClickSettings
     known = list(dict.fromkeys([*_OF_THE_FIT, *(field.name for field in fields(record))]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -263,6 +264,17 @@ class Interactions:
     def n_observations(self) -> int:
         """The number of observed (user, task) pairs."""
         return len(self.users)
+
+    @property
+    def digest(self) -> str:
+        """A digest of all rows and ids; private, as the data are."""
+        made = sha256()
+        for column in (self.users, self.tasks, self.values, self.timestamps):
+            made.update(b"-" if column is None else np.ascontiguousarray(column).data)
+        for ids in (self.user_ids, self.task_ids):
+            held = repr(ids.ids.tolist()).encode() if ids.holds_text else np.ascontiguousarray(ids.ids).data
+            made.update(held)
+        return made.hexdigest()
 
     @cached_property
     def by_user(self) -> Segments:

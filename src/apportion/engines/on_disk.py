@@ -46,7 +46,7 @@ class DiskEngine(LocalEngine):
         super().__init__(dtype, threads, min(200_000, self.rows_of_a_run), exact=True)
 
     def _runs(self, part: Users) -> Iterable[Users]:
-        return part.runs(self.rows_of_a_run)
+        return part.runs(self.rows_of_a_run) if part.n_users else [part]
 
 
 def bytes_in(size: str | int) -> int:

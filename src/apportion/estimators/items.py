@@ -23,6 +23,7 @@ from apportion.engines import DiskEngine, Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.counts import ReleasedPopularity, release_number_of_users
 from apportion.estimators.private import SettingsEstimator
+from apportion.estimators.resuming import resumable
 from apportion.postprocessing.popularity import posterior_popularity
 from apportion.privacy import Budget, Purpose, Session, Share
 from apportion.privacy.contributions import KeyCounts, KeyShares
@@ -187,11 +188,12 @@ class ItemsEstimator(SettingsEstimator):
         if not are_private(self.items, data):
             listed = on_public_list(self.items, data)
             session = self._declared(given, listed, public)
-            return Entrance(session, self._engine_or(default, session), listed, None, self.n_users)
+            engine = resumable(self._engine_or(default, session), session, self, data)
+            return Entrance(session, engine, listed, None, self.n_users)
         known = [] if self.features is None else texts_of(self.features.item_ids)
         about = [f"the list of the {len(known)} items that have features"] if known else []
         session = self._with_keys(given, [*about, *public])
-        engine, before = self._engine_or(default, session), session.spent
+        engine, before = resumable(self._engine_or(default, session), session, self, data), session.spent
         n_users = float(self.n_users or release_number_of_users(data.as_users, session, engine, _few(session)))
         share = max(counts_share, share_of_list(session.budget.mu, n_users))
         on_it, found = release_items(data, session, engine, session.plan(items=share).one("items"), known)

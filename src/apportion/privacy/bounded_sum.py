@@ -199,6 +199,22 @@ class BoundedSum(Hidden):
         """The L1 sensitivity as derived, or else √size times the L2 sensitivity."""
         return math.sqrt(self.size) * self.l2_sensitivity if self._l1_bound is None else self._l1_bound
 
+    def deferred(self, form: Callable[[], BoundedSum]) -> BoundedSum:
+        """Return a sum like this one that is formed only when it is opened; anything but its value must be the same."""
+        made = object.__new__(type(self))
+        slots = {name for kind in type(self).__mro__ for name in getattr(kind, "__slots__", ())}
+        for name in slots:
+            setattr(made, name, getattr(self, name))
+
+        def opened() -> Any:
+            formed = form()
+            if any(not _same(getattr(formed, name), getattr(self, name)) for name in slots - {"_open"}):
+                raise TypeError("A sum that was formed later has another shape or sensitivity than was declared.")
+            return formed._open()
+
+        made._open = opened
+        return made
+
     def _reveal(self, key: object) -> Any:
         value = self._reveal_steps(key)
         return value if self._step is None else value * self._step
@@ -229,6 +245,10 @@ def symmetric_scales(packed_size: int) -> FloatArray:
     scales = np.full(packed_size, math.sqrt(0.5))
     scales[np.cumsum(np.arange(1, width + 1)) - 1] = 1.0
     return scales
+
+
+def _same(one: Any, two: Any) -> bool:
+    return np.array_equal(one, two) if isinstance(one, np.ndarray) else bool(one == two)
 
 
 def _sealed(value: Any) -> Callable[[], Any]:

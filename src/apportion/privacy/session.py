@@ -26,7 +26,8 @@ from apportion.errors import BudgetError
 from apportion.privacy import gaussian
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
-from apportion.privacy.charges import LedgerAccount, Pending, event_of, opened
+from apportion.privacy.charges import LedgerAccount, Pending, cost_of, event_of, opened, recorded, worth
+from apportion.privacy.checkpoints import Checkpoint, Kept
 from apportion.privacy.fixed_schedule import FixedSchedule, noise_beside
 from apportion.privacy.keys import KeyedSum, Listed
 from apportion.privacy.ledger.events import Event, Receipt
@@ -38,7 +39,6 @@ from apportion.privacy.mechanisms import (
     PlannedShare,
     PointsOnLine,
     SampledGaussian,
-    Statistic,
     ThresholdedGaussian,
     ThresholdedLaplace,
 )
@@ -72,6 +72,7 @@ class Session:
         window: the time span of the data, declared.
         ledger: a durable record that every charge is written to first: an account of a `Ledger`.
         neighbours: the neighbour relation that the session protects.
+        checkpoint: where releases are stored, so that a fit that was stopped can go on.
 
     Example:
         >>> from apportion.statistics import UserMean
@@ -92,6 +93,7 @@ class Session:
         window: str = "not declared",
         ledger: LedgerAccount | None = None,
         neighbours: Neighbours = ADD_REMOVE,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         borne = getattr(ledger, "neighbours", neighbours)
         if borne != neighbours:
@@ -109,6 +111,7 @@ class Session:
         self._declared_users: int | None = None
         self._window = window
         self._ledger = ledger
+        self._checkpoint = checkpoint
         self._receipts: list[Receipt] = []
         self._neighbours = neighbours
         self._releases: list[Release] = []
@@ -135,11 +138,16 @@ class Session:
         return self._neighbours
 
     @property
+    def checkpoint(self) -> Checkpoint | None:
+        """Where releases are stored; fixed for the life of a session."""
+        return self._checkpoint
+
+    @property
     def spent(self) -> float:
         """The fraction of the budget charged so far; with planned releases, the fraction of the plan."""
         if self._schedule is not None:
             return math.fsum(r.share for r in self._releases)
-        return math.fsum(map(self._cost_of, self._releases)) / self._worth
+        return math.fsum(map(self._cost_of, self._releases)) / worth(self.budget)
 
     def plan(self, **fractions: float | Sequence[float]) -> Plan:
         """Divide what is left. The fractions are of the whole budget and must fit in what is unspent."""
@@ -173,7 +181,7 @@ class Session:
                         f"A ledger cannot record releases by {mechanism.words}, because no filter has a theorem for "
                         "them; leave the ledger out."
                     )
-                self._write_down(f"{steps} planned releases: {mechanism.words}; {len(parts)} Gaussian ones", event)
+                self._charge_plan(f"{steps} planned releases: {mechanism.words}; {len(parts)} Gaussian ones", event)
             planned = PlannedShare(mechanism, left, multiplier, steps)
             self._schedule = FixedSchedule(Counter(mus), planned)
         return plan, planned
@@ -287,6 +295,23 @@ class Session:
             raise BudgetError(f"Releases by {mechanism.words} go through release_sampled, which draws the sample.")
         return self._release(mechanism, release_name(name), statistic, share)
 
+    def readmit(self, releases: Sequence[Release]) -> None:
+        """Take note of releases that this run made, and charged, before it was stopped. Nothing is drawn or charged.
+
+        Args:
+            releases: in order, from the statement of the run so far. They count against the budget and the plan.
+        """
+        with self._lock:
+            for record in releases:
+                if any(each.name == record.name for each in self._releases):
+                    raise BudgetError(f"A release named {record.name!r} was already made in this session.")
+                if self._schedule is None:
+                    self._refuse_beyond_budget(record)
+                else:
+                    planned = self._schedule.planned
+                    self._schedule.take(record, planned if record.mechanism == planned.mechanism.key else None)
+                self._releases.append(record)
+
     def statement(self) -> Statement:
         """Return the statement of everything charged so far."""
         from apportion import __version__
@@ -325,57 +350,32 @@ class Session:
         for sentence in getattr(statistic, "caveats", ()):
             self.declare_unprotected(sentence)
         scale = mechanism.scale(statistic, share)
-        record = self._charge(name, mechanism, statistic, share, scale)
-        drawn = self._draw(Pending(record, mechanism, statistic, scale))
+        record = recorded(name, mechanism, statistic, share, scale, self.budget)
+        planned = share if isinstance(share, PlannedShare) else None
+        drawn = self._drawn_or_kept(Pending(record, mechanism, statistic, scale), planned)
         if isinstance(drawn, Listed):  # how many keys there are is known now, and as released
             self._releases = [replace(each, shape=drawn.shape) if each is record else each for each in self._releases]
         return drawn
 
-    def _charge(
-        self, name: ReleaseName, mechanism: Mechanism[Any], statistic: Statistic, share: Any, scale: float
-    ) -> Release:
-        """Refuse, or record the charge durably, before any noise is drawn. One charge at a time."""
-        planned, stddev = isinstance(share, PlannedShare), mechanism.stddev(statistic, scale)
-        if not 0 < stddev < math.inf:
-            raise BudgetError(f"Expected a share of this session's budget that buys finite noise, got {share}.")
-        record = Release(
-            name=name.text,
-            purpose=name.purpose,
-            stage=name.stage,
-            mechanism=mechanism.key,
-            mechanism_words=mechanism.words,
-            shape=statistic.shape,
-            share=share.fraction,
-            mu=self._mu_of(share),
-            sensitivity=mechanism.sensitivity(statistic),
-            derivation=statistic.derivation,
-            stddev=stddev,
-            epsilon=share.pure_epsilon if mechanism.pure else None,
-            delta=mechanism.delta,
-            threshold=mechanism.threshold(statistic, scale),
-        )
-        if not planned:
-            record = replace(record, share=self._cost_of(record) / self._worth)
-        self._record(record, share if planned else None)
-        return record
-
-    def _mu_of(self, share: Share | PlannedShare[Any]) -> float | None:
-        """Return the Gaussian-DP parameter of a release that takes the share, or a bound on it."""
-        if isinstance(share, PlannedShare):
-            stated: float | None = share.mechanism.mu(share.noise_multiplier)
-            return stated
-        return gaussian.mu_of_pure(share.pure_epsilon) if self.budget.pure else share.mu
-
-    @property
-    def _worth(self) -> float:
-        """The size of the whole budget: its μ², or its ε if it is pure."""
-        return self.budget.epsilon if self.budget.pure else self.budget.mu**2
+    def _drawn_or_kept(self, pending: Pending, planned: PlannedShare[Any] | None) -> Any:
+        """Charge and draw; what a checkpoint holds is neither charged nor drawn again."""
+        record, checkpoint, number = pending.release, self._checkpoint, len(self._releases)
+        if checkpoint is None:
+            self._charge(record, planned)
+            return self._draw(pending)
+        kept = checkpoint.find(number, record, planned=planned is not None)
+        if kept is not None:
+            self._charge(record, planned, kept)
+            return kept.value
+        opened(pending.statistic, self.exact)  # forms a deferred sum: what stops it stops it before the charge
+        receipt = self._charge(record, planned)
+        checkpoint.begin(number)
+        drawn = self._draw(pending)
+        checkpoint.store(number, record, drawn, receipt)
+        return drawn
 
     def _cost_of(self, record: Release) -> float:
-        """Return what a release takes from the budget, in the same unit."""
-        amount = record.epsilon if self.budget.pure else record.mu
-        assert amount is not None  # shares of the other kind, and planned ones, never get here
-        return amount if self.budget.pure else amount**2
+        return cost_of(record, self.budget)
 
     def _spent_in_all(self) -> tuple[float | None, float]:
         """Return the μ of what was released, if defined, and its ε at the budget's δ."""
@@ -386,8 +386,12 @@ class Session:
         mu = math.sqrt(math.fsum(map(self._cost_of, self._releases)))
         return mu, gaussian.epsilon_of(mu, self.budget.noise_delta)
 
-    def _record(self, record: Release, planned: PlannedShare[Any] | None) -> None:
-        """Refuse a name that is taken and what the plan or the budget does not allow; else charge and keep it."""
+    def _charge(self, record: Release, planned: PlannedShare[Any] | None, kept: Kept | None = None) -> Receipt | None:
+        """Refuse a name that is taken and what the plan or the budget does not allow; else charge durably and keep it.
+
+        One charge at a time, before any noise is drawn. What was stored was charged then, and is only kept.
+        """
+        receipt = None if kept is None else kept.receipt
         with self._lock:
             if any(r.name == record.name for r in self._releases):
                 raise BudgetError(f"A release named {record.name!r} was already made in this session.")
@@ -397,15 +401,21 @@ class Session:
                 raise BudgetError(f"Expected a share that a plan of this session made, got {planned}.")
             else:
                 self._refuse_beyond_budget(record)
-            if self._schedule is None:  # otherwise all releases were charged together when they were planned
-                self._write_down(record.name, event_of(record))
+            if self._schedule is None and kept is None:  # planned releases were charged together
+                receipt = None if self._ledger is None else self._ledger.charge(record.name, event_of(record))
+            self._receipts += [] if receipt is None else [receipt]
             self._releases.append(record)
+        return receipt
 
-    def _write_down(self, name: str, event: Event) -> None:
-        """Charge the ledger, if there is one. It refuses by raising."""
-        receipt = None if self._ledger is None else self._ledger.charge(name, event)
-        if receipt is not None:
-            self._receipts.append(receipt)
+    def _charge_plan(self, name: str, event: Event) -> None:
+        """Charge the ledger for a whole plan, once; a checkpoint knows whether that was done. It refuses by raising."""
+        assert self._ledger is not None
+        receipt = None if self._checkpoint is None else self._checkpoint.plan_charged(name)
+        if receipt is None:
+            receipt = self._ledger.charge(name, event)
+            if self._checkpoint is not None and receipt is not None:
+                self._checkpoint.store_plan(name, receipt)
+        self._receipts += [] if receipt is None else [receipt]
 
     def _reference(self) -> LedgerReference | None:
         if not self._receipts:
@@ -419,7 +429,7 @@ class Session:
 
     def _secret(self, name: str) -> bytes:
         """A fresh secret for a sample; the auditor's replay overrides this to feed recorded ones."""
-        return self.noise.key()
+        return self._noise_of("sample").key()
 
     def _refuse_beyond_budget(self, record: Release) -> None:
         taken = math.fsum([*(r.delta for r in self._releases), record.delta])
@@ -429,12 +439,18 @@ class Session:
                 f"{self.budget.keys_delta:g} that the budget keeps for them (keys_delta)."
             )
         before = [self._cost_of(r) for r in self._releases]
-        if math.fsum([*before, self._cost_of(record)]) > self._worth:
-            left = max(0.0, 1 - math.fsum(before) / self._worth)
+        if math.fsum([*before, self._cost_of(record)]) > worth(self.budget):
+            left = max(0.0, 1 - math.fsum(before) / worth(self.budget))
             raise BudgetError(
                 f"Release {record.name!r} asks for {record.share:.6g} of the budget, but only {left:.6g} is left."
             )
 
+    def _noise_of(self, use: str) -> NoiseSource:
+        """The source of one draw. With a checkpoint a seeded one starts anew for each, as if it had never stopped."""
+        at = None if self._checkpoint is None else getattr(self.noise, "at", None)
+        made: NoiseSource = self.noise if at is None else at(f"{use} {len(self._releases)}")
+        return made
+
     def _draw(self, pending: Pending) -> Any:
         """Draw what was charged for; the auditor's replay overrides this to feed recorded values."""
-        return pending.mechanism.draw(opened(pending.statistic, self.exact), pending.scale, self.noise)
+        return pending.mechanism.draw(opened(pending.statistic, self.exact), pending.scale, self._noise_of("draw"))

@@ -104,8 +104,7 @@ class ShardedUsers:
                 if waiting is not None:
                     yield self._changed(waiting.result())
                 waiting = following
-            if waiting is not None:
-                yield self._changed(waiting.result())
+            yield self.nobody() if waiting is None else self._changed(waiting.result())
 
     def nobody(self) -> Users:
         """Return a part without users."""
@@ -182,8 +181,9 @@ class UserFolder:
 
     @property
     def digest(self) -> str:
-        """A digest of what the folder holds; private, as the data are."""
-        return hashlib.sha256(self.manifest.to_json().encode()).hexdigest()
+        """A digest of what the folder holds and how it is read; private, as the data are."""
+        told = f"{self.as_users.reader.value}\0{len(self.as_users.changes)}\0{self.manifest.to_json()}"
+        return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
 
     def __repr__(self) -> str:
         return f"UserFolder({self.as_users.reader.folder.name!r}, n_tasks={self.n_tasks})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,8 +64,12 @@ class UsersOnSpark:
         raise InputError("These users are on a cluster; add them up with SparkEngine(spark).", argument="engine")
 
     def nobody(self) -> Users:
-        """Refuse, as `parts` does."""
-        raise InputError("These users are on a cluster; add them up with SparkEngine(spark).", argument="engine")
+        """Return a part without users that has tasks and values, with the changes that workers make."""
+        columns = {"tasks": np.zeros(0, np.int32), "values": np.zeros(0, np.float32)}
+        users = Users([0], columns, n_tasks=self.n_tasks, keys=np.zeros((0, 2), np.uint64))
+        for change in self.changes:
+            users = change(users)
+        return users
 
     def __repr__(self) -> str:
         return "UsersOnSpark(values hidden)"
@@ -115,6 +120,11 @@ class SparkEngine:
         (counts,) = PartialSums.overlaid(parts).sealed([form])
         return counts, texts
 
+    def digest_of(self, users: UsersOnSpark, counted: Contribution) -> str:
+        """Make one pass, and return a digest of what all buckets hold; private. The sum of the pass is forgotten."""
+        self._answers(users, [counted], keyed=False)
+        return sha256(repr(sorted(users.roll.items())).encode()).hexdigest()
+
     def read(
         self,
         frame: Any,
@@ -160,10 +170,10 @@ class SparkEngine:
         by_block: dict[int, Answer] = {}
         for block, wire in rows:
             if block in by_block:
-                raise InputError(f"Block {block} of a pass came twice; nothing was released.")
+                raise InputError(f"Block {block} of a pass came twice; nothing was released.", argument=None)
             by_block[block] = Answer.from_wire(wire.as_py(), channel)
         if sorted(by_block) != list(range(len(by_block))):
-            raise InputError("A block of a pass is missing; nothing was released.")
+            raise InputError("A block of a pass is missing; nothing was released.", argument=None)
         answers = [by_block[block] for block in range(len(by_block))]
         complete(answers, self.buckets)
         self._same_as_before(users, answers[0].roll)
@@ -177,7 +187,8 @@ class SparkEngine:
         if changed:
             raise InputError(
                 f"Bucket {changed[0]} has other rows than in the first pass; nothing was released. Write the frame to "
-                "a table first if it is sampled, or its source may change."
+                "a table first if it is sampled, or its source may change.",
+                argument=None,
             )
 
     def _placed(self, users: Users) -> UsersOnSpark:
