@@ -52,6 +52,7 @@ CLAIMS = (
     "ledger-crash",
     "resume",
     "ids-fuzz",
+    "first-hour",
     "planted-bugs",
     "noise-independence",
     "bytes-equal",

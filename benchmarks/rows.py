@@ -419,6 +419,11 @@ HOUSE = {
         ),
         lambda r: "0",
     ),
+    "first-hour": Row(
+        "generated files that a new user fits: tracebacks, lost budget, half models or wrong outcomes",
+        lambda r: f"{len(r['value']['wrong'])} of {r['value']['files']}",
+        lambda r: "0",
+    ),
     "explorer-browser": Row(
         "the explorer in Chromium: failed interactions; requests to a network",
         lambda r: f"{len(r['value']['failed'])} of {r['value']['interactions']}; {r['value']['requests']}",
