@@ -52,6 +52,7 @@ REHEARSED = {
         "serve-load",
     ),
     "the whole site": ("docs-runs",),
+    "a cluster, and Java": ("spark-faults",),
     "more draws or more data": (
         "replay-at-size",
         "mutants",
