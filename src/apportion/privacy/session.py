@@ -295,6 +295,23 @@ class Session:
             raise BudgetError(f"Releases by {mechanism.words} go through release_sampled, which draws the sample.")
         return self._release(mechanism, release_name(name), statistic, share)
 
+    def readmit(self, releases: Sequence[Release]) -> None:
+        """Take note of releases that this run made, and charged, before it was stopped. Nothing is drawn or charged.
+
+        Args:
+            releases: in order, from the statement of the run so far. They count against the budget and the plan.
+        """
+        with self._lock:
+            for record in releases:
+                if any(each.name == record.name for each in self._releases):
+                    raise BudgetError(f"A release named {record.name!r} was already made in this session.")
+                if self._schedule is None:
+                    self._refuse_beyond_budget(record)
+                else:
+                    planned = self._schedule.planned
+                    self._schedule.take(record, planned if record.mechanism == planned.mechanism.key else None)
+                self._releases.append(record)
+
     def statement(self) -> Statement:
         """Return the statement of everything charged so far."""
         from apportion import __version__
