@@ -12,6 +12,7 @@ CLAIMS = (
     "replay",
     "replay-at-size",
     "engines-agree",
+    "spark-faults",
     "ml1m-ratings",
     "ml1m-ratings-tuned",
     "ml1m-clicks",

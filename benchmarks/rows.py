@@ -376,6 +376,11 @@ SPEED = {
 }
 
 HOUSE = {
+    "spark-faults": Row(
+        "fits on a Spark cluster whose executors are killed: wrong sums",
+        lambda r: f"{r['value']['wrong']} of {r['settings']['fits']}, {r['value']['executors killed']} killed",
+        lambda r: "0",
+    ),
     "engines-agree": Row(
         "whole numbers that differ between engines and cuts of the users",
         lambda r: f"{r['value']['unequal']} of {r['value']['numbers']:,}",

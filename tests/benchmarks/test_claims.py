@@ -56,6 +56,7 @@ REHEARSED = {
     ),
     "processes of another environment": ("federated-agrees",),
     "the whole site": ("docs-runs",),
+    "a cluster, and Java": ("spark-faults",),
     "more draws or more data": (
         "replay-at-size",
         "mutants",
