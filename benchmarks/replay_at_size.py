@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from apportion.auditing.boundaries import NOT_SIZES, Sizes, block_sizes, small_blocks
 from apportion.engines import LocalEngine, TorchEngine
 from benchmarks.claim import Outcome, Rehearsal, print_table
 
@@ -64,7 +65,7 @@ def measure(quick: bool) -> Outcome | Rehearsal:
 def _largest(sizes: Any, passes: Any, name: str, engine: Any, world: Any) -> tuple[float, float, int]:
     """The largest ratio and gap of any pass, and how many sums there were."""
     moved = []
-    with sizes.small_blocks(world):
+    with small_blocks(world.measures, all_numbers=True):
         for one in passes.passes_of(name, engine, world=world):
             for user in world.heavy_users[[0, 2]]:
                 moved += sizes.moved_by(one, int(user), engine)
@@ -74,18 +75,12 @@ def _largest(sizes: Any, passes: Any, name: str, engine: Any, world: Any) -> tup
 
 def _crossed(sizes: Any) -> dict[str, int]:
     """How many boundaries there are, and how many of them were crossed as they are or made smaller."""
-    found = sizes.constants()
-    rows = [[name, number, ", ".join(sizes.crossed(sizes.FULL, number))] for name, number in found.items()]
-    rows += [[n, number, ", ".join(sizes.crossed(sizes.FULL, number))] for n, number in _of_kernel(sizes).items()]
-    print_table(["boundary", "number", "crossed by"], [[*row[:2], row[2] or _why(sizes, row[0])] for row in rows])
-    beyond = sum(not row[2] and row[0] in sizes.NOT_SIZES for row in rows)
-    return {"found": len(rows), "beyond the data": beyond}
+    full: Sizes = sizes.FULL.measures
+    found = {**block_sizes(), **sizes.kernel_constants(Path(__file__).parents[1] / "src" / "apportion" / "linalg")}
+    rows = [[name, number, ", ".join(full.beyond(number))] for name, number in found.items()]
+    print_table(["boundary", "number", "crossed by"], [[*row[:2], row[2] or _why(row[0])] for row in rows])
+    return {"found": len(rows), "beyond the data": sum(not row[2] and row[0] in NOT_SIZES for row in rows)}
 
 
-def _why(sizes: Any, name: str) -> str:
-    return str(sizes.NOT_SIZES.get(name, "made smaller"))
-
-
-def _of_kernel(sizes: Any) -> dict[str, int]:
-    found: dict[str, int] = sizes.kernel_constants(Path(__file__).parents[1] / "src" / "apportion" / "linalg")
-    return found
+def _why(name: str) -> str:
+    return NOT_SIZES.get(name, "made smaller")

@@ -59,6 +59,11 @@ RECOMMENDERS = {
         lambda r: f"{r['value']['within']} of {r['value']['cases']}",
         lambda r: "all",
     ),
+    "adaptive-floor-features": Row(
+        "ratings with worthless features: cases within 0.2 % of the fit without them",
+        lambda r: f"{r['value']['within']} of {r['value']['cases']}, mean cost {100 * r['value']['mean']:+.2f} %",
+        lambda r: "all",
+    ),
     "adaptive-gain": Row(
         "ratings, several data sets: mean gain over the best simple error at ε = 1 / 5 / 20, in %",
         lambda r: in_order({e: 100 * gain for e, gain in r["value"]["gain"].items()}, 2),
@@ -111,6 +116,11 @@ GUARANTEES = {
         "ledger with processes killed at random: overspends and lost charges",
         lambda r: ", ".join(f"{name} {found['overspent'] + found['lost']}" for name, found in r["value"].items()),
         lambda r: "0",
+    ),
+    "resume": Row(
+        "fits killed at random and gone on with: other models, and draws without a charge",
+        lambda r: f"{r['value']['other_models']} and {r['value']['draws_over_charges']} in {r['value']['kills']} kills",
+        lambda r: "0 and 0",
     ),
     "wishart-broken": Row(
         "published Wishart mechanism: largest share of ε that an attacker shows",
@@ -350,6 +360,14 @@ SPEED = {
         lambda r: f"{r['value']['csv_fit_gib']:.2f} GiB",
         lambda r: f"at most {r['target']['csv_fit_gib']:.0f} GiB",
     ),
+    "disk-scale": Row(
+        "ratings fitted from disk: peak memory, and time over that of memory",
+        lambda r: (
+            f"{r['value']['ratings'] / 1e6:.0f}M within {r['value']['peak_gib']:.2f} GiB, "
+            f"{r['value']['over_memory']:.2f}"
+        ),
+        lambda r: f"at most {r['target']['peak_gib']:.0f} GiB, {r['target']['over_memory']}",
+    ),
     "serve-load": Row(
         "serving 20,000 items to 64 clients: requests a second over FastAPI with implicit",
         lambda r: f"{r['value']['requests_ratio']:.2f}",
@@ -363,11 +381,47 @@ HOUSE = {
         lambda r: f"{r['value']['unequal']} of {r['value']['numbers']:,}",
         lambda r: "0",
     ),
+    "federated-agrees": Row(
+        "fits over 500 clients, a pass over 8 processes: numbers that differ from a fit in memory",
+        lambda r: f"{sum(r['value']['unequal'].values())}",
+        lambda r: "0",
+    ),
+    "federated-masks": Row(
+        "views of a federation's server that are not uniform; planted weak masks found",
+        lambda r: (
+            f"{r['value']['not_uniform']} of {r['value']['vectors']}; {sum(r['value']['caught'].values())} of "
+            f"{len(r['value']['caught'])}"
+        ),
+        lambda r: "0; all",
+    ),
+    "federated-dropouts": Row(
+        "passes with 30 % of clients leaving: wrong sums",
+        lambda r: f"{r['value']['wrong']} of {r['value']['runs']}, {r['value']['refused']} refused",
+        lambda r: "0",
+    ),
+    "federated-noise": Row(
+        "noise in clients' shares under the worst allowed collusion: audited ε",
+        lambda r: f"{r['value']['counted']['epsilon']:.2f}",
+        lambda r: f"at most {r['value']['claimed']:.2f}",
+    ),
+    "federated-scale": Row(
+        "a client among 10,000, for 10^5 numbers: megabytes sent, seconds; one mask over SecAgg+'s time",
+        lambda r: (
+            f"{r['value']['costs'][-1]['sent'] / 1e6:.2f} MB, {r['value']['costs'][-1]['client']:.2f} s; "
+            f"{r['value']['mask_seconds']['ours'] / r['value']['mask_seconds']['secaggplus']:.2f}"
+        ),
+        lambda r: f"bytes within {100 * (r['target']['bytes_ratio'] - 1):.0f} % of the formula",
+    ),
     "ids-fuzz": Row(
         "generated lists of ids: ids merged, split or changed",
         lambda r: (
             f"{r['value']['merged'] + r['value']['split'] + r['value']['changed']} in {r['value']['lists']:,} lists"
         ),
+        lambda r: "0",
+    ),
+    "first-hour": Row(
+        "generated files that a new user fits: tracebacks, lost budget, half models or wrong outcomes",
+        lambda r: f"{len(r['value']['wrong'])} of {r['value']['files']}",
         lambda r: "0",
     ),
     "explorer-browser": Row(
@@ -379,6 +433,16 @@ HOUSE = {
         "exports read without apportion: lists with other items",
         lambda r: f"{r['value']['other_items']} of {r['value']['histories']}",
         lambda r: "0",
+    ),
+    "registry": Row(
+        "records for the OpenDP deployment registry, highest tier: empty or wrong fields",
+        lambda r: f"{r['value']['problems']} in {r['value']['records']} records of {r['value']['fields']} fields",
+        lambda r: "0",
+    ),
+    "docs-runs": Row(
+        "blocks of code and gallery scripts that fail; warnings of the site's build",
+        lambda r: f"0 of {r['value']['blocks_and_scripts']}; {r['value']['warnings']}",
+        lambda r: "0; 0",
     ),
     "house": Row(
         "lines of a function, median and 90th percentile",

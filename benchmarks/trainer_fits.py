@@ -1,9 +1,9 @@
 """Claim: the trainer takes what people of PyTorch have, each shown by a test with the real library.
 
-The tests are those of tests/training/test_what_trainers_take.py, run here in another process: datasets and loaders, dictionaries and
-tuples, a loss inside the module, epochs and batch sizes, a noise multiplier, schedulers, accumulation, callbacks, and
-runs that stop and go on with the same bits. What the trainer does not take is listed, and the claim does not hold while
-anything is.
+The tests are those of tests/training/test_what_trainers_take.py, run here in another process: datasets and loaders,
+dictionaries and tuples, a loss inside the module, epochs and batch sizes, a noise multiplier, schedulers, accumulation,
+callbacks, and runs that stop and go on with the same bits. What the trainer does not take is listed, and the claim does
+not hold while anything is.
 """
 
 from __future__ import annotations

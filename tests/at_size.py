@@ -6,19 +6,13 @@ whole numbers, so the first must equal the other two together, exactly; and nobo
 
 from __future__ import annotations
 
-import ast
-import importlib
 import re
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 
-import apportion
+from apportion.auditing.boundaries import Sizes
 from apportion.auditing.hidden_values import raw_steps, raw_value
 from apportion.data import Interactions
 from engine_passes import forgetful, without
@@ -47,6 +41,12 @@ class LargeWorld:
         sizes = 1 + rng.integers(0, 3, self.n_users)
         sizes[self.heavy_users] = self.heavy
         return sizes
+
+    @property
+    def measures(self):
+        """How large its data are."""
+        rows = 2 * self.n_users + 2 * self.heaviest
+        return Sizes(self.n_users, rows, self.n_tasks, self.heaviest, self.n_users // 3)
 
     @property
     def heavy_users(self):
@@ -149,34 +149,7 @@ def _norm(held, moved):
     return float(np.sqrt(np.square(scaled).sum()) / held.l2_sensitivity)
 
 
-# -- the boundaries that the code has --
-
-SOURCES = Path(apportion.__file__).parent
-ELSEWHERE = ("auditing", "cli", "evaluation", "exports", "parties", "report", "serving", "training")
-"""Packages that work on released values, or whose units are not users with rows of items."""
-
-NOT_SIZES = {
-    "apportion.data.text_files._BLOCK_BYTES": "of a file that is read, not of what is computed from it",
-    "apportion.linalg.user_rounds._MOST_COPIES": "bytes of sums; shrunk by a test of its own in tests/linalg",
-    "apportion.privacy.contributions.partial_sums._LARGEST_STEPS": "beyond it sums are refused",
-    "apportion.privacy.ledger.postgres_store._ONE_AT_A_TIME": "the name of a lock",
-    "apportion.published.public_features.gradient._LARGEST_ROW": "beyond it gradients are refused",
-}
-"""Whole numbers that no data can be larger than, and why."""
-
-
-@cache
-def constants():
-    """Whole numbers that modules give a name to at their top: {module.NAME: number}."""
-    found = {}
-    for path in sorted(path for path in SOURCES.rglob("*.py") if path.relative_to(SOURCES).parts[0] not in ELSEWHERE):
-        module = ".".join(path.relative_to(SOURCES.parent).with_suffix("").parts)
-        for node in ast.parse(path.read_text()).body:
-            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-            number = _whole(getattr(node, "value", None))
-            if isinstance(target, ast.Name) and target.id.isupper() and number is not None and number >= 8:
-                found[f"{module}.{target.id}"] = number
-    return found
+# -- the boundaries of the compiled kernel --
 
 
 def kernel_constants(folder: Path):
@@ -189,47 +162,3 @@ def kernel_constants(folder: Path):
             number, _, shift = written.replace(")", "").partition(" << ")
             found[f"{path.name}.{name}"] = int(number) << int(shift or 0)
     return found
-
-
-def crossed(world, number):
-    """Which sizes of a world lie beyond a number."""
-    rows = 2 * world.n_users + 2 * world.heaviest
-    sizes = {
-        "users": world.n_users, "rows of one user": world.heaviest, "items": world.n_tasks,
-        "rows of one item": world.n_users // 3, "rows": rows,
-    }  # fmt: skip
-    return [name for name, size in sizes.items() if size > number]
-
-
-@contextmanager
-def small_blocks(world):
-    """Blocks that are larger than this world are made smaller, so that it has more than one of each."""
-    with ExitStack() as stack:
-        for name, number in constants().items():
-            module, _, constant = name.rpartition(".")
-            if name not in NOT_SIZES and not crossed(world, 2 * number) and _importable(module):
-                stack.enter_context(mock.patch.object(importlib.import_module(module), constant, world.n_users // 8))
-        yield
-
-
-def _importable(module):
-    """Whether a module can be imported here; some need torch."""
-    return ("torch" not in module and "public_features" not in module) or find_spec("torch") is not None
-
-
-def _whole(node):
-    """The value of a whole number that is written out, also as 1 << 20 or 2**16; None for anything else."""
-    parts = (ast.Constant, ast.BinOp, ast.operator)
-    if node is None or not all(isinstance(part, parts) for part in ast.walk(node)):
-        return None
-    value = _worked_out(node)
-    return value if type(value) is int else None
-
-
-def _worked_out(node):
-    if isinstance(node, ast.Constant):
-        return node.value
-    operations = {ast.LShift: "__lshift__", ast.Pow: "__pow__", ast.Mult: "__mul__", ast.Add: "__add__"}
-    left, right = _worked_out(node.left), _worked_out(node.right)
-    name = operations.get(type(node.op))
-    return getattr(left, name)(right) if name and type(left) is type(right) is int else None

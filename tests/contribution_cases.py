@@ -10,9 +10,12 @@ from apportion.allocation import SplitEqually
 from apportion.privacy import ObservationRows, Rows
 from apportion.privacy.contributions import (
     ClippedParts,
+    GroupMoments,
+    GroupSums,
     HeldOut,
     KeyCounts,
     KeyShares,
+    NormClasses,
     Output,
     TaskCounts,
     TaskGrams,
@@ -97,6 +100,19 @@ class LossesOfMeans:
         return self.scale * np.stack(squares, axis=1)
 
 
+def moments_of_cells(users, cells):
+    """The sum of values and the number of rows of each cell."""
+    return np.stack([cells.sums(np.asarray(users.column("values"), float) - 3), cells.sizes], axis=1)
+
+
+def ones_of_cells(users, cells):
+    """One for each cell."""
+    return np.ones((cells.n_cells, 1))
+
+
+STATISTICS = GroupMoments(moments_of_cells, 2, 2.0, size_cap=1.2), GroupMoments(ones_of_cells, 1, 1.5)
+NORMS = NormClasses(STATISTICS, (0.5, 1.0, 2.0, 4.0), (1.0, 2.0, 3.0), 8.0)
+
 HELD_OUT = HeldOut(0.9, seed=1)
 BY_TASK, OF_USER = Output(3, 2.5, True, "test"), Output(2, 4.0, False, "test")
 
@@ -113,6 +129,8 @@ CONTRIBUTIONS = {
     "parts of users": lambda: ClippedParts(totals_alone, (OF_USER,)),
     "keys": lambda: KeyCounts(300),
     "shares of keys": lambda: KeyShares(300),
+    "sums by group": lambda: GroupSums(STATISTICS),
+    "norms over groups": lambda: ClippedParts(NORMS, (NORMS.output,)),
     "votes": lambda: Votes(LossesOfMeans(), HELD_OUT, 3.0, "test"),
     "parts without held-out rows": lambda: WithoutHeldOut(ClippedParts(totals_alone, (OF_USER,)), HELD_OUT),
 }

@@ -5,7 +5,8 @@ A module is loaded when one of its names is first used, so `import apportion` is
 
 Data and models: `Interactions`, `ItemFeatures`, `load`, `save`.
 Recommenders: `PrivateRatingRecommender`, `PrivateClickRecommender`.
-Statistics and regression: `UserMean`, `UserQuantile`, `LabelPrivateRegression`, `UserERM`, `MultiTaskRidge`.
+Statistics: `UserMean`, `UserQuantile`, `UserGroupBy`.
+Regression: `LabelPrivateRegression`, `UserERM`, `MultiTaskRidge`.
 Parties and networks: `ProtectedMultiTask`, `PrivateTrainer` (needs the extra `torch`).
 Privacy: `Budget`, `Session`, `Ledger`.
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from apportion.privacy import Budget, Ledger, Session
     from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender, load, save
     from apportion.regression import LabelPrivateRegression, MultiTaskRidge, UserERM
-    from apportion.statistics import UserMean, UserQuantile
+    from apportion.statistics import UserGroupBy, UserMean, UserQuantile
     from apportion.training import PrivateTrainer
 
 __version__ = "0.1.0"
@@ -45,6 +46,7 @@ __all__ = [
     "ProtectedMultiTask",
     "Session",
     "UserERM",
+    "UserGroupBy",
     "UserMean",
     "UserQuantile",
     "load",
@@ -57,7 +59,7 @@ _PACKAGES = {
     "privacy": ("Budget", "Ledger", "Session"),
     "recommend": ("PrivateClickRecommender", "PrivateRatingRecommender", "load", "save"),
     "regression": ("LabelPrivateRegression", "MultiTaskRidge", "UserERM"),
-    "statistics": ("UserMean", "UserQuantile"),
+    "statistics": ("UserGroupBy", "UserMean", "UserQuantile"),
     "training": ("PrivateTrainer",),
 }
 _PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in names}

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from apportion.auditing.boundaries import NOT_SIZES, block_sizes, is_shrunk, small_blocks
 from apportion.data.users import Users
 from apportion.engines import LocalEngine
-from at_size import FULL, NOT_SIZES, SUITE, LargeWorld, constants, crossed, kernel_constants, moved_by, small_blocks
+from at_size import FULL, SUITE, LargeWorld, kernel_constants, moved_by
 from engine_passes import FITS, passes_of
 
 LOOKED_AT = [
@@ -29,7 +30,7 @@ def _engine(kind=LocalEngine):
 @pytest.mark.parametrize("name", LOOKED_AT)
 def test_nobody_adds_more_than_the_sensitivity_and_sums_add_up(name):
     assert name in FITS
-    with small_blocks(SUITE):
+    with small_blocks(SUITE.measures, all_numbers=True):
         for one in passes_of(name, _engine(), world=SUITE):
             for user in SUITE.heavy_users[[0, 3]]:
                 for moved in moved_by(one, int(user), _engine()):
@@ -37,11 +38,10 @@ def test_nobody_adds_more_than_the_sensitivity_and_sums_add_up(name):
 
 
 def test_every_constant_is_crossed_in_full_or_made_smaller_or_explained():
-    for name, number in constants().items():
-        shrunk = not crossed(SUITE, 2 * number)
-        assert crossed(FULL, number) or shrunk or name in NOT_SIZES, name
-    assert set(NOT_SIZES) <= set(constants())
-    assert sum(name not in NOT_SIZES for name in constants()) > 30
+    for name, number in block_sizes().items():
+        assert FULL.measures.beyond(number) or is_shrunk(name, SUITE.measures) or name in NOT_SIZES, name
+    assert set(NOT_SIZES) <= set(block_sizes())
+    assert sum(name not in NOT_SIZES for name in block_sizes()) > 30
 
 
 @pytest.mark.skipif(not (KERNEL / "_kernel.cpp").exists(), reason="the sources of the kernel are not in this tree")
@@ -51,7 +51,7 @@ def test_every_constant_of_the_kernel_is_crossed_in_full():
     assert found["_kernel.cpp.kWholeRows"] == 1 << 18
     in_bytes = {"_kernel.cpp.kRangeBytes", "_kernel.cpp.kPanelBytes", "_rating_round.hpp.kBlockBytes"}  # of rows of 8
     for name, number in found.items():
-        assert crossed(FULL, number // 8 if name in in_bytes else number), name
+        assert FULL.measures.beyond(number // 8 if name in in_bytes else number), name
 
 
 # -- bugs that only show at size --

@@ -25,6 +25,7 @@ REHEARSED = {
     "another data set": (
         "adaptive-floor",
         "adaptive-floor-clicks",
+        "adaptive-floor-features",
         "adaptive-gain",
         "ml1m-ratings",
         "ml1m-ratings-tuned",
@@ -41,6 +42,7 @@ REHEARSED = {
         "linear-growth",
         "read-speed",
         "memory",
+        "disk-scale",
         "features-time",
         "protected-scale",
         "optim-speed",
@@ -50,7 +52,10 @@ REHEARSED = {
         "gwa-scale",
         "contributions-threshold",
         "serve-load",
+        "federated-scale",
     ),
+    "processes of another environment": ("federated-agrees",),
+    "the whole site": ("docs-runs",),
     "more draws or more data": (
         "replay-at-size",
         "mutants",

@@ -39,6 +39,8 @@ def test_a_saved_model_passes(run, fitted, folder, kind):
     assert "no violation" in page
     assert "INTERNAL" in page
     assert "canary users" in page
+    assert "the user with the most rows was left out" in page
+    assert "made smaller, to 256" in page  # blocks of the code that 4,000 ratings would not cross
 
 
 def test_without_data_the_statement_alone_is_checked(run, fitted):

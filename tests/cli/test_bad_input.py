@@ -31,9 +31,14 @@ def refused(run, folder):
     ("header", "lines", "words"),
     [
         ("user,item,rating", [[1, 1, 5], [2, 1, 7], [2, 3, 4]], "7 of user 2 for item 1 is outside the scale 1 to 5"),
-        ("user,item,rating", [[1, 1, 5], [2, 1, "nan"], [2, 3, 4]], "holds nan in row 2"),
+        ("user,item,rating", [[1, 1, 5], [2, 1, "inf"], [2, 3, 4]], "holds inf in row 2"),
         ("user,item,rating", [[1, 1, 5], [2, 1, "good"], [2, 3, 4]], "'good'"),
-        ("user,item,rating", [[1, 1, 5], [1, 1, 4], [2, 3, 4]], "User 1 has task 1 in row 1 and again in row 2"),
+        (
+            "user,item,rating",
+            [[1, 1, 5], [2, 1, ""], [3, 3, "?"], [2, 3, "good"]],
+            "among the rows kept: Column 'rating'",
+        ),
+        ("user,item,rating", [[1, 1, ""], [2, 1, "nan"]], "No row is left by the rules"),
         ("user,item,rating", [[1, 1, 5], [1, 2, 4]], "at least two users"),
         ("user,item,rating", [], "no rows"),
         ("who,item,rating", [[1, 1, 5], [2, 2, 4]], "name it with --user"),

@@ -66,3 +66,55 @@ def test_what_has_no_statement_is_refused_and_nothing_is_written(run, folder):
 def test_a_folder_is_not_overwritten_by_a_card(run, fitted, folder):
     (folder / "taken").mkdir()
     assert "it is a folder" in run("card", fitted / "ratings", "--page", "taken", code=2).stderr
+
+
+FACTS = {
+    "--name": "Films",
+    "--curator": "A library",
+    "--description": "Item vectors",
+    "--intended-use": "recommendations",
+    "--region": "generated",
+    "--sector": "Technology",
+    "--published": "2026-11-16",
+    "--about-data": "ratings of films",
+    "--releases": "one",
+    "--later": "nothing else",
+    "--refreshed": "static",
+    "--exploration": "nothing",
+    "--security": "an encrypted disk",
+    "--reason": "an example",
+    "--contact": "the library",
+    "--source": "none",
+    "--author": "the library",
+}
+
+
+def words_of(facts):
+    return [word for pair in facts.items() for word in pair]
+
+
+def test_a_record_for_a_registry_is_written(run, ratings, folder):
+    run("fit", ratings, "--epsilon", 2, "--dimension", 2, "--rounds", 2, "--out", "m")
+    result = run("card", "m", "--format", "registry", *words_of(FACTS), "--trust", "central", "--out", "films.yaml")
+    assert result.stdout == "Record: films.yaml\n"
+    text = (folder / "films.yaml").read_text(encoding="utf-8")
+    assert text.startswith('url_slug: "films"\nstatus: "Draft"\ntier: 3\n')
+    assert "Gaussian-DP μ = " in text
+
+
+def test_facts_that_are_missing_are_named_in_one_sentence_and_nothing_is_written(run, ratings, folder):
+    run("fit", ratings, "--epsilon", 2, "--dimension", 2, "--rounds", 2, "--out", "m")
+    given = {flag: words for flag, words in FACTS.items() if flag not in ("--curator", "--contact")}
+    refused = run("card", "m", "--format", "registry", *words_of(given), "--out", "films.yaml", code=2)
+    assert "A registry asks for facts that no statement holds; give also --curator, --contact." in refused.stderr
+    assert not (folder / "films.yaml").exists()
+
+
+def test_facts_without_a_registry_are_refused(run, fitted):
+    refused = run("card", fitted / "ratings", "--name", "Films", code=2)
+    assert "--name is for a record of a registry; add --format registry." in refused.stderr
+
+
+def test_a_model_of_seeded_noise_is_not_registered(run, fitted):
+    refused = run("card", fitted / "ratings", "--format", "registry", *words_of(FACTS), code=2)
+    assert "NOT FOR RELEASE" in refused.stderr

@@ -372,7 +372,7 @@ def test_labels_that_are_no_classes_are_refused(refused):
 
 def test_two_files_of_one_task_and_a_folder_without_any_are_refused(refused, folder, tables):
     (folder / "empty").mkdir()
-    assert "no .csv, .parquet, .tsv file" in refused("protect", "empty", *PROTECT[2:])
+    assert "no .arrow, .csv, .ddb, " in refused("protect", "empty", *PROTECT[2:])
     pyarrow.parquet.write_table(pa.table(tables["school-01"]), folder / "schools" / "school-01.parquet")
     assert "'school-01' has two files" in refused(*PROTECT)
 

@@ -5,9 +5,12 @@ from importlib.util import find_spec
 
 from planted import (
     allocations,
+    clusters,
     contributions,
+    groups,
     keys,
     noise,
+    on_disk,
     parties,
     peers,
     pipelines,
@@ -30,9 +33,12 @@ CASES = tuple(
         regressions,
         parties,
         keys,
+        on_disk,
+        groups,
         noise,
         peers,
         pipelines,
+        clusters,
         *_WITH_TORCH,
     )
     for case in module.cases()

@@ -135,7 +135,7 @@ def test_manners():
     [
         ({"quantiles": 0.0}, "strictly between 0 and 1"),
         ({"quantiles": []}, "strictly between 0 and 1"),
-        ({"value_range": None}, "either a value_range or a base"),
+        ({"value_range": None}, "one of value_range, base and candidates"),
         ({"value_range": (2.0, 1.0)}, "low < high"),
         ({"sizes_share": 1.0, "sizes": "private"}, "sizes_share below 1"),
         ({"base_mass": 0.0}, "base_mass"),
@@ -235,7 +235,7 @@ def test_ranks_in_the_data_are_off_by_no_more_than_is_said_though_values_go_with
         ({"step": 0.0, "value_range": (1, 5)}, "step above 0"),
         ({"step": 1.0, "base": stats.norm()}, "value_range with a step"),
         ({"candidates": [], "value_range": None}, "at least one candidate"),
-        ({"candidates": [1.0, 2.0]}, "and not several"),
+        ({"candidates": [1.0, 2.0]}, "one of value_range, base and candidates"),
         ({"base": stats.poisson(3)}, "discrete base with less than"),
         ({"of": "items"}, "of to be 'rows' or 'users'"),
         ({"sizes": "public"}, "private sizes, or weights='paper'"),

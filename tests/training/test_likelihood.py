@@ -29,6 +29,6 @@ def test_an_attacker_who_knows_all_but_one_user_gets_near_epsilon_and_not_beyond
     kept = groups != 7
     found = audit_likelihood(
         fit, (inputs, inputs, groups), (inputs[kept], inputs[kept], groups[kept]),
-        {"budget": Budget(4.0, 1e-5), "neighbours": ADD_REMOVE}, noise=SeededNoise, draws=500, confidence=0.999,
+        {"budget": Budget(10.0, 1e-5), "neighbours": ADD_REMOVE}, noise=SeededNoise, draws=150, confidence=0.999,
     )  # fmt: skip
     assert 0.25 * found.claimed < found.lower_bound <= found.claimed

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.allocation import weightings
-from apportion.data.users import Users
+from apportion.data.users import UserParts
 from apportion.errors import InputError
 from apportion.privacy.contributions import Weighting
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
@@ -106,7 +106,7 @@ class Allocation(Protocol):
     def neighbours(self) -> Neighbours:
         """The neighbour relation of sums formed with its weights; add or remove a user by default."""
 
-    def allocate(self, users: Users, count: Count, n_users: float) -> Allocated:
+    def allocate(self, users: UserParts, count: Count, n_users: float) -> Allocated:
         """Return the weights. `count` releases Σ_j w_ij for weights of its choice; `n_users` is released or public.
 
         Only the length of the users' task list is used, unless the policy assumes that more is public.
@@ -126,7 +126,7 @@ class CountedPolicy(ABC):
     def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
         """Return estimated sums of those weights from `released`, all that was asked for."""
 
-    def allocate(self, users: Users, count: Count, n_users: float) -> Allocated:
+    def allocate(self, users: UserParts, count: Count, n_users: float) -> Allocated:
         """Return both, with what was released."""
         made: list[ReleasedCounts] = []
 

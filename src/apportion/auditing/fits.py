@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.auditing.boundaries import Boundary, Sizes, small_blocks
 from apportion.auditing.canaries import CanaryFinding, audit_one_run, with_canaries
 from apportion.auditing.own_items import audit_own_items
 from apportion.auditing.replay import AuditError, audit
@@ -24,7 +25,7 @@ from apportion.privacy import Budget, NoiseSource, SeededNoise, Session, Stateme
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
 from apportion.recommend.clicks import LEARNED, ClickSettings
 from apportion.recommend.model import ItemModel
-from apportion.recommend.ratings import RatingSettings
+from apportion.recommend.rating_settings import RatingSettings
 
 Make = Callable[[], Any]
 """Makes a private recommender with the settings in question."""
@@ -45,6 +46,7 @@ class AuditReport:
         lower_bound: a lower bound on ε from canaries; None if there were none.
         confidence: the confidence of that bound.
         tried: what was done, in words.
+        crossed: the blocks of the code, and how the replays crossed each.
     """
 
     name: str
@@ -54,6 +56,7 @@ class AuditReport:
     lower_bound: float | None
     confidence: float
     tried: tuple[str, ...]
+    crossed: tuple[Boundary, ...] = ()
 
     @property
     def violated(self) -> bool:
@@ -86,16 +89,17 @@ def audit_recommender(
         make: makes the recommender.
         data: the real users.
         budget: the claimed budget.
-        users: number of random users to leave out, one at a time.
+        users: number of users to leave out, one at a time: the one with the most rows, then random ones.
         canaries: number of canaries to add; None for half the number of users, from 200 to 4000; 0 for none.
         confidence: the confidence of the bound from canaries.
         seed: the seed of everything random.
     """
     rng, delta = np.random.default_rng(seed), budget.delta
-    present = np.flatnonzero(np.diff(data.by_user.indptr))
-    chosen = rng.choice(present, size=min(users, len(present)), replace=False)
-    checks = [_replayed(make, data, chosen, budget, seed)] if len(chosen) else []
-    left_out = "a random user" if len(chosen) == 1 else f"{len(chosen)} random users, one at a time,"
+    chosen = _left_out(data, users, rng)
+    with small_blocks(Sizes.of(data)) as crossed:
+        checks = [_replayed(make, data, chosen, budget, seed)] if len(chosen) else []
+    left_out = f"{len(chosen)} users, one at a time, the one with the most rows first, were"
+    left_out = left_out if len(chosen) > 1 else "the user with the most rows was"
     tried = [f"{left_out} left out, with every release replayed"] if len(chosen) else []
     own = audit_own_items(make, data, budget, users, seed)
     if own is not None:
@@ -112,7 +116,16 @@ def audit_recommender(
         checks.append(Check("canary users", not result.violated, shown))
         tried.append(result.tried)
     bound = None if result is None else result.lower_bound
-    return AuditReport(name, budget.epsilon, delta, tuple(checks), bound, confidence, tuple(tried))
+    return AuditReport(name, budget.epsilon, delta, tuple(checks), bound, confidence, tuple(tried), tuple(crossed))
+
+
+def _left_out(data: Interactions, users: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Return the user with the most rows, then random others."""
+    sizes = np.diff(data.by_user.indptr)
+    heaviest = int(np.argmax(sizes))
+    others = np.flatnonzero((sizes > 0) & (np.arange(len(sizes)) != heaviest))
+    chosen = rng.choice(others, size=max(min(users - 1, len(others)), 0), replace=False)
+    return np.concatenate([[heaviest], chosen])[:users]
 
 
 def recommender_of(model: ItemModel) -> Make:

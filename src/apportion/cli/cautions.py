@@ -1,8 +1,11 @@
-"""Warnings on the terminal about guarantees that protect nobody: too large an ε, or a δ above 1 / number of users."""
+"""Remarks on the terminal: guarantees that protect nobody (too large an ε or δ), and data that are loaded whole."""
 
 from __future__ import annotations
 
 from typing import Final
+
+from apportion.data.on_disk.manifest import is_user_folder
+from apportion.data.sources import Place
 
 _LARGEST_EPSILON: Final = 10.0
 
@@ -25,3 +28,10 @@ def weak_delta(delta: float, n_users: float) -> list[str]:
         f"Warning: a delta of {delta:g} is not below 1 / {n_users:.0f} users. It would allow publishing one person's "
         "data outright. Choose a smaller --delta."
     ]
+
+
+def said_of_folder(path: Place) -> list[str]:
+    """Return a remark if a command loads a whole folder of users into memory."""
+    if not is_user_folder(path):
+        return []
+    return [f"{path.name}: this command loads the folder of users into memory; `fit` reads it shard by shard."]

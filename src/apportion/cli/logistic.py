@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apportion.cli.feature_columns import Features, assemble, categories_option, columns_to_read, features_option
-from apportion.cli.options import FILE, PositiveNumber, collect, json_option, open_option
+from apportion.cli.options import DATA, PositiveNumber, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import StatisticsOptions, privacy_options, read_columns, sample_limit_option
 from apportion.cli.statistics_outputs import publish
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Private logistic regression; features and labels are both protected.")
-@click.argument("file", type=FILE)
+@click.argument("file", type=DATA)
 @click.option("--label", required=True, metavar="COLUMN", help="The column of answers: 0 and 1, or see --yes.")
 @click.option("--yes", metavar="VALUE", help="This value of the label means yes; every other value means no.")
 @features_option

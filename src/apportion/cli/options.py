@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
+from apportion.data.repeats import REPEATS, Repeats
+from apportion.data.row_rules import MISSING, Missing
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
-    from apportion.privacy import Account, Budget, NoiseSource, Session
+    from apportion.privacy import Account, Budget, Checkpoint, NoiseSource, Session
 
 Kind = Literal["ratings", "clicks"]
 Unlisted = Literal["drop", "refuse"]
@@ -22,6 +25,21 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 PRIVATE_ITEMS: Final = "private"
 ITEMS_FROM_DATA: Final = "from-data"
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class DataPath(click.Path):
+    """A file, or a folder of users that `apportion shard` made."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Turn text into a path; refuse another folder."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if path.is_dir() and not (path / "manifest.json").is_file():
+            self.fail(f"File {str(path)!r} is a directory.", param, ctx)
+        return path
+
+
+DATA: Final = DataPath(exists=True, path_type=Path)
+MEMORY: Final = "1GiB"
 
 
 class PositiveNumber(click.ParamType[float]):
@@ -74,8 +92,12 @@ class DataOptions:
     value: str | None = None
     timestamp: str | None = None
     columns: str | None = None
+    table: str | None = None
     items: Path | str | None = None
     unlisted: Unlisted = "refuse"
+    where: str | None = None
+    missing: Missing = "drop"
+    repeats: Repeats | None = None
     scale: tuple[float, float] = (1.0, 5.0)
 
     def __post_init__(self) -> None:
@@ -118,11 +140,12 @@ class FitOptions:
     tuning: str | None = None
     dimension: int | None = None
     rounds: int | None = None
-    min_value: float | None = None
     ledger: str | None = None
     account: str | None = None
     items: Path | str | None = None
-    unlisted: Unlisted = "refuse"
+    rules: tuple[str, ...] = ()
+    """How rows were chosen and joined, in words."""
+    checkpoint: Path | None = None
 
     @property
     def items_are_private(self) -> bool:
@@ -137,23 +160,17 @@ class FitOptions:
 
         return Budget(self.epsilon, self.delta, KEYS_PART * self.delta if self.items_are_private else 0.0)
 
-    def session(self) -> Session | None:
-        """Return the session that charges the account, if one was named."""
-        return charged_session(self.ledger, self.account, self.budget, self.window, self.noise())
+    def session(self) -> Session:
+        """Return the session of a fit; it charges the account and has the checkpoint, if they were named."""
+        from apportion.privacy import Checkpoint, Session
+
+        kept = None if self.checkpoint is None else Checkpoint(self.checkpoint)
+        charged = charged_session(self.ledger, self.account, self.budget, self.window, self.noise(), kept)
+        return charged or Session(self.budget, noise=self.noise(), window=self.window, checkpoint=kept)
 
     def noise(self) -> NoiseSource:
         """The noise source."""
         return noise_of(self.seed, self.exact)
-
-
-def rules_in_words(options: DataOptions | FitOptions) -> tuple[str, ...]:
-    """Return the public rules by which rows were left out, each applied within one user's rows, for the statement."""
-    rules = []
-    if options.unlisted == "drop":
-        rules.append("that rows of items outside the list were left out")
-    if options.min_value is not None:
-        rules.append(f"that only rows with a value of at least {options.min_value:g} were kept")
-    return tuple(rules)
 
 
 def noise_of(seed: int | None, exact: bool) -> NoiseSource:
@@ -164,12 +181,17 @@ def noise_of(seed: int | None, exact: bool) -> NoiseSource:
 
 
 def charged_session(
-    ledger: str | None, account: str | None, budget: Budget, window: str, noise: NoiseSource
+    ledger: str | None,
+    account: str | None,
+    budget: Budget,
+    window: str,
+    noise: NoiseSource,
+    checkpoint: Checkpoint | None = None,
 ) -> Session | None:
     """Return a session of this budget that charges a ledger's account; None if no ledger was named."""
     result = account_of(ledger, account)
     declared = None if window == _NO_WINDOW else window
-    return None if result is None else result.session(budget, noise=noise, window=declared)
+    return None if result is None else result.session(budget, noise=noise, window=declared, checkpoint=checkpoint)
 
 
 def account_of(ledger: str | None, account: str | None) -> Account | None:
@@ -183,7 +205,8 @@ def account_of(ledger: str | None, account: str | None) -> Account | None:
     asked = click.get_current_context().meta
     where = {name: asked.get(_GUARDED_BY + name) for name in ("key", "head", "fingerprints")}
     result = Ledger.open(ledger, create=False, **where).account(account)
-    data = next((value for name, value in click.get_current_context().params.items() if name in _DATA_ARGUMENTS), None)
+    given = [value for name, value in click.get_current_context().params.items() if name in _DATA_ARGUMENTS]
+    data = next((value for value in given if isinstance(value, Path) and value.exists()), None)
     return result if data is None else result.for_data(data, lambda said: click.echo(f"Warning: {said}", err=True))
 
 
@@ -245,6 +268,27 @@ def ledger_options(command: Command) -> Command:
     for option in reversed(_LEDGER):
         command = option(command)
     return command
+
+
+def memory_option(command: Command) -> Command:
+    """Add `--memory`."""
+    words = "For a folder of users: how much memory their rows may take at a time."
+    add = click.option("--memory", metavar="SIZE", default=MEMORY, show_default=True, help=words)
+    return add(command)
+
+
+def engine_options(command: Command) -> Command:
+    """Add `--engine`, `--master` and `--partitions`."""
+    for option in reversed(_ENGINE):
+        command = option(command)
+    return command
+
+
+def checkpoint_option(command: Command) -> Command:
+    """Add `--checkpoint`."""
+    words = "Store every release in this folder first. If the fit is stopped, the same command goes on from there."
+    add = click.option("--checkpoint", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER", help=words)
+    return add(command)
 
 
 def json_option(command: Command) -> Command:
@@ -318,6 +362,24 @@ _FEATURES: Final = (
         help="With --features: also use combinations of these columns within a row as a feature.",
     ),
 )
+_ENGINE: Final = (
+    click.option(
+        "--engine",
+        type=click.Choice(["local", "spark"]),
+        default="local",
+        show_default=True,
+        is_eager=True,
+        help="Where sums are formed. spark: DATA is a table, or a Parquet, CSV or TSV file that the cluster reads.",
+    ),
+    click.option("--master", metavar="URL", help="With --engine spark: local[2], spark://host:port or sc://host:port."),
+    click.option(
+        "--partitions",
+        type=click.IntRange(min=1),
+        default=8,
+        show_default=True,
+        help="With --engine spark: tasks in a pass; each holds its rows in memory.",
+    ),
+)
 _DATA: Final = (
     _kind_option("ratings", "Values are ratings to predict."),
     _kind_option("clicks", "Every row is a click, whatever its value."),
@@ -327,6 +389,9 @@ _DATA: Final = (
     click.option("--value", metavar="COLUMN", help="The value column."),
     click.option("--timestamp", metavar="COLUMN", help="The time column."),
     click.option("--columns", metavar="A,B,...", help="Names of all columns, for a text file without a header."),
+    click.option(
+        "--table", metavar="NAME|QUERY", help="Of a database: the table, or a SELECT; default: its only table."
+    ),
     click.option(
         "--items",
         type=ItemList(),
@@ -339,6 +404,24 @@ _DATA: Final = (
         default="refuse",
         show_default=True,
         help="With --items FILE: what to do about rows of items that are not listed.",
+    ),
+    click.option(
+        "--where",
+        metavar="EXPRESSION",
+        help="Keep rows where this is true of their own columns, such as \"rating > 0 and country = 'DE'\".",
+    ),
+    click.option(
+        "--missing",
+        type=click.Choice(MISSING),
+        default="drop",
+        show_default=True,
+        help="What to do about rows with an empty user, item, value or time.",
+    ),
+    click.option(
+        "--repeats",
+        type=click.Choice(REPEATS),
+        help="What to make of several rows of one user for one item. Default: the last one; their mean, if rows "
+        "have neither order nor time.",
     ),
     click.option(
         "--scale",

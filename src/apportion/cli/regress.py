@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apportion.cli.feature_columns import Features, assemble, categories_option, columns_to_read, features_option
-from apportion.cli.options import FILE, collect, json_option, open_option
+from apportion.cli.options import DATA, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     StatisticsOptions,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Private linear regression; labels are protected, features are public.")
-@click.argument("file", type=FILE)
+@click.argument("file", type=DATA)
 @click.option("--label", required=True, metavar="COLUMN", help="The column to predict. It is protected.")
 @features_option
 @categories_option

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from apportion.cli.cautions import weak_delta, weak_epsilon
+from apportion.cli.data_places import data_argument, stem_of
 from apportion.cli.options import (
-    FILE,
     ITEMS_FROM_DATA,
     PRIVATE_ITEMS,
     DataOptions,
     Delta,
     FeatureOptions,
-    Kind,
     PositiveNumber,
     account_of,
     collect,
@@ -28,13 +27,14 @@ from apportion.cli.options import (
     json_option,
     ledger_options,
     open_option,
-    rules_in_words,
 )
 from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_model
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
+    from apportion.cli.loading import Loaded
     from apportion.data import ItemFeatures
+    from apportion.data.sources import Place
     from apportion.evaluation.tuning import Make, Tuned
 
 _OF_THE_FIT: Final = ("dimension", "rounds")
@@ -63,7 +63,7 @@ class Values(click.ParamType[tuple[str, tuple[float | int, ...]]]):
 
 
 @click.command(short_help="Search for settings within one budget; write the best model.")
-@click.argument("data", type=FILE)
+@data_argument
 @click.option(
     "--epsilon",
     type=PositiveNumber(),
@@ -107,7 +107,7 @@ class Values(click.ParamType[tuple[str, tuple[float | int, ...]]]):
 @open_option
 @json_option
 def tune(
-    data: Path,
+    data: Place,
     epsilon: float,
     delta: float,
     grid: tuple[tuple[str, tuple[float | int, ...]], ...],
@@ -136,7 +136,7 @@ def tune(
     from apportion.privacy import Budget, SeededNoise
     from apportion.privacy.selection import Tries, calibrate
 
-    target = out or Path(f"{data.stem}-model")
+    target = out or Path(f"{stem_of(data)}-model")
     refuse_unless_writable_model(target)
     feature_settings = collect(FeatureOptions, options)
     places = _grid(grid, feature_settings)
@@ -157,7 +157,7 @@ def tune(
         for remark in (*loaded.remarks, *weak_epsilon(epsilon), *cautions):
             reporter.say(remark)
         match_features(features, loaded.data.task_ids, reporter)
-        make = _maker(loaded.kind, places, data_as, n_users, validation, features)
+        make = _maker(loaded, places, data_as.scale, n_users, validation, features)
         result = search(
             loaded.data,
             make,
@@ -176,9 +176,9 @@ def tune(
 
 
 def _maker(
-    kind: Kind,
+    loaded: Loaded,
     grid: Mapping[str, Sequence[Any]],
-    data_as: DataOptions,
+    scale: tuple[float, float],
     n_users: int | None,
     validation: float,
     features: ItemFeatures | None,
@@ -187,9 +187,9 @@ def _maker(
     from apportion.privacy import Budget
     from apportion.recommend.clicks import ClickSettings
     from apportion.recommend.methods import build
-    from apportion.recommend.ratings import RatingSettings
+    from apportion.recommend.rating_settings import RatingSettings
 
-    record: Any = RatingSettings if kind == "ratings" else ClickSettings
+    record: Any = RatingSettings if loaded.kind == "ratings" else ClickSettings
     known = list(dict.fromkeys([*_OF_THE_FIT, *(field.name for field in fields(record))]))
     for name in grid:
         if name not in known:
@@ -197,13 +197,13 @@ def _maker(
     fixed: dict[str, Any] = {"method": "ours", "features": features}
     if n_users is not None:
         fixed["n_users"] = max(1, round(n_users * (1 - validation)))
-    fixed["public"] = rules_in_words(data_as)
+    fixed["public"] = loaded.rules
 
     def make(settings: Mapping[str, Any], budget: Budget) -> Any:
         of_the_fit = {name: value for name, value in settings.items() if name in _OF_THE_FIT}
         others = {name: value for name, value in settings.items() if name not in _OF_THE_FIT}
         spec = {**fixed, **of_the_fit, "settings": others}
-        return build(spec, kind, epsilon=budget.epsilon, delta=budget.delta, value_range=data_as.scale)
+        return build(spec, loaded.kind, epsilon=budget.epsilon, delta=budget.delta, value_range=scale)
 
     for name, values in grid.items():
         for value in values:

@@ -61,6 +61,8 @@ class IdColumn:
 
     def finish(self) -> EncodedIds:
         """The codes of all rows and the vocabulary, sorted by id; the batches are let go."""
+        if self._integers and (self._cells or self._codes):
+            raise InputError(f"Column {self.column!r} holds integers in some rows and text in others.", argument=None)
         if self._cells:
             self._encode_texts()
         return self._finish_text() if self._codes else self._finish_integers()
@@ -139,6 +141,8 @@ class TimeColumn:
         import pyarrow as pa
 
         cells = refuse_nulls(_decoded(cells), self.column, first_row, "a time")
+        if is_text(cells.type):
+            cells = _times_of_texts(cells, self.column, first_row)
         if pa.types.is_date(cells.type) or pa.types.is_timestamp(cells.type):
             seconds = cells.cast(pa.timestamp("s", getattr(cells.type, "tz", None)), safe=False)
             self._chunks.append(seconds.cast(pa.int64()).to_numpy())
@@ -271,8 +275,7 @@ def _as_floats(cells: pa.Array, column: str, first_row: int) -> NDArray[Any]:
     import pyarrow as pa
 
     if is_text(cells.type):
-        position = first_failing(cells, casts_to(pa.float64())) or 0
-        raise bad_cell(column, cells[position].as_py(), first_row + position, "a number, not text")
+        cells = _floats_of_texts(cells, column, first_row)
     if pa.types.is_decimal(cells.type):
         cells = cells.cast(pa.float64())
     elif pa.types.is_boolean(cells.type):
@@ -281,6 +284,35 @@ def _as_floats(cells: pa.Array, column: str, first_row: int) -> NDArray[Any]:
         raise _wrong_type(cells, column, first_row, "a number")
     numbers: NDArray[Any] = cells.to_numpy(zero_copy_only=False)
     return numbers
+
+
+def _floats_of_texts(cells: pa.Array, column: str, first_row: int) -> pa.Array:
+    """Return numbers that are written as text; the first text that is none is named."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = pc.utf8_trim_whitespace(cells.cast(pa.large_string()))
+    position = first_failing(cells, casts_to(pa.float64()))
+    if position is not None:
+        raise bad_cell(column, cells[position].as_py(), first_row + position, "a number, not text")
+    return cells.cast(pa.float64())
+
+
+def _times_of_texts(cells: pa.Array, column: str, first_row: int) -> pa.Array:
+    """Return times that are written as text: all as numbers of seconds, or all as ISO 8601, with or without a zone."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = pc.utf8_trim_whitespace(cells.cast(pa.large_string()))
+    known = (pa.int64(), pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
+    failing = {kind: first_failing(cells, casts_to(kind)) for kind in known}
+    fitting = next((kind for kind, position in failing.items() if position is None), None)
+    if fitting is None:
+        position = max(place for place in failing.values() if place is not None)  # as far as any of them gets
+        raise bad_cell(
+            column, cells[position].as_py(), first_row + position, "a time in seconds or as 2026-11-16 09:30"
+        )
+    return cells.cast(fitting)
 
 
 def _wrong_type(cells: pa.Array, column: str, first_row: int, expected: str) -> InputError:

@@ -61,6 +61,24 @@ USUAL_NAMES: Final[Mapping[str, frozenset[str]]] = {
 }
 """For each role the names it usually has, in lower case and without punctuation."""
 
+_ALSO_WHO = (
+    "username client clientid buyer buyerid shopper shopperid reader readerid listener listenerid viewer viewerid "
+    "student studentid learner learnerid guest guestid person personid account accountid subscriber subscriberid"
+)
+_ALSO_WHAT = (
+    "productcode stockcode isbn isbn10 isbn13 ean gtin show showid video videoid podcast podcastid episode episodeid "
+    "recipe recipeid course courseid lesson lessonid exercise exerciseid place placeid poi poiid venue venueid "
+    "restaurant restaurantid hotel hotelid listing listingid beer beerid wine wineid app appid page pageid"
+)
+
+OTHER_NAMES: Final[Mapping[str, frozenset[str]]] = {
+    "user": frozenset(_ALSO_WHO.split()),
+    "task": frozenset(_ALSO_WHAT.split()),
+    "value": frozenset(("bookrating", "reviewoverall", "userrating", "grade")),
+    "timestamp": frozenset(),
+}
+"""Names from shops, books, music, places and courses, for a role that no column with a usual name has."""
+
 _REQUIRED = ("user", "task")
 
 
@@ -78,6 +96,23 @@ def choose_columns(found: Sequence[str], choices: Mapping[str, ColumnChoice]) ->
     left = [name for name in found if name not in given.values()]
     guessed = {role: _guess(role, left, found) for role in USUAL_NAMES if choices.get(role) is None}
     return Columns(**(given | {role: name for role, name in guessed.items() if name is not None}))
+
+
+def choose_user(found: Sequence[str], given: str | None) -> str:
+    """Return the user column of a table without items: as given, or guessed."""
+    if given is not None:
+        _check_given("user", given, found)
+        return given
+    guessed = _guess("user", found, found)
+    assert guessed is not None  # a missing user column was refused
+    return guessed
+
+
+def usually(role: str, names: Sequence[str]) -> list[str]:
+    """Return the columns whose names a role usually has, or else those with another name that it may have."""
+    plain = {name: re.sub(r"[\W_]", "", name).lower() for name in names}
+    usual = [name for name in names if plain[name] in USUAL_NAMES[role]]
+    return usual or [name for name in names if plain[name] in OTHER_NAMES[role]]
 
 
 def _check_given(role: str, name: str, found: Sequence[str]) -> None:
@@ -100,7 +135,7 @@ def _check_distinct(given: Mapping[str, str]) -> None:
 
 
 def _guess(role: str, candidates: Sequence[str], found: Sequence[str]) -> str | None:
-    fitting = [name for name in candidates if re.sub(r"[\W_]", "", name).lower() in USUAL_NAMES[role]]
+    fitting = usually(role, candidates)
     if len(fitting) > 1:
         raise InputError(
             f"Columns {_listed(fitting)} among {_listed(found)} could each be the {role}",

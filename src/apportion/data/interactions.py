@@ -8,9 +8,9 @@ a data set with one user removed.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property, partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +34,8 @@ from apportion.errors import InputError
 
 if TYPE_CHECKING:
     from apportion.data.columns import ColumnChoice
+    from apportion.data.row_rules import RowRules
+    from apportion.data.sources import Place
     from apportion.data.splits import UserSplit
 
 
@@ -183,6 +185,8 @@ class Interactions:
         timestamp: ColumnChoice = None,
         task_ids: ArrayLike | Vocabulary | None = None,
         single_user: bool = False,
+        rules: RowRules | None = None,
+        left_out: dict[str, int] | None = None,
     ) -> Interactions:
         """Build from any frame that supports Arrow: polars, pandas, DuckDB, pyarrow.
 
@@ -194,16 +198,19 @@ class Interactions:
             timestamp: name of the timestamp column, or `IGNORE`.
             task_ids: the public list of tasks; by default the tasks that occur.
             single_user: whether one user is enough; see `from_arrays`.
+            rules: which rows are kept, and what becomes of empty cells and repeated pairs; by default both are refused.
+            left_out: receives the number of rows that each rule left out; it is private.
         """
         from apportion.data.readers import read_frame
 
         choices = {"user": user, "task": task, "value": value, "timestamp": timestamp}
-        return read_frame(frame, choices, partial(cls.from_encoded, task_ids=task_ids, single_user=single_user))
+        finish = partial(cls.from_encoded, task_ids=task_ids, single_user=single_user)
+        return read_frame(frame, choices, finish, rules=rules, left_out=left_out)
 
     @classmethod
     def read(
         cls,
-        path: str | os.PathLike[str],
+        path: Place,
         *,
         user: str | None = None,
         task: str | None = None,
@@ -212,12 +219,15 @@ class Interactions:
         task_ids: ArrayLike | Vocabulary | None = None,
         columns: list[str] | tuple[str, ...] | None = None,
         separator: str | None = None,
+        table: str | None = None,
         single_user: bool = False,
+        rules: RowRules | None = None,
+        left_out: dict[str, int] | None = None,
     ) -> Interactions:
-        """Read a Parquet file or a text file with separated columns (CSV, TSV, MovieLens .dat; also .gz).
+        """Read a table: text (CSV, TSV, MovieLens .dat, JSON lines; also .gz), Parquet, Arrow or a database.
 
         Args:
-            path: the file.
+            path: a file, a folder or pattern of files, several of them, or the URL of a PostgreSQL database.
             user: as in `from_frame`, and so are `task`, `value`, `timestamp` and `task_ids`.
             task: see `user`.
             value: see `user`.
@@ -225,13 +235,18 @@ class Interactions:
             task_ids: see `user`.
             columns: names of all columns, for a text file without a header line.
             separator: the separator of columns; by default guessed from the first line.
+            table: a table of a database, or a query; by default the only table.
             single_user: whether one user is enough; see `from_arrays`.
+            rules: see `from_frame`, and so is `left_out`.
+            left_out: see `rules`.
         """
         from apportion.data.readers import read_file
 
         choices = {"user": user, "task": task, "value": value, "timestamp": timestamp}
         finish = partial(cls.from_encoded, task_ids=task_ids, single_user=single_user, by_text=True)
-        return read_file(path, choices, finish, columns=columns, separator=separator)
+        return read_file(
+            path, choices, finish, columns=columns, separator=separator, table=table, rules=rules, left_out=left_out
+        )
 
     # -- what it holds --
 
@@ -249,6 +264,17 @@ class Interactions:
     def n_observations(self) -> int:
         """The number of observed (user, task) pairs."""
         return len(self.users)
+
+    @property
+    def digest(self) -> str:
+        """A digest of all rows and ids; private, as the data are."""
+        made = sha256()
+        for column in (self.users, self.tasks, self.values, self.timestamps):
+            made.update(b"-" if column is None else np.ascontiguousarray(column).data)
+        for ids in (self.user_ids, self.task_ids):
+            held = repr(ids.ids.tolist()).encode() if ids.holds_text else np.ascontiguousarray(ids.ids).data
+            made.update(held)
+        return made.hexdigest()
 
     @cached_property
     def by_user(self) -> Segments:
@@ -290,6 +316,19 @@ class Interactions:
             )
         timestamps = None if self.timestamps is None else self.timestamps[kept]
         return self._like(self.users[kept], self.tasks[kept], self.values[kept], timestamps)
+
+    def recoded(self, codes: NDArray[np.int32], task_ids: Vocabulary) -> Interactions:
+        """Return the rows on another list of tasks; codes[i] is the new code of task i, -1 if the list lacks it."""
+        moved = codes[self.tasks]
+        kept = self.where(moved >= 0)
+        return Interactions.from_codes(
+            kept.users, moved[moved >= 0], kept.values, kept.timestamps, user_ids=self.user_ids, task_ids=task_ids
+        )
+
+    def first_task(self, among: NDArray[np.bool_]) -> int | None:
+        """Return the task of the first row whose task is among these; None if no row has one of them."""
+        found = among[self.tasks]
+        return int(self.tasks[int(np.argmax(found))]) if found.any() else None
 
     def with_public_tasks(self) -> Interactions:
         """The same data, with their list of tasks declared public: which tasks occur is then not protected."""

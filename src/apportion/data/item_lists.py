@@ -8,17 +8,21 @@ list follow from the listed texts alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.interactions import Interactions
+from apportion.data.user_data import UserData
 from apportion.data.user_keys import pair_keys
-from apportion.data.users import Users
+from apportion.data.users import UserParts, Users
 from apportion.data.vocabulary import Vocabulary, as_text, ids_of_texts
 
 _PRIORITY_SEED = 0  # public; which of its tasks a user of very many takes needs no secret
+
+Data = TypeVar("Data", bound=UserData)
 
 
 def texts_of(task_ids: Vocabulary) -> list[str]:
@@ -26,7 +30,7 @@ def texts_of(task_ids: Vocabulary) -> list[str]:
     return [str(each) for each in task_ids]
 
 
-def in_text_order(data: Interactions) -> Interactions:
+def in_text_order(data: Data) -> Data:
     """The same rows, with tasks known by text and coded in the order of their texts."""
     texts = texts_of(data.task_ids)
     order = sorted(range(len(texts)), key=texts.__getitem__)
@@ -35,27 +39,35 @@ def in_text_order(data: Interactions) -> Interactions:
     rank = np.empty(len(texts), np.int32)
     rank[order] = np.arange(len(texts), dtype=np.int32)
     ids = Vocabulary(as_text([texts[k] for k in order], "task"), name=data.task_ids.name)
-    return _recoded(data, rank[data.tasks], ids)
+    return data.recoded(rank, ids)
 
 
-def on_list(data: Interactions, texts: Sequence[str]) -> Interactions:
+def on_list(data: Data, texts: Sequence[str]) -> Data:
     """The rows of listed tasks, in the order of the list; nothing else of the data's own list is left."""
     listed = Vocabulary(ids_of_texts(texts), name=data.task_ids.name, declared=True)
     place = {text: code for code, text in enumerate(texts)}
     codes = np.array([place.get(text, -1) for text in texts_of(data.task_ids)] or [-1], np.int32)
-    moved = codes[data.tasks]
-    return _recoded(data.where(moved >= 0), moved[moved >= 0], listed)
+    return data.recoded(codes, listed)
 
 
-def with_priorities(data: Interactions) -> Users:
+def with_priorities(data: UserData) -> UserParts:
     """The users with a column of numbers that say which of a user's tasks go first: by user's id and task's text."""
-    digests = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in texts_of(data.task_ids))
-    hashed = np.frombuffer(digests or bytes(8), "<u8").astype(np.uint64)
-    users = data.as_users
-    return users.with_columns(priority=pair_keys(users.keys, users.owner, hashed[data.tasks], _PRIORITY_SEED))
+    return data.as_users.mapped(Priorities.of(texts_of(data.task_ids)))
 
 
-def _recoded(data: Interactions, tasks: NDArray[np.int32], task_ids: Vocabulary) -> Interactions:
-    return Interactions.from_codes(
-        data.users, tasks, data.values, data.timestamps, user_ids=data.user_ids, task_ids=task_ids
-    )
+@dataclass(frozen=True, eq=False)
+class Priorities:
+    """Adds that column to a part of the users; `hashed` holds a number for each task."""
+
+    hashed: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Priorities:
+        """From the texts of the tasks, by code."""
+        digests = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in texts)
+        return cls(np.frombuffer(digests or bytes(8), "<u8").astype(np.uint64))
+
+    def __call__(self, users: Users) -> Users:
+        """Return the users with the column."""
+        tasks = self.hashed[users.column("tasks")]
+        return users.with_columns(priority=pair_keys(users.keys, users.owner, tasks, _PRIORITY_SEED))

@@ -7,17 +7,21 @@ begin with its name.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from apportion.data.arrow_columns import IdColumn, TimeColumn, ValueColumn, first_failing
 from apportion.data.columns import ColumnChoice, Columns, choose_columns
+from apportion.data.encoding import EncodedIds
 from apportion.data.interactions import Interactions
-from apportion.data.sources import CellKind, naming, open_table
+from apportion.data.repeats import Rows, combine_repeats
+from apportion.data.row_rules import RowRules
+from apportion.data.sources import CellKind, Place, naming, open_table
 from apportion.data.vocabulary import bad_cell
 from apportion.errors import InputError
 
@@ -25,30 +29,45 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Choices = Mapping[str, ColumnChoice]
+Gatherers = Sequence[IdColumn | ValueColumn | TimeColumn]
 Finish = Callable[..., Interactions]
 """`Interactions.from_encoded` with everything but the columns given."""
 
 
 def read_file(
-    path: str | os.PathLike[str],
+    path: Place,
     choices: Choices,
     finish: Finish,
     *,
     columns: list[str] | tuple[str, ...] | None = None,
     separator: str | None = None,
+    table: str | None = None,
+    rules: RowRules | None = None,
+    left_out: dict[str, int] | None = None,
 ) -> Interactions:
     """Read a file; see `Interactions.read`."""
-    file = Path(path)
-    with naming(file):
-        source = open_table(file, columns=columns, separator=separator)
+    with naming(path):
+        source = open_table(path, columns=columns, separator=separator, table=table)
         chosen = choose_columns(source.names, choices)
-        return source.scan(_kinds(chosen), lambda batches, _: _gather(batches, chosen, finish, untyped=source.untyped))
+        reading = _Reading(chosen, rules or RowRules(), finish, untyped=source.untyped, ordered=source.ordered)
+        kinds = reading.rules.kinds(_kinds(chosen), source.names, untyped=source.untyped)
+        return source.scan(kinds, lambda batches, _: reading.gather(batches, left_out))
 
 
-def read_frame(frame: Any, choices: Choices, finish: Finish) -> Interactions:
+def read_frame(
+    frame: Any,
+    choices: Choices,
+    finish: Finish,
+    *,
+    rules: RowRules | None = None,
+    left_out: dict[str, int] | None = None,
+) -> Interactions:
     """Read any frame that supports Arrow; see `Interactions.from_frame`."""
     import pyarrow as pa
 
+    rules = rules or RowRules()
+    if hasattr(frame, "collect_schema") and hasattr(frame, "lazy"):  # a plan of polars: only what is needed is computed
+        frame = frame.select(_wanted(tuple(frame.collect_schema().names()), choices, rules)).lazy().collect()
     if not hasattr(frame, "__arrow_c_stream__"):
         raise InputError(
             "Expected a frame that supports Arrow (polars, pandas, DuckDB, pyarrow), got "
@@ -56,13 +75,19 @@ def read_frame(frame: Any, choices: Choices, finish: Finish) -> Interactions:
             argument="frame",
         )
     if hasattr(frame, "iloc"):  # pandas converts on export: only the columns that are needed
-        frame = frame[choose_columns([str(name) for name in frame.columns], choices).names]
+        frame = frame[_wanted(tuple(str(name) for name in frame.columns), choices, rules)]
     try:
         reader = pa.RecordBatchReader.from_stream(frame)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise _mixed_column(frame, error) from None
-    chosen = choose_columns(reader.schema.names, choices)
-    return _gather(reader, chosen, finish)
+    _wanted(tuple(reader.schema.names), choices, rules)
+    return _Reading(choose_columns(reader.schema.names, choices), rules, finish).gather(reader, left_out)
+
+
+def _wanted(found: tuple[str, ...], choices: Choices, rules: RowRules) -> list[str]:
+    """Return the columns to read: of the roles, then of the rules."""
+    roles = _kinds(choose_columns(found, choices))
+    return list(roles | rules.kinds(roles, found, untyped=False))
 
 
 def _kinds(columns: Columns) -> dict[str, CellKind]:
@@ -75,30 +100,78 @@ def _kinds(columns: Columns) -> dict[str, CellKind]:
     return kinds
 
 
-def _gather(
-    batches: Iterable[pa.RecordBatch], columns: Columns, finish: Finish, *, untyped: bool = False
-) -> Interactions:
-    """Stream batches into one gatherer per column, then encode."""
-    user = IdColumn(columns.user, name="user", untyped=untyped)
-    task = IdColumn(columns.task, name="task", untyped=untyped)
-    value = None if columns.value is None else ValueColumn(columns.value)
-    timestamp = None if columns.timestamp is None else TimeColumn(columns.timestamp)
-    gatherers = [each for each in (user, task, value, timestamp) if each is not None]
-    n_rows = 0
-    for batch in batches:
-        for gatherer in gatherers if batch.num_rows else ():
-            gatherer.append(batch.column(gatherer.column), n_rows + 1)
-        n_rows += batch.num_rows
-    if not n_rows:
-        raise InputError(
-            f"There are no rows; expected at least two in columns {', '.join(columns.names)}.", argument=None
+@dataclass(frozen=True)
+class _Reading:
+    """How batches become interactions."""
+
+    columns: Columns
+    rules: RowRules
+    finish: Finish
+    untyped: bool = False
+    ordered: bool = True
+
+    def __post_init__(self) -> None:
+        needs_order = self.rules.repeats in ("last", "first") and self.columns.value is not None
+        if needs_order and not self.ordered and self.columns.timestamp is None:
+            problem = f"The {self.rules.repeats} of several rows is not known, because these rows have no order"
+            raise InputError(problem, argument="timestamp", remedy="name the column of their times with")
+
+    def gather(self, batches: Iterable[pa.RecordBatch], left_out: dict[str, int] | None) -> Interactions:
+        """Stream batches into one gatherer per column, then encode."""
+        user = IdColumn(self.columns.user, name="user", untyped=self.untyped)
+        task = IdColumn(self.columns.task, name="task", untyped=self.untyped)
+        value = None if self.columns.value is None else ValueColumn(self.columns.value)
+        timestamp = None if self.columns.timestamp is None else TimeColumn(self.columns.timestamp)
+        counted: dict[str, int] = {}
+        self._stream(batches, [each for each in (user, task, value, timestamp) if each is not None], counted)
+        rows = (None if value is None else value.finish(), None if timestamp is None else timestamp.finish())
+        return self._joined(user.finish(), task.finish(), *rows, counted, left_out)
+
+    def _stream(self, batches: Iterable[pa.RecordBatch], gatherers: Gatherers, counted: dict[str, int]) -> None:
+        n_rows = n_kept = 0
+        roles = _kinds(self.columns)
+        for batch in batches:
+            kept = self.rules.kept(batch, roles, n_rows + 1, counted)
+            n_rows += batch.num_rows
+            with _among_kept(n_rows > n_kept + kept.num_rows):
+                for gatherer in gatherers if kept.num_rows else ():
+                    gatherer.append(kept.column(gatherer.column), n_kept + 1)
+            n_kept += kept.num_rows
+        if not n_kept:
+            none = "No row is left by the rules for rows" if n_rows else "There are no rows"
+            problem = f"{none}; expected at least two in columns {', '.join(self.columns.names)}."
+            raise InputError(problem, argument=None)
+
+    def _joined(
+        self,
+        users: EncodedIds,
+        tasks: EncodedIds,
+        values: NDArray[np.float32] | None,
+        timestamps: NDArray[np.int64] | None,
+        counted: dict[str, int],
+        left_out: dict[str, int] | None,
+    ) -> Interactions:
+        """Join repeated pairs and encode; also tells how many rows were left out."""
+        rows = Rows(users.codes, tasks.codes, values, timestamps)
+        sizes = (len(users.vocabulary), len(tasks.vocabulary))
+        one_each = combine_repeats(rows, self.rules.repeats, *sizes, by_row=self.ordered)
+        if left_out is not None:
+            left_out.update(counted, repeats=len(rows.users) - len(one_each.users))
+        return self.finish(
+            replace(users, codes=one_each.users),
+            replace(tasks, codes=one_each.tasks),
+            one_each.values,
+            one_each.timestamps,
         )
-    return finish(
-        user.finish(),
-        task.finish(),
-        None if value is None else value.finish(),
-        None if timestamp is None else timestamp.finish(),
-    )
+
+
+@contextmanager
+def _among_kept(rows_are_left_out: bool) -> Iterator[None]:
+    """Say of an error that its row is counted among the rows that are kept, if others are left out."""
+    try:
+        yield
+    except InputError as error:
+        raise (error.inside("among the rows kept") if rows_are_left_out else error) from None
 
 
 def _mixed_column(frame: Any, error: Exception) -> InputError:

@@ -119,7 +119,8 @@ def _read(source: OpenTable, request: _Request, progress: Progress | None) -> Ta
     request.check(source.names)
     held = source.held_kinds([name for name, kind in request.columns.items() if kind == "number or text"])
     seen: dict[str, Literal["number", "text"]] = {
-        name: "text" if kind == "text" else "number" for name, kind in held.items()
+        name: "text" if kind == "text" or (kind == "time" and source.untyped) else "number"
+        for name, kind in held.items()
     }
     kinds = {name: seen[name] if kind == "number or text" else kind for name, kind in request.columns.items()}
     cells: dict[str, CellKind] = {request.user: "id", **kinds}

@@ -45,9 +45,19 @@ def pair_keys(keys: Keys, owner: NDArray[Any], tasks: NDArray[Any], seed: int) -
         tasks: task of each observation: a code that others do not move, or a hash.
         seed: public.
     """
-    mixed = (seeded_keys(keys, seed)[owner] ^ (tasks.astype(np.uint64) * np.uint64(0xA24BAED4963EE407))) + np.uint64(
-        0x9E3779B97F4A7C15
-    )
+    return _mixed(seeded_keys(keys, seed)[owner] ^ (tasks.astype(np.uint64) * np.uint64(0xA24BAED4963EE407)))
+
+
+def buckets_of(keys: Keys, bits: int) -> NDArray[np.int64]:
+    """Return the first bits of a hash of each user: where the user is stored. It need not be secret."""
+    if not bits:
+        return np.zeros(len(keys), np.int64)
+    hashed = _mixed(keys[:, 0] ^ _mixed(keys[:, 1]))
+    return (hashed >> np.uint64(64 - bits)).astype(np.int64)
+
+
+def _mixed(words: Keys) -> Keys:
+    mixed = words + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     return np.asarray(mixed ^ (mixed >> np.uint64(31)))

@@ -9,17 +9,38 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.data.ordering import user_major_order
 from apportion.data.segments import Segments, segments_by_task
 from apportion.errors import InputError
 
 Offsets = NDArray[np.int64]
 
 _MOST_KEPT = 4  # number of results that a run in memory remembers
+
+
+class UserParts(Protocol):
+    """Users in one part or in several, which may be read only when they are asked for.
+
+    Each user is in one part, with all rows.
+    """
+
+    @property
+    def n_tasks(self) -> int:
+        """Length of the public list of tasks."""
+
+    def parts(self) -> Iterator[Users]:
+        """Yield the parts, one after another."""
+
+    def nobody(self) -> Users:
+        """Return a part without users that has the same columns."""
+
+    def mapped(self, change: Callable[[Users], Users]) -> UserParts:
+        """Return the users with a change made to each part; each user's rows must depend on that user's rows alone."""
 
 
 class Users:
@@ -136,9 +157,10 @@ class Users:
         >>> Users([0, 2, 3], {"values": np.array([4.0, 2.0, 5.0])}).with_rows(np.array([False, True, False])).sizes
         array([1, 0])
         """
-        before = np.concatenate([[0], np.cumsum(chosen)])
+        left_out = np.flatnonzero(~chosen)
         columns = {name: column[chosen] for name, column in self._columns.items()}
-        return self._like(before[self.indptr], columns, self._user_columns, self._keys)
+        indptr = self.indptr - np.searchsorted(left_out, self.indptr)
+        return self._like(indptr, columns, self._user_columns, self._keys)
 
     def with_users(self, chosen: NDArray[np.bool_]) -> Users:
         """Return the chosen users, with all of their rows.
@@ -153,6 +175,38 @@ class Users:
         of_users = {name: column[chosen] for name, column in self._user_columns.items()}
         keys = None if self._keys is None else self.keys[chosen]
         return self._like(np.append(0, np.cumsum(self.sizes[chosen])), columns, of_users, keys)
+
+    def parts(self) -> Iterator[Users]:
+        """Yield these users, who are one part."""
+        yield self
+
+    def nobody(self) -> Users:
+        """Return a part without users that has the same columns."""
+        columns = {name: column[:0] for name, column in self._columns.items()}
+        of_users = {name: column[:0] for name, column in self._user_columns.items()}
+        return self._like(np.zeros(1, np.int64), columns, of_users, np.zeros((0, 2), np.uint64))
+
+    def mapped(self, change: Callable[[Users], Users]) -> Users:
+        """Return the users with a change made to them."""
+        return change(self)
+
+    def recoded(self, codes: NDArray[np.int32], n_tasks: int) -> Users:
+        """Return the users on another list of tasks: codes[i] is the new code of task i, -1 if the list lacks it.
+
+        Rows of tasks that the list lacks are left out. Each user's rows are in the order of the new codes.
+
+        >>> users = Users([0, 2, 3], {"tasks": np.array([0, 2, 1])}, n_tasks=3)
+        >>> users.recoded(np.array([1, -1, 0], np.int32), 2).column("tasks")
+        array([0, 1], dtype=int32)
+        """
+        moved = codes[self.column("tasks")]
+        kept = self.with_rows(moved >= 0)
+        tasks = moved[moved >= 0]
+        order = user_major_order(kept.owner, tasks, max(kept.n_users, 1), max(n_tasks, 1))
+        columns: dict[str, NDArray[Any]] = {**kept._columns, "tasks": tasks}
+        if order is not None:
+            columns = {name: column[order] for name, column in columns.items()}
+        return Users(kept.indptr, columns, user_columns=self._user_columns, n_tasks=n_tasks, keys=self._keys)
 
     def run(self, first: int, last: int) -> Users:
         """Return users first to last; nothing is copied."""
@@ -221,3 +275,12 @@ class Users:
 
     def __repr__(self) -> str:
         return f"Users({', '.join(self._columns)}; values hidden)"
+
+
+def in_memory(users: UserParts, what: str) -> Users:
+    """Return users that are in memory; refuse others. `what` needs to see all of them at once."""
+    if not isinstance(users, Users):
+        raise InputError(
+            f"{what} needs all users in memory at once; load the data with Interactions.read.", argument=None
+        )
+    return users

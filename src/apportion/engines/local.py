@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import add
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from apportion.data.users import Users
+from apportion.data.users import UserParts, Users
 from apportion.engines.processors import Processors
 from apportion.errors import InputError
 from apportion.privacy.bounded_sum import BoundedSum
@@ -61,8 +61,11 @@ class LocalEngine:
     def _make_kernels(self) -> Kernels:
         return Processors(self.dtype, self.threads, self.chunk, exact=self.exact)
 
-    def add_up(self, users: Users, contributions: Sequence[Contribution]) -> list[BoundedSum]:
+    def add_up(self, users: UserParts, contributions: Sequence[Contribution]) -> list[BoundedSum]:
         """Make one pass over the users, one run at a time."""
-        runs = [users] if self.runs == 1 else users.cut(self.runs)
+        runs = (run for part in users.parts() for run in self._runs(part))
         partial = (PartialSums.over(run, contributions, self.kernels) for run in runs)
         return reduce(add, partial).sealed(contributions)
+
+    def _runs(self, part: Users) -> Iterable[Users]:
+        return [part] if self.runs == 1 else part.cut(self.runs)

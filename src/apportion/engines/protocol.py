@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from apportion.data.users import Users
+from apportion.data.users import UserParts
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.contributions import Contribution, Kernels
 
@@ -25,11 +25,11 @@ class Engine(Protocol):
     def kernels(self) -> Kernels:
         """The kernels that users compute with."""
 
-    def add_up(self, users: Users, contributions: Sequence[Contribution]) -> list[BoundedSum]:
+    def add_up(self, users: UserParts, contributions: Sequence[Contribution]) -> list[BoundedSum]:
         """Make one pass over the users. Return one sum for each output of each contribution, in order."""
 
 
-def add_up_one(engine: Engine, users: Users, contribution: Contribution) -> BoundedSum:
+def add_up_one(engine: Engine, users: UserParts, contribution: Contribution) -> BoundedSum:
     """Return the one sum of one contribution."""
     (result,) = engine.add_up(users, [contribution])
     return result

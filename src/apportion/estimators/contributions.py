@@ -6,7 +6,8 @@ noisy histogram of sizes pays for the choice of the threshold.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -23,8 +24,8 @@ from apportion.allocation.users import (
     sizes_from_histogram,
     unnormalised_row_weights,
 )
-from apportion.data.users import Users
-from apportion.engines import Engine, LocalEngine, add_up_one
+from apportion.data.users import UserParts, Users, in_memory
+from apportion.engines import Engine, LocalEngine, SparkEngine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.base import defaults_of
 from apportion.estimators.private import PrivateEstimator
@@ -75,7 +76,7 @@ class Bounded:
 
     weights: RowWeighting
     threshold: float
-    users: Users
+    users: UserParts
 
 
 class ContributionsEstimator(PrivateEstimator):
@@ -100,6 +101,27 @@ class ContributionsEstimator(PrivateEstimator):
     @property
     def _sizes_are_private(self) -> bool:
         return self.sizes == "private"
+
+    @contextmanager
+    def _rows_of(self, frame: Any, users: Any, label: Any = None) -> Iterator[tuple[UserParts, int]]:
+        """Read a frame on the engine's cluster: its users, and how many columns of numbers there are.
+
+        Args:
+            frame: with a column of users, perhaps one of labels; all others are numbers.
+            users: name of the user column.
+            label: name of the column of labels, if there are any.
+        """
+        if not isinstance(self.engine, SparkEngine):
+            raise InputError("A Spark frame needs an engine on its cluster: SparkEngine(spark).", argument="engine")
+        if not isinstance(users, str) or not (label is None or isinstance(label, str)):
+            raise InputError("With a Spark frame, give users (and labels) as names of columns.", argument="users")
+        names = [name for name in frame.columns if name not in (users, label)]
+        column = "values" if label is None else "features"
+        labels = {} if label is None else {"labels": label}
+        if not names:
+            raise InputError(f"Expected columns of numbers beside {users!r}; there are none.", argument="X")
+        with self.engine.read_numbers(frame, users, {column: names, **labels}) as rows:
+            yield rows.as_users, len(names)
 
     def _words_on_defaults(self) -> str:
         return "library defaults: constants that were not chosen on any data"
@@ -147,7 +169,7 @@ class ContributionsEstimator(PrivateEstimator):
         return {"sizes": self.sizes_share} if chosen else {}
 
     def _bounded(
-        self, users: Users, trade_off: float, session: Session, share: Share | None, correlation: float = 0.0
+        self, users: UserParts, trade_off: float, session: Session, share: Share | None, correlation: float = 0.0
     ) -> Bounded:
         """Return weights of all rows. If sizes are private, the threshold is given or chosen from a released histogram.
 
@@ -159,8 +181,9 @@ class ContributionsEstimator(PrivateEstimator):
             correlation: the assumed correlation of two rows of one user.
         """
         if not self._sizes_are_private:
-            made = self.bounding.row_weights(users.indptr, trade_off, correlation)
-            return publicly_weighed(users, made.rows, made.description, made.threshold)
+            held = in_memory(users, "Weights by public sizes")
+            made = self.bounding.row_weights(held.indptr, trade_off, correlation)
+            return publicly_weighed(held, made.rows, made.description, made.threshold)
         threshold: float | None = getattr(self.bounding, "threshold", None)
         if threshold is None:
             assert share is not None
@@ -172,7 +195,9 @@ class ContributionsEstimator(PrivateEstimator):
             threshold = float(np.clip(best, 1.0, self.max_size))
         return Bounded(capped_weights(threshold, correlation), threshold, users)
 
-    def _release(self, session: Session, name: Name, users: Users, contribution: Contribution, share: Share) -> Noisy:
+    def _release(
+        self, session: Session, name: Name, users: UserParts, contribution: Contribution, share: Share
+    ) -> Noisy:
         """Add up, then release with the noise that the budget allows."""
         return release_noisy(session, name, add_up_one(self._adder, users, contribution), share)
 

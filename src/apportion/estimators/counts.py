@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from apportion.allocation.policies import Allocated, Allocation, Expected, ReleasedCounts
 from apportion.allocation.weightings import SplitEqually
-from apportion.data.users import Users
+from apportion.data.users import UserParts, Users
 from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
 from apportion.postprocessing.popularity import Popularity, posterior_popularity
@@ -31,7 +31,7 @@ def _ones(users: Users, weights: Any) -> tuple[NDArray[np.float64]]:
     return (np.ones((users.n_users, 1)),)
 
 
-def release_number_of_users(users: Users, session: Session, engine: Engine, share: Share) -> float:
+def release_number_of_users(users: UserParts, session: Session, engine: Engine, share: Share) -> float:
     """Release the number of users with data; one user moves it by 1."""
     total = add_up_one(engine, users, number_of_users(session))
     return max(float(session.release(Purpose.NUMBER_OF_USERS, total, share)[0]), LEAST_USERS)
@@ -53,19 +53,20 @@ class ScaledMeans:
 
 
 def release_overview(
-    users: Users,
+    users: UserParts,
     session: Session,
     engine: Engine,
     share: Share,
     value_range: tuple[float, float],
     known_users: float | None,
+    name: Purpose | ReleaseName = Purpose.OVERVIEW,
 ) -> tuple[float, float]:
     """Release the number of users and the mean of users' means together; a known number is taken as it is."""
     low, high = value_range
     means = ScaledMeans((low + high) / 2, (high - low) / 2)
     output = Output(2, float(np.sqrt(2)), False, "one, and the scaled mean of a user")
     total = add_up_one(engine, users, ClippedParts(means, (output,), neighbours=session.neighbours))
-    released = session.release(Purpose.OVERVIEW, total, share)
+    released = session.release(name, total, share)
     n_users = float(known_users or max(float(released[0]), LEAST_USERS))
     return n_users, means.middle + means.half * float(np.clip(released[1] / n_users, -1, 1))
 
@@ -94,7 +95,7 @@ class ReleasedPopularity:
 
 
 def release_popularity(
-    users: Users, session: Session, engine: Engine, share: Share, n_users: float, rows: HeldOut | None = None
+    users: UserParts, session: Session, engine: Engine, share: Share, n_users: float, rows: HeldOut | None = None
 ) -> ReleasedPopularity:
     """Release Σ_j 1/√n^j for every task, and deconvolve it; held-out rows, if there are any, are kept out."""
     noisy, stddev = _noisy_popularity(users, session, engine, share, Purpose.POPULARITY.at(), rows)
@@ -102,7 +103,7 @@ def release_popularity(
 
 
 def release_popularity_again(
-    users: Users, session: Session, engine: Engine, share: Share, before: ReleasedPopularity, rows: HeldOut | None
+    users: UserParts, session: Session, engine: Engine, share: Share, before: ReleasedPopularity, rows: HeldOut | None
 ) -> ReleasedPopularity:
     """Release the same counts once more, and deconvolve the mean of all, weighed by their precision."""
     name = Purpose.POPULARITY.at(step=before.releases + 1)
@@ -114,14 +115,14 @@ def release_popularity_again(
 
 
 def _noisy_popularity(
-    users: Users, session: Session, engine: Engine, share: Share, name: ReleaseName, rows: HeldOut | None
+    users: UserParts, session: Session, engine: Engine, share: Share, name: ReleaseName, rows: HeldOut | None
 ) -> tuple[NDArray[np.float64], float]:
     weights = SplitEqually(session.neighbours)
     counts = add_up_one(engine, users, without_held_out(TaskCounts(weights), rows))
     return np.asarray(session.release(name, counts, share), np.float64), weights.moved(1.0) / share.mu
 
 
-def weighed_by(policy: Allocation, users: Users, popularity: ReleasedPopularity, session: Session) -> Allocated:
+def weighed_by(policy: Allocation, users: UserParts, popularity: ReleasedPopularity, session: Session) -> Allocated:
     """Return what a policy gives if it asks at most once for released popularity; nothing further is released."""
     counts = popularity.counts
     if policy.releases > 1:
@@ -148,7 +149,7 @@ def weighed_by(policy: Allocation, users: Users, popularity: ReleasedPopularity,
 
 
 def allocated(
-    users: Users,
+    users: UserParts,
     policy: Allocation,
     session: Session,
     engine: Engine,

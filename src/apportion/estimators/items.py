@@ -1,8 +1,8 @@
-"""The entrance of a recommender: which items there are, and how popular each is, from one release.
+"""How a recommender begins: one release says which items there are and how popular each is.
 
-Where the list of items is private, the popularity release comes first and pays for both: items whose noisy popularity
-passes a threshold are listed, rows of all others are taken out within each user, and the fit goes on as if the list had
-been given (docs/proofs/keys.md).
+If the list of items is private, popularity is released first and pays for both. Items whose noisy popularity passes a
+threshold are listed; rows with other items are dropped within each user; then the fit goes on as if the list had been
+given (docs/proofs/keys.md).
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from apportion.allocation.policies import ReleasedCounts
-from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
-from apportion.data.item_lists import in_text_order, on_list, texts_of, with_priorities
-from apportion.data.vocabulary import Vocabulary
-from apportion.engines import Engine, LocalEngine, add_up_one
+from apportion.data.item_lists import Data, in_text_order, on_list, texts_of, with_priorities
+from apportion.data.user_data import UnlistedData, UserData
+from apportion.data.users import Users
+from apportion.data.vocabulary import Vocabulary, ids_of_texts
+from apportion.engines import DiskEngine, Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.counts import ReleasedPopularity, release_number_of_users
 from apportion.estimators.private import SettingsEstimator
+from apportion.estimators.resuming import resumable
 from apportion.postprocessing.popularity import posterior_popularity
 from apportion.privacy import Budget, Purpose, Session, Share
 from apportion.privacy.contributions import KeyCounts, KeyShares
@@ -45,7 +47,7 @@ class PrivateItems:
     Attributes:
         listed: the release.
         stddev: of its noise.
-        taken: the share of the budget that the entrance took in all.
+        taken: the share of the budget spent so far.
     """
 
     listed: Listed
@@ -53,51 +55,59 @@ class PrivateItems:
     taken: float
 
     def popularity(self, n_users: float) -> ReleasedPopularity:
-        """What the noisy counts say, given that they passed the threshold."""
+        """Return popularity estimated from the noisy counts, given that they passed the threshold."""
         listed = self.listed
         posterior = posterior_popularity(listed.counts, self.stddev, n_users, listed.threshold, listed.known)
         return ReleasedPopularity(posterior.mean, posterior, ReleasedCounts(posterior.mean, self.stddev, n_users))
 
 
-def are_private(items: Any, data: Interactions) -> bool:
-    """Whether the list of items is to be released: asked for, or no list was given."""
+def are_private(items: Any, data: UserData | UnlistedData) -> bool:
+    """Return whether the list of items must be released: it was asked for, or no list was given."""
     if isinstance(items, str) and items not in (PRIVATE, FROM_DATA):
         raise InputError(
             f"Expected items to be {PRIVATE!r}, {FROM_DATA!r} or a list of ids, got {items!r}.", argument="items"
         )
-    return items == PRIVATE if isinstance(items, str) else items is None and not data.task_ids.declared
+    if isinstance(items, str):
+        return items == PRIVATE
+    return items is None and (isinstance(data, UnlistedData) or not data.task_ids.declared)
 
 
-def on_public_list(items: Any, data: Interactions) -> Interactions:
-    """The data on a list that was given; refuses data that have other items."""
-    if items is None or isinstance(items, str):
-        return data
-    listed = items if isinstance(items, Vocabulary) else Vocabulary(items, name=data.task_ids.name, declared=True)
-    codes = listed.find(data.task_ids.ids)[data.tasks]
-    if (codes < 0).any():
-        unlisted = data.task_ids.id_of(int(data.tasks[int(np.argmax(codes < 0))]))
-        raise InputError(f"Expected items of the {len(listed)} that are listed, got {unlisted!r}.", argument="items")
-    return Interactions.from_codes(
-        data.users, codes, data.values, data.timestamps, user_ids=data.user_ids, task_ids=listed
-    )
+def on_public_list(items: Any, data: UserData | UnlistedData) -> UserData:
+    """Return the data coded by a given list, or by their own; data with other items are refused."""
+    if isinstance(data, UnlistedData):
+        return data.with_own_list() if isinstance(items, str) else data.on_list(_declared_list(items, "task"))
+    return data if items is None or isinstance(items, str) else _on_given_list(items, data)
+
+
+def _declared_list(items: Any, name: str) -> Vocabulary:
+    return items if isinstance(items, Vocabulary) else Vocabulary(items, name=name, declared=True)
+
+
+def _on_given_list(items: Any, data: Data) -> Data:
+    listed = _declared_list(items, data.task_ids.name)
+    codes = listed.find(data.task_ids.ids)
+    unlisted = data.first_task(codes < 0)
+    if unlisted is not None:
+        shown = data.task_ids.id_of(unlisted)
+        raise InputError(f"Expected items of the {len(listed)} that are listed, got {shown!r}.", argument="items")
+    return data.recoded(codes, listed)
 
 
 def release_items(
-    data: Interactions, session: Session, engine: Engine, share: Share, known: Sequence[str] = ()
-) -> tuple[Interactions, PrivateItems]:
+    data: UserData | UnlistedData, session: Session, engine: Engine, share: Share, known: Sequence[str] = ()
+) -> tuple[UserData, PrivateItems]:
     """Release the list of items with their popularity; return the data on that list.
 
     Args:
-        data: with whatever items occur.
+        data: with any items.
         session: its budget keeps a part of δ for the list.
         engine: adds up.
         share: pays for popularity.
-        known: ids of items that are public, as text: they are listed in any case.
+        known: ids of public items, as text; these are always listed.
     """
-    keyed = in_text_order(data)
     form = (KeyShares if session.budget.pure else KeyCounts)(MOST_ITEMS, session.neighbours, FEWEST_ITEMS)
-    counts: Any = add_up_one(engine, with_priorities(keyed), form)
-    hidden = KeyedSum(counts, texts_of(keyed.task_ids), known)
+    keyed = data if isinstance(data, UnlistedData) else in_text_order(data)
+    hidden = KeyedSum(*_counted(keyed, engine, form), known)
     listed = session.release_keys(Purpose.ITEM_LIST, hidden, share, session.budget.keys_delta)
     if len(listed.texts) < LEAST_ITEMS:
         raise InputError(
@@ -106,33 +116,43 @@ def release_items(
             argument="items",
             remedy="give it with",
         )
-    return on_list(keyed, listed.texts), PrivateItems(listed, form.moved / share.mu, share.fraction)
+    found = PrivateItems(listed, form.moved / share.mu, share.fraction)
+    if isinstance(keyed, UnlistedData):
+        return keyed.on_list(_declared_list(ids_of_texts(listed.texts), "task"), drop=True), found
+    return on_list(keyed, listed.texts), found
+
+
+def _counted(data: UserData | UnlistedData, engine: Engine, form: KeyShares | KeyCounts) -> tuple[Any, list[str]]:
+    """The hidden counts of all items that occur, and their texts."""
+    if isinstance(data, UnlistedData):
+        return data.count_keys(form)
+    return add_up_one(engine, with_priorities(data), form), texts_of(data.task_ids)
 
 
 @dataclass(frozen=True, eq=False)
 class Entrance:
-    """What a fit begins with, once it is settled which items there are.
+    """What a fit begins with, once the list of items is settled.
 
     Attributes:
         session: pays for the rest.
         engine: adds up.
-        data: on the list of items.
-        items: what was released of them, where the list is private.
-        n_users: the number of users, declared or released; None where it is yet to be released.
+        data: coded by the list of items.
+        items: what was released about them, if the list is private.
+        n_users: the number of users, declared or released; None if it is still to be released.
     """
 
     session: Session
     engine: Engine
-    data: Interactions
+    data: UserData
     items: PrivateItems | None
     n_users: float | None
 
 
 def share_of_list(mu: float, n_users: float) -> float:
-    """The share of the budget for a private list: 1/2 (5000 / (n μ²))^0.4, from a tenth to six tenths.
+    """Return the share of the budget for a private list: 1/2 (5000 / (n μ²))^0.4, between 0.1 and 0.6.
 
-    The fewer users there are for the budget, the fewer items pass, and the more the list is worth beside the rest. The
-    constants are public, found on MovieLens 1M at ε = 1, 5, 20 and on generated ratings of 200,000 users at ε = 1.
+    With fewer users or a smaller budget fewer items pass, so the list deserves more of the budget. The constants are
+    public. They were found on MovieLens 1M at ε = 1, 5, 20 and on generated ratings of 200,000 users at ε = 1.
 
     >>> share_of_list(0.23, 6040.0), round(share_of_list(0.23, 1e6), 2)
     (0.6, 0.19)
@@ -141,7 +161,7 @@ def share_of_list(mu: float, n_users: float) -> float:
 
 
 class ItemsEstimator(SettingsEstimator):
-    """A private estimator of items whose list may be private, too."""
+    """A private estimator of items whose list may be private as well."""
 
     items: ItemsGiven
     features: ItemFeatures | None
@@ -149,35 +169,38 @@ class ItemsEstimator(SettingsEstimator):
     def _entered(
         self,
         given: Session | None,
-        data: Interactions,
+        data: UserData | UnlistedData,
         public: list[str],
         counts_share: float,
         default: LocalEngine,
     ) -> Entrance:
-        """Open the session and settle which items there are; a private list is released here.
+        """Open the session and settle the list of items; a private list is released here.
 
         Args:
             given: the caller's session.
             data: the observations.
             public: sentences for the statement.
-            counts_share: the share of the budget for popularity where the list is public.
-            default: the engine where none was given.
+            counts_share: the share of the budget for popularity if the list is public.
+            default: the engine to use if none was given.
         """
+        if not isinstance(data.as_users, Users):  # not in memory: sums over several parts must be whole numbers
+            default = DiskEngine(dtype=default.dtype, threads=default.threads)
         if not are_private(self.items, data):
             listed = on_public_list(self.items, data)
             session = self._declared(given, listed, public)
-            return Entrance(session, self._engine_or(default, session), listed, None, self.n_users)
+            engine = resumable(self._engine_or(default, session), session, self, data)
+            return Entrance(session, engine, listed, None, self.n_users)
         known = [] if self.features is None else texts_of(self.features.item_ids)
         about = [f"the list of the {len(known)} items that have features"] if known else []
         session = self._with_keys(given, [*about, *public])
-        engine, before = self._engine_or(default, session), session.spent
+        engine, before = resumable(self._engine_or(default, session), session, self, data), session.spent
         n_users = float(self.n_users or release_number_of_users(data.as_users, session, engine, _few(session)))
         share = max(counts_share, share_of_list(session.budget.mu, n_users))
-        data, found = release_items(data, session, engine, session.plan(items=share).one("items"), known)
-        return Entrance(session, engine, data, replace(found, taken=session.spent - before), n_users)
+        on_it, found = release_items(data, session, engine, session.plan(items=share).one("items"), known)
+        return Entrance(session, engine, on_it, replace(found, taken=session.spent - before), n_users)
 
     def _with_keys(self, given: Session | None, public: list[str]) -> Session:
-        """The session of a fit whose list of items is private: a part of its δ is for the list."""
+        """Open the session of a fit with a private list of items; part of its δ is for the list."""
         budget = self._budget()
         kept = Budget(budget.epsilon, budget.delta, KEYS_PART * budget.delta)
         session = self._open(given, kept, self._neighbours, public)

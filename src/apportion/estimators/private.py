@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from apportion.data import Interactions
-from apportion.engines import Engine, LocalEngine
+from apportion.data.user_data import UserData
+from apportion.engines import Engine, LocalEngine, SparkEngine
 from apportion.errors import InputError
 from apportion.estimators.base import Estimator, defaults_of
 from apportion.privacy import ADD_REMOVE, Budget, Neighbours, NoiseSource, Session
@@ -21,7 +23,7 @@ _NOT_SETTINGS = {
     "epsilon", "delta", "n_users", "kind", "value_range", "features", "public", "window", "tuning", "noise", "engine",
     "random_state", "variance", "correlation", "sizes", "level", "quantiles", "base", "base_mass", "label_range",
     "noise_variance", "target", "fit_intercept", "loss", "interval_for", "of", "weights", "items",
-    "simultaneous", "max_size", "step", "candidates", "floor",
+    "simultaneous", "max_size", "step", "candidates", "floor", "statistics", "keys", "bins", "shrink",
 }  # fmt: skip
 
 
@@ -71,13 +73,22 @@ class InteractionsEstimator(PrivateEstimator):
     _tasks_are: ClassVar[str] = "items"
     """What the statement calls the tasks."""
 
+    def _read(self, data: Any) -> AbstractContextManager[Any]:
+        """Return the data of a fit. The engine reads a frame of its cluster, and lets go of it after the fit."""
+        is_frame = hasattr(data, "mapInArrow")
+        if is_frame and not isinstance(self.engine, SparkEngine):
+            raise InputError("A Spark frame needs an engine on its cluster: SparkEngine(spark).", argument="engine")
+        if is_frame and isinstance(self.engine, SparkEngine):
+            return self.engine.read(data)
+        return nullcontext(data if hasattr(data, "as_users") else Interactions.from_frame(data))
+
     def _budget(self) -> Budget:
         if self.n_users is not None and self.n_users < 1:
             problem = f"Expected a declared number of users of at least 1, got {self.n_users}."
             raise InputError(problem, argument="n_users")
         return Budget(self.epsilon, self.delta)
 
-    def _declared(self, given: Session | None, data: Interactions, further_public: list[str]) -> Session:
+    def _declared(self, given: Session | None, data: UserData, further_public: list[str]) -> Session:
         """Return the session of this fit, with what it says about tasks and the number of users."""
         public = [_words_on_tasks(data, self._tasks_are), *further_public]
         session = self._open(given, self._budget(), self._neighbours, public)
@@ -95,7 +106,7 @@ class InteractionsEstimator(PrivateEstimator):
 
     def _engine_or(self, default: LocalEngine, session: Session) -> Engine:
         """Return the engine of this fit; the default one forms exact sums if the session needs them."""
-        if not session.exact:
+        if not session.exact or (self.engine is None and default.exact):
             return self.engine or default
         if self.engine is None:
             return LocalEngine(default.dtype, default.threads, default.chunk, exact=True)
@@ -134,7 +145,7 @@ def check_value_range(value_range: tuple[float, float]) -> None:
         raise InputError(problem, argument="value_range")
 
 
-def _words_on_tasks(data: Interactions, name: str) -> str:
+def _words_on_tasks(data: UserData, name: str) -> str:
     if data.task_ids.declared:
         return f"the list of {data.n_tasks} {name}, as given"
     return f"the list of {data.n_tasks} {name}, taken from the data itself, which reveals which {name} occur"

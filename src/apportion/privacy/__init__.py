@@ -3,6 +3,7 @@
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Labels, ObservationRows, Rows, Weights
 from apportion.privacy.budget import Budget, Plan, Share
+from apportion.privacy.checkpoints import Checkpoint
 from apportion.privacy.contributions import BoxedValues, PrivateRowWeights, PublicRowWeights
 from apportion.privacy.ledger import Account, Ledger, LedgerError
 from apportion.privacy.mechanisms import Gaussian, Laplace, Mechanism, PlannedMechanism, PlannedShare, SampledGaussian
@@ -35,6 +36,7 @@ __all__ = [
     "BoundedSum",
     "BoxedValues",
     "Budget",
+    "Checkpoint",
     "Gaussian",
     "Labels",
     "Laplace",

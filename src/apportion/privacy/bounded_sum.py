@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -79,7 +79,10 @@ class BoundedSum(Hidden):
         step: the step of the lattice, if the value counts whole steps.
     """
 
-    __slots__ = ("_bound", "_derivation", "_l1_bound", "_neighbours", "_open", "_scales", "_shape", "_step")
+    __slots__ = (
+        "_bound", "_caveats", "_derivation", "_drawn", "_l1_bound",
+        "_neighbours", "_open", "_scales", "_shape", "_step",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -105,6 +108,18 @@ class BoundedSum(Hidden):
         self._l1_bound = None if l1_bound is None else l1_bound * room
         self._step = step
         self._neighbours = neighbours
+        self._caveats: tuple[str, ...] = ()
+        self._drawn: Callable[[float], Any] | None = None
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What a statement must say is not protected, because of where the sum was formed."""
+        return self._caveats
+
+    @property
+    def in_shares(self) -> bool:
+        """Whether nobody holds the sum: clients add shares of the noise before it is formed, in the release."""
+        return self._drawn is not None
 
     @property
     def neighbours(self) -> Neighbours:
@@ -184,6 +199,22 @@ class BoundedSum(Hidden):
         """The L1 sensitivity as derived, or else √size times the L2 sensitivity."""
         return math.sqrt(self.size) * self.l2_sensitivity if self._l1_bound is None else self._l1_bound
 
+    def deferred(self, form: Callable[[], BoundedSum]) -> BoundedSum:
+        """Return a sum like this one that is formed only when it is opened; anything but its value must be the same."""
+        made = object.__new__(type(self))
+        slots = {name for kind in type(self).__mro__ for name in getattr(kind, "__slots__", ())}
+        for name in slots:
+            setattr(made, name, getattr(self, name))
+
+        def opened() -> Any:
+            formed = form()
+            if any(not _same(getattr(formed, name), getattr(self, name)) for name in slots - {"_open"}):
+                raise TypeError("A sum that was formed later has another shape or sensitivity than was declared.")
+            return formed._open()
+
+        made._open = opened
+        return made
+
     def _reveal(self, key: object) -> Any:
         value = self._reveal_steps(key)
         return value if self._step is None else value * self._step
@@ -193,6 +224,16 @@ class BoundedSum(Hidden):
         if key is not _KEY:
             self._refuse("read")
         return self._open()
+
+    def _formed_elsewhere(self, caveats: tuple[str, ...], drawn: Callable[[float], Any] | None = None) -> Self:
+        """Say where the sum was formed, or that it is formed in the release: by what draws it with noise of a scale."""
+        self._caveats = caveats
+        if drawn is not None:
+            self._drawn, self._open = drawn, self._nobody
+        return self
+
+    def _nobody(self) -> Any:
+        self._refuse("read: nobody holds it without noise")
 
     def __repr__(self) -> str:
         return f"BoundedSum(shape={self.shape}, l2_sensitivity={self.l2_sensitivity:g}, value hidden)"
@@ -204,6 +245,10 @@ def symmetric_scales(packed_size: int) -> FloatArray:
     scales = np.full(packed_size, math.sqrt(0.5))
     scales[np.cumsum(np.arange(1, width + 1)) - 1] = 1.0
     return scales
+
+
+def _same(one: Any, two: Any) -> bool:
+    return np.array_equal(one, two) if isinstance(one, np.ndarray) else bool(one == two)
 
 
 def _sealed(value: Any) -> Callable[[], Any]:

@@ -1,12 +1,20 @@
-"""A charge and its release: the account that records it, the release that waits for its draw, and the ledger event."""
+"""A charge and its release: the account that records it, the release that waits for its draw, and how it is opened."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from apportion.errors import BudgetError
+from apportion.privacy import gaussian
+from apportion.privacy.bounded_sum import _KEY
+from apportion.privacy.budget import Budget, Share
+from apportion.privacy.keys import KeyedSum
 from apportion.privacy.ledger.events import Event, GaussianRelease, ListedRelease, PureRelease, Receipt
-from apportion.privacy.mechanisms import Mechanism, Statistic
+from apportion.privacy.mechanisms import Mechanism, Opened, PlannedShare, Statistic
+from apportion.privacy.purposes import ReleaseName
+from apportion.privacy.ranks import RankScores
 from apportion.privacy.statement import Release
 
 
@@ -35,6 +43,65 @@ class Pending:
     mechanism: Mechanism[Any]
     statistic: Statistic
     scale: float
+
+
+def opened(statistic: Statistic, exact: bool) -> Opened:
+    """Open a statistic for a draw; in exact arithmetic, as whole numbers of steps."""
+    if isinstance(statistic, RankScores):
+        return Opened(statistic._reveal(_KEY))
+    if isinstance(statistic, KeyedSum):
+        return Opened(statistic._reveal(_KEY, steps=exact), step=statistic.step if exact else None)
+    if statistic.in_shares:
+        return Opened(None, statistic.scales, statistic.step, statistic._drawn)
+    if exact and statistic.step is not None:
+        return Opened(statistic._reveal_steps(_KEY), statistic.scales, statistic.step)
+    return Opened(statistic._reveal(_KEY), statistic.scales)
+
+
+def recorded(
+    name: ReleaseName, mechanism: Mechanism[Any], statistic: Statistic, share: Any, scale: float, budget: Budget
+) -> Release:
+    """The release as the statement lists it. Refuse one without noise."""
+    planned, stddev = isinstance(share, PlannedShare), mechanism.stddev(statistic, scale)
+    if not 0 < stddev < math.inf:
+        raise BudgetError(f"Expected a share of this session's budget that buys finite noise, got {share}.")
+    record = Release(
+        name=name.text,
+        purpose=name.purpose,
+        stage=name.stage,
+        mechanism=mechanism.key,
+        mechanism_words=mechanism.words,
+        shape=statistic.shape,
+        share=share.fraction,
+        mu=_mu_of(share, budget),
+        sensitivity=mechanism.sensitivity(statistic),
+        derivation=statistic.derivation,
+        stddev=stddev,
+        epsilon=share.pure_epsilon if mechanism.pure else None,
+        delta=mechanism.delta,
+        threshold=mechanism.threshold(statistic, scale),
+    )
+    return record if planned else replace(record, share=cost_of(record, budget) / worth(budget))
+
+
+def worth(budget: Budget) -> float:
+    """The size of the whole budget: its μ², or its ε if it is pure."""
+    return budget.epsilon if budget.pure else budget.mu**2
+
+
+def cost_of(record: Release, budget: Budget) -> float:
+    """Return what a release takes from the budget, in the same unit."""
+    amount = record.epsilon if budget.pure else record.mu
+    assert amount is not None  # shares of the other kind, and planned ones, never get here
+    return amount if budget.pure else amount**2
+
+
+def _mu_of(share: Share | PlannedShare[Any], budget: Budget) -> float | None:
+    """Return the Gaussian-DP parameter of a release that takes the share, or a bound on it."""
+    if isinstance(share, PlannedShare):
+        stated: float | None = share.mechanism.mu(share.noise_multiplier)
+        return stated
+    return gaussian.mu_of_pure(share.pure_epsilon) if budget.pure else share.mu
 
 
 def event_of(record: Release) -> Event:

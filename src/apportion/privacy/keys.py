@@ -1,13 +1,13 @@
-"""Keys that are private: the hidden counts of a list that only its release makes known, and the threshold for it.
+"""Private lists of keys: the hidden counts, and the threshold that a noisy count must pass to be listed.
 
-A key (an item, a group) is in the list because users hold it. One that a single user holds is there in one of two
-neighbouring data sets only, so no noise on its count hides it; a threshold does, up to a probability of
+A key (an item, a group) exists because users hold it. A key held by one user alone is in only one of two neighbouring
+data sets, so noise on its count cannot hide it. A threshold can, except with probability
 
     δ_τ = max over t of 1 − F(τ − w(t))^t,        t = 1 .. most keys that one user gives weight to,
 
-F the distribution function of the noise and w(t) the largest weight that each of t keys of one user can have: that of a
-user of t keys, or of the fewest that a user counts as having
-(docs/proofs/keys.md). It is added to δ.
+where F is the distribution function of the noise and w(t) the largest weight that a user can give to each of t keys. A
+user with fewer keys than a public minimum gives each the weight of a user with that many. δ_τ is added to δ
+(docs/proofs/keys.md).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ALMOST_1 = 1 - 2.0**-53
 
 
 class CountsOfKeys(BoundedSum):
-    """The hidden counts of keys, by code, how many keys one user gives weight to at most, and as how few it counts."""
+    """The hidden counts of keys by code, with the most and the fewest keys that a user is counted with."""
 
     __slots__ = ("_least", "_most")
 
@@ -46,12 +46,12 @@ class CountsOfKeys(BoundedSum):
 
     @property
     def least(self) -> int:
-        """A user of fewer keys gives them the weight that one of so many gives."""
+        """A user with fewer keys gives each the weight of a user with this many."""
         return self._least
 
     @property
     def most(self) -> int:
-        """How many keys one user gives weight to at most."""
+        """The most keys that one user gives weight to."""
         return self._most
 
 
@@ -63,8 +63,8 @@ class KeyedValues:
         texts: the keys that exist, in text order.
         counts: in whole steps of a lattice, or as numbers.
         known: which of them are public.
-        most: how many keys one user gives weight to at most.
-        least: as how few it counts.
+        most: the most keys that one user gives weight to.
+        least: a user with fewer keys gives each the weight of a user with this many.
     """
 
     texts: NDArray[np.object_]
@@ -76,13 +76,13 @@ class KeyedValues:
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """A list of keys that was released: nothing of those below the threshold.
+    """A released list of keys. It holds nothing about keys below the threshold.
 
     Attributes:
         texts: of the keys, in text order.
-        counts: with noise; all at least the threshold, but for keys that were public before.
+        counts: with noise; at least the threshold, except for keys that were public before.
         known: which of the keys were public before.
-        threshold: that the counts of the others passed.
+        threshold: what the noisy counts of the other keys passed.
         scale: of the noise.
     """
 
@@ -99,12 +99,12 @@ class Listed:
 
 
 class KeyedSum(Hidden):
-    """Hidden counts of hidden keys. Neither the keys nor how many there are can be read.
+    """Hidden counts of hidden keys. Neither the keys nor their number can be read.
 
     Args:
         counts: by code, as an engine added them up.
         texts: of the keys, by code, in text order.
-        known: texts of keys that are public, whoever holds them.
+        known: texts of the keys that are public, whether anyone holds them or not.
     """
 
     __slots__ = ("_counts", "_known", "_texts")
@@ -119,7 +119,7 @@ class KeyedSum(Hidden):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Nothing: how many keys there are is hidden."""
+        """Empty: the number of keys is hidden."""
         return ()
 
     @property
@@ -144,12 +144,12 @@ class KeyedSum(Hidden):
 
     @property
     def most(self) -> int:
-        """How many keys one user gives weight to at most."""
+        """The most keys that one user gives weight to."""
         return self._counts.most
 
     @property
     def least(self) -> int:
-        """As how few keys one user counts."""
+        """A user with fewer keys gives each the weight of a user with this many."""
         return self._counts.least
 
     @property
@@ -161,8 +161,18 @@ class KeyedSum(Hidden):
     def scales(self) -> None:
         """All keys get the same noise."""
 
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What a statement must say of where the counts were formed."""
+        return self._counts.caveats
+
+    @property
+    def in_shares(self) -> bool:
+        """Whether nobody holds the counts."""
+        return self._counts.in_shares
+
     def _reveal(self, key: object, *, steps: bool = False) -> KeyedValues:
-        """The keys that exist, which somebody holds, and the public ones."""
+        """Return the keys that somebody holds, and the public ones."""
         if key is not _KEY:
             self._refuse("read")
         counts = self._counts._reveal_steps(key) if steps else self._counts._reveal(key)
@@ -182,7 +192,7 @@ class KeyedSum(Hidden):
 
 
 def chance_of_own_keys(threshold: float, scale: float, most: int, law: Law, least: int = 1) -> float:
-    """δ_τ: the largest probability with which a key of one user alone is listed, rounded up.
+    """Return δ_τ, the largest probability that a key held by one user alone is listed, rounded up.
 
     >>> round(chance_of_own_keys(5.0, 1.0, 1, "gaussian"), 7)
     3.17e-05
@@ -195,7 +205,7 @@ def chance_of_own_keys(threshold: float, scale: float, most: int, law: Law, leas
 
 @lru_cache(maxsize=256)
 def threshold_for(delta: float, scale: float, most: int, law: Law, least: int = 1) -> float:
-    """The least threshold τ at which δ_τ is within δ; it is itself within.
+    """Return the smallest threshold τ whose δ_τ is at most δ.
 
     >>> threshold_for(1e-6, 1.0, 1, "gaussian")  # doctest: +ELLIPSIS
     5.753...

@@ -15,6 +15,8 @@ from numpy.typing import DTypeLike, NDArray
 from apportion import linalg
 from apportion.errors import InputError
 
+_STREAM = 0x6E6F697365  # makes it another stream than that of a public default_rng(seed)
+
 
 class NoiseSource(Protocol):
     """A source of independent draws. A predictable source says so."""
@@ -79,9 +81,13 @@ class SeededNoise:
         self.seed = seed
         self.exact = exact
         self.description = f"seeded generator (seed {seed}): reproducible, therefore NOT FOR RELEASE"
-        self._generator = np.random.default_rng(
-            [seed, 0x6E6F697365]
-        )  # a stream other than that of a public default_rng(seed)
+        self._generator = np.random.default_rng([seed, _STREAM])
+
+    def at(self, place: str) -> SeededNoise:
+        """Return a source for one draw, which depends on the seed and the place alone, whatever was drawn before."""
+        made = SeededNoise(self.seed, exact=self.exact)
+        made._generator = np.random.default_rng([self.seed, _STREAM, *place.encode()])
+        return made
 
     def key(self) -> bytes:
         """Return 32 bytes of the seeded stream."""

@@ -64,6 +64,16 @@ class Purpose(Enum):
         "list of items and popularity",
         "Which items there are, of those that enough users have, and how popular each is.",
     )
+    GROUPS_OF_USERS = (
+        "groups-of-users",
+        "groups of users",
+        "How many users are in about how many groups. From this the weight of a user in each of its groups is chosen.",
+    )
+    GROUP_LIST = (
+        "group-list",
+        "list of groups and their users",
+        "Which groups there are, of those that enough users are in, and how many users each has.",
+    )
     EXPOSURE = "exposure", "exposure", "How much data each task has, which sets the size of its steps."
     # recommenders
     ITEM_SUMS = "item-sums", "item sums", "What the users of each item say about it, summed: the signal itself."
@@ -82,6 +92,11 @@ class Purpose(Enum):
         "votes",
         "votes",
         "Which settings predict users' held-out rows best. Later rounds use these settings.",
+    )
+    FEATURE_VOTES = (
+        "feature-votes",
+        "votes on features",
+        "Whether tastes for the items' public features predict users' held-out rows. If not, they hardly count.",
     )
     VALIDATION_SCORE = "validation-score", "validation score", "How well one try's settings do on held-out users."
     # regressions and training
@@ -117,6 +132,7 @@ class Purpose(Enum):
         "How far users' sums lie from a first centre, from which the most that one user may add is chosen.",
     )
     SPREAD = "spread", "spread of users", "How far users differ, for an interval that holds for other users too."
+    GROUP_SUMS = "group-sums", "sums by group", "What the users of each group add up to: the estimates themselves."
     MEAN = "mean", "mean", "The estimate itself."
     QUANTILES = "quantiles", "quantiles", "The estimate itself."
     # parties

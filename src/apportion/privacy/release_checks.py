@@ -22,6 +22,10 @@ def require_statistic(
         taken, got = mechanism.takes.__name__, type(statistic).__name__
         raise BudgetError(f"Release {name!r} ({mechanism.words}) needs class {taken}, got {got}.")
     require_neighbours(name, statistic.neighbours, neighbours)
+    if not isinstance(statistic, RankScores) and statistic.in_shares and not mechanism.in_shares:
+        raise BudgetError(
+            f"Release {name!r} ({mechanism.words}) needs the sum itself, and clients send it with Gaussian noise only."
+        )
     if not exact:
         return
     if not mechanism.exact:

@@ -24,9 +24,10 @@ from typing import Any
 
 from apportion.errors import BudgetError
 from apportion.privacy import gaussian
-from apportion.privacy.bounded_sum import _KEY, BoundedSum
+from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
-from apportion.privacy.charges import LedgerAccount, Pending, event_of
+from apportion.privacy.charges import LedgerAccount, Pending, cost_of, event_of, opened, recorded, worth
+from apportion.privacy.checkpoints import Checkpoint, Kept
 from apportion.privacy.fixed_schedule import FixedSchedule, noise_beside
 from apportion.privacy.keys import KeyedSum, Listed
 from apportion.privacy.ledger.events import Event, Receipt
@@ -35,11 +36,9 @@ from apportion.privacy.mechanisms import (
     Gaussian,
     Laplace,
     Mechanism,
-    Opened,
     PlannedShare,
     PointsOnLine,
     SampledGaussian,
-    Statistic,
     ThresholdedGaussian,
     ThresholdedLaplace,
 )
@@ -74,6 +73,7 @@ class Session:
         window: the time span of the data, declared.
         ledger: a durable record that every charge is written to first: an account of a `Ledger`.
         neighbours: the neighbour relation that the session protects.
+        checkpoint: where releases are stored, so that a fit that was stopped can go on.
 
     Example:
         >>> from apportion.statistics import UserMean
@@ -94,6 +94,7 @@ class Session:
         window: str = "not declared",
         ledger: LedgerAccount | None = None,
         neighbours: Neighbours = ADD_REMOVE,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         borne = getattr(ledger, "neighbours", neighbours)
         if borne != neighbours:
@@ -105,15 +106,17 @@ class Session:
         self._noise = noise_source(noise)
         self._lock = threading.Lock()
         self._public = list(public)
+        self._rules: list[str] = []
         self._unprotected: list[str] = []
         self._tuning: dict[str, Tuning] = {} if tuning is None else {tuning: Tuning.DECLARED}
         self._declared_users: int | None = None
         self._window = window
         self._ledger = ledger
+        self._checkpoint = checkpoint
         self._receipts: list[Receipt] = []
         self._neighbours = neighbours
         self._releases: list[Release] = []
-        self._spent = Spent(self._worth, budget.keys_delta)
+        self._spent = Spent(worth(budget), budget.keys_delta)
         self._schedule: FixedSchedule | None = None
 
     @property
@@ -137,11 +140,16 @@ class Session:
         return self._neighbours
 
     @property
+    def checkpoint(self) -> Checkpoint | None:
+        """Where releases are stored; fixed for the life of a session."""
+        return self._checkpoint
+
+    @property
     def spent(self) -> float:
         """The fraction of the budget charged so far; with planned releases, the fraction of the plan."""
         if self._schedule is not None:
             return math.fsum(r.share for r in self._releases)
-        return math.fsum(map(self._cost_of, self._releases)) / self._worth
+        return math.fsum(map(self._cost_of, self._releases)) / worth(self.budget)
 
     def plan(self, **fractions: float | Sequence[float]) -> Plan:
         """Divide what is left. The fractions are of the whole budget and must fit in what is unspent."""
@@ -175,7 +183,7 @@ class Session:
                         f"A ledger cannot record releases by {mechanism.words}, because no filter has a theorem for "
                         "them; leave the ledger out."
                     )
-                self._write_down(f"{steps} planned releases: {mechanism.words}; {len(parts)} Gaussian ones", event)
+                self._charge_plan(f"{steps} planned releases: {mechanism.words}; {len(parts)} Gaussian ones", event)
             planned = PlannedShare(mechanism, left, multiplier, steps)
             self._schedule = FixedSchedule(Counter(mus), planned)
         return plan, planned
@@ -192,10 +200,11 @@ class Session:
         """
         return self.plan_with(SampledGaussian(probability), steps, **fractions)
 
-    def assume_public(self, sentence: str) -> None:
-        """Add a sentence to the statement's list of public assumptions."""
-        if sentence not in self._public:
-            self._public.append(sentence)
+    def assume_public(self, sentence: str, *, of_rows: bool = False) -> None:
+        """Add a sentence to the statement's public assumptions, or to its rules for rows."""
+        listed = self._rules if of_rows else self._public
+        if sentence not in listed:
+            listed.append(sentence)
 
     def declare_unprotected(self, sentence: str) -> None:
         """Say what this session does not protect, for the headline of what is written about it."""
@@ -294,7 +303,7 @@ class Session:
             for record in releases:
                 planned = None if self._schedule is None else self._schedule.planned
                 made = planned is not None and record.mechanism == planned.mechanism.key
-                self._admit(record, planned if made else None, charged=True)
+                self._admit(record, planned if made else None, Kept(None, None))
 
     def statement(self) -> Statement:
         """Return the statement of everything charged so far."""
@@ -308,6 +317,7 @@ class Session:
             spent_mu=mu,
             releases=tuple(self._releases),
             public=tuple(self._public),
+            rules=tuple(self._rules),
             unprotected=tuple(self._unprotected),
             keys_delta=self.budget.keys_delta,
             tuning="; ".join(self._tuning) or DEFAULTS,
@@ -330,58 +340,35 @@ class Session:
         """Charge, then draw: the one way from a hidden statistic to numbers."""
         require_statistic(name.text, mechanism, statistic, self.neighbours, self.exact)
         require_share(mechanism, share, self.budget)
+        for sentence in getattr(statistic, "caveats", ()):
+            self.declare_unprotected(sentence)
         scale = mechanism.scale(statistic, share)
-        record = self._charge(name, mechanism, statistic, share, scale)
-        drawn = self._draw(Pending(record, mechanism, statistic, scale))
+        record = recorded(name, mechanism, statistic, share, scale, self.budget)
+        planned = share if isinstance(share, PlannedShare) else None
+        drawn = self._drawn_or_kept(Pending(record, mechanism, statistic, scale), planned)
         if isinstance(drawn, Listed):  # how many keys there are is known now, and as released
             self._releases = [replace(each, shape=drawn.shape) if each is record else each for each in self._releases]
         return drawn
 
-    def _charge(
-        self, name: ReleaseName, mechanism: Mechanism[Any], statistic: Statistic, share: Any, scale: float
-    ) -> Release:
-        """Refuse, or record the charge durably, before any noise is drawn. One charge at a time."""
-        planned, stddev = isinstance(share, PlannedShare), mechanism.stddev(statistic, scale)
-        if not 0 < stddev < math.inf:
-            raise BudgetError(f"Expected a share of this session's budget that buys finite noise, got {share}.")
-        record = Release(
-            name=name.text,
-            purpose=name.purpose,
-            stage=name.stage,
-            mechanism=mechanism.key,
-            mechanism_words=mechanism.words,
-            shape=statistic.shape,
-            share=share.fraction,
-            mu=self._mu_of(share),
-            sensitivity=mechanism.sensitivity(statistic),
-            derivation=statistic.derivation,
-            stddev=stddev,
-            epsilon=share.pure_epsilon if mechanism.pure else None,
-            delta=mechanism.delta,
-            threshold=mechanism.threshold(statistic, scale),
-        )
-        if not planned:
-            record = replace(record, share=self._cost_of(record) / self._worth)
-        self._record(record, share if planned else None)
-        return record
-
-    def _mu_of(self, share: Share | PlannedShare[Any]) -> float | None:
-        """Return the Gaussian-DP parameter of a release that takes the share, or a bound on it."""
-        if isinstance(share, PlannedShare):
-            stated: float | None = share.mechanism.mu(share.noise_multiplier)
-            return stated
-        return gaussian.mu_of_pure(share.pure_epsilon) if self.budget.pure else share.mu
-
-    @property
-    def _worth(self) -> float:
-        """The size of the whole budget: its μ², or its ε if it is pure."""
-        return self.budget.epsilon if self.budget.pure else self.budget.mu**2
+    def _drawn_or_kept(self, pending: Pending, planned: PlannedShare[Any] | None) -> Any:
+        """Charge and draw; what a checkpoint holds is neither charged nor drawn again."""
+        record, checkpoint, number = pending.release, self._checkpoint, len(self._releases)
+        if checkpoint is None:
+            self._charge(record, planned)
+            return self._draw(pending)
+        kept = checkpoint.find(number, record, planned=planned is not None)
+        if kept is not None:
+            self._charge(record, planned, kept)
+            return kept.value
+        opened(pending.statistic, self.exact)  # forms a deferred sum: what stops it stops it before the charge
+        receipt = self._charge(record, planned)
+        checkpoint.begin(number)
+        drawn = self._draw(pending)
+        checkpoint.store(number, record, drawn, receipt)
+        return drawn
 
     def _cost_of(self, record: Release) -> float:
-        """Return what a release takes from the budget, in the same unit."""
-        amount = record.epsilon if self.budget.pure else record.mu
-        assert amount is not None  # shares of the other kind, and planned ones, never get here
-        return amount if self.budget.pure else amount**2
+        return cost_of(record, self.budget)
 
     def _spent_in_all(self) -> tuple[float | None, float]:
         """Return the μ of what was released, if defined, and its ε at the budget's δ."""
@@ -392,15 +379,18 @@ class Session:
         mu = math.sqrt(math.fsum(map(self._cost_of, self._releases)))
         return mu, gaussian.epsilon_of(mu, self.budget.noise_delta)
 
-    def _record(self, record: Release, planned: PlannedShare[Any] | None) -> None:
-        """Refuse a name that is taken and what the plan or the budget does not allow; else charge and keep it."""
-        with self._lock:
-            self._admit(record, planned, charged=self._schedule is not None)  # planned ones were charged together
+    def _charge(self, record: Release, planned: PlannedShare[Any] | None, kept: Kept | None = None) -> Receipt | None:
+        """Refuse a name that is taken and what the plan or the budget does not allow; else charge durably and keep it.
 
-    def _admit(self, record: Release, planned: PlannedShare[Any] | None, *, charged: bool) -> None:
-        """Check a release, write it down unless it was charged before, and keep it. The lock is held."""
+        One charge at a time, before any noise is drawn. What was stored was charged then, and is only kept.
+        """
+        with self._lock:
+            return self._admit(record, planned, kept)
+
+    def _admit(self, record: Release, planned: PlannedShare[Any] | None, kept: Kept | None) -> Receipt | None:
+        """Check a release, charge it unless it was charged before, and keep it. The lock is held."""
+        receipt, cost = None if kept is None else kept.receipt, None
         self._spent.refuse_taken(record.name)
-        cost = None
         if self._schedule is not None:
             self._schedule.take(record, planned)
         elif planned is not None:
@@ -408,16 +398,22 @@ class Session:
         else:
             cost = self._cost_of(record)
             self._spent.refuse_beyond(record, cost)
-        if not charged:
-            self._write_down(record.name, event_of(record))
+        if self._schedule is None and kept is None:  # planned releases were charged together
+            receipt = None if self._ledger is None else self._ledger.charge(record.name, event_of(record))
+        self._receipts += [] if receipt is None else [receipt]
         self._spent.take(record, cost)
         self._releases.append(record)
+        return receipt
 
-    def _write_down(self, name: str, event: Event) -> None:
-        """Charge the ledger, if there is one. It refuses by raising."""
-        receipt = None if self._ledger is None else self._ledger.charge(name, event)
-        if receipt is not None:
-            self._receipts.append(receipt)
+    def _charge_plan(self, name: str, event: Event) -> None:
+        """Charge the ledger for a whole plan, once; a checkpoint knows whether that was done. It refuses by raising."""
+        assert self._ledger is not None
+        receipt = None if self._checkpoint is None else self._checkpoint.plan_charged(name)
+        if receipt is None:
+            receipt = self._ledger.charge(name, event)
+            if self._checkpoint is not None and receipt is not None:
+                self._checkpoint.store_plan(name, receipt)
+        self._receipts += [] if receipt is None else [receipt]
 
     def _reference(self) -> LedgerReference | None:
         if not self._receipts:
@@ -431,18 +427,14 @@ class Session:
 
     def _secret(self, name: str) -> bytes:
         """A fresh secret for a sample; the auditor's replay overrides this to feed recorded ones."""
-        return self.noise.key()
+        return self._noise_of("sample").key()
 
-    def _opened(self, statistic: Statistic) -> Opened:
-        """Open a statistic for a draw; in exact arithmetic, as whole numbers of steps."""
-        if isinstance(statistic, RankScores):
-            return Opened(statistic._reveal(_KEY))
-        if isinstance(statistic, KeyedSum):
-            return Opened(statistic._reveal(_KEY, steps=self.exact), step=statistic.step if self.exact else None)
-        if self.exact and statistic.step is not None:
-            return Opened(statistic._reveal_steps(_KEY), statistic.scales, statistic.step)
-        return Opened(statistic._reveal(_KEY), statistic.scales)
+    def _noise_of(self, use: str) -> NoiseSource:
+        """The source of one draw. With a checkpoint a seeded one starts anew for each, as if it had never stopped."""
+        at = None if self._checkpoint is None else getattr(self.noise, "at", None)
+        made: NoiseSource = self.noise if at is None else at(f"{use} {len(self._releases)}")
+        return made
 
     def _draw(self, pending: Pending) -> Any:
         """Draw what was charged for; the auditor's replay overrides this to feed recorded values."""
-        return pending.mechanism.draw(self._opened(pending.statistic), pending.scale, self.noise)
+        return pending.mechanism.draw(opened(pending.statistic, self.exact), pending.scale, self._noise_of("draw"))

@@ -125,6 +125,7 @@ class Statement:
         spent_mu: their Gaussian-DP parameter; None if some were made on samples of the users, or if δ is 0.
         releases: every release, in order.
         public: what was assumed public and is not protected.
+        rules: public rules by which rows were kept or joined, each within one user's rows.
         unprotected: what else is not protected, for the headline.
         keys_delta: the part of `delta` that is kept for lists of private keys; noise has the rest.
         tuning: how the settings were chosen, and whether that was paid for, in words.
@@ -148,6 +149,7 @@ class Statement:
     tuning: str
     noise: str
     releasable: bool
+    rules: tuple[str, ...] = ()
     unprotected: tuple[str, ...] = ()
     keys_delta: float = 0.0
     tuning_kind: Tuning = Tuning.DEFAULTS
@@ -160,7 +162,7 @@ class Statement:
 
     def to_json(self) -> str:
         """Serialise to JSON with a format number."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "rules" or self.rules}
         fields["releases"] = [release.as_dict() for release in self.releases]
         fields["tuning_kind"] = self.tuning_kind.value
         fields["neighbours"] = {name: getattr(self.neighbours, name) for name in ("key", "unit", "relation")}
@@ -176,7 +178,9 @@ class Statement:
         fields["tuning_kind"] = Tuning(fields["tuning_kind"])
         fields["neighbours"] = relation_of(**fields["neighbours"])
         fields["ledger"] = None if fields["ledger"] is None else LedgerReference(**fields["ledger"])
-        return cls(**{**fields, "public": tuple(fields["public"]), "unprotected": tuple(fields["unprotected"])})
+        for name in ("public", "rules", "unprotected"):
+            fields[name] = tuple(fields.get(name, ()))
+        return cls(**fields)
 
     @property
     def unit(self) -> str:
@@ -199,6 +203,7 @@ class Statement:
             f"Unit: {self.unit}. Neighbours: {self.neighbours.relation}.",
             f"Time window: {self.window}.",
             f"Assumed public: {'; '.join(self.public) or 'nothing'}.",
+            *([f"Rules for rows, also public: {'; '.join(self.rules)}."] if self.rules else []),
             f"Tuning: {self.tuning}.",
             f"Noise: {self.noise}.",
             self.arithmetic,

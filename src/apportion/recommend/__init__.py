@@ -3,7 +3,9 @@
 from apportion.recommend.als import ClickRecommender, RatingRecommender
 from apportion.recommend.clicks import ClickSettings, PrivateClickRecommender
 from apportion.recommend.model import ClickModel, ItemModel, RatingModel
-from apportion.recommend.ratings import PrivateRatingRecommender, RatingSettings
+from apportion.recommend.on_spark import recommend_on_spark
+from apportion.recommend.rating_settings import RatingSettings
+from apportion.recommend.ratings import PrivateRatingRecommender
 from apportion.recommend.storage import load, save
 
 __all__ = [
@@ -17,5 +19,6 @@ __all__ = [
     "RatingRecommender",
     "RatingSettings",
     "load",
+    "recommend_on_spark",
     "save",
 ]

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from apportion.allocation import Allocation, EqualSplit
 from apportion.allocation.rounds import Power
-from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
+from apportion.data.user_data import UnlistedData, UserData
 from apportion.data.users import Users
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
@@ -199,15 +199,22 @@ class PrivateClickRecommender(FeaturesEstimator):
         self.engine = engine
         self.random_state = random_state
 
-    def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
+    def fit(self, data: Any, *, session: Session | None = None, progress: Progress | None = None) -> Self:
         """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
 
-        A given session brings its own budget, noise and window, which replace those of the estimator.
+        Args:
+            data: `Interactions`, a frame that supports Arrow, or with `engine=SparkEngine(spark)` one of its session.
+            session: brings its own budget, noise and window, which replace those of the estimator.
+            progress: is told how far the fit is.
         """
-        if data.n_tasks < 2:
-            raise InputError(f"Expected a list of at least 2 tasks to rank, got {data.n_tasks}.", argument=None)
+        with self._read(data) as read:
+            return self._fit(read, session, progress)
+
+    def _fit(self, data: UserData | UnlistedData, session: Session | None, progress: Progress | None) -> Self:
         settings: ClickSettings = self._chosen_settings(ClickSettings.for_budget)
         entered = self._entered(session, data, self._public_features(), settings.counts_share, LocalEngine())
+        if entered.data.n_tasks < 2:
+            raise InputError(f"Expected a list of at least 2 tasks to rank, got {entered.data.n_tasks}.", argument=None)
         session, policy = entered.session, self.allocation or EqualSplit()
         fit = _Fit(
             entered.data, session, entered.engine, settings, policy, entered.n_users, self.features, entered.items
@@ -246,7 +253,7 @@ class _Fit:
 
     def __init__(
         self,
-        data: Interactions,
+        data: UserData,
         session: Session,
         engine: Engine,
         settings: ClickSettings,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.allocation.users import ContributionPolicy, Smooth
 from apportion.data.grouping import group_rows, one_of
 from apportion.data.numbers import finite_column, finite_matrix
-from apportion.data.users import Users
+from apportion.data.users import UserParts, Users, in_memory
 from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.contributions import ContributionsEstimator, Sizes
@@ -40,7 +40,7 @@ from apportion.regression.descent import Descent, Progress, Risk, steps_for
 from apportion.regression.floor import WAYS, Ends, LossDifferences, stands_out, why_no_intervals
 from apportion.regression.multi_task import not_negative, positive
 from apportion.regression.private_constant import PrivateConstant
-from apportion.regression.user_sides import Design, coded_labels
+from apportion.regression.user_sides import CodedLabels, Design, coded_labels
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -184,8 +184,8 @@ class UserERM(ContributionsEstimator):
 
     def fit(
         self,
-        X: ArrayLike,  # noqa: N803
-        y: ArrayLike,
+        X: Any,  # noqa: N803
+        y: Any,
         *,
         users: ArrayLike | None = None,
         groups: ArrayLike | None = None,
@@ -195,7 +195,8 @@ class UserERM(ContributionsEstimator):
         """Spend the budget on the data. Afterwards everything that ends in _ may be released.
 
         Args:
-            X: features, one row per observation.
+            X: features, one row per observation; with `engine=SparkEngine(spark)` a frame of that session, `y` and
+                `users` being names of its columns.
             y: labels, one per row.
             users: the user of each row, integers or text.
             groups: the same as `users`, for scikit-learn tools that use this name; give one of the two.
@@ -203,19 +204,26 @@ class UserERM(ContributionsEstimator):
             progress: called with the kind of step, the number done and the total.
         """
         self._check()
+        if hasattr(X, "mapInArrow"):
+            with self._rows_of(X, one_of(users, groups), y) as (on_cluster, width):
+                owners = on_cluster.mapped(CodedLabels(loss_of(self.loss)))
+                return self._fit(owners, width, None, session, progress)
         features = finite_matrix(X, "X")
         labels = coded_labels(loss_of(self.loss), finite_column(y, "y", len(features)))
         grouping = group_rows(one_of(users, groups), len(features), single_user=self._sizes_are_private)
         parts = self._parts(len(grouping.sizes))
+        held = grouping.users(None if parts is None else {"part": parts}, features=features, labels=labels)
+        return self._fit(held, features.shape[1], parts, session, progress)
+
+    def _fit(
+        self, owners: UserParts, width: int, parts: Integers | None, session: Session | None, progress: Progress | None
+    ) -> Self:
         opened = self._session(session, self._assumed_public())
         if opened.budget.pure:
-            raise InputError(
-                f"Expected a delta above 0, because noise on many gradients needs one, got {opened.budget.delta}.",
-                argument="delta",
-            )
+            problem = f"Expected a delta above 0, because noise on many gradients needs one, got {opened.budget.delta}."
+            raise InputError(problem, argument="delta")
         plan = self._plan(opened)
-        owners = grouping.users(None if parts is None else {"part": parts}, features=features, labels=labels)
-        dimension = features.shape[1] + bool(self._constant)
+        dimension = width + bool(self._constant)
         risk = self._risk(owners, dimension, parts, opened, plan)
         found, self.model_part_ = self._fitted(dimension, risk, opened, plan, progress)
         self._publish(found)
@@ -339,14 +347,14 @@ class UserERM(ContributionsEstimator):
         parts = {name: rest * share for name, share in floor.items() if share and self.floor}
         return session.plan(**before, **parts, gradients=rest - sum(parts.values()))
 
-    def _risk(self, users: Users, dimension: int, parts: Integers | None, session: Session, plan: Plan) -> Risk:
+    def _risk(self, users: UserParts, dimension: int, parts: Integers | None, session: Session, plan: Plan) -> Risk:
         """Weights of all rows, and the total weight of each part: public, or released."""
         share = plan.one("gradients")
         trade_off = self.trade_off or self._default_trade_off(dimension, share.mu)
         found = self._bounded(users, trade_off, session, plan.one("sizes") if "sizes" in plan else None)
         weights = found.weights
         if isinstance(weights, PublicRowWeights):
-            totals = np.ones(1) if parts is None else self._part_totals(users, parts, trade_off)
+            totals = np.ones(1) if parts is None else self._part_totals(in_memory(users, "K parts"), parts, trade_off)
         else:
             total = add_up_one(self._adder, users, RowTotal(_halves, 1, weights))
             released = session.release(Purpose.TOTAL_WEIGHT, total, plan.one("total"))

@@ -50,6 +50,17 @@ def coded_labels(loss: Loss, labels: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
+class CodedLabels:
+    """Codes the labels of users who are not in memory, when their rows are read."""
+
+    loss: Loss
+
+    def __call__(self, users: Users) -> Users:
+        """Return the users with coded labels."""
+        return users.with_columns(labels=coded_labels(self.loss, users.column("labels")))
+
+
+@dataclass(frozen=True, eq=False)
 class Design:
     """Rows as a loss sees them: features scaled down to a norm, followed by a constant if there is an intercept.
 

@@ -51,7 +51,7 @@ def privacy_card(statement: Statement, selection: Mapping[str, Any] | None = Non
         "spent": {"epsilon": statement.spent_epsilon, "mu": statement.spent_mu},
         "tuning": _tuning(statement, selection),
         "releases": [_release(release) for release in statement.releases],
-        "assumptions": {"public": list(statement.public), "arithmetic": statement.arithmetic},
+        "assumptions": {"public": [*statement.public, *statement.rules], "arithmetic": statement.arithmetic},
         "noise": statement.noise,
         "ledger": None if statement.ledger is None else asdict(statement.ledger),
         "statement_sha256": _digest(statement),

@@ -1,4 +1,4 @@
-"""The mean over rows or over users, with an interval: the target is named, and is the same at every ε."""
+"""The mean over rows or over users, with an interval. The target is named and does not depend on ε."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from apportion.allocation.users import ContributionPolicy, Smooth
 from apportion.data.grouping import group_rows, one_of
 from apportion.data.numbers import finite_rows
-from apportion.data.users import Users
+from apportion.data.users import UserParts
 from apportion.engines import Engine
 from apportion.errors import InputError
 from apportion.estimators.contributions import ContributionsEstimator, Noisy, Sizes, one_of_words
@@ -37,25 +37,23 @@ class UserMean(ContributionsEstimator):
     Args:
         epsilon: ε of the whole fit.
         delta: 0 for pure ε-DP by Laplace noise; above 0 for Gaussian noise.
-        value_range: (low, high), public; numbers, or one for each column. Values beyond are clipped.
-        of: "rows" for the mean over all rows, in which a user counts by its rows; "users" for the mean over users, in
-            which every user counts the same, with the mean of its rows.
-        weights: "target" for weights that estimate that mean whatever values have to do with sizes; "paper" for those
-            of Epasto et al. (2020), which are unbiased only where values have nothing to do with sizes: `of` is
-            not asked then.
-        sizes: "private" protects how many rows a user has; "public" does not, and is for the paper's weights alone.
-        max_size: public: a user with more rows counts as if it had this many.
-        interval_for: "rows" for intervals of the mean of these users' rows; "population" for that of a population that
-            these users were drawn from.
-        simultaneous: whether intervals of several columns hold all together; else each by itself.
-        level: of the intervals.
+        value_range: (low, high), public; two numbers, or two lists, one number a column. Values outside are clipped.
+        of: "rows" for the mean over all rows; "users" for the mean over users of each user's own mean.
+        weights: "target" estimates that mean even if values depend on how many rows a user has; "paper" takes the
+            weights of Epasto et al. (2020), which are unbiased only if they do not. "paper" ignores `of`.
+        sizes: "private" protects how many rows a user has; "public" does not, and needs the paper's weights.
+        max_size: public; a user with more rows counts as if it had this many.
+        interval_for: "rows" for intervals of the mean of these rows; "population" for the mean of the population from
+            which these users were drawn.
+        simultaneous: whether the intervals of several columns hold together, or each on its own.
+        level: the coverage of the intervals.
         bounding: with the paper's weights, how each user's contribution is bounded: Smooth(), SampleLimit() or
             Unbounded().
-        variance: with the paper's weights, of one value, if it is public: a number, or one for each column.
-        variance_share: with the paper's weights, share of the budget for the variance.
-        correlation: with the paper's weights, assumed, public, between two values of one user.
-        sizes_share: with the paper's weights, share of the budget for a histogram of sizes.
-        public: further sentences for the statement on what is assumed public.
+        variance: with the paper's weights, the public variance of one value: a number, or one for each column.
+        variance_share: with the paper's weights, the share of the budget for estimating the variance.
+        correlation: with the paper's weights, the assumed correlation between two values of one user; public.
+        sizes_share: with the paper's weights, the share of the budget for a histogram of sizes.
+        public: further sentences for the statement about what is assumed public.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement, if any was given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
@@ -64,8 +62,8 @@ class UserMean(ContributionsEstimator):
     Attributes:
         mean_: a number, or one for each column.
         interval_: (low, high) of the interval for each.
-        noise_stddev_: standard deviation of what privacy added to each.
-        threshold_: h, above which a user's further rows add no weight.
+        noise_stddev_: the standard deviation of the privacy noise in each mean.
+        threshold_: h; rows of a user beyond this many add no weight.
         statement_: the privacy statement.
 
     Privacy: adding or removing one user; with the paper's weights and public sizes, replacing the values of one user.
@@ -134,35 +132,41 @@ class UserMean(ContributionsEstimator):
 
     def fit(
         self,
-        X: ArrayLike,  # noqa: N803
+        X: Any,  # noqa: N803
         y: object = None,
         *,
         users: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         session: Session | None = None,
     ) -> Self:
-        """Spend the budget on the data; afterwards everything that ends in _ may be released.
+        """Spend the budget on the data. Afterwards, attributes that end in _ may be released.
 
         Args:
-            X: values, one per row, or a matrix with one column for each mean.
+            X: values, one per row, or a matrix with one column for each mean. With `engine=SparkEngine(spark)`, a frame
+                of that session, each column but that of the users with values.
             y: ignored, for compatibility.
-            users: whose row it is, integers or text.
+            users: the user of each row, integers or text; the name of a column of a Spark frame.
             groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
         """
         self._check()
         if self.weights == "paper":
             return self._follow_paper(X, one_of(users, groups), session)
+        if hasattr(X, "mapInArrow"):
+            with self._rows_of(X, one_of(users, groups)) as (on_cluster, columns):
+                return self._fit(on_cluster, columns, session, flat=columns == 1)
         values = finite_rows(X, "X")
-        columns = values.shape[1]
-        box = ValueBox.of(self.value_range, columns)
         owners = group_rows(one_of(users, groups), len(values), single_user=True).users(values=values)
+        return self._fit(owners, values.shape[1], session, flat=np.ndim(X) == 1)
+
+    def _fit(self, owners: UserParts, columns: int, session: Session | None, *, flat: bool) -> Self:
+        box = ValueBox.of(self.value_range, columns)
         opened = self._session(session, [f"the range of values, {box.words}", *self._about_largest()])
         means = UserMeans(box.low, box.high, self.of, float(self.max_size))
         level = 1 - (1 - self.level) / columns if self.simultaneous else self.level
         release = partial(self._paid, opened, owners)
         fit = TargetMean(owners, means, columns, opened, release, self.interval_for == "population", level)
-        self._publish(fit.found(), box, flat=np.ndim(X) == 1)
+        self._publish(fit.found(), box, flat=flat)
         self.statement_ = opened.statement()
         return self
 
@@ -175,7 +179,7 @@ class UserMean(ContributionsEstimator):
     def _words_on_defaults(self) -> str:
         return STATISTICS_DEFAULTS
 
-    def _paid(self, session: Session, users: Users, name: Name, contribution: Contribution, share: Share) -> Noisy:
+    def _paid(self, session: Session, users: UserParts, name: Name, contribution: Contribution, share: Share) -> Noisy:
         return self._release(session, name, users, contribution, share)
 
     def _publish(self, found: Found, box: ValueBox, *, flat: bool) -> None:
@@ -189,7 +193,7 @@ class UserMean(ContributionsEstimator):
         self.threshold_ = found.cap
 
     def _follow_paper(self, values: ArrayLike, users: ArrayLike, session: Session | None) -> Self:
-        """Fit by the paper's weights, and take over what was found."""
+        """Fit with the paper's weights and copy its results."""
         own = self.get_params()
         paper = PaperMean(**{name: own[name] for name in PaperMean(value_range=self.value_range).get_params()})
         fitted = paper.fit(values, users=users, session=session)

@@ -1,8 +1,8 @@
 """The mean of users' values, each user's contribution bounded smoothly, with an interval.
 
 Algorithm 1 of Epasto et al., "Smoothly Bounding User Contributions in Differential Privacy" (2020), with the optimal
-weights, for vectors as well, with Laplace or Gaussian noise. What the paper takes from the data, the variance, is an
-argument here or paid for.
+weights, also for vectors, with Laplace or Gaussian noise. The paper reads the variance from the data; here it is given
+or paid for.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _CAREFUL = 1.0  # standard deviations that an estimated variance is raised by; e
 
 
 class PaperMean(ContributionsEstimator):
-    """The paper's weighted mean of values in a known range, unbiased where values have nothing to do with sizes.
+    """The paper's weighted mean of values in a known range, unbiased if values do not depend on sizes.
 
     Args:
         epsilon: ε of the whole fit.
         delta: 0 for pure ε-DP by Laplace noise; above 0 for Gaussian noise.
-        value_range: (low, high), public; numbers, or one for each column. Values beyond are clipped.
+        value_range: (low, high), public; two numbers, or two lists, one number a column. Values outside are clipped.
         variance: of one value, if it is public: a number, or one for each column. None estimates it with
             `variance_share` of the budget, or takes the largest that the range allows if that is 0.
         variance_share: share of the budget for the variance.
@@ -69,9 +69,9 @@ class PaperMean(ContributionsEstimator):
     Attributes:
         mean_: a number, or one for each column.
         interval_: (low, high) of the interval for each, for a mean of values drawn independently for each user.
-        noise_stddev_: standard deviation of what privacy added to each.
+        noise_stddev_: the standard deviation of the privacy noise in each mean.
         variance_: of one value: as given, estimated, or the largest possible.
-        threshold_: h, above which a user's further rows add no weight.
+        threshold_: h; rows of a user beyond this many add no weight.
         statement_: the privacy statement.
 
     Privacy: with public sizes, replacing the values of one user; with private ones, adding or removing one user. The
@@ -140,12 +140,12 @@ class PaperMean(ContributionsEstimator):
         groups: ArrayLike | None = None,
         session: Session | None = None,
     ) -> Self:
-        """Spend the budget on the data; afterwards everything that ends in _ may be released.
+        """Spend the budget on the data. Afterwards, attributes that end in _ may be released.
 
         Args:
             X: values, one per row, or a matrix with one column for each mean.
             y: ignored, for compatibility.
-            users: whose row it is, integers or text.
+            users: the user of each row, integers or text.
             groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
         """

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.allocation.users import ContributionPolicy, Smooth
 from apportion.data.grouping import group_rows, one_of
 from apportion.data.numbers import finite_rows
-from apportion.data.users import Users
+from apportion.data.users import Users, in_memory
 from apportion.engines import Engine
 from apportion.errors import BudgetError, InputError
 from apportion.estimators.contributions import Bounded, ContributionsEstimator, Sizes, capped_weights
@@ -44,35 +44,33 @@ class UserQuantile(ContributionsEstimator):
     Args:
         quantiles: one number strictly between 0 and 1, or several.
         epsilon: ε of the whole fit.
-        value_range: (low, high), public; points of it are equally likely beforehand. Values beyond count as its ends.
-        step: public: values lie at low, low + step, ... up to high, and so do the quantiles found.
-        candidates: a public list of values that a quantile may be, instead of a range.
+        value_range: (low, high), public; all its points are equally likely at first. Values outside count as its ends.
+        step: public; values lie at low, low + step, ... up to high, and so do the answers.
+        candidates: a public list of possible answers, instead of a range.
         base: a public distribution over the line instead: an object with `cdf`, `ppf` and `support`, such as a frozen
             distribution of SciPy. A discrete one of SciPy's with a finite support is a list of candidates.
-        of: "rows" for quantiles of all rows, in which a user counts by its rows; "users" for those in which every user
-            counts the same, its rows sharing its weight.
-        weights: "target" for weights that are for that target; "paper" for those of Epasto et al. (2020), which assume
-            that values have nothing to do with how many rows a user has.
-        sizes: "private" protects how many rows a user has; "public" does not, and is for the paper's weights alone.
-        max_size: public: a user with more rows counts as if it had this many.
+        of: "rows" for quantiles of all rows; "users" gives every user the same weight, shared by its rows.
+        weights: "target" for that target; "paper" takes the weights of Epasto et al. (2020), which assume that values
+            do not depend on how many rows a user has.
+        sizes: "private" protects how many rows a user has; "public" does not, and needs the paper's weights.
+        max_size: public; a user with more rows counts as if it had this many.
         level: the probability with which ranks are off by at most `rank_error_`.
-        base_mass: assumed, public: how much of the base lies on points of about the right rank; for `rank_error_`
-            where there is no list of candidates.
+        base_mass: assumed and public: how much of the base lies on points of about the right rank. `rank_error_` needs
+            it if there is no list of candidates.
         bounding: with the paper's weights, how each user's contribution is bounded: Smooth(), SampleLimit() or
             Unbounded().
-        sizes_share: with the paper's weights, share of the budget for a histogram of sizes, if they are private.
-        public: further sentences for the statement on what is assumed public.
+        sizes_share: with the paper's weights, the share of the budget for a histogram of private sizes.
+        public: further sentences for the statement about what is assumed public.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement, if any was given.
         noise: the noise source; None for the operating system's.
         engine: where sums are formed; None for this machine's processors.
 
     Attributes:
-        quantiles_: the points found, in the order asked for: a number, or one for each.
-        rank_error_: how far the ranks of a point are from the one asked for with probability `level`: in these users'
-            rows; with the paper's weights, in the population that rows were drawn from, and None where sizes are
-            private.
-        threshold_: h, above which a user's further rows add no weight.
+        quantiles_: the answers, in the order asked for: a number, or one for each quantile.
+        rank_error_: how far an answer's rank is from the one asked for, with probability `level`. The rank is among
+            these rows; with the paper's weights it is in the population, and None if sizes are private.
+        threshold_: h; rows of a user beyond this many add no weight.
         statement_: the privacy statement.
 
     Privacy: adding or removing one user; with the paper's weights and public sizes, replacing the values of one user.
@@ -145,12 +143,12 @@ class UserQuantile(ContributionsEstimator):
         groups: ArrayLike | None = None,
         session: Session | None = None,
     ) -> Self:
-        """Spend the budget on the data; afterwards everything that ends in _ may be released.
+        """Spend the budget on the data. Afterwards, attributes that end in _ may be released.
 
         Args:
             X: values, one per row.
             y: ignored, for compatibility.
-            users: whose row it is, integers or text.
+            users: the user of each row, integers or text.
             groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
         """
@@ -166,7 +164,7 @@ class UserQuantile(ContributionsEstimator):
             raise BudgetError("Quantiles have no form in exact arithmetic; use noise from the operating system.")
         owners = grouping.users(values=values[:, 0])
         found, cap = self._weighed(owners, sought, opened)
-        rows = RankedRows(found.users, found.weights, line)
+        rows = RankedRows(in_memory(found.users, "A quantile"), found.weights, line)
         left = 1 - opened.spent
         if isinstance(line, Candidates):
             points, scales = self._among(line, sought, rows, opened, left)
@@ -178,7 +176,7 @@ class UserQuantile(ContributionsEstimator):
         return self
 
     def _weighed(self, users: Users, sought: list[float], session: Session) -> tuple[Bounded, RankCap | None]:
-        """Weights of all rows, and for a named target what is known of the cap."""
+        """Return the weights of all rows and, for a named target, the cap."""
         if self.weights == "target":
             cap = rank_cap(users, self.of, self.max_size, sought, session, self._release)
             return Bounded(capped_weights(cap.cap), cap.cap, users), cap
@@ -193,7 +191,7 @@ class UserQuantile(ContributionsEstimator):
     def _on_line(
         self, base: Base, sought: list[float], rows: RankedRows, session: Session, left: float
     ) -> tuple[dict[float, float], list[float]]:
-        """Points by halving, and the scale of deviations at each step."""
+        """Return points found by halving, and the scale of deviations at each step."""
         halvings = math.ceil(math.log2(len(sought) + 1))
         search, scales = _Search(tuple(sought)), []
         for number, share in enumerate(session.plan(halvings=[left / halvings] * halvings).several("halvings")):

@@ -18,9 +18,9 @@ _MOST = 1_000_000  # candidates
 def line_of(
     value_range: tuple[float, float] | None, step: float | None, candidates: ArrayLike | None, base: Base | None
 ) -> tuple[Base | Candidates, str]:
-    """What was given of the four, and a sentence on it for the statement."""
+    """Return where quantiles may be, and a phrase about it for the statement."""
     if sum(given is not None for given in (value_range, candidates, base)) != 1:
-        raise InputError("Expected either a value_range or a base or candidates, and not several.", argument=None)
+        raise InputError("Expected one of value_range, base and candidates.", argument=None)
     if step is not None and value_range is None:
         raise InputError(f"Expected a value_range with a step, got a step of {step:g} alone.", argument="step")
     if candidates is not None:
@@ -44,7 +44,7 @@ def _scale(low: float, high: float, step: float) -> Candidates:
 
 
 def _of_base(base: Base) -> Base | Candidates:
-    """The base; a discrete one of SciPy's as its list, which must be finite."""
+    """Return the base; a discrete distribution of SciPy becomes a list of candidates, which must be finite."""
     if not hasattr(base, "pmf"):
         return base
     low, high = base.support()

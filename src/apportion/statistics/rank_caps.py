@@ -1,8 +1,9 @@
 """The cap on users' weights for quantiles, from a released histogram of sizes.
 
-Rows of a user weigh min(h, s)/s each. Noise in ranks is as h over the total weight. A low h weighs large users down,
-which moves ranks where values go with sizes: an octave of sizes is expected to move them a little, and feared to move
-them more. The cap with the least expected squared error is taken; what is feared widens the bound on ranks.
+Each row of a user of size s weighs min(h, s)/s. The noise in ranks is proportional to h over the total weight. A low
+h gives large users less weight, which moves ranks if values depend on sizes. Each octave of sizes is expected to move
+them a little, and may move them more. The cap with the least expected squared error is taken, and the bound on ranks is
+widened for the rest.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ class RankCap:
     octaves: float
 
     def off(self, probability: float) -> float:
-        """By how much the cap moves ranks at most, with this probability."""
+        """Return how far the cap moves ranks at most, with this probability."""
         return NormalDist().inv_cdf((1 + probability) / 2) * _FEARED * self.octaves
 
 
 def rank_cap(
     users: Users, of: Target, max_size: int, sought: list[float], session: Session, release: Callable[..., Noisy]
 ) -> RankCap:
-    """Release the histogram, and choose."""
+    """Release the histogram and choose the cap."""
     edges = np.asarray(size_buckets(max_size if of == "rows" else 1), np.float64)
     share = session.plan(sizes=SIZES).one("sizes")
     noisy = release(session, Purpose.SIZES, users, SizeHistogram(edges), share)

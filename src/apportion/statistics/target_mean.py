@@ -1,14 +1,13 @@
-"""The mean over rows, or over users, whatever values have to do with sizes: step by step, each step paid for.
+"""The mean over rows or over users, even if values depend on sizes. It is found in steps, and every step is paid for.
 
-1. *Sizes.* How many users have about how many rows: from it comes the cap h, at which a user's weight min(s, h) ends.
-2. *Sums by size class.* How users' means go with their sizes. The cap is the one with the least predicted mean squared
-   error, what it does to the mean is corrected, and what is not known of it widens the interval. With few users there
-   is no budget for this: then h is the cap with the least noise, and the interval allows for a dependence unseen.
-3. *Distances.* With many users: how far users' sums lie from a first centre, in octaves. Few sums are near the largest
-   that the range allows, so they are clipped at the C with the least predicted mean squared error.
-4. *The mean.* Σ clip(min(s, h) (z - centre), ±C) and Σ min(s, h); with fewer users Σ min(s, h) z and
-   Σ min(s, h) (1 - z), which one user moves by h in all, however the two divide it. The interval is that of
-   a ratio of noisy numbers.
+1. *Sizes.* A histogram of how many rows users have. It gives the cap h: a user's weight is min(s, h).
+2. *Sums by size class.* They show how users' means depend on their sizes. The cap with the least predicted mean squared
+   error is taken, its bias is corrected, and what remains uncertain widens the interval. With few users there is no
+   budget for this step: then h is the cap with the least noise, and the interval allows for an unseen dependence.
+3. *Distances.* With many users, a histogram of how far users' sums lie from a first centre, in octaves. Few sums are as
+   large as the range allows, so they are clipped at the C with the least predicted mean squared error.
+4. *The mean.* Σ clip(min(s, h) (z - centre), ±C) and Σ min(s, h). With fewer users, Σ min(s, h) z and
+   Σ min(s, h) (1 - z), which one user moves by h in total. The interval is that of a ratio of noisy numbers.
 
 z is a user's mean, on a scale from 0 to 1 (docs/proofs/means.md).
 """
@@ -23,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.allocation.users import size_buckets
-from apportion.data.users import Users
+from apportion.data.users import UserParts
 from apportion.estimators.contributions import Noisy
 from apportion.postprocessing.class_counts import class_counts
 from apportion.postprocessing.ratio_intervals import NoisyRatio
@@ -74,7 +73,7 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class _Estimate:
-    """One column before its interval: the ratio it rests on, where that is measured from, and what else may be off."""
+    """One column before its interval: a ratio, the origin it is measured from, and further sources of error."""
 
     ratio: NoisyRatio
     origin: float
@@ -90,7 +89,7 @@ class _Estimate:
 
 @dataclass(frozen=True, eq=False)
 class TargetMean:
-    """One fit.
+    """One fit of a mean for a named target.
 
     Attributes:
         users: with their values.
@@ -102,7 +101,7 @@ class TargetMean:
         level: of each interval.
     """
 
-    users: Users
+    users: UserParts
     means: UserMeans
     columns: int
     session: Session
@@ -111,7 +110,7 @@ class TargetMean:
     level: float
 
     def found(self) -> Found:
-        """All steps."""
+        """Take all steps."""
         classes = self._sizes()
         left = 1 - SIZES - (SPREAD if self.population else 0.0)
         plenty = classes.n_users / self._price(1.0, *in_columns(self.columns, 1.0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -16,10 +16,19 @@ from apportion.data.users import Users
 from apportion.engines import LocalEngine, TorchEngine, add_up_one
 from apportion.errors import InputError
 from apportion.privacy import Gaussian, Labels, ObservationRows, Rows, Weights
-from apportion.privacy.contributions import TaskCounts, TaskGrams, TaskMoments, UserGram, UserTotal, Weighting
+from apportion.privacy.contributions import (
+    ClippedParts,
+    GroupSums,
+    TaskCounts,
+    TaskGrams,
+    TaskMoments,
+    UserGram,
+    UserTotal,
+    Weighting,
+)
 from apportion.privacy.neighbours import REPLACE_VALUES_PUBLIC_GRAPH
 from apportion.regression.user_sides import ClippedFeatures, ClippedLabels
-from contribution_cases import CONTRIBUTIONS, WIDTH, OwnRows, RowsOfPairs, users_of
+from contribution_cases import CONTRIBUTIONS, NORMS, STATISTICS, WIDTH, OwnRows, RowsOfPairs, users_of
 
 from strategies import interactions, random_interactions
 
@@ -55,6 +64,8 @@ def test_a_user_at_the_bound_reaches_it(name):
         "grams of observations": TaskGrams(SplitEqually(), RowsOfPairs()),
         "user total": UserTotal(OwnRows(scaled=True)),
         "user gram": UserGram(OwnRows(scaled=True)),
+        "sums by group": GroupSums(tuple(replace(each, cap=0.1) for each in STATISTICS)),
+        "norms over groups": ClippedParts(replace(NORMS, most=1.0), (NORMS.output,)),
     }
 
     def sums(some):
@@ -154,7 +165,8 @@ def test_sums_over_nobody_are_zeros_and_no_error():
 
 
 OF_USERS = ("user total", "user gram", "parts of users", "votes", "parts without held-out rows")
-BY_TASK = [name for name in CONTRIBUTIONS if name not in OF_USERS]
+OF_CELLS = ("sums by group", "norms over groups")  # several rows of a task are one cell
+BY_TASK = [name for name in CONTRIBUTIONS if name not in (*OF_USERS, *OF_CELLS)]
 
 
 @pytest.mark.parametrize("name", BY_TASK)

@@ -25,7 +25,7 @@ from apportion.privacy import (
 )
 from apportion.privacy.gaussian import epsilon_of, mu_of_pure
 from apportion.privacy.ledger import GaussianRelease, PureRelease, SampledRun, SelectionRun
-from apportion.privacy.ledger.events import from_json
+from apportion.privacy.ledger.events import ListedRelease, as_dp_event, from_json
 from apportion.privacy.neighbours import RELATIONS
 from apportion.privacy.selection import Tries, divergence
 
@@ -211,6 +211,15 @@ def test_the_statement_names_the_entries_and_survives_json(ledger):
     )
     assert Statement.from_json(statement.to_json()) == statement
     assert [entry.run for entry in mine.history()] == [account.run, "nightly", "nightly"]
+
+
+def test_the_event_of_a_list_of_keys_is_one_that_dp_accounting_has():
+    from dp_accounting import dp_event
+
+    noisy, alone = as_dp_event(ListedRelease(GaussianRelease(0.5), 1e-7))["events"]
+    assert noisy == as_dp_event(GaussianRelease(0.5))
+    assert (alone["sampling_probability"], alone["event"]["class_name"]) == (1e-7, "NonPrivateDpEvent")
+    assert all(hasattr(dp_event, each["class_name"]) for each in (noisy, alone))
 
 
 def test_what_is_exported_can_be_composed_by_dp_accounting(ledger):

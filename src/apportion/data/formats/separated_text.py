@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from apportion.data.sources import CellKind, HeldKind
-from apportion.data.text_files import Layout, TextColumns, is_number, refuse_other_encodings, see_layout
+from apportion.data.sources import CellKind, HeldKind, Opening
+from apportion.data.text_files import Layout, TextColumns, held_by, refuse_other_encodings, see_layout
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class _OpenText:
     """A text file whose first line was read."""
 
     untyped = True
+    ordered = True
 
     def __init__(self, file: Path, layout: Layout) -> None:
         self._file, self._layout = file, layout
@@ -36,7 +37,7 @@ class _OpenText:
 
     def held_kinds(self, names: Sequence[str]) -> dict[str, HeldKind]:
         first = TextColumns(self._file, self._layout, dict.fromkeys(names, "text")).first_cells() if names else {}
-        return {name: "number" if (cell := first.get(name)) is None or is_number(cell) else "text" for name in names}
+        return {name: held_by(first.get(name)) for name in names}
 
     def scan(self, kinds: Mapping[str, CellKind], gather: Callable[[Iterable[pa.RecordBatch], int], Result]) -> Result:
         import pyarrow as pa
@@ -69,10 +70,10 @@ class _SeparatedText:
     fallback: Final = True
 
     def recognises(self, file: Path, beginning: bytes) -> bool:
-        return True
+        return file.is_file()
 
-    def open(self, file: Path, columns: Sequence[str] | None, separator: str | None) -> _OpenText:
-        return _OpenText(file, see_layout(file, None if columns is None else list(columns), separator))
+    def open(self, file: Path, how: Opening) -> _OpenText:
+        return _OpenText(file, see_layout(file, None if how.columns is None else list(how.columns), how.separator))
 
     def rows_as_text(self, file: Path) -> list[list[str]]:
         content = file.read_bytes()

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from apportion.data.repeats import REPEATS
+from apportion.data.row_rules import MISSING
 from apportion.errors import InputError
 from apportion.evaluation.study.methods import NON_PRIVATE, Method, read_methods
 from apportion.evaluation.study.table_reading import (
@@ -31,6 +33,7 @@ Kind = Literal["ratings", "clicks"]
 
 _READING: Final = (
     *("path", "min_value", "user", "item", "value", "timestamp", "columns", "items", "titles"),
+    *("unlisted", "where", "missing", "repeats"),
     *("features", "feature_item", "feature_kinds", "feature_crosses"),
 )
 
@@ -171,6 +174,9 @@ def _reading(data: Table, kind: Kind) -> dict[str, Any]:
     """Return where the data are and how they are read."""
     accepted = {
         "min_value": ("a number", is_number),
+        "unlisted": ("drop or refuse", lambda value: value in MISSING),
+        "missing": ("drop or refuse", lambda value: value in MISSING),
+        "repeats": (f"one of {', '.join(REPEATS)}", lambda value: value in REPEATS),
         "feature_kinds": (
             "a table of kinds by column",
             lambda value: is_table(value) and all(map(is_text, value.values())),

@@ -2,6 +2,7 @@
 
 from apportion.privacy.contributions.base import Contribution, Kernels, LabelsOf, RowsOf, UserRun, Weighting
 from apportion.privacy.contributions.clipped import ClippedParts, Output, step_of
+from apportion.privacy.contributions.group_sums import Cells, GroupMoments, GroupSums, MomentsOf, NormClasses
 from apportion.privacy.contributions.key_counts import KeyCounts, KeyShares
 from apportion.privacy.contributions.partial_sums import Channel, PartialSums
 from apportion.privacy.contributions.rating_round import RatingParts
@@ -24,10 +25,13 @@ from apportion.privacy.contributions.votes import HeldOut, Losses, Votes, Withou
 __all__ = [
     "BoxedColumns",
     "BoxedValues",
+    "Cells",
     "Channel",
     "ClippedParts",
     "Contribution",
     "GradientTotal",
+    "GroupMoments",
+    "GroupSums",
     "HeldOut",
     "Kernels",
     "KeyCounts",
@@ -36,6 +40,8 @@ __all__ = [
     "LabelVectors",
     "LabelsOf",
     "Losses",
+    "MomentsOf",
+    "NormClasses",
     "Output",
     "PartialSums",
     "PrivateRowWeights",

@@ -111,9 +111,9 @@ class ClippedParts(Contribution):
         parts = self.part(run, weights)
         for output, total, rows in zip(self.outputs, sums, parts, strict=True):
             if output.by_task:
-                whole = _whole_part(rows, run.indptr, output)
+                whole = whole_rows(rows, run.indptr, output)
                 whole[~taking_part[run.owner]] = 0  # no part for them, whatever the function returns
-                _add_by_task(total, whole, run.column("tasks"))
+                add_by_task(total, whole, run.column("tasks"))
             else:
                 total += whole_parts(rows, output)[_one_row_each(taking_part, len(rows))].sum(axis=0)
 
@@ -137,10 +137,11 @@ def sealed_output(output: Output, total: NDArray[Any], neighbours: Neighbours) -
 
 def whole_parts(rows: FloatArray, output: Output) -> NDArray[np.int64]:
     """One row for each user, clipped to the output's norm and cut off to whole numbers of its step."""
-    return _whole_part(rows, np.arange(len(rows) + 1), output).astype(np.int64)
+    return whole_rows(rows, np.arange(len(rows) + 1), output).astype(np.int64)
 
 
-def _whole_part(rows: FloatArray, indptr: Offsets, output: Output) -> FloatArray:
+def whole_rows(rows: FloatArray, indptr: Offsets, output: Output) -> FloatArray:
+    """All rows of each user, clipped together to the output's norm and cut off to whole numbers of its step."""
     if rows.ndim != 2 or rows.shape[1] != output.width:
         raise InputError(
             f"Expected rows of {output.width} numbers for {output.what!r}, got shape {rows.shape}.", argument=None
@@ -151,7 +152,8 @@ def _whole_part(rows: FloatArray, indptr: Offsets, output: Output) -> FloatArray
     return linalg.whole_steps(Parts.clipped(rows, indptr, output.clip_norm)._values, output.step)
 
 
-def _add_by_task(total: NDArray[np.int64], whole: FloatArray, tasks: NDArray[np.int32]) -> None:
+def add_by_task(total: NDArray[np.int64], whole: FloatArray, tasks: NDArray[np.int32]) -> None:
+    """Add rows of whole steps to the totals of their tasks."""
     for first in range(0, len(tasks), _AT_A_TIME):
         part = slice(first, first + _AT_A_TIME)
         for column in range(total.shape[1]):

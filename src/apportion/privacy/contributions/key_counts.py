@@ -1,8 +1,8 @@
-"""Counts of keys that may be private: each user divides one unit over the keys that it holds, at most so many of them.
+"""Counts of keys that may be private: each user divides one unit over the keys that it holds, up to a public cap.
 
-A user of more keys than the public cap takes those with the smallest number in the column "priority", which must follow
-from that user's id and the key's text alone. Weights are whole steps of a lattice, cut off downwards, so that a user's
-part is within its bound in whole numbers (docs/proofs/keys.md).
+A user with more keys than the cap counts those with the smallest "priority". This column must follow from the user's id
+and the key's text alone. Weights are rounded down to whole steps of a lattice, so a user's part stays within its bound
+in whole numbers (docs/proofs/keys.md).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class _DividedOverKeys(Contribution):
     """One unit of each user, in equal parts over its keys.
 
     Attributes:
-        most: how many keys of one user get weight; public.
+        most: the most keys of one user that get weight; public.
         neighbours: the relation that the counts are bounded for.
-        least: a user of fewer keys gives them the weight that one of so many gives; public. It lowers the threshold,
-            which is otherwise set by a user of one key where there is little noise.
+        least: a user with fewer keys gives each the weight of a user with this many; public. This lowers the
+            threshold: where there is little noise, a user with a single key would set it.
     """
 
     most: int
@@ -62,12 +62,12 @@ class _DividedOverKeys(Contribution):
     @property
     @abstractmethod
     def steps(self) -> NDArray[np.int64]:
-        """The weight of each key of a user of 0, 1, .. `most` keys, in whole steps."""
+        """The weight of each key of a user with 0, 1, .. `most` keys, in whole steps."""
 
     @property
     @abstractmethod
     def moved(self) -> float:
-        """How far one user moves the counts, in the norm that they are for."""
+        """How far one user moves the counts, in the norm of the noise."""
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
         """Weights in whole steps, added up by key."""
@@ -83,7 +83,7 @@ class _DividedOverKeys(Contribution):
         return (sums,)
 
     def _taken(self, users: UserRun) -> NDArray[np.bool_]:
-        """Which rows get weight: of a user of too many keys, those of the smallest priority."""
+        """Return which rows get weight: for a user with too many keys, those with the smallest priority."""
         heavy = users.sizes > self.most
         taken = np.repeat(~heavy, users.sizes)
         rows = np.flatnonzero(~taken)

@@ -10,17 +10,22 @@ from __future__ import annotations
 import hashlib
 import hmac
 import io
+import itertools
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Hidden
 from apportion.privacy.contributions.base import Contribution, Kernels, Sums, UserRun
 
+Layout = tuple[tuple[tuple[int, ...], ...], ...]
+"""The shapes of the sums of each contribution; public."""
 _LARGEST_STEPS = 2**62  # limit of a total, so that adding two never wraps around
 
 
@@ -66,18 +71,79 @@ class PartialSums(Hidden):
         sums = [tuple(map(_added, one, two)) for one, two in zip(self._sums, other._sums, strict=True)]
         return PartialSums(sums, self._n_users + other._n_users)
 
-    def sealed(self, contributions: Sequence[Contribution]) -> list[BoundedSum]:
-        """Return one bounded sum for each output of each contribution, in order."""
-        return [
-            total for each, sums in zip(contributions, self._sums, strict=True) for total in each.sealed(sums)
-        ]  # fmt: skip
+    def sealed(self, contributions: Sequence[Contribution], caveats: tuple[str, ...] = ()) -> list[BoundedSum]:
+        """Return one bounded sum for each output of each contribution, in order.
 
-    def to_wire(self, channel: Channel) -> bytes:
-        """Return the sums as bytes that only the reducer of the same pass accepts."""
+        Args:
+            contributions: what was added up.
+            caveats: what a statement must say is not protected, because of where the sums were formed.
+        """
+        return [
+            total._formed_elsewhere(caveats)
+            for each, sums in zip(contributions, self._sums, strict=True)
+            for total in each.sealed(sums)
+        ]
+
+    @property
+    def layout(self) -> Layout:
+        """The shapes of the sums."""
+        return tuple(tuple(array.shape for array in sums) for sums in self._sums)
+
+    def blocks(self, numbers: int) -> list[PartialSums]:
+        """Return the same whole numbers in blocks of so many, in order, for reducers that each add up one block."""
+        self._require_whole()
+        arrays = [np.zeros(0, np.int64), *(array.ravel() for sums in self._sums for array in sums)]
+        flat = np.concatenate(arrays)
+        firsts = range(0, max(len(flat), 1), numbers)
+        return [PartialSums([(flat[first : first + numbers],)], self._n_users) for first in firsts]
+
+    @classmethod
+    def joined(cls, blocks: Sequence[PartialSums], layout: Layout) -> PartialSums:
+        """Put blocks together again, in order; all of them must cover the same number of users."""
+        if len({each._n_users for each in blocks}) != 1:
+            raise InputError("Expected blocks of the same users, got blocks of different numbers.", argument="blocks")
+        flat = np.concatenate([each._sums[0][0] for each in blocks])
+        shapes = [shape for shapes in layout for shape in shapes]
+        ends = np.cumsum([0, *(math.prod(shape) for shape in shapes)]).tolist()
+        if ends[-1] != len(flat):
+            raise InputError(f"Expected {ends[-1]} numbers in all blocks, got {len(flat)}.", argument="blocks")
+        parts = (flat[a:b].reshape(shape) for (a, b), shape in zip(itertools.pairwise(ends), shapes, strict=True))
+        return cls([tuple(itertools.islice(parts, len(shapes))) for shapes in layout], blocks[0]._n_users)
+
+    @classmethod
+    def overlaid(cls, parts: Sequence[PartialSums]) -> PartialSums:
+        """Add up sums over the same users for different keys, each with zeros at the others' places."""
+        total, *rest = parts
+        for each in rest:
+            if each._n_users != total._n_users:
+                raise InputError("Expected sums over the same users, got different numbers of users.", argument="parts")
+            total = PartialSums((total + each)._sums, total._n_users)
+        return total
+
+    def spread(self, places: NDArray[np.int64], length: int) -> PartialSums:
+        """Return sums over keys with key k moved to places[k] of a longer list; the others are zero."""
+        return PartialSums(
+            [tuple(_spread(array, places, length) for array in sums) for sums in self._sums], self._n_users
+        )
+
+    def of_keys(self, chosen: NDArray[np.bool_]) -> PartialSums:
+        """Return sums over keys for some of the keys."""
+        return PartialSums([tuple(array[chosen] for array in sums) for sums in self._sums], self._n_users)
+
+    def same_as(self, other: PartialSums) -> bool:
+        """Whether both hold the same numbers; a reducer asks this of two answers for the same users."""
+        mine, theirs = ([array for sums in each._sums for array in sums] for each in (self, other))
+        return self._n_users == other._n_users and len(mine) == len(theirs) and all(map(np.array_equal, mine, theirs))
+
+    def _require_whole(self) -> None:
         if not all(_are_whole(sums) for sums in self._sums):
             raise InputError(
                 "Expected whole numbers in sums that cross a process; make the engine exact=True.", argument=None
             )
+
+    def to_wire(self, channel: Channel) -> bytes:
+        """Return the sums as bytes that only the reducer of the same pass accepts."""
+        self._require_whole()
         body = io.BytesIO()
         arrays = {f"{k}.{m}": array for k, sums in enumerate(self._sums) for m, array in enumerate(sums)}
         np.savez(body, n_users=np.int64(self._n_users), **arrays)  # type: ignore[arg-type]
@@ -99,12 +165,67 @@ class PartialSums(Hidden):
                 sums[k].append(held[f"{k}.{m}"])
             return cls([tuple(each) for each in sums], int(held["n_users"]))
 
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers there are in all."""
+        return sum(array.size for sums in self._sums for array in sums)
+
+    def masked(self, mask: NDArray[np.uint64], n_clients: int) -> NDArray[np.uint64]:
+        """Return all numbers in one vector, with a mask added modulo 2^64: what a client of secure aggregation sends.
+
+        Args:
+            mask: uniform and secret, one number for each.
+            n_clients: how many clients may add such vectors; the sum must not wrap around, which nobody would see.
+        """
+        flat = self._flat()
+        if mask.shape != flat.shape or mask.dtype != np.uint64:
+            raise InputError(
+                f"Expected a mask of {len(flat)} numbers of 64 bits, got shape {mask.shape}.", argument="mask"
+            )
+        most = _LARGEST_STEPS // n_clients
+        if flat.max(initial=0) >= most or flat.min(initial=0) <= -most:
+            raise ArithmeticError(
+                f"A sum has more steps than each of {n_clients} clients may add within 64 bits; use fewer users."
+            )
+        return np.asarray(flat.view(np.uint64) + mask)
+
+    def unmasked(self, numbers: NDArray[np.uint64], masks: NDArray[np.uint64]) -> PartialSums:
+        """Return sums of the shapes of these, from a sum of masked vectors and the sum of their masks."""
+        if numbers.shape != (self.n_numbers,) or masks.shape != numbers.shape:
+            raise InputError(
+                f"Expected {self.n_numbers} masked numbers and as many masks, got {numbers.shape} and {masks.shape}.",
+                argument="numbers",
+            )
+        flat, first = np.asarray(numbers - masks).view(np.int64), 0
+        sums: list[Sums] = []
+        for like in self._sums:
+            arrays = []
+            for array in like:
+                arrays.append(flat[first : first + array.size].reshape(array.shape))
+                first += array.size
+            sums.append(tuple(arrays))
+        return PartialSums(sums, self._n_users)
+
+    def _flat(self) -> NDArray[np.int64]:
+        arrays = [array.reshape(-1) for sums in self._sums for array in sums]
+        if not all(_are_whole(sums) for sums in self._sums):
+            raise InputError(
+                "Expected whole numbers in sums that are masked; make the engine exact=True.", argument=None
+            )
+        return np.concatenate(arrays)
+
     def __repr__(self) -> str:
         return f"PartialSums({len(self._sums)} contributions, values hidden)"
 
 
 def _are_whole(sums: Sums) -> bool:
     return all(array.dtype == np.int64 for array in sums)
+
+
+def _spread(array: Any, places: NDArray[np.int64], length: int) -> Any:
+    made = np.zeros((length, *array.shape[1:]), array.dtype)
+    made[places] = array
+    return made
 
 
 def _added(one: Any, two: Any) -> Any:

@@ -30,6 +30,7 @@ from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_EXAMPLE, Neighbo
 from apportion.privacy.noise import NoiseSource
 
 if TYPE_CHECKING:
+    from apportion.privacy.checkpoints import Checkpoint
     from apportion.privacy.session import Session
 
 
@@ -141,6 +142,7 @@ class Account:
         public: Sequence[str] = (),
         tuning: str | None = None,
         window: str | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> Session:
         """Open a session that charges this account. Nothing is reserved for it: only releases are charged.
 
@@ -150,6 +152,7 @@ class Account:
             public: sentences naming what is assumed public.
             tuning: how settings were chosen.
             window: the time span of the data, if it differs from the account's.
+            checkpoint: where releases are stored; those that are stored already were charged before.
         """
         from apportion.privacy.session import Session
 
@@ -159,7 +162,8 @@ class Account:
             budget = part
             if budget.keys_delta and not self.budget.keys_delta:
                 raise no_keys()
-            if not self._filter.covers(budget, spent):
+            resumed = checkpoint is not None and checkpoint.n_stored > 0  # a part of it is in what was spent
+            if not (resumed or self._filter.covers(budget, spent)):
                 raise BudgetError(
                     f"A session of epsilon {budget.epsilon:g} at delta {budget.delta:g} does not fit in account "
                     f"{self.name!r}: {self._left_in_words(spent)}."
@@ -176,6 +180,7 @@ class Account:
             window=self.window if window is None else window,
             ledger=self,
             neighbours=self.neighbours,
+            checkpoint=checkpoint,
         )
 
     def status(self) -> Status:

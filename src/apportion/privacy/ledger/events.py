@@ -170,8 +170,8 @@ def in_words(event: Event) -> str:
 def as_dp_event(event: Event) -> dict[str, Any]:
     """Return the event in dp_accounting's terms: its class under "class_name", its fields under their names there.
 
-    A pure release becomes randomised response between two answers, the worst case of all ε-DP releases. Numbers are
-    rounded towards less noise.
+    A pure release becomes randomised response between two answers, the worst case of all ε-DP releases. A part of δ
+    becomes no privacy at all with that probability, the worst case too. Numbers are rounded towards less noise.
     """
     match event:
         case GaussianRelease(mu):
@@ -180,8 +180,7 @@ def as_dp_event(event: Event) -> dict[str, Any]:
             at_random = 2 / (1 + math.exp(min(epsilon, 700.0))) * (1 - 1e-15)
             return {"class_name": "RandomizedResponseDpEvent", "noise_parameter": at_random, "num_buckets": 2}
         case ListedRelease(noisy, delta):
-            alone = {"class_name": "EpsilonDeltaDpEvent", "epsilon": 0.0, "delta": delta}
-            return {"class_name": "ComposedDpEvent", "events": [as_dp_event(noisy), alone]}
+            return {"class_name": "ComposedDpEvent", "events": [as_dp_event(noisy), _failing(delta)]}
         case SampledRun(mus, noise, probability, steps):
             one = {
                 "class_name": "PoissonSampledDpEvent",
@@ -195,6 +194,16 @@ def as_dp_event(event: Event) -> dict[str, Any]:
             one = _gaussian(math.nextafter(1 / mu, 0.0))
             shape = 1.0 if law == "geometric" else 0.0
             return {"class_name": "RepeatAndSelectDpEvent", "event": one, "mean": mean, "shape": shape}
+
+
+def pair_as_dp_event(epsilon: float, delta: float) -> dict[str, Any]:
+    """Return the worst case of all (ε, δ)-DP releases in dp_accounting's terms."""
+    return {"class_name": "ComposedDpEvent", "events": [as_dp_event(PureRelease(epsilon)), _failing(delta)]}
+
+
+def _failing(delta: float) -> dict[str, Any]:
+    nothing = {"class_name": "NonPrivateDpEvent"}
+    return {"class_name": "PoissonSampledDpEvent", "sampling_probability": delta, "event": nothing}
 
 
 def _gaussian(noise_multiplier: float) -> dict[str, Any]:

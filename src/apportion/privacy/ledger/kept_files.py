@@ -50,16 +50,17 @@ def change_records(path: Path, what: str, change: Callable[[Records], Records]) 
     try:
         with open(path.with_name(path.name + ".lock"), "a", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # lock another file, because the file itself is replaced
-            _replace(path, document(change(read_records(path, what) or {})))
+            replace_file(path, document(change(read_records(path, what) or {})))
     except OSError as error:
         raise LedgerError(f"The {what} {str(path)!r} cannot be written: {_reason(error)}.") from error
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Replace a file as a whole. Return once it is on disk."""
     handle, staged = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # mode 0600
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content.encode("utf-8") if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
         if path.exists():
@@ -68,10 +69,11 @@ def _replace(path: Path, text: str) -> None:
     except BaseException:
         Path(staged).unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Put the names of a folder's files on disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

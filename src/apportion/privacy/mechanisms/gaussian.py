@@ -27,6 +27,7 @@ class Gaussian(Mechanism[Share]):
 
     key = "gaussian"
     exact = True
+    in_shares = True
 
     @property
     def words(self) -> str:
@@ -42,8 +43,8 @@ class Gaussian(Mechanism[Share]):
         return statistic.l2_sensitivity / share.mu
 
     def draw(self, opened: Opened, scale: float, noise: NoiseSource) -> NDArray[Any]:
-        """Return the sum with noise, rounded to a public grid."""
-        return draw_gaussian(opened, scale, noise)
+        """Return the sum with noise, rounded to a public grid; where clients draw the noise, as they send it."""
+        return draw_gaussian(opened, scale, noise) if opened.drawn is None else np.asarray(opened.drawn(scale))
 
     def distance(self, one: Any, other: Any, scales: FloatArray | None) -> float:
         """Return the L2 norm of the difference, with coordinates divided by their scales."""

@@ -12,6 +12,7 @@ its session are fixed before the first (`session.plan_with`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -39,11 +40,13 @@ class Opened:
         value: the sum as an array, or what other statistics hide.
         scales: relative noise of each coordinate of the last axis; None if all are 1.
         step: for an exact draw, the step of the lattice that `value` counts in whole numbers; otherwise None.
+        drawn: where clients draw the noise, what forms the sum with noise of a scale; then there is no value.
     """
 
     value: Any
     scales: FloatArray | None = None
     step: float | None = None
+    drawn: Callable[[float], Any] | None = None
 
 
 ShareType = TypeVar("ShareType", bound="Share | PlannedShare[Any]")
@@ -60,12 +63,14 @@ class Mechanism(ABC, Generic[ShareType]):
         key: names the mechanism in statements and cards; stable and unique.
         pure: whether a release is ε-DP with δ = 0.
         exact: whether `draw` has a form in exact arithmetic, used where `opened.step` is not None.
+        in_shares: whether clients can draw the noise in shares; then `draw` uses `opened.drawn`.
     """
 
     key: ClassVar[str]
     takes: ClassVar[type[Hidden]] = BoundedSum  # the class of statistic that it draws from
     pure: ClassVar[bool] = False
     exact: ClassVar[bool] = False
+    in_shares: ClassVar[bool] = False
 
     @property
     @abstractmethod

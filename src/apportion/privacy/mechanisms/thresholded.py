@@ -1,7 +1,7 @@
-"""Noise on the counts of private keys, of which those below a threshold are never seen.
+"""Noise on the counts of private keys; counts below a threshold are never seen.
 
-The threshold follows from a part of δ that the list may take (docs/proofs/keys.md). A count with noise is rounded to a
-public grid, so it is compared with the threshold plus one step of that grid.
+The threshold follows from the part of δ that the list may use (docs/proofs/keys.md). Noisy counts are rounded to a
+public grid, so they are compared with the threshold plus one step of that grid.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Thresholded(Mechanism[Share]):
     """Lists the keys whose counts with noise pass a threshold, with those counts.
 
     Args:
-        keys_delta: the part of δ that this list may take.
+        keys_delta: the part of δ that this list may use.
     """
 
     keys_delta: float
@@ -56,7 +56,7 @@ class Thresholded(Mechanism[Share]):
         return self.keys_delta
 
     def threshold(self, statistic: KeyedSum, scale: float) -> float:
-        """What a count with noise must reach to be listed."""
+        """Return what a noisy count must reach to be listed."""
         return self._threshold(statistic, scale)
 
     def _threshold(self, counted: KeyedSum | KeyedValues, scale: float) -> float:
@@ -66,10 +66,10 @@ class Thresholded(Mechanism[Share]):
 
     @abstractmethod
     def _noisy(self, opened: Opened, scale: float, noise: NoiseSource) -> NDArray[Any]:
-        """The counts with noise."""
+        """Return the noisy counts."""
 
     def draw(self, opened: Opened, scale: float, noise: NoiseSource) -> Listed:
-        """The keys that pass, and those that are public."""
+        """Return the keys that pass, and the public ones."""
         values: KeyedValues = opened.value
         counts = np.asarray(self._noisy(replace(opened, value=values.counts), scale, noise), np.float64)
         threshold = self._threshold(values, scale)
@@ -78,14 +78,14 @@ class Thresholded(Mechanism[Share]):
         return Listed(texts, counts[listed], values.known[listed], threshold, scale)
 
     def distance(self, one: KeyedValues, other: KeyedValues, scales: FloatArray | None) -> float:
-        """How far apart the counts are, keys that one of the two lacks among them."""
+        """Return the distance between the counts; a key that one side lacks counts as 0 there."""
         first, second = aligned(one, other)
         return float(np.linalg.norm(first - second, ord=2 if self.law == "gaussian" else 1))
 
 
 @dataclass(frozen=True)
 class ThresholdedGaussian(Thresholded):
-    """Gaussian noise of σ = L2 sensitivity / μ: μ-GDP, but for the part of δ that keys of one user alone take."""
+    """Gaussian noise of σ = L2 sensitivity / μ: μ-GDP, plus the part of δ for keys held by one user alone."""
 
     key = "gaussian-with-threshold"
     law = "gaussian"
@@ -109,7 +109,7 @@ class ThresholdedGaussian(Thresholded):
 
 @dataclass(frozen=True)
 class ThresholdedLaplace(Thresholded):
-    """Laplace noise of b = L1 sensitivity / ε: ε-DP, but for the part of δ that keys of one user alone take."""
+    """Laplace noise of b = L1 sensitivity / ε: ε-DP, plus the part of δ for keys held by one user alone."""
 
     key = "laplace-with-threshold"
     law = "laplace"
@@ -120,7 +120,7 @@ class ThresholdedLaplace(Thresholded):
         return statistic.l1_sensitivity
 
     def scale(self, statistic: KeyedSum, share: Share) -> float:
-        """B."""
+        """Return b."""
         return statistic.l1_sensitivity / share.pure_epsilon
 
     def stddev(self, statistic: KeyedSum, scale: float) -> float:
@@ -137,7 +137,7 @@ class ThresholdedLaplace(Thresholded):
 
 
 def aligned(*several: KeyedValues) -> list[NDArray[np.float64]]:
-    """The counts of each over the keys of all, 0 for a key that one lacks; for audits."""
+    """Return the counts of each over the keys of all, 0 for a missing key; for audits."""
     by_text = [dict(zip(each.texts.tolist(), each.counts.tolist(), strict=True)) for each in several]
     texts = sorted({text for each in by_text for text in each})
     return [np.array([each.get(text, 0.0) for text in texts], np.float64) for each in by_text]

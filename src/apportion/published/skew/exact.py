@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.allocation.policies import Allocated, Count, Expected
 from apportion.allocation.weightings import TaskFactors
 from apportion.data import Interactions
-from apportion.data.users import Users
+from apportion.data.users import UserParts, Users, in_memory
 from apportion.errors import InputError
 from apportion.privacy.neighbours import REPLACE_VALUES_PUBLIC_GRAPH, Neighbours
 
@@ -206,10 +206,11 @@ def summed(users: Users, total: Floats) -> Expected:
 class Exact(PublicGraphPolicy):
     """Eq. 9 solved exactly on a graph that is public. **Private only if it is**: see `exact_weights`."""
 
-    def allocate(self, users: Users, count: Count, n_users: float) -> Allocated:
+    def allocate(self, users: UserParts, count: Count, n_users: float) -> Allocated:
         """Solve for this graph; nothing is released."""
-        weights, total = self.weighed(users)
-        return Allocated(weights, summed(users, total))
+        held = in_memory(users, "An exact solution for the whole graph")
+        weights, total = self.weighed(held)
+        return Allocated(weights, summed(held, total))
 
     def weighed(self, users: Users) -> tuple[TaskFactors, Floats]:
         """Return the weights and their sums."""

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from apportion.allocation.policies import Allocated, Count, CountedPolicy, Expected, ReleasedCounts
 from apportion.allocation.weightings import TaskFactors
 from apportion.data import Interactions
-from apportion.data.users import Users
+from apportion.data.users import UserParts, Users, in_memory
 from apportion.errors import InputError
 from apportion.published.skew.exact import (
     PUBLIC_GRAPH,
@@ -96,10 +96,11 @@ class ExactJoint(PublicGraphPolicy):
 
     tolerance: float = 1e-6
 
-    def allocate(self, users: Users, count: Count, n_users: float) -> Allocated:
+    def allocate(self, users: UserParts, count: Count, n_users: float) -> Allocated:
         """Solve for this graph; nothing is released."""
-        weights, total = self.weighed(users)
-        return Allocated(weights, summed(users, total))
+        held = in_memory(users, "An exact solution for the whole graph")
+        weights, total = self.weighed(held)
+        return Allocated(weights, summed(held, total))
 
     def weighed(self, users: Users) -> tuple[TaskFactors, Floats]:
         """Return the weights and their sums."""

@@ -1,0 +1,139 @@
+"""Claim: 200M generated ratings of 5M users are fitted from disk on two cores within 4 GiB, in time linear in them.
+
+Ratings are generated to Parquet files, sharded by `apportion shard`, and fitted by `apportion fit`, each in a process
+of its own whose peak of resident memory is measured. The time per rating of a fit from disk is compared with that of
+the same fit in memory, on the smallest size. Linear: the time per rating of the largest is at most that of the
+smallest by a quarter.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.claim import Outcome, Rehearsal, print_table
+
+SIZES = (25_000_000, 50_000_000, 100_000_000, 200_000_000)
+QUICK_SIZES = (60_000,)
+RATINGS_OF_A_USER, ITEMS = 40, 20_000
+USERS_OF_A_FILE = 125_000
+GIB, MEMORY = 2**30, "1GiB"
+LIMITS = {"peak_gib": 4.0, "over_memory": 1.5, "growth": 1.25}
+SEED = 7
+
+_PROGRAM = """
+import json, sys, time
+from benchmarks.process_memory import peak_bytes
+from apportion.cli.main import program
+start = time.perf_counter()
+program(sys.argv[1:], standalone_mode=False)
+print(json.dumps({"seconds": time.perf_counter() - start, "peak": peak_bytes()}))
+"""
+
+_IN_MEMORY = """
+import json, sys, time
+from apportion.data import Interactions
+from apportion.engines import LocalEngine
+from apportion.recommend import PrivateRatingRecommender
+data = Interactions.read(sys.argv[1]).with_public_tasks()
+start = time.perf_counter()
+PrivateRatingRecommender(1.0, engine=LocalEngine("float64", exact=True)).fit(data)
+print(json.dumps({"seconds": time.perf_counter() - start}))
+"""
+
+_ON_DISK = """
+import json, sys, time
+from apportion.data.on_disk import UserFolder
+from apportion.engines import DiskEngine
+from apportion.recommend import PrivateRatingRecommender
+from benchmarks.process_memory import peak_bytes
+data = UserFolder.open(sys.argv[1]).with_public_tasks()
+start = time.perf_counter()
+PrivateRatingRecommender(1.0, engine=DiskEngine(sys.argv[2], "float64")).fit(data)
+print(json.dumps({"seconds": time.perf_counter() - start, "peak": peak_bytes()}))
+"""
+
+
+def measure(quick: bool) -> Outcome | Rehearsal:
+    """Shard and fit every size."""
+    found: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as place:
+        for size in QUICK_SIZES if quick else SIZES:
+            found.append(_measured(Path(place), size, in_memory=not found))
+    rows = [[each[name] for name in ("ratings", "shard", "fit", "shard_gib", "fit_gib", "ns")] for each in found]
+    print_table(["ratings", "shard, s", "fit, s", "peak of shard, GiB", "peak of fit, GiB", "fit, ns a rating"], rows)
+    value = {
+        "ratings": found[-1]["ratings"],
+        "peak_gib": round(max(each[name] for each in found for name in ("shard_gib", "fit_gib")), 3),
+        "over_memory": round(found[0]["ns"] / found[0]["memory_ns"], 3),
+        "growth": round(found[-1]["ns"] / found[0]["ns"], 3),
+    }
+    if quick:
+        return Rehearsal(value, {"sharded and fitted from disk within the memory": value["peak_gib"] < 1.0})
+    return Outcome(
+        value=value,
+        target=LIMITS,
+        holds=all(value[name] <= limit for name, limit in LIMITS.items()),
+        headline=f"{value['ratings']:,} ratings fitted from disk within {value['peak_gib']:.2f} GiB, at "
+        f"{value['over_memory']:.2f} times the time of memory; {value['growth']:.2f} times the time per rating of "
+        f"{SIZES[0]:,}",
+        settings={"seed": SEED, "memory": MEMORY, "sizes": found, "ratings_of_a_user": RATINGS_OF_A_USER},
+    )
+
+
+def _measured(place: Path, size: int, *, in_memory: bool) -> dict[str, Any]:
+    folder, users = place / f"ratings-{size}", place / f"users-{size}"
+    n_ratings = generate(folder, size)
+    sharded = _run(_PROGRAM, "shard", str(folder / "*.parquet"), "--out", str(users), "--memory", MEMORY)
+    fitted = _run(_ON_DISK, str(users), MEMORY)
+    found = {
+        "ratings": n_ratings,
+        "shard": round(sharded["seconds"], 1),
+        "fit": round(fitted["seconds"], 1),
+        "shard_gib": round(sharded["peak"] / GIB, 3),
+        "fit_gib": round(fitted["peak"] / GIB, 3),
+        "ns": 1e9 * fitted["seconds"] / n_ratings,
+    }
+    if in_memory:
+        found["memory_ns"] = 1e9 * _run(_IN_MEMORY, str(users))["seconds"] / n_ratings
+    for path in [*folder.iterdir(), *users.iterdir()]:
+        path.unlink()
+    return found
+
+
+def generate(folder: Path, size: int) -> int:
+    """Write about so many ratings, users in a mixed order over many files; return how many."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    folder.mkdir()
+    n_users, rng, written = size // RATINGS_OF_A_USER, np.random.default_rng(SEED), 0
+    everybody = rng.permutation(n_users).astype(np.int64)
+    quality = rng.standard_normal(ITEMS)
+    for number, first in enumerate(range(0, n_users, USERS_OF_A_FILE)):
+        users = np.repeat(everybody[first : first + USERS_OF_A_FILE], RATINGS_OF_A_USER)
+        items = (ITEMS * rng.random(len(users)) ** 3).astype(np.int64)  # item k is drawn in proportion to k^(-2/3)
+        order = np.argsort(users * ITEMS + items)
+        users, items = users[order], items[order]
+        once = np.concatenate([[True], (users[1:] != users[:-1]) | (items[1:] != items[:-1])])
+        users, items = users[once], items[once]
+        mixed = rng.permutation(len(users))
+        values = np.clip(np.round(3.5 + 0.5 * quality[items] + rng.standard_normal(len(items))), 1, 5)
+        table = pa.table({"user": users[mixed], "item": items[mixed], "rating": values[mixed]})
+        parquet.write_table(table, folder / f"part-{number:04d}.parquet")
+        written += len(users)
+    return written
+
+
+def _run(script: str, *arguments: str) -> dict[str, Any]:
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result

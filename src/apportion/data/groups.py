@@ -1,0 +1,129 @@
+"""Rows of users by group: groups are known by their texts, and rows of one user lie in the order of their groups.
+
+A group is the text of one column, or of several columns together, written as a JSON list. Codes are in the order of the
+texts. Where the list of groups is private, nothing but texts and that order may follow from the codes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apportion.data.encoding import EncodedIds
+from apportion.data.grouping import encode_column
+from apportion.data.item_lists import texts_of
+from apportion.data.ordering import user_major_order
+from apportion.data.user_keys import pair_keys, sampling_keys
+from apportion.data.users import Users
+from apportion.errors import InputError
+
+Codes = NDArray[np.int32]
+
+ALL = ""  # the one group where no column divides the rows
+_PRIORITY_SEED = 0  # public; which of its groups a user of very many takes needs no secret
+
+
+@dataclass(frozen=True, eq=False)
+class RowsByGroup:
+    """Users with their rows.
+
+    Attributes:
+        users: a column "tasks" of codes of groups, ascending within a user, and the columns of values.
+        texts: of the groups, by code, in text order.
+    """
+
+    users: Users
+    texts: tuple[str, ...]
+
+    def on_list(self, texts: Sequence[str]) -> RowsByGroup:
+        """The rows of listed groups alone; codes are places in the list, which must be in text order."""
+        place = {text: code for code, text in enumerate(texts)}
+        codes = np.array([place.get(text, -1) for text in self.texts] or [-1], np.int32)
+        return RowsByGroup(self.users.recoded(codes, len(texts)), tuple(texts))
+
+    def held(self) -> Users:
+        """The users with each of their groups once, and a number that says which go first: by user's id and text."""
+        users, tasks = self.users, self.users.column("tasks")
+        first = np.zeros(len(tasks) + 1, bool)
+        first[users.indptr] = True
+        first[1:-1] |= np.diff(tasks) != 0
+        once = users.with_rows(first[:-1])
+        digests = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in self.texts)
+        hashed = np.frombuffer(digests or bytes(8), "<u8").astype(np.uint64)
+        priority = pair_keys(once.keys, once.owner, hashed[once.column("tasks")], _PRIORITY_SEED)
+        return once.with_columns(priority=priority)
+
+
+def rows_by_group(
+    users: ArrayLike | EncodedIds, by: Sequence[ArrayLike | EncodedIds], n_rows: int, **columns: NDArray[Any]
+) -> RowsByGroup:
+    """Sort rows by user and then by group.
+
+    Args:
+        users: whose row it is: ids, or codes of them.
+        by: the columns that divide rows into groups; all rows are one group if there are none.
+        n_rows: how many rows there must be.
+        columns: further columns of rows.
+
+    >>> rows = rows_by_group(["ann", "bob", "ann"], [["north", "south", "east"]], 3)
+    >>> rows.texts, rows.users.column("tasks")
+    (('east', 'north', 'south'), array([0, 1, 2], dtype=int32))
+    """
+    owners = users if isinstance(users, EncodedIds) else encode_column(users, n_rows, "users", name="user")
+    groups, texts = _groups([_encoded(column, n_rows) for column in by], n_rows)
+    order = user_major_order(owners.codes, groups, len(owners.vocabulary), len(texts))
+    arranged = {
+        name: column if order is None else column[order] for name, column in {**columns, "tasks": groups}.items()
+    }
+    sizes = np.bincount(owners.codes, minlength=len(owners.vocabulary))
+    keys = partial(sampling_keys, owners.vocabulary)
+    return RowsByGroup(Users(np.append(0, np.cumsum(sizes)), arranged, n_tasks=len(texts), keys=keys), texts)
+
+
+def text_of(parts: Sequence[Any]) -> str:
+    """The text of a group, from what its columns hold.
+
+    >>> text_of(["north"]), text_of(["north", 7])
+    ('north', '["north", "7"]')
+    """
+    return str(parts[0]) if len(parts) == 1 else json.dumps([str(part) for part in parts], ensure_ascii=False)
+
+
+def parts_of(text: str, n_columns: int) -> tuple[str, ...]:
+    """What the columns of a group hold.
+
+    >>> parts_of('["north", "7"]', 2)
+    ('north', '7')
+    """
+    return (text,) if n_columns == 1 else tuple(json.loads(text)) if n_columns else ()
+
+
+def _encoded(column: ArrayLike | EncodedIds, n_rows: int) -> EncodedIds:
+    held = column if isinstance(column, EncodedIds) else encode_column(column, n_rows, "by", name="group")
+    if len(held.codes) != n_rows:
+        raise InputError(f"Expected {n_rows} entries of 'by', one per row, got {len(held.codes)}.", argument="by")
+    return held
+
+
+def _groups(columns: Sequence[EncodedIds], n_rows: int) -> tuple[Codes, tuple[str, ...]]:
+    """The group of each row, and the texts in text order."""
+    if not columns:
+        return np.zeros(n_rows, np.int32), (ALL,)
+    parts: list[tuple[str, ...]] = [()]
+    codes = np.zeros(n_rows, np.int64)
+    for column in columns:
+        names = texts_of(column.vocabulary)
+        found, codes = np.unique(codes * len(names) + column.codes, return_inverse=True)
+        parts = [(*parts[k // len(names)], names[k % len(names)]) for k in found.tolist()]
+    texts = [text_of(each) for each in parts]
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    rank = np.empty(len(texts), np.int32)
+    rank[order] = np.arange(len(texts), dtype=np.int32)
+    return rank[codes.ravel()], tuple(texts[k] for k in order)

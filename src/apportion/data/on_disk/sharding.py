@@ -1,0 +1,298 @@
+"""Making a folder of users from tables of any size: staged, sorted out of core by DuckDB, and cut into shards.
+
+Work goes on in a folder beside the target, which is renamed to it at the end. After each source and each shard, a
+journal is replaced. If the work is stopped, the next call with the same sources goes on from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from apportion.data.on_disk.manifest import FORMAT, ITEMS, MANIFEST, FolderManifest, ShardEntry
+from apportion.data.on_disk.shard_files import ITEM, KEPT, USER, Shard, digest_of_tables, read_parquet, write_parquet
+from apportion.data.on_disk.staging import BITS, BUCKET, ROW, ShardColumns, Staged, stage
+from apportion.data.sources import OpenTable
+from apportion.errors import InputError
+from apportion.linalg.kernel import thread_count
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS_OF_A_SHARD = 1_000_000
+_BATCH_ROWS = 1 << 18
+_JOURNAL = "journal.json"
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class NamedSource:
+    """One table to read.
+
+    Attributes:
+        name: of the file, for messages.
+        mark: changes when its content does.
+        table: the table.
+    """
+
+    name: str
+    mark: str
+    table: OpenTable
+
+
+@dataclass
+class _Journal:
+    """What is done so far."""
+
+    mark: str
+    staged: list[list[Staged]]
+    shards: list[ShardEntry]
+
+    def write(self, folder: Path) -> None:
+        write_durably(folder / _JOURNAL, json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, folder: Path, mark: str) -> _Journal | None:
+        """Return the journal of the same work; None if there is none."""
+        try:
+            held = json.loads((folder / _JOURNAL).read_text(encoding="utf-8"))
+            staged = [[Staged(**{**one, "texts": tuple(one["texts"])}) for one in each] for each in held["staged"]]
+            shards = [ShardEntry(**each) for each in held["shards"]]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return cls(mark, staged, shards) if held["mark"] == mark else None
+
+
+def make_user_folder(
+    sources: Sequence[NamedSource],
+    columns: ShardColumns,
+    target: Path,
+    *,
+    memory: str = "1GiB",
+    rows_of_a_shard: int = ROWS_OF_A_SHARD,
+    progress: Progress | None = None,
+) -> FolderManifest:
+    """Write the rows of all sources to a new folder, in shards of whole users.
+
+    Args:
+        sources: the tables.
+        columns: which of their columns are kept, and as what.
+        target: the folder; it must not exist.
+        memory: how much memory DuckDB may take for sorting; beyond, it uses the disk.
+        rows_of_a_shard: about how many rows a shard holds.
+        progress: called after each source and each shard.
+    """
+    if target.exists():
+        raise InputError(f"{str(target)!r} exists already; name a new folder.", argument="out")
+    shown: Progress = progress or (lambda *_: None)
+    work = target.with_name(f".{target.name}.partial")
+    mark = _mark(sources, columns, rows_of_a_shard)
+    journal = _Journal.read(work, mark)
+    if journal is None:
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        journal = _Journal(mark, [], [])
+    try:
+        manifest = _made(sources, columns, work, journal, memory, rows_of_a_shard, shown)
+    except InputError:  # nothing to go on with: the sources have to change
+        shutil.rmtree(work)
+        raise
+    return _finished(manifest, work, target)
+
+
+def _made(
+    sources: Sequence[NamedSource],
+    columns: ShardColumns,
+    work: Path,
+    journal: _Journal,
+    memory: str,
+    rows_of_a_shard: int,
+    shown: Progress,
+) -> FolderManifest:
+    """Do what the journal lacks."""
+    for number in range(len(journal.staged), len(sources)):
+        shown("source", number, len(sources))
+        journal.staged.append(_staged(sources[number], number, columns, work))
+        journal.write(work)
+    shown("source", len(sources), len(sources))
+    return _Sorting(work, columns, journal, memory, rows_of_a_shard).run(shown)
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Replace a file as a whole; return once it is on disk."""
+    aside = path.with_name(path.name + ".part")
+    with open(aside, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(aside, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names of a folder's files on disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _mark(sources: Sequence[NamedSource], columns: ShardColumns, rows_of_a_shard: int) -> str:
+    told = [FORMAT, [[each.name, each.mark] for each in sources], columns.user, columns.item, dict(columns.kept)]
+    return hashlib.sha256(json.dumps([*told, rows_of_a_shard]).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _staged(source: NamedSource, number: int, columns: ShardColumns, work: Path) -> list[Staged]:
+    try:
+        return stage(source.table, number, columns, work)
+    except InputError as error:
+        raise error.inside(source.name) from None
+
+
+def _finished(manifest: FolderManifest, work: Path, target: Path) -> FolderManifest:
+    """Leave only the folder's own files, and move it into place."""
+    for path in [*work.glob("source-*"), work / _JOURNAL, work / "spill"]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    write_durably(work / MANIFEST, manifest.to_json())
+    os.rename(work, target)
+    sync_folder(target.parent)
+    return manifest
+
+
+class _Sorting:
+    """Sorts staged rows by bucket, user and item, and writes the shards in that order."""
+
+    def __init__(self, work: Path, columns: ShardColumns, journal: _Journal, memory: str, rows: int) -> None:
+        self._work, self._columns, self._journal = work, columns, journal
+        self._files = [one for each in journal.staged for one in each]
+        n_rows = sum(one.rows for one in self._files)
+        if not n_rows:
+            raise InputError("There are no rows; expected at least two.", argument=None)
+        self._bits = min(max(math.ceil(math.log2(n_rows / rows)), 0), BITS) if n_rows > rows else 0
+        self._duck = _connected(memory, work / "spill")
+
+    def run(self, shown: Progress) -> FolderManifest:
+        """Write what is missing; return the manifest."""
+        items, digest = self._items()
+        done, n_buckets = self._journal.shards, 1 << self._bits
+        for bucket, table in self._by_bucket(done[-1].bucket + 1 if done else 0):
+            shown("shard", bucket, n_buckets)
+            shard = self._shard(table)
+            entry = shard.entry(bucket)
+            shard.write(entry, self._work)
+            done.append(entry)
+            self._journal.write(self._work)
+        shown("shard", n_buckets, n_buckets)
+        self._duck.close()
+        made = FolderManifest(
+            self._columns.user, self._columns.item, dict(self._columns.kept), self._bits, items, digest, tuple(done)
+        )
+        if made.n_users < 2:
+            raise InputError("All rows are of the same user; expected at least two users.", argument=None)
+        return made
+
+    def _items(self) -> tuple[int, str]:
+        """Write the list of items in sorted order; return its length and digest."""
+        if self._columns.item is None:
+            return 0, ""
+        if not (self._work / ITEMS).exists():
+            ids = self._duck.sql(f"SELECT DISTINCT {ITEM} FROM ({self._rows()}) ORDER BY {ITEM}").to_arrow_table()
+            write_parquet(ids, self._work / ITEMS)
+        listed = read_parquet(self._work / ITEMS)
+        return listed.num_rows, digest_of_tables([listed])
+
+    def _rows(self) -> str:
+        """The query for all staged rows, with ids of one kind."""
+        ids = [USER, *([] if self._columns.item is None else [ITEM])]
+        as_text = {name for each in self._files for name in each.texts}
+        others = [BUCKET, *([ROW] if self._columns.item is None else []), *map(_quoted, self._kept)]
+        chosen = ", ".join([*(f"{name}::VARCHAR AS {name}" if name in as_text else name for name in ids), *others])
+        groups = {each.texts for each in self._files}
+        return " UNION ALL ".join(f"SELECT {chosen} FROM read_parquet({self._listed(texts)})" for texts in groups)
+
+    def _listed(self, texts: tuple[str, ...]) -> str:
+        names = [str(self._work / each.file).replace("'", "''") for each in self._files if each.texts == texts]
+        return "[" + ", ".join(f"'{name}'" for name in names) + "]"
+
+    @property
+    def _kept(self) -> list[str]:
+        return [KEPT + name for name in self._columns.kept]
+
+    def _sorted(self, first: int) -> Iterator[pa.RecordBatch]:
+        """Yield all rows from a bucket on, in order."""
+        bucket = f"{BUCKET} >> {BITS - self._bits}" if self._bits else "0"
+        rows, last = f"({self._rows()}) AS staged", ROW
+        if self._columns.item is not None:
+            listed = str(self._work / ITEMS).replace("'", "''")
+            codes = f"SELECT {ITEM}, (row_number() OVER (ORDER BY {ITEM}) - 1)::INTEGER AS code"
+            rows, last = f"{rows} JOIN ({codes} FROM read_parquet('{listed}')) USING ({ITEM})", "code"
+        chosen = ", ".join([f"({bucket})::INTEGER AS place", USER, last, *map(_quoted, self._kept)])
+        query = f"SELECT {chosen} FROM {rows} WHERE {bucket} >= {first} ORDER BY place, {USER}, {last}"
+        yield from self._duck.sql(query).to_arrow_reader(_BATCH_ROWS)
+
+    def _by_bucket(self, first: int) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the rows of one bucket after another."""
+        import pyarrow as pa
+
+        held: list[Any] = []
+        for batch in self._sorted(first):
+            places = batch.column("place").to_numpy()
+            ends = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), batch.num_rows]
+            for start, end in itertools.pairwise(ends):
+                if held and held[0].column("place")[0].as_py() != int(places[start]):
+                    yield held[0].column("place")[0].as_py(), pa.Table.from_batches(held)
+                    held = []
+                held.append(batch.slice(start, end - start))
+        if held:
+            yield held[0].column("place")[0].as_py(), pa.Table.from_batches(held)
+
+    def _shard(self, table: pa.Table) -> Shard:
+        import pyarrow as pa
+
+        ids = table.column(USER).combine_chunks()
+        columns: dict[str, Any] = {} if self._columns.item is None else {ITEM: table.column("code")}
+        columns |= {name: table.column(name) for name in self._kept}
+        shard = Shard.of_rows(ids if isinstance(ids, pa.Array) else pa.concat_arrays(ids.chunks), pa.table(columns))
+        if self._columns.item is not None:
+            self._refuse_repeated(ids, table.column("code").to_numpy())
+        return shard
+
+    def _refuse_repeated(self, ids: Any, codes: Any) -> None:
+        import pyarrow.compute as pc
+
+        same = pc.equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False).astype(bool) & (codes[1:] == codes[:-1])
+        if same.any():
+            at = int(np.argmax(same))
+            item = read_parquet(self._work / ITEMS)[ITEM][int(codes[at])].as_py()
+            raise InputError(
+                f"User {ids[at].as_py()!r} has item {item!r} in more than one row; expected each pair once.",
+                argument=None,
+            )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _connected(memory: str, spill: Path) -> Any:
+    try:
+        import duckdb
+    except ImportError:
+        raise InputError(
+            "Making a folder of users needs duckdb; install it with: pip install 'apportion[disk]'.", argument=None
+        ) from None
+    spill.mkdir(exist_ok=True)
+    settings: dict[str, Any] = {"memory_limit": memory, "temp_directory": str(spill), "threads": thread_count(None)}
+    return duckdb.connect(config={**settings, "preserve_insertion_order": False})

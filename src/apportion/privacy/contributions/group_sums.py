@@ -1,0 +1,201 @@
+"""Sums by group over users who may be in several groups: one vector over (group, statistic) a user, with one bound.
+
+A user's rows in one group are a *cell*. Several statistics may be asked for at once; each has moments, some numbers for
+every cell. All cells of a user are brought to a cap C of that statistic together, by one factor min(1, C / norm), so
+nothing of a user is dropped and cells keep their ratio. Each statistic's cells are divided by its cap; all statistics
+of a user together are clipped to √(number of statistics), which is what one user moves (docs/proofs/groups.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.errors import InputError
+from apportion.privacy.bounded_sum import BoundedSum
+from apportion.privacy.bounds import Offsets
+from apportion.privacy.contributions.base import Contribution, Kernels, Sums, UserRun
+from apportion.privacy.contributions.clipped import Output, add_by_task, sealed_output, whole_rows
+from apportion.privacy.neighbours import ADD_REMOVE
+
+Floats = NDArray[np.float64]
+
+_SMALLEST = 2.0**-120  # a norm below counts as 0
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The rows of some users by group: what one user has in one group is a cell.
+
+    Attributes:
+        indptr: cells of user j lie between indptr[j] and indptr[j + 1].
+        tasks: the group of each cell.
+        starts: the first row of each cell.
+        sizes: the number of rows in each cell.
+    """
+
+    indptr: Offsets
+    tasks: NDArray[np.int32]
+    starts: Offsets
+    sizes: Offsets
+
+    @classmethod
+    def of(cls, users: UserRun) -> Cells:
+        """Find the cells; refuse rows of a user that are not in the order of their groups."""
+        tasks = users.column("tasks")
+        first = np.zeros(users.n_rows + 1, bool)
+        first[users.indptr] = True
+        steps = np.diff(tasks)
+        if (~first[1:-1] & (steps < 0)).any():
+            raise InputError("Expected the rows of every user in the order of their groups.", argument=None)
+        first[1:-1] |= steps > 0
+        starts = np.flatnonzero(first[:-1])
+        indptr = np.concatenate([[0], np.cumsum(first[:-1])])[users.indptr].astype(np.int64)
+        return cls(indptr, tasks[starts], starts, np.diff(np.append(starts, users.n_rows)))
+
+    @property
+    def n_cells(self) -> int:
+        """How many cells there are."""
+        return len(self.starts)
+
+    @property
+    def of_row(self) -> NDArray[np.int64]:
+        """The cell of each row."""
+        return np.repeat(np.arange(self.n_cells), self.sizes)
+
+    def sums(self, values: Floats) -> Floats:
+        """The sum of a column of rows in every cell."""
+        return np.add.reduceat(values, self.starts) if self.n_cells else np.zeros(0)
+
+    def norms(self, moments: Floats) -> Floats:
+        """The Euclidean norm of all of each user's cells together."""
+        owner = np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+        return np.sqrt(np.bincount(owner, np.square(moments).sum(axis=1), minlength=len(self.indptr) - 1))
+
+    def totals(self, moments: Floats) -> Floats:
+        """The sum of the absolute values of all of each user's cells."""
+        owner = np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+        return np.asarray(np.bincount(owner, np.abs(moments).sum(axis=1), minlength=len(self.indptr) - 1), np.float64)
+
+
+MomentsOf = Callable[[Any, Cells], Floats]
+"""(users, their cells) -> a row of numbers for every cell, each from the rows of its own cell alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class GroupMoments:
+    """One statistic of cells.
+
+    Attributes:
+        moments: makes its numbers.
+        width: how many numbers a cell has.
+        cap: the norm to which a user's cells are brought together; public or from what was released.
+        size_cap: the norm to which the last numbers of all of a user's cells, their sizes, are brought before that; so
+            a user of many rows is weighed down whatever its values. None where the last number is no size.
+    """
+
+    moments: MomentsOf
+    width: int
+    cap: float = 1.0
+    size_cap: float | None = None
+
+    def within(self, users: UserRun, cells: Cells) -> Floats:
+        """The moments, each user's within the cap, over the cap."""
+        held = self.moments(users, cells)
+        if self.size_cap is not None:
+            held = _times(held, self.size_cap / np.maximum(cells.norms(held[:, -1:]), self.size_cap), cells)
+        return _times(held, 1 / np.maximum(cells.norms(held), self.cap), cells)
+
+    @property
+    def has_sizes(self) -> bool:
+        """Whether the last number of a cell is its size."""
+        return self.size_cap is not None
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSums(Contribution):
+    """The moments of several statistics for every group, side by side."""
+
+    statistics: tuple[GroupMoments, ...]
+
+    def partial(self, users: UserRun, kernels: Kernels) -> Sums:
+        """Return the sums over these users, clipped and in whole steps."""
+        output = self._output
+        total = output.zeros(users.n_tasks)
+        for run in users.runs(kernels.rows_at_once):
+            cells = Cells.of(run)
+            rows = np.concatenate([each.within(run, cells) for each in self.statistics], axis=1)
+            add_by_task(total, whole_rows(rows, cells.indptr, output), cells.tasks)
+        return (total,)
+
+    def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
+        """Seal the sums with the norm that each user's whole part was clipped to."""
+        return (sealed_output(self._output, sums[0], ADD_REMOVE),)
+
+    @property
+    def _output(self) -> Output:
+        many, width = len(self.statistics), sum(each.width for each in self.statistics)
+        what = f"what a user is in its groups, {many} statistic{'s' * (many != 1)}"
+        return Output(width, math.sqrt(many), True, what)
+
+
+@dataclass(frozen=True, eq=False)
+class NormClasses:
+    """For each statistic one in the class of a user's norm, and how its L1 norm compares to that: for `ClippedParts`.
+
+    Where the last number of a cell is its size, these are of the sizes; and there is one in the class of the ratio of
+    the whole norm to that of the sizes.
+
+    Attributes:
+        statistics: whose norms.
+        edges: where the classes of norms begin; public.
+        ratios: where the classes of ratios begin; public.
+        most: the largest ratio of an L1 norm that counts; public.
+    """
+
+    statistics: tuple[GroupMoments, ...]
+    edges: tuple[float, ...]
+    ratios: tuple[float, ...]
+    most: float
+
+    @property
+    def output(self) -> Output:
+        """Two or three numbers of at most 1 for each statistic."""
+        norm = math.sqrt(sum(3 if each.has_sizes else 2 for each in self.statistics))
+        what = "one in the class of a user's norm, the ratio of its L1 norm to it, and one in the class of a ratio"
+        return Output(sum(map(self.width_of, self.statistics)), norm, False, what)
+
+    def width_of(self, statistic: GroupMoments) -> int:
+        """How many numbers a statistic has."""
+        return len(self.edges) + 1 + len(self.ratios) * statistic.has_sizes
+
+    def __call__(self, users: UserRun, weights: Any) -> tuple[Floats]:
+        """One row per user: classes and ratios, statistic after statistic."""
+        cells = Cells.of(users)
+        return (np.concatenate([part for each in self.statistics for part in self._of(each, users, cells)], axis=1),)
+
+    def _of(self, statistic: GroupMoments, users: UserRun, cells: Cells) -> list[Floats]:
+        held = statistic.moments(users, cells)
+        sizes = held[:, -1:] if statistic.has_sizes else held
+        norms = cells.norms(sizes)
+        some = np.maximum(norms, _SMALLEST)
+        ratio = np.minimum(cells.totals(sizes) / some / self.most, 1.0)[:, None]
+        further = [_one_in(cells.norms(held) / some, self.ratios)] if statistic.has_sizes else []
+        return [_one_in(norms, self.edges), ratio, *further]
+
+
+def _times(held: Floats, factors: Floats, cells: Cells) -> Floats:
+    """All cells of a user times its factor."""
+    return held * np.repeat(factors, np.diff(cells.indptr))[:, None]
+
+
+def _one_in(values: Floats, edges: tuple[float, ...]) -> Floats:
+    """A row of zeros with one in the class of each value; below the first edge counts as the first class."""
+    rows = np.zeros((len(values), len(edges)))
+    rows[np.arange(len(values)), (np.searchsorted(edges, values, side="right") - 1).clip(0)] = 1.0
+    return rows

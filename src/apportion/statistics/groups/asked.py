@@ -1,0 +1,280 @@
+"""The statistics that may be asked for: what users add to each, and what it is found from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.postprocessing.group_shrinkage import Shrunk, positive_totals, shrunk_means, shrunk_totals
+from apportion.postprocessing.norm_caps import UNSURE, MeanCaps, Norms, Ratios, best_cap, best_mean_caps
+from apportion.postprocessing.ratio_intervals import NoisyRatio
+from apportion.privacy.contributions import GroupMoments
+from apportion.statistics.groups.found import Found, FoundNumbers, FoundQuantiles, FoundRatios, excess_of
+from apportion.statistics.groups.moments import BOTTOM, SQUARES, BinCounts, CentredMoments, SignedSums, ones, row_counts
+from apportion.statistics.user_parts import Target
+
+Floats = NDArray[np.float64]
+
+_MOST_LOST = 0.9  # share of a total that a correction may make up for
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """The numbers of one statistic as released.
+
+    Attributes:
+        sums: one row for each group.
+        stddev: of the noise in each number.
+        lost: share of a total that the cap took away.
+        typical: about how much all users of a group add up to, whatever their signs.
+        unsure: standard deviation of what caps may do to a mean, as a share of the range.
+        of_one: variance of the mean of a group of one row.
+        shrink: whether groups borrow from one another.
+    """
+
+    sums: Floats
+    stddev: float
+    lost: float
+    typical: float
+    unsure: float
+    of_one: float
+    shrink: bool
+
+    def totals(self, bounds: tuple[float, float], factor: float = 1.0) -> FoundNumbers:
+        """One total for each group, with what the cap took away added in proportion."""
+        grown = self.sums[:, 0] * factor / (1 - self.lost)
+        found = shrunk_totals(grown, self._grown(factor), shrink=self.shrink)
+        return self._around(found, bounds, factor, self.typical * factor if bounds[0] < 0 < bounds[1] else 0.0)
+
+    def counts(self) -> FoundNumbers:
+        """The same for every column, as released."""
+        grown = self.sums / (1 - self.lost)
+        return self._around(Shrunk(grown, np.full(grown.shape, self._grown(1.0))), (0.0, np.inf), 1.0, 0.0)
+
+    def _around(self, found: Shrunk, bounds: tuple[float, float], factor: float, least: float) -> FoundNumbers:
+        """Numbers with what is not known; where signs may cancel, more than `least` went into each."""
+        values = np.clip(found.values, *bounds)
+        stddev = np.hypot(found.stddev, UNSURE * self.lost * np.maximum(np.abs(values), least))
+        return FoundNumbers(values, np.full(values.shape, self._grown(factor)), stddev, bounds)
+
+    def _grown(self, factor: float) -> float:
+        return self.stddev * factor / (1 - self.lost)
+
+    def sizes(self) -> Shrunk:
+        """The size of every group, from the last column."""
+        noisy, stddev = self.sums[:, -1] / BOTTOM, self.stddev / BOTTOM
+        return positive_totals(noisy, stddev, float(np.maximum(noisy, 0.0).sum()))
+
+
+class Asked(ABC):
+    """A statistic of groups."""
+
+    centred: bool = False  # whether a first centre of all values is needed
+
+    @abstractmethod
+    def moments(self, centre: float) -> GroupMoments:
+        """What users add, around a first centre on a scale from 0 to 1."""
+
+    @abstractmethod
+    def found(self, released: Released, centre: float) -> Found:
+        """What the released numbers say."""
+
+
+class Count(Asked):
+    """The number of rows."""
+
+    def moments(self, centre: float) -> GroupMoments:
+        """The number of rows."""
+        return GroupMoments(row_counts, 1)
+
+    def found(self, released: Released, centre: float) -> Found:
+        """Numbers of rows, none negative."""
+        return released.totals((0.0, np.inf))
+
+
+class NumberOfUsers(Asked):
+    """The number of different users."""
+
+    def moments(self, centre: float) -> GroupMoments:
+        """One."""
+        return GroupMoments(ones, 1)
+
+    def found(self, released: Released, centre: float) -> Found:
+        """Numbers of users, none negative."""
+        return released.totals((0.0, np.inf))
+
+
+@dataclass(frozen=True)
+class Sum(Asked):
+    """The sum of values that may have either sign."""
+
+    low: float
+    high: float
+
+    def moments(self, centre: float) -> GroupMoments:
+        """The sum over the largest value."""
+        return GroupMoments(SignedSums(self.low, self.high), 1)
+
+    def found(self, released: Released, centre: float) -> Found:
+        """Sums; of one sign where all values are."""
+        bounds = (-np.inf if self.low < 0 else 0.0, np.inf if self.high > 0 else 0.0)
+        return released.totals(bounds, SignedSums(self.low, self.high).reach)
+
+
+@dataclass(frozen=True)
+class Mean(Asked):
+    """The mean of values."""
+
+    low: float
+    high: float
+    of: Target
+    centred = True
+
+    def moments(self, centre: float) -> GroupMoments:
+        """The sum around the centre, and the size."""
+        return GroupMoments(CentredMoments(self.low, self.high, centre, self.of), 2, size_cap=1.0)
+
+    def found(self, released: Released, centre: float) -> Found:
+        """Means, shrunk, or each by itself."""
+        sizes, width = released.sizes(), self.high - self.low
+        apart = shrunk_means(released.sums[:, 0], released.stddev, sizes, released.of_one, shrink=released.shrink)
+        means = self.low + width * np.clip(centre + apart.values, 0.0, 1.0)
+        noise = width * released.stddev / sizes.values
+        if released.shrink:
+            stddev = width * np.hypot(apart.stddev, released.unsure)
+            return FoundNumbers(means, np.minimum(noise, stddev), stddev, (self.low, self.high))
+        ratios = tuple(
+            NoisyRatio(top, bottom, released.stddev, 0.0, (1.0, 0.0), (0.0, 1 / BOTTOM))
+            for top, bottom in zip(released.sums[:, 0].tolist(), sizes.values.tolist(), strict=True)
+        )
+        return FoundRatios(means, noise, ratios, centre, released.unsure, (self.low, self.high))
+
+
+@dataclass(frozen=True)
+class Variance(Asked):
+    """The variance of values within a group."""
+
+    low: float
+    high: float
+    of: Target
+    centred = True
+
+    def moments(self, centre: float) -> GroupMoments:
+        """The sum around the centre, that of squares, and the size."""
+        return GroupMoments(CentredMoments(self.low, self.high, centre, self.of, squares=True), 3, size_cap=1.0)
+
+    def found(self, released: Released, centre: float) -> Found:
+        """The mean square less the square of the mean."""
+        sizes, scale = released.sizes(), (self.high - self.low) ** 2
+        apart = shrunk_means(released.sums[:, 0], released.stddev, sizes, released.of_one, shrink=released.shrink)
+        squares = shrunk_means(released.sums[:, 1] / SQUARES, released.stddev / SQUARES, sizes, shrink=released.shrink)
+        values = np.clip(squares.values - np.square(apart.values), 0.0, 0.25)
+        stddev = np.sqrt(np.square(squares.stddev) + np.square(2 * apart.values * apart.stddev) + released.unsure**2)
+        noise = scale * released.stddev / SQUARES / sizes.values
+        return FoundNumbers(scale * values, np.minimum(noise, scale * stddev), scale * stddev, (0.0, scale / 4))
+
+
+@dataclass(frozen=True)
+class Histogram(Asked):
+    """Numbers of rows, or of users, by bin."""
+
+    inner: tuple[float, ...]
+    of: Target
+
+    def moments(self, centre: float) -> GroupMoments:
+        """Counts by bin."""
+        counts = BinCounts(self.inner, self.of)
+        return GroupMoments(counts, counts.width)
+
+    def found(self, released: Released, centre: float) -> Found:
+        """Counts, none negative."""
+        return released.counts()
+
+
+@dataclass(frozen=True)
+class Quantiles(Asked):
+    """Quantiles of values, from counts on a public grid.
+
+    Attributes:
+        lower: where bins begin; with a step, the points of the grid.
+        upper: where they end; with a step, the same points.
+        ranks: which quantiles.
+        of: rows or users.
+    """
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    ranks: tuple[float, ...]
+    of: Target
+
+    def moments(self, centre: float) -> GroupMoments:
+        """Counts by bin."""
+        ends = zip(self.upper[:-1], self.lower[1:], strict=True)
+        counts = BinCounts(tuple((end + begin) / 2 for end, begin in ends), self.of)
+        return GroupMoments(counts, counts.width)
+
+    def found(self, released: Released, centre: float) -> Found:
+        """The bins that the ranks fall into, and where in them."""
+        lower, upper, counts = np.asarray(self.lower), np.asarray(self.upper), released.sums
+        values = np.stack([self._points(counts, released.stddev, rank, lower, upper) for rank in self.ranks], axis=1)
+        noise = np.full(values.shape, np.nan)
+        return FoundQuantiles(values, noise, counts, released.stddev, self.ranks, lower, upper)
+
+    @staticmethod
+    def _points(counts: Floats, stddev: float, rank: float, lower: Floats, upper: Floats) -> Floats:
+        excess = excess_of(counts, rank)
+        losses = np.cumsum(np.concatenate([np.zeros((len(counts), 1)), excess[:, :-1]], axis=1), axis=1)
+        place = losses.argmin(axis=1)  # the bin with the least total distance, which noise moves little
+        rows = np.arange(len(counts))
+        held, above = counts[rows, place], excess[rows, place]
+        inside = np.where(held > 3 * stddev, np.clip(1 - above / np.maximum(held, 1e-300), 0.0, 1.0), 0.5)
+        return np.asarray(lower[place] + inside * (upper - lower)[place])
+
+
+@dataclass(frozen=True, eq=False)
+class Capped:
+    """Moments with their caps, and what follows from them: see `Released`."""
+
+    moments: GroupMoments
+    lost: float
+    typical: float = 0.0
+    unsure: float = 0.0
+    of_one: float = 0.0
+
+    def released(self, block: Floats, stddev: float, *, shrink: bool) -> Released:
+        """The numbers as released, in their own units."""
+        cap = self.moments.cap
+        return Released(block * cap, stddev * cap, self.lost, self.typical, self.unsure, self.of_one, shrink)
+
+
+@dataclass(frozen=True, eq=False)
+class UsersNorms:
+    """What was released of the norms of users, for one statistic.
+
+    Attributes:
+        norms: of users' vectors, or of their sizes where means are wanted.
+        ratios: of whole norms to those of sizes, where means are wanted.
+    """
+
+    norms: Norms
+    ratios: Ratios | None
+
+    def capped(self, moments: GroupMoments, noise: float, n_groups: int) -> Capped:
+        """The moments with the best caps, and what that does."""
+        if self.ratios is None:
+            cap = best_cap(self.norms, noise, n_groups)
+            lost = min(self.norms.lost(cap), _MOST_LOST)
+            return Capped(replace(moments, cap=cap), lost, self.norms.total() / max(n_groups, 1))
+        caps: MeanCaps = best_mean_caps(self.norms, self.ratios, noise, n_groups, BOTTOM)
+        capped = replace(moments, cap=caps.size * caps.ratio, size_cap=caps.size)
+        return Capped(capped, 0.0, 0.0, caps.unsure, caps.of_one)
+
+
+def columns_of(moments: tuple[GroupMoments, ...], sums: Any) -> list[Floats]:
+    """The columns of each statistic in sums of all side by side."""
+    places = np.cumsum([each.width for each in moments])[:-1]
+    return list(np.split(np.asarray(sums, np.float64), places, axis=1))

@@ -1,0 +1,113 @@
+"""Statistics of listed groups, step by step, each step paid for.
+
+1. *Centre.* Where means or variances are wanted: about where values lie.
+2. *Norms.* How long users' vectors over all groups are, for each statistic, by octave: from it come the caps.
+3. *Sums by group.* All statistics of all groups in one release.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.data.users import Users
+from apportion.engines import Engine, add_up_one
+from apportion.estimators.counts import release_overview
+from apportion.postprocessing.class_counts import class_counts
+from apportion.postprocessing.norm_caps import Norms, Ratios
+from apportion.privacy import Session, Share
+from apportion.privacy.contributions import ClippedParts, GroupMoments, GroupSums, NormClasses
+from apportion.privacy.purposes import Name, Purpose
+from apportion.statistics.groups.asked import Asked, UsersNorms, columns_of
+from apportion.statistics.groups.found import Found
+
+Floats = NDArray[np.float64]
+
+CENTRE, NORMS = 0.04, 0.08  # shares of the budget
+_EDGES = tuple(2.0 ** (k / 2) for k in range(-6, 35))  # of classes of norms
+_RATIOS = tuple(1 + 0.25 * k for k in range(17))  # of whole norms to those of sizes
+_MOST_RATIO = 32.0  # of an L1 norm to a norm
+
+
+@dataclass(frozen=True, eq=False)
+class GroupFit:
+    """One fit on groups that are listed.
+
+    Attributes:
+        users: with their rows of those groups.
+        session: pays.
+        engine: adds up.
+        asked: the statistics, by name.
+        value_range: of values.
+        share: of the budget for everything here.
+        shrink: whether groups borrow from one another.
+    """
+
+    users: Users
+    session: Session
+    engine: Engine
+    asked: Mapping[str, Asked]
+    value_range: tuple[float, float]
+    share: float
+    shrink: bool
+
+    def found(self) -> dict[str, Found]:
+        """All steps."""
+        centre = self._centre()
+        moments = [each.moments(centre) for each in self.asked.values()]
+        share = self._share("sums", self.share - NORMS - self._centre_share)
+        norms = release_norms(
+            self.users, self.session, self.engine, moments, self._share("norms", NORMS), Purpose.NORMS
+        )
+        noise = math.sqrt(len(moments)) / share.mu
+        chosen = [each.capped(one, noise, self.users.n_tasks) for each, one in zip(norms, moments, strict=True)]
+        capped = tuple(each.moments for each in chosen)
+        total = add_up_one(self.engine, self.users, GroupSums(capped))
+        sums = columns_of(capped, self.session.release(Purpose.GROUP_SUMS, total, share))
+        stddev = total.l2_sensitivity / share.mu
+        return {
+            name: one.found(each.released(block, stddev, shrink=self.shrink), centre)
+            for (name, one), block, each in zip(self.asked.items(), sums, chosen, strict=True)
+        }
+
+    @property
+    def _centre_share(self) -> float:
+        return CENTRE if any(each.centred for each in self.asked.values()) else 0.0
+
+    def _centre(self) -> float:
+        """About where values lie, on a scale from 0 to 1."""
+        if not self._centre_share:
+            return 0.0
+        low, high = self.value_range
+        share = self._share("centre", self._centre_share)
+        _, mean = release_overview(self.users, self.session, self.engine, share, self.value_range, None)
+        return (mean - low) / (high - low)
+
+    def _share(self, name: str, fraction: float) -> Share:
+        return self.session.plan(**{name: fraction}).one(name)
+
+
+def release_norms(
+    users: Users, session: Session, engine: Engine, moments: list[GroupMoments], share: Share, name: Name
+) -> list[UsersNorms]:
+    """Release how many users have about which norm, for each statistic."""
+    classes = NormClasses(tuple(moments), _EDGES, _RATIOS, _MOST_RATIO)
+    total = add_up_one(engine, users, ClippedParts(classes, (classes.output,)))
+    noisy = np.asarray(session.release(name, total, share), np.float64)
+    stddev = total.l2_sensitivity / share.mu
+    places = np.cumsum([classes.width_of(each) for each in moments])[:-1]
+    return [_norms(row, stddev) for row in np.split(noisy, places)]
+
+
+def _norms(noisy: Floats, stddev: float) -> UsersNorms:
+    counts = class_counts(noisy[: len(_EDGES)], stddev, "distances")
+    ratio = float(noisy[len(_EDGES)]) * _MOST_RATIO / max(float(counts.sum()), 1.0)
+    norms = Norms.of(counts, np.asarray(_EDGES), float(np.clip(ratio, 1.0, _MOST_RATIO)))
+    further = noisy[len(_EDGES) + 1 :]
+    if not len(further):
+        return UsersNorms(norms, None)
+    return UsersNorms(norms, Ratios.of(class_counts(further, stddev, "distances"), np.asarray(_RATIOS)))

@@ -1,0 +1,135 @@
+"""`apportion shard`, and the commands that take the folder it makes."""
+
+from __future__ import annotations
+
+import pytest
+
+from apportion.privacy import Checkpoint
+from apportion.privacy.ledger.keys import LedgerKey
+
+SMALL = (
+    "--dimension",
+    "2",
+    "--rounds",
+    "2",
+    "--seed",
+    "3",
+    "--epsilon",
+    "5",
+    "--missing",
+    "refuse",
+    "--repeats",
+    "refuse",
+)
+
+
+@pytest.fixture
+def users(run, ratings):
+    run("shard", ratings, "--out", "users", "--rows-per-shard", "1500")
+    return "users"
+
+
+def test_a_fit_of_a_folder_is_the_fit_of_the_file(run, ratings, users, folder):
+    for data, out in ((ratings, "one"), (users, "two")):
+        run("fit", data, *SMALL, "--out", out, "--memory", "16MiB")
+    assert (folder / "one/model.safetensors").read_bytes() == (folder / "two/model.safetensors").read_bytes()
+    assert (folder / "one/statement.json").read_bytes() == (folder / "two/statement.json").read_bytes()
+
+
+def test_rows_below_a_value_are_left_out_of_a_folder_as_of_a_file(run, ratings, users, write, folder):
+    listed = write("items.csv", "item", [(item,) for item in range(40)])
+    for data, out in ((ratings, "one"), (users, "two")):
+        run("fit", data, *SMALL, "--out", out, "--min-value", "4", "--items", listed, "--exact")
+    assert (folder / "one/statement.json").read_bytes() == (folder / "two/statement.json").read_bytes()
+    assert (folder / "one/model.safetensors").read_bytes() == (folder / "two/model.safetensors").read_bytes()
+
+
+def test_a_rule_for_rows_comes_too_late_for_a_folder(run, users):
+    assert "choose rows before" in run("fit", users, *SMALL, "--where", "rating > 2", "--out", "one", code=2).stderr
+
+
+def test_other_commands_load_a_folder_and_say_so(run, ratings, users):
+    asked = ("--user", "user", "--value", "rating", "--range", "1", "5", "--epsilon", "1", "--seed", "1", "--json")
+    here, there = run("mean", ratings, *asked), run("mean", users, *asked)
+    assert here.json == there.json
+    assert "loads the folder of users into memory" in there.stderr
+
+
+def test_names_may_have_stars_in_them(run, write, rows, ratings):
+    write("part-1.csv", "user,item,rating", rows[:2000])
+    write("part-2.csv", "user,item,rating", rows[2000:])
+    one, two = (
+        run("shard", name, "--out", out, "--json").json for name, out in (("part-*.csv", "one"), (ratings, "two"))
+    )
+    assert one.pop("folder") != two.pop("folder")
+    assert one == two == {"rows": len(rows), "users": 300, "items": len({row[1] for row in rows}), "shards": 1}
+
+
+def test_rows_of_a_query_can_be_taken(run, ratings, rows):
+    query = f"SELECT user AS who, item, rating FROM '{ratings}' WHERE rating >= 4"
+    made = run("shard", "--query", query, "--user", "who", "--out", "users", "--json").json
+    assert made["rows"] == sum(row[2] >= 4 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nothing.csv", "--out", "u"), "There is no file 'nothing.csv'"),
+        (("--out", "u"), "Name at least one file"),
+        (("ratings.csv", "--out", "ratings.csv"), "exists already"),
+        (("ratings.csv", "--out", "u", "--keep", "mood"), "There is no column 'mood'"),
+        (("--query", "SELECT nonsense", "--out", "u"), "The query failed"),
+    ],
+)
+def test_bad_requests_are_one_sentence_and_nothing_is_written(refused, ratings, arguments, said):
+    assert said in refused("shard", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("users", "--user", "who"), "the columns are"),
+        (("users", "--scale", "1", "3"), "outside the scale"),
+        (("users", "--memory", "much"), "--memory: Expected a size"),
+        ((".",), "expected the same in all files"),
+    ],
+)
+def test_a_fit_of_a_folder_refuses_what_a_fit_of_a_file_does(refused, users, arguments, said):
+    assert said in refused("fit", *arguments, *SMALL)
+
+
+# -- fits that are stopped --
+
+
+@pytest.fixture
+def checkpoint(monkeypatch, tmp_path_factory):
+    """The options of a fit that can be stopped."""
+    key = LedgerKey.create(tmp_path_factory.mktemp("keys") / "key").place
+    monkeypatch.setenv("APPORTION_CHECKPOINT_KEY", key)
+    return ("--checkpoint", "going-on")
+
+
+def test_a_fit_that_was_stopped_goes_on(run, users, checkpoint, folder, monkeypatch):
+    run("fit", users, *SMALL, *checkpoint, "--out", "whole")
+    (folder / "going-on").rename(folder / "whole-checkpoint")
+    store = Checkpoint.store
+
+    def until(self, number, *given):
+        store(self, number, *given)
+        if number == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as stopping:
+        stopping.setattr(Checkpoint, "store", until)
+        run("fit", users, *SMALL, *checkpoint, "--out", "model", code=130)
+    said = run("fit", users, *SMALL, *checkpoint, "--out", "model").stderr
+    assert "4 releases are stored in going-on" in said
+    for name in ("model.safetensors", "statement.json"):
+        assert (folder / "model" / name).read_bytes() == (folder / "whole" / name).read_bytes()
+
+
+def test_a_checkpoint_of_other_data_is_refused(run, refused, users, ratings, checkpoint):
+    run("fit", users, *SMALL, *checkpoint, "--out", "model")
+    assert "--checkpoint: The checkpoint 'going-on' is of a fit with other data" in refused(
+        "fit", ratings, *SMALL, *checkpoint, "--out", "other"
+    )

@@ -1,0 +1,147 @@
+"""Tables become a folder of users: all rows once, users whole, and the work goes on where it was stopped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from apportion.data import Interactions
+from apportion.data.on_disk import FolderManifest, UserFolder, sharding
+from apportion.data.on_disk.sharding import NamedSource, make_user_folder
+from apportion.data.on_disk.staging import ShardColumns
+from apportion.data.sources import open_table
+from apportion.data.tables import read_table
+from apportion.errors import InputError
+
+from strategies import random_interactions
+
+RATINGS = ShardColumns("user", "item", {"rating": "number"})
+GOLDEN = Path(__file__).with_name("manifest_format_1.json")
+
+
+def table_of(data, texts=False):
+    """Rows of observations in no order; ids as text if asked for."""
+    order = np.random.default_rng(0).permutation(data.n_observations)
+    users, items = (data.user_ids.ids[data.users], data.task_ids.ids[data.tasks])
+    if texts:
+        users, items = [f"user {u}" for u in users], [f"ö{i}" for i in items]
+    columns = {"user": pa.array(users), "item": pa.array(items), "rating": pa.array(data.values.astype(float))}
+    return pa.table(columns).take(order)
+
+
+def sources(*paths):
+    return [NamedSource(path.name, "as written", open_table(path)) for path in paths]
+
+
+def written(table, folder):
+    """Half of the rows as CSV, half as Parquet, and all of them as one CSV to compare with."""
+    half = table.num_rows // 2
+    pyarrow.csv.write_csv(table.slice(0, half), folder / "a.csv")
+    pyarrow.parquet.write_table(table.slice(half), folder / "b.parquet")
+    pyarrow.csv.write_csv(table, folder / "all.csv")
+    return sources(folder / "a.csv", folder / "b.parquet")
+
+
+@pytest.mark.parametrize("texts", [False, True])
+def test_a_folder_holds_the_rows_of_all_files(texts, tmp_path):
+    made = make_user_folder(
+        written(table_of(random_interactions(1, n_users=50), texts), tmp_path),
+        RATINGS, tmp_path / "users", rows_of_a_shard=20,
+    )  # fmt: skip
+    assert len(made.shards) > 2
+    assert Interactions.read(tmp_path / "users") == Interactions.read(tmp_path / "all.csv")
+    assert sum(part.n_rows for part in UserFolder.open(tmp_path / "users").as_users.parts()) == made.n_rows
+
+
+def test_ids_that_are_numbers_in_one_file_and_text_in_another_are_texts(tmp_path):
+    (tmp_path / "a.csv").write_text("user,item\n7,1\n8,2\n")
+    (tmp_path / "b.csv").write_text("user,item\n07,1\n8,x\n")
+    make_user_folder(sources(tmp_path / "a.csv", tmp_path / "b.csv"), ShardColumns("user", "item", {}), tmp_path / "u")
+    data = Interactions.read(tmp_path / "u")
+    assert list(data.user_ids) == ["07", "7", "8"]
+    assert list(data.task_ids) == ["1", "2", "x"]
+
+
+def test_rows_without_items_keep_their_order(tmp_path):
+    (tmp_path / "a.csv").write_text("user,cost,ward\nann,3,x\nbob,1,y\nann,2,z\n")
+    columns = ShardColumns("user", None, {"cost": "number", "ward": "text"})
+    make_user_folder(sources(tmp_path / "a.csv"), columns, tmp_path / "u")
+    table = read_table(tmp_path / "u", user="user", columns={"cost": "number", "ward": "text"})
+    assert sorted(zip(table.users.codes.tolist(), table.numbers["cost"].tolist(), strict=True)) == [
+        (0, 2),
+        (0, 3),
+        (1, 1),
+    ]
+    assert table.numbers["cost"][table.users.codes == 0].tolist() == [3, 2]
+
+
+def test_a_pair_in_two_files_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("user,item\nann,1\nbob,2\n")
+    (tmp_path / "b.csv").write_text("user,item\nann,1\n")
+    with pytest.raises(InputError, match="User 'ann' has item 1 in more than one row"):
+        make_user_folder(
+            sources(tmp_path / "a.csv", tmp_path / "b.csv"), ShardColumns("user", "item", {}), tmp_path / "u"
+        )
+    assert not (tmp_path / "u").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("user,item,rating\nann,1,x\n", "rating"), ("user,item\nann,1\n", "rating"), ("user,item,rating\n,1,3\n", "user")],
+)
+def test_a_bad_file_is_named(text, said, tmp_path):
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(InputError, match=rf"a\.csv: .*{said}"):
+        make_user_folder(sources(tmp_path / "a.csv"), RATINGS, tmp_path / "u")
+    assert not (tmp_path / "u").exists()
+
+
+class Stopped(Exception):
+    """The program was stopped."""
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_stopped_work_goes_on_where_it_was(steps, tmp_path, monkeypatch):
+    made_of = written(table_of(random_interactions(2, n_users=40)), tmp_path)
+    make_user_folder(made_of, RATINGS, tmp_path / "whole", rows_of_a_shard=20)
+    left, write = [steps], sharding._Journal.write
+
+    def until_stopped(journal, folder):
+        write(journal, folder)
+        left[0] -= 1
+        if not left[0]:
+            raise Stopped
+
+    monkeypatch.setattr(sharding._Journal, "write", until_stopped)
+    with pytest.raises(Stopped):
+        make_user_folder(made_of, RATINGS, tmp_path / "users", rows_of_a_shard=20)
+    assert not (tmp_path / "users").exists()
+    staged, stage = [], sharding.stage
+    monkeypatch.setattr(sharding, "stage", lambda *given: staged.append(given[1]) or stage(*given))
+    make_user_folder(made_of, RATINGS, tmp_path / "users", rows_of_a_shard=20)
+    assert staged == list(range(min(steps, 2), 2))  # sources that were staged are not read again
+    files = sorted(path.name for path in (tmp_path / "whole").iterdir())
+    assert sorted(path.name for path in (tmp_path / "users").iterdir()) == files
+    assert FolderManifest.read(tmp_path / "users") == FolderManifest.read(tmp_path / "whole")
+
+
+def test_other_sources_do_not_go_on_with_the_work_of_these(tmp_path):
+    made_of = written(table_of(random_interactions(2, n_users=40)), tmp_path)
+    (tmp_path / ".users.partial").mkdir()
+    (tmp_path / ".users.partial" / "journal.json").write_text(
+        json.dumps({"mark": "of other files", "staged": [[], []], "shards": []})
+    )
+    make_user_folder(made_of, RATINGS, tmp_path / "users")
+    assert Interactions.read(tmp_path / "users") == Interactions.read(tmp_path / "all.csv")
+
+
+def test_the_format_is_that_of_the_stored_manifest(tmp_path):
+    (tmp_path / "a.csv").write_text("user,item,rating\nann,Alien,4\nbob,Brazil,3\nann,Brazil,5\ncem,Alien,1\n")
+    make_user_folder(sources(tmp_path / "a.csv"), RATINGS, tmp_path / "u", rows_of_a_shard=2)
+    assert (tmp_path / "u" / "manifest.json").read_text() == GOLDEN.read_text()

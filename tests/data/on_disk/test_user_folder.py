@@ -1,0 +1,147 @@
+"""A folder of users is read shard by shard as what it was made of; one that was changed is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from apportion.data import IGNORE, Vocabulary
+from apportion.data.on_disk import FolderManifest, UserFolder
+from apportion.data.on_disk.manifest import ITEMS, MANIFEST
+from apportion.data.on_disk.shard_files import ITEM, KEPT
+from apportion.errors import InputError
+from user_folders import folder_of, write_folder
+
+from strategies import random_interactions
+
+
+@pytest.fixture
+def data():
+    return random_interactions(5, n_users=30)
+
+
+@pytest.fixture
+def folder(data, tmp_path):
+    return write_folder(data, tmp_path / "users")
+
+
+def rows_of(users):
+    """Every row of every part, by the user's first key."""
+    parts = list(users.parts())
+    rows = [
+        (part.keys[part.owner, 0].tolist(), part.column("tasks").tolist(), part.column("values").tolist())
+        for part in parts
+    ]
+    return sorted(row for part in rows for row in zip(*part, strict=True))
+
+
+def test_parts_are_the_users_of_memory(data, tmp_path):
+    users = folder_of(data, tmp_path / "users").as_users
+    assert len(list(users.parts())) > 1
+    assert rows_of(users) == rows_of(data.as_users)
+
+
+def test_changes_are_made_to_every_part(data, tmp_path):
+    codes = np.array([3, -1, 0, 1, -1, 2, -1, -1, 4], np.int32)
+    listed = Vocabulary(list("abcde"), name="task")
+    there = folder_of(data, tmp_path / "users").recoded(codes, listed)
+    assert rows_of(there.as_users) == rows_of(data.recoded(codes, listed).as_users)
+    assert there.as_users.nobody().n_tasks == there.as_users.n_tasks == there.n_tasks == 5
+
+
+def test_values_that_are_ignored_are_ones(folder):
+    users = UserFolder.open(folder, value=IGNORE).as_users
+    assert {value for part in users.parts() for value in part.column("values").tolist()} == {1.0}
+
+
+def changed(folder, entry, change, *, of="rows"):
+    """Write a changed table of a shard, and the manifest that a careful forger would write with it."""
+    from apportion.data.on_disk.shard_files import read_shard
+
+    path = entry.rows_file(folder) if of == "rows" else entry.users_file(folder)
+    parquet.write_table(change(parquet.read_table(path)), path)
+    manifest = FolderManifest.read(folder)
+    forged = read_shard(entry, folder, None, None).entry(entry.bucket)
+    shards = tuple(forged if each.bucket == entry.bucket else each for each in manifest.shards)
+    return replace(manifest, shards=shards)
+
+
+def first(folder):
+    return FolderManifest.read(folder).shards[0]
+
+
+def read(folder):
+    return sum(part.n_rows for part in UserFolder.open(folder).as_users.parts())
+
+
+def test_a_shard_that_was_changed_is_refused(folder):
+    changed(folder, first(folder), lambda table: table.set_column(1, KEPT + "rating", pa.array([5.0] * table.num_rows)))
+    with pytest.raises(InputError, match="not what was written"):
+        read(folder)
+
+
+def test_a_shard_that_is_changed_between_two_passes_is_refused(folder):
+    users = UserFolder.open(folder).as_users
+    before = rows_of(users)
+    assert rows_of(users) == before  # the second pass trusts what the first has checked
+    changed(folder, first(folder), lambda table: table.set_column(1, KEPT + "rating", pa.array([5.0] * table.num_rows)))
+    with pytest.raises(InputError, match="not what was written"):
+        rows_of(users)
+
+
+@pytest.mark.parametrize("bits", [1, 3])
+def test_a_user_in_two_shards_is_refused(data, bits, tmp_path):
+    def split(data, own):
+        heavy = np.bincount(data.users).argmax()
+        return np.where((data.users == heavy) & (data.tasks % 2 == 0), (own + 1) % (1 << bits), own)
+
+    folder = write_folder(data, tmp_path / "users", bits=bits, bucket_of_row=split)
+    with pytest.raises(InputError, match="holds a user of another shard"):
+        read(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "of", "said"),
+    [
+        (lambda table: table.take(list(range(table.num_rows))[::-1]), "users", "out of order"),
+        (lambda table: pa.concat_tables([table, table.slice(0, 1)]), "users", "user"),
+        (lambda table: table.slice(1), "rows", "does not have the rows"),
+        (lambda table: table.set_column(0, ITEM, pa.array([99] * table.num_rows, pa.int32())), "rows", "items"),
+    ],
+)
+def test_a_folder_that_was_made_wrongly_is_refused(folder, change, of, said):
+    manifest = changed(folder, first(folder), change, of=of)
+    (folder / MANIFEST).write_text(manifest.to_json())
+    with pytest.raises(InputError, match=said):
+        read(folder)
+
+
+def test_a_shard_that_is_missing_is_refused(folder):
+    first(folder).rows_file(folder).unlink()
+    with pytest.raises((InputError, OSError)):
+        read(folder)
+
+
+def test_a_list_of_items_that_was_changed_is_refused(folder):
+    parquet.write_table(parquet.read_table(folder / ITEMS).slice(1), folder / ITEMS)
+    with pytest.raises(InputError, match="list of items"):
+        UserFolder.open(folder)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"format": 1', '"format": 2', "install a newer apportion"),
+        ('"bits": 2', '"bits": 0', "cannot be"),
+        ("{", "", "cannot be read"),
+    ],
+)
+def test_another_manifest_is_refused(folder, old, new, said):
+    text = (folder / MANIFEST).read_text()
+    (folder / MANIFEST).write_text(text.replace(old, new, 1))
+    with pytest.raises(InputError, match=said):
+        UserFolder.open(folder)

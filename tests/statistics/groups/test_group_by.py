@@ -1,0 +1,271 @@
+"""Statistics by group: right with a large budget, within every sensitivity, silent on groups that are not listed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from apportion.auditing import audit_neighbour
+from apportion.engines import LocalEngine
+from apportion.errors import InputError
+from apportion.privacy import ADD_REMOVE, Budget, SeededNoise, Session
+from apportion.statistics import UserGroupBy
+
+ALL = ("count", "users", "sum", "mean", "variance", "histogram", "quantile")
+NAMES = ("east", "north", "south", "west", "zoo")
+LEARNED = ("groups_", "estimates_", "intervals_", "simultaneous_", "noise_stddev_", "threshold_", "statement_")
+
+
+def some_rows(n_users=300, seed=0):
+    """(values, users, groups) of users with rows in several groups, of different means."""
+    rng = np.random.default_rng(seed)
+    users = np.repeat(np.arange(n_users), rng.geometric(0.2, n_users))
+    groups = rng.choice(len(NAMES), len(users), p=[0.4, 0.3, 0.15, 0.1, 0.05])
+    values = np.clip(rng.normal(2 + groups, 1.5), -1, 9)
+    return values, users, np.array(NAMES)[groups]
+
+
+def by_group(statistics=ALL, epsilon=1e5, **arguments):
+    defaults = {"value_range": (-1.0, 9.0), "noise": SeededNoise(0), "keys": NAMES, "shrink": False}
+    return UserGroupBy(statistics, epsilon, **{**defaults, **arguments})
+
+
+def fitted(rows, session=None, **arguments):
+    values, users, groups = rows
+    return by_group(**arguments).fit(values, users=users, by=groups, session=session)
+
+
+def flat(learned):
+    """What is published, numbers by statistic one by one; a quantile has no noise of its own."""
+    several = {
+        f"{name} of {key}": held
+        for name, each in learned.items()
+        if isinstance(each, dict)
+        for key, held in each.items()
+    }
+    single = {name: each for name, each in learned.items() if not isinstance(each, dict)}
+    return {**single, **{name: np.nan_to_num(each) for name, each in several.items()}}
+
+
+def truths(rows, *, of="rows"):
+    """Every statistic of every group, exactly."""
+    values, users, groups = rows
+    found = {name: [] for name in ALL}
+    for name in NAMES:
+        here = groups == name
+        _, owner, sizes = np.unique(users[here], return_inverse=True, return_counts=True)
+        weights = np.ones(here.sum()) if of == "rows" else 1 / sizes[owner]
+        mean = np.average(values[here], weights=weights)
+        found["count"].append(here.sum())
+        found["users"].append(len(sizes))
+        found["sum"].append(values[here].sum())
+        found["mean"].append(mean)
+        found["variance"].append(np.average((values[here] - mean) ** 2, weights=weights))
+        found["histogram"].append(np.histogram(values[here], 10, (-1, 9), weights=weights)[0])
+        found["quantile"].append([np.median(values[here])])
+    return {name: np.array(each) for name, each in found.items()}
+
+
+@pytest.mark.parametrize("of", ["rows", "users"])
+def test_with_a_large_budget_it_finds_what_is_there(of):
+    rows = some_rows()
+    found, true = fitted(rows, of=of), truths(rows, of=of)
+    assert found.groups_ == NAMES
+    for name in ("count", "users", "sum", "histogram"):
+        np.testing.assert_allclose(found.estimates_[name], true[name], atol=0.01 * true["count"].max(), rtol=0.05)
+    np.testing.assert_allclose(found.estimates_["mean"], true["mean"], atol=0.05)
+    np.testing.assert_allclose(found.estimates_["variance"], true["variance"], atol=0.1)
+    if of == "rows":
+        np.testing.assert_allclose(found.estimates_["quantile"], true["quantile"], atol=10 / 32)
+
+
+@pytest.mark.parametrize("keys", [NAMES, "private", "from-data"], ids=str)
+@pytest.mark.parametrize("shrink", [True, False])
+def test_replay_on_neighbours_stays_within_every_sensitivity(keys, shrink):
+    values, users, groups = some_rows(120)
+    values[users == 0] = 1e9
+    groups = np.where((users == 1) & (keys == "private"), "only mine", groups)
+    budget = Budget(8.0, 1e-3, 2e-4 if keys == "private" else 0.0)
+
+    def fit(rows, session):
+        found = fitted(rows, session, keys=keys, shrink=shrink)
+        return flat({name: getattr(found, name) for name in LEARNED})
+
+    arguments = {"budget": budget, "noise": SeededNoise(1), "neighbours": ADD_REMOVE}
+    for user in (0, 1, int(np.argmax(np.bincount(users)))):
+        kept = users != user
+        fewer = values[kept], users[kept], groups[kept]
+        ratios = audit_neighbour(fit, (values, users, groups), fewer, arguments)
+        assert max(ratios.values()) <= 1 + 1e-9
+        assert "sums by group" in ratios
+
+
+def test_rows_outside_a_public_list_are_left_out_and_nothing_is_refused():
+    values, users, groups = some_rows()
+    strange = np.where(users < 100, "elsewhere", groups)
+    found = fitted((values, users, strange), statistics="count")
+    expected = fitted((values[users >= 100], users[users >= 100], groups[users >= 100]), statistics="count")
+    np.testing.assert_array_equal(found.estimates_["count"], expected.estimates_["count"])
+
+
+def test_groups_come_in_the_order_of_a_public_list_and_empty_ones_get_noise():
+    wanted = ("zoo", "nobody", "east")
+    found = fitted(some_rows(), statistics=("count", "mean"), epsilon=1.0, keys=wanted)
+    assert found.groups_ == wanted
+    assert len(found.estimates_["count"]) == 3
+    assert found.intervals_["mean"][1].tolist() == [-1.0, 9.0]
+
+
+def test_one_release_pays_for_a_private_list_and_its_numbers_of_users():
+    rows = some_rows(2000)
+    found = fitted(rows, statistics="users", keys="private", epsilon=50.0)
+    assert [each.purpose.key for each in found.statement_.releases] == ["groups-of-users", "group-list"]
+    assert found.groups_ == NAMES
+    np.testing.assert_allclose(found.estimates_["users"], truths(rows)["users"], rtol=0.05)
+    assert found.statement_.keys_delta == pytest.approx(0.25e-6)
+    assert found.threshold_ > 0
+
+
+def test_an_empty_list_is_an_answer():
+    values, users, groups = some_rows(8)
+    found = fitted((values, users, groups), keys="private", epsilon=0.1)
+    assert found.groups_ == ()
+    assert found.estimates_.keys() == {"users"}
+
+
+def test_groups_taken_from_the_data_are_said_to_be_unprotected():
+    found = fitted(some_rows(), keys="from-data", statistics="count")
+    assert found.statement_.unprotected == ("who is in a group that nobody else is in",)
+    assert found.groups_ == NAMES
+
+
+def test_several_columns_make_a_group_and_none_makes_one():
+    values, users, groups = some_rows()
+    years = np.where(values > 3, 2021, 2020)
+    found = by_group("count", keys="from-data").fit(users=users, by={"ward": groups, "year": years})
+    assert found.groups_[:2] == (("east", "2020"), ("east", "2021"))
+    listed = by_group("count", keys=[("zoo", 2020), ("east", 2021)]).fit(users=users, by=[groups, years])
+    assert listed.groups_ == (("zoo", "2020"), ("east", "2021"))
+    at = found.groups_.index(("east", "2021"))
+    assert listed.estimates_["count"][1] == pytest.approx(found.estimates_["count"][at], rel=0.02)
+    whole = by_group("mean").fit(values, users=users)
+    assert whole.groups_ == ((),)
+    assert whole.estimates_["mean"][0] == pytest.approx(values.mean(), abs=0.05)
+
+
+def test_the_noise_says_how_far_counts_are_off():
+    """200 groups: the mean square of what is off is within 0.4 to 1.3 of the noise's; a false alarm has chance 4e-3."""
+    rng = np.random.default_rng(1)
+    users, groups = np.arange(4000), rng.integers(0, 200, 4000).astype(str)
+    keys = [str(k) for k in range(200)]
+    found = by_group("count", 1.0, keys=keys).fit(users=users, by=groups)
+    off = found.estimates_["count"] - np.array([(groups == key).sum() for key in keys])
+    off = off[found.estimates_["count"] > 0]
+    assert 0.4 < np.square(off / found.noise_stddev_["count"][0]).mean() < 1.3
+
+
+@pytest.mark.parametrize("statistic", ["count", "users", "sum", "mean", "variance", "quantile"])
+@pytest.mark.parametrize("shrink", [True, False])
+def test_intervals_cover(statistic, shrink):
+    """60 groups, 6 draws of noise: at least 90 % of 360 intervals hold; 95 % would miss that with chance below 3e-5."""
+    rng = np.random.default_rng(2)
+    n_users = 3000
+    users = np.repeat(np.arange(n_users), rng.geometric(0.25, n_users))
+    groups = rng.choice(60, len(users), p=rng.dirichlet(np.full(60, 3.0)))
+    middle = rng.normal(4.0, 0.8, 60)
+    values = np.clip(rng.normal(middle[groups], 1.5), -1, 9)
+    keys = [f"{k:02d}" for k in range(60)]
+    texts = np.array(keys)[groups]
+    of = [values[groups == k] for k in range(60)]
+    true = {
+        "count": [len(each) for each in of],
+        "users": [len(np.unique(users[groups == k])) for k in range(60)],
+        "sum": [each.sum() for each in of],
+        "mean": [each.mean() for each in of],
+        "variance": [each.var() for each in of],
+        "quantile": [np.quantile(each, 0.5) for each in of],
+    }[statistic]
+    covered = []
+    for seed in range(6):
+        found = by_group(statistic, 2.0, keys=keys, shrink=shrink, noise=SeededNoise(seed))
+        found.fit(values, users=users, by=texts)
+        low, high = found.intervals_[statistic].reshape(-1, 2).T
+        wide = found.simultaneous_[statistic].reshape(-1, 2)
+        assert ((wide[:, 0] <= low) & (wide[:, 1] >= high)).all()
+        covered.append(np.mean((low <= true) & (true <= high)))
+    assert np.mean(covered) >= 0.90
+
+
+def test_shrinking_helps_where_groups_are_alike():
+    rng = np.random.default_rng(3)
+    users = np.repeat(np.arange(1000), 5)
+    groups, values = rng.integers(0, 100, 5000), rng.uniform(0, 8, 5000)
+    keys = [str(k) for k in range(100)]
+    true = np.array([values[groups == k].mean() for k in range(100)])
+    errors = []
+    for shrink in (True, False):
+        found = by_group("mean", 1.0, keys=keys, shrink=shrink).fit(values, users=users, by=groups)
+        errors.append(np.sqrt(np.mean((found.estimates_["mean"] - true) ** 2)))
+    assert errors[0] < 0.6 * errors[1]
+
+
+def test_engines_and_exact_noise_give_the_same_groups():
+    values, users, groups = some_rows()
+    for engine in (LocalEngine(np.float64, chunk=13), LocalEngine(np.float64, runs=3)):
+        one, two = (
+            by_group(epsilon=2.0, engine=each).fit(values, users=users, by=groups) for each in (None, engine)
+        )  # fmt: skip
+        for name in ALL:
+            np.testing.assert_array_equal(one.estimates_[name], two.estimates_[name])
+    exact = fitted((values, users, groups), noise=SeededNoise(0, exact=True), epsilon=2.0)
+    assert "without rounding" in exact.statement_.arithmetic
+
+
+def test_integers_and_their_texts_are_the_same_groups():
+    _, users, groups = some_rows()
+    codes = np.unique(groups, return_inverse=True)[1]
+    one = by_group("count", keys=[0, 1, 2]).fit(users=users, by=codes)
+    two = by_group("count", keys=["0", "1", "2"]).fit(users=users, by=codes.astype(str))
+    np.testing.assert_array_equal(one.estimates_["count"], two.estimates_["count"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"statistics": "median"}, "'median'"),
+        ({"statistics": ("mean", "mean")}, "different statistics"),
+        ({"delta": 0.0}, "delta above 0"),
+        ({"value_range": None}, "public value range for 'mean'"),
+        ({"keys": "public"}, "'public'"),
+        ({"keys": ["a", "a"]}, "different groups"),
+        ({"statistics": "histogram", "bins": [1, 1, 2]}, "ascending"),
+        ({"statistics": "quantile", "quantiles": [1.5]}, "between 0 and 1"),
+        ({"statistics": "quantile", "step": 100.0}, "step"),
+        ({"level": 1.0}, "level"),
+    ],
+)
+def test_bad_settings_are_refused(arguments, message):
+    with pytest.raises(InputError, match=message):
+        fitted(some_rows(), **{"statistics": "mean", **arguments})
+
+
+def test_a_session_without_a_part_for_keys_is_refused_and_one_that_has_it_pays():
+    with pytest.raises(InputError, match="keeps none for it"):
+        fitted(some_rows(), Session(Budget(1.0, 1e-6)), keys="private")
+    session = Session(Budget(5.0, 1e-5, 1e-6), noise=SeededNoise(0))
+    fitted(some_rows(), session, keys="private", statistics="mean")
+    assert session.spent == pytest.approx(1.0)
+
+
+def test_it_is_an_estimator_as_scikit_learn_has_them():
+    made = by_group("mean", 2.0, noise=None)
+    assert clone(made).get_params() == made.get_params()
+
+
+def test_values_on_a_step_have_their_quantiles_on_it():
+    values, users, groups = some_rows()
+    found = fitted((np.round(values), users, groups), statistics="quantile", step=1.0, quantiles=(0.25, 0.5))
+    expected = [np.quantile(np.round(values)[groups == name], (0.25, 0.5), method="lower") for name in NAMES]
+    np.testing.assert_allclose(found.estimates_["quantile"], expected, atol=1.0)
+    assert (found.estimates_["quantile"] == np.round(found.estimates_["quantile"])).all()
