@@ -22,6 +22,7 @@ CLAIMS = (
     "adaptive-floor-clicks",
     "adaptive-floor-features",
     "adaptive-gain",
+    "price-of-privacy",
     "epoch-vs-peers",
     "round-vs-implicit",
     "recommend-speed",

@@ -27,6 +27,7 @@ REHEARSED = {
         "adaptive-floor-clicks",
         "adaptive-floor-features",
         "adaptive-gain",
+        "price-of-privacy",
         "ml1m-ratings",
         "ml1m-ratings-tuned",
         "ml1m-clicks",
