@@ -3,12 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := $(shell find src -type f \( -name '*.py' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.js' -o -name '*.html' -o -name '*.css' \)) pyproject.toml setup.py
 
-.PHONY: demo test test-narrow lint bench claim claims table docs clean wheel browser
+.PHONY: demo test test-narrow test-federated test-spark java lint bench claim claims table docs clean wheel browser
 .DELETE_ON_ERROR:
 
+# A fresh clone is timed from its first file on; `make` alone is timed in an older one.
+BEGAN := $(shell date +%s)
 demo: .venv/core
 	$(BIN)/apportion demo --out demo
-	@echo "Open demo/model/report.html (may be shared) and demo/evaluation.html (internal)."
+	@cloned=$$(stat -c %Y .git/description 2> /dev/null || echo 0); since="git clone"; \
+	if [ $$(($(BEGAN) - cloned)) -gt 600 ]; then cloned=$(BEGAN); since="make demo"; fi; \
+	echo "From $$since to the explorer page: $$(($$(date +%s) - cloned)) s, installs included. Open demo/explorer.html."
 
 # Two processes of one thread each: libraries that start as many threads as there are cores would get in each other's way.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
@@ -24,11 +28,38 @@ test-narrow: .venv/dev
 	if [ -z "$$switches" ]; then echo "No AVX-512 here: a run without it is the run of make test."; exit 0; fi; \
 	echo "$$switches"; env $$switches $(PYTEST) -n 2 --dist loadfile -m "not slow" $(NARROW)
 
+# The tests of Spark again, on Apache Spark itself: classic, then one fit through its own Spark Connect server. PySpark
+# with its server and the client alone cannot be in one environment, so this one is its own.
+SPARK := .venv-spark/bin
+test-spark: .venv-spark/ready java
+	@command -v java > /dev/null || { echo "There is no Java and it could not be installed: Apache Spark is not tested."; exit 0; }; \
+	export PYSPARK_PYTHON="$(CURDIR)/$(SPARK)/python" APPORTION_THREADS=1 OMP_NUM_THREADS=1; \
+	APPORTION_SPARK=classic $(SPARK)/python -m pytest -q tests/engines/spark && \
+	APPORTION_SPARK=connect $(SPARK)/python -m pytest -q tests/engines/spark/test_interactions.py -k "given and ratings"
+
+java:
+	@command -v java > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null \
+		&& { apt-get install -y -q openjdk-17-jre-headless || { apt-get update -q && apt-get install -y -q openjdk-17-jre-headless; }; } \
+		> /dev/null 2>&1; } || true
+
+# Fits over real processes of Flower, which moves pins of the development environment: an environment of its own.
+test-federated: .venv/wheel
+	test -x .venv-federated/bin/python || $(PYTHON) -m venv .venv-federated
+	.venv-federated/bin/pip install -q -c constraints.txt "$$(ls dist/*.whl)[federated]" pytest hypothesis
+	.venv-federated/bin/pip install -q --no-deps --force-reinstall dist/*.whl
+	.venv-federated/bin/python -m pytest -q tests/federated/test_real_processes.py
+
+# Code, types, layers, spelling and prose.
+PROSE = README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $(wildcard papers/*/README.md docs/*.md \
+	$(addsuffix /*.md,$(addprefix docs/,start tutorials concepts howto papers proofs decisions)))
 lint: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	PYTHONPATH=src $(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/proselint check $(PROSE)
+	$(BIN)/python docs/check_words.py
 
 docs: .venv/dev
 	$(BIN)/python docs/generate.py
@@ -72,5 +103,11 @@ browser:
 	$(BIN)/pip check
 	touch .venv/core $@
 
+.venv-spark/ready: .venv/wheel constraints.txt
+	$(PYTHON) -m venv .venv-spark
+	$(SPARK)/pip install -q -c constraints.txt dist/*.whl "pyspark[connect]>=4" duckdb hypothesis pytest "scikit-learn>=1.6,<2"
+	$(SPARK)/pip install -q --no-deps --force-reinstall dist/*.whl
+	touch $@
+
 clean:
-	rm -rf .venv build dist demo docs/_build docs/reference .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -rf .venv .venv-federated .venv-spark build dist demo docs/_build docs/reference docs/gallery .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

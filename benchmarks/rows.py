@@ -5,7 +5,7 @@ A claim that has no row of its own is listed under `OTHER` with its headline, un
 
 from __future__ import annotations
 
-from benchmarks.cells import Row, best_of_six, in_order, ordered, rarest, rarest_of_text, rivals, span
+from benchmarks.cells import Row, best_of_six, in_order, least, ordered, rarest, rarest_of_text, rivals, span
 
 OTHER = "Not grouped yet"
 
@@ -57,6 +57,11 @@ RECOMMENDERS = {
     "adaptive-floor-clicks": Row(
         "clicks: cases with at least 0.98 of the recall of private popularity",
         lambda r: f"{r['value']['within']} of {r['value']['cases']}",
+        lambda r: "all",
+    ),
+    "adaptive-floor-features": Row(
+        "ratings with worthless features: cases within 0.2 % of the fit without them",
+        lambda r: f"{r['value']['within']} of {r['value']['cases']}, mean cost {100 * r['value']['mean']:+.2f} %",
         lambda r: "all",
     ),
     "adaptive-gain": Row(
@@ -205,6 +210,11 @@ PARTIES = {
         lambda r: in_order({e: r["value"]["low-rank"][f"epsilon {e}"][0] for e in ("1", "3", "10")}, 3),
         lambda r: f"each party alone {r['value']['low-rank']['alone'][0]:.3f}",
     ),
+    "parties-floor": Row(
+        "parties that learn together: worst nMSE over the best of alone, private mean and EM without a mean",
+        lambda r: f"{r['value']['worst over best']:.3f}",
+        lambda r: f"at most {r['target']['worst over best']:g}",
+    ),
     "protected-degrades": Row(
         "at ε = 0.000001: relative difference from learning alone",
         lambda r: f"{r['value']['largest relative gap']:g}",
@@ -259,6 +269,16 @@ LEARNING = {
             f"{r['value']['ours over Opacus, hooks']:.2f} and {r['value']['ours over Opacus, ghost clipping']:.2f}"
         ),
         lambda r: "1 (hooks and ghost clipping)",
+    ),
+    "trainer-fits": Row(
+        "what the trainer takes: tests that pass, and what is missing",
+        lambda r: f"{r['value']['passed']} pass; missing: {', '.join(r['value']['missing']) or 'nothing'}",
+        lambda r: "all pass, nothing missing",
+    ),
+    "trainer-speed": Row(
+        "private steps on one core over those of Opacus: least for rows, least for users",
+        lambda r: " and ".join(f"{least(r, f'{unit}, over'):.2f}" for unit in ("rows", "users")),
+        lambda r: "1 and 2",
     ),
 }
 
@@ -361,6 +381,37 @@ HOUSE = {
         lambda r: f"{r['value']['unequal']} of {r['value']['numbers']:,}",
         lambda r: "0",
     ),
+    "federated-agrees": Row(
+        "fits over 500 clients, a pass over 8 processes: numbers that differ from a fit in memory",
+        lambda r: f"{sum(r['value']['unequal'].values())}",
+        lambda r: "0",
+    ),
+    "federated-masks": Row(
+        "views of a federation's server that are not uniform; planted weak masks found",
+        lambda r: (
+            f"{r['value']['not_uniform']} of {r['value']['vectors']}; {sum(r['value']['caught'].values())} of "
+            f"{len(r['value']['caught'])}"
+        ),
+        lambda r: "0; all",
+    ),
+    "federated-dropouts": Row(
+        "passes with 30 % of clients leaving: wrong sums",
+        lambda r: f"{r['value']['wrong']} of {r['value']['runs']}, {r['value']['refused']} refused",
+        lambda r: "0",
+    ),
+    "federated-noise": Row(
+        "noise in clients' shares under the worst allowed collusion: audited ε",
+        lambda r: f"{r['value']['counted']['epsilon']:.2f}",
+        lambda r: f"at most {r['value']['claimed']:.2f}",
+    ),
+    "federated-scale": Row(
+        "a client among 10,000, for 10^5 numbers: megabytes sent, seconds; one mask over SecAgg+'s time",
+        lambda r: (
+            f"{r['value']['costs'][-1]['sent'] / 1e6:.2f} MB, {r['value']['costs'][-1]['client']:.2f} s; "
+            f"{r['value']['mask_seconds']['ours'] / r['value']['mask_seconds']['secaggplus']:.2f}"
+        ),
+        lambda r: f"bytes within {100 * (r['target']['bytes_ratio'] - 1):.0f} % of the formula",
+    ),
     "ids-fuzz": Row(
         "generated lists of ids: ids merged, split or changed",
         lambda r: (
@@ -382,6 +433,11 @@ HOUSE = {
         "records for the OpenDP deployment registry, highest tier: empty or wrong fields",
         lambda r: f"{r['value']['problems']} in {r['value']['records']} records of {r['value']['fields']} fields",
         lambda r: "0",
+    ),
+    "docs-runs": Row(
+        "blocks of code and gallery scripts that fail; warnings of the site's build",
+        lambda r: f"0 of {r['value']['blocks_and_scripts']}; {r['value']['warnings']}",
+        lambda r: "0; 0",
     ),
     "house": Row(
         "lines of a function, median and 90th percentile",

@@ -1,4 +1,4 @@
-"""Writes what is generated in the documentation: the API reference and the command line's own help."""
+"""Writes what is generated in the documentation: drawings, the gallery, the API reference, the command line's help."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import shutil
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -88,3 +89,6 @@ if __name__ == "__main__":
     reference.mkdir()
     write_api(reference)
     write_command_line(reference)
+    sys.path.insert(0, str(DOCS.parent))  # drawings use those of the papers, the gallery uses stored results too
+    importlib.import_module("gallery").write_gallery(DOCS / "gallery")
+    importlib.import_module("drawings").write_drawings(DOCS / "pictures" / "drawn")

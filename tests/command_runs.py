@@ -16,6 +16,7 @@ from same_releases import Releases, files_of
 
 SMALL = ("--dimension", "2", "--rounds", "2", "--seed", "4", "--delta", "1e-5")
 ROWS = ("--user", "user", "--epsilon", "2", "--seed", "4", "--page", "page.html")
+VALUES = ("--value", "rating", "--range", "1", "5")
 LOGISTIC = (
     "logistic", "data.csv", "--label", "liked", "--features", "rating", "--feature-norm", "5", "--delta", "1e-5", *ROWS
 )  # fmt: skip
@@ -44,6 +45,16 @@ WITHOUT_USERS = {
         ("mean", "data.csv", "--value", "rating", "--range", "1", "5", "--sizes", "private", *ROWS)
     ],
     "logistic, private sizes": [(*LOGISTIC, "--sizes", "private", "--json")],
+    "counts by group": [("count", "data.csv", "--by", "place", *ROWS), ("count", "data.csv", "--json", *ROWS[:-2])],
+    "users by private groups, exact": [("count", "data.csv", "--users", "--by", "item", "--exact", "--json", *ROWS)],
+    "sums by public groups": [("sum", "data.csv", *VALUES, "--by", "item", "--keys", "items.csv", *ROWS)],
+    "means by private groups": [("mean", "data.csv", *VALUES, "--by", "place,liked", "--json", *ROWS)],
+    "variances by group": [("variance", "data.csv", *VALUES, "--by", "place", *ROWS)],
+    "histograms by group": [("histogram", "data.csv", *VALUES, "--bins", "4", "--by", "place", "--each", *ROWS)],
+    "quantiles by group": [("quantile", "data.csv", *VALUES, "--step", "1", "--by", "place", "--json", *ROWS)],
+    "query": [
+        ("query", "SELECT place, avg(rating), count(*) FROM 'data.csv' GROUP BY place", "--range", "1", "5", *ROWS)
+    ],
 }  # fmt: skip
 """Runs on data that some users have left."""
 
@@ -66,6 +77,7 @@ NOT_COMPARED = {
     "compare": "internal: it measures quality on raw data and says so",
     "demo": "generates its data",
     "evaluate": "internal: it measures quality on raw data and says so",
+    "federate": "fits by the estimators of `fit`, over clients; tests/federated compares the releases",
     "ledger": "its entries hold the time; what it is charged is compared with every release",
     "serve": "reads a saved model and answers requests; it takes no data",
     "protect": "writes to each party what is its own; tests/cli/test_protect.py compares what is shared",

@@ -17,12 +17,12 @@ import numpy as np
 from apportion.allocation.users import SampleLimit
 from apportion.auditing.hidden_values import raw_steps
 from apportion.data.users import Users
-from apportion.engines import DiskEngine, LocalEngine, TorchEngine
+from apportion.engines import DiskEngine, LocalEngine, SparkEngine, TorchEngine
 from apportion.federated import FederatedEngine, Trust
 from apportion.privacy import SeededNoise
 from apportion.privacy.contributions import Contribution
 from apportion.regression import LabelPrivateRegression, UserERM
-from apportion.statistics import UserMean, UserQuantile
+from apportion.statistics import UserGroupBy, UserMean, UserQuantile
 from apportion.statistics.paper_mean import PaperMean
 from contribution_cases import CONTRIBUTIONS, users_of
 
@@ -46,7 +46,27 @@ def disk_engine(runs, dtype):
     return engine
 
 
-FURTHER_ENGINES = {"disk": disk_engine}
+@cache
+def sail():
+    """A Spark Connect server of this process, and a session on it."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # PySpark on pandas 3, of which this library needs nothing
+        from pysail.spark import SparkConnectServer
+        from pyspark.sql import SparkSession
+
+        server = SparkConnectServer()
+        server.start()
+        return server, SparkSession.builder.remote(f"sc://localhost:{server.listening_address[1]}").create()
+
+
+def spark_engine(runs, dtype):
+    """An engine on that server, with so many tasks in a pass."""
+    return SparkEngine(sail()[1], dtype, partitions=runs)
+
+
+FURTHER_ENGINES = {"disk": disk_engine, **({"Spark": spark_engine} if find_spec("pysail") else {})}
 """Engines that have tests of their own; the claim compares them with the others."""
 
 
@@ -164,6 +184,13 @@ def _fit_rows(make, engine, world):
     return made.fit(x[order, :1] if isinstance(made, UserQuantile) else x[order], y[order], users=groups[order])
 
 
+def _fit_groups(make, engine, world):
+    rng = np.random.default_rng(8)
+    owners = np.repeat(np.arange(world.n_users), world.sizes(rng))
+    groups = rng.choice(["east", "north", "west"], len(owners))
+    return make(engine=engine, noise=SeededNoise(3)).fit(rng.uniform(0, 1, len(owners)), users=owners, by=groups)
+
+
 def _fit_encoder(make, engine, world):
     from apportion.published.public_features.convex import ConvexMinimisation
     from private_torch import signed
@@ -194,6 +221,15 @@ ROWS = {
 }
 
 
+STATISTICS = ("count", "sum", "mean", "variance", "histogram")
+GROUPS = {
+    "statistics by group": partial(
+        UserGroupBy, STATISTICS, 2.0, 1e-5, value_range=(0, 1), keys=("east", "west", "zoo")
+    ),
+    "statistics by private groups": partial(UserGroupBy, ("users", "quantile"), 50.0, 1e-5, value_range=(0, 1)),
+}
+
+
 def _encoders():
     if find_spec("torch") is None:
         return {}
@@ -207,6 +243,7 @@ FITS: dict[str, Callable] = {
     **{name: partial(_fit_estimator, make) for name, make in PRIVATE_ESTIMATORS.items()},
     **{name: partial(_fit_regression, make) for name, make in PRIVATE_REGRESSIONS.items()},
     **{name: partial(_fit_rows, make) for name, make in ROWS.items()},
+    **{name: partial(_fit_groups, make) for name, make in GROUPS.items()},
     **_encoders(),
 }
 """Every estimator, by name: what fits it on an engine, to the data of a world."""

@@ -66,6 +66,7 @@ FITS = {
     "em, whole posterior": small(contribution="posterior"),
     "em, intercepts": small(fit_intercept=True),
     "em, clipped": small(clip_norm=2.0),
+    "em, without the mean": small(share_mean=False),
     "em, logistic": small(loss="logistic"),
     "low-rank": small(structure="low-rank", rounds=3),
     "low-rank, paper's release by release": small(structure="low-rank", rounds=3, pooled=False, clip_norm=2.0),
@@ -85,6 +86,12 @@ def published(model):
     rounds = {
         f"{name} {k}": getattr(one, name)
         for k, one in enumerate(model.released_)
-        for name in ("matrix", "stddev", "shared", "values", "kept")
+        for name in ("matrix", "stddev", "shared", "values", "kept", "mean")
     }
-    return {**rounds, "statement": model.statement_}
+    common = {
+        f"{name} {k}": getattr(one.common, name)
+        for k, one in enumerate(model.released_)
+        if one.common is not None
+        for name in ("direction", "share", "size", "size_stddev", "chance_of_alone")
+    }
+    return {**rounds, **common, "statement": model.statement_}

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
+import tempfile
 
 import pytest
+import safetensors.numpy
+from safetensors import SafetensorError
 
 from apportion.privacy.statement import Statement
 from apportion.recommend import load
@@ -180,3 +185,53 @@ def test_long_text_ids_work_from_end_to_end(run, write, rows):
     found = run("recommend", "m", data, "-k", 3, "--user", long("u", 7), "--json").json["recommendations"]
     assert [each["user"] for each in found] == [long("u", 7)]
     assert len(run("similar", "m", long("i", 3), "-k", 4, "--json").json["similar"]) == 4
+
+
+@pytest.fixture
+def charged(run):
+    """A ledger with one account, and what a fit must be told to charge it."""
+    run("ledger", "init", "ledger.db", "--account", "a", "--epsilon", 9, "--delta", "1e-5")
+    return ("--ledger", "ledger.db", "--account", "a", "--epsilon", 2, "--out", "m", *SMALL)
+
+
+def spent(run):
+    return run("ledger", "status", "ledger.db", "--json").json[0]["spent_epsilon"]
+
+
+def test_a_full_disk_is_found_before_anything_is_spent(run, ratings, charged, monkeypatch, folder):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    said = run("fit", ratings, *charged, code=2).stderr
+    assert "no room for the model at 'm'" in said
+    assert "nothing was spent" in said
+    assert spent(run) == 0
+    assert not list(folder.glob("*m*/"))
+
+
+@pytest.mark.parametrize(
+    "problem", [SafetensorError("No space left on device"), OSError(errno.ENOSPC, "No space left")]
+)
+def test_a_model_that_cannot_be_written_is_kept_elsewhere_because_it_is_paid_for(
+    run, ratings, charged, monkeypatch, folder, problem
+):
+    write, left = safetensors.numpy.save_file, [problem]
+
+    def save_file(*arguments):
+        if left:
+            raise left.pop()
+        write(*arguments)
+
+    (folder / "elsewhere").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "elsewhere"))
+    monkeypatch.setattr(safetensors.numpy, "save_file", save_file)
+    said = run("fit", ratings, *charged, code=2).stderr
+    assert "No space left" in said
+    assert "Traceback" not in said
+    (kept,) = (folder / "elsewhere").glob("apportion-*/m")
+    assert str(kept) in said
+    assert load(kept).n_tasks == 40
+    assert not (folder / "m").exists()
+    assert not list(folder.glob(".m-*"))
+    assert spent(run) > 0

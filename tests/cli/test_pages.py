@@ -43,9 +43,19 @@ COMMANDS = {
                  "item", "--epsilon", 1, "--page", "p.html"), ["p.html"]),
     "logistic": (("logistic", "yes.csv", "--user", "user", "--label", "yes", "--features", "age", "--feature-norm", 2,
                   "--epsilon", 1, "--delta", 1e-6, "--page", "p.html"), ["p.html"]),
+    "count": (("count", "ratings.csv", "--user", "user", "--by", "item", "--keys", "from-data", "--epsilon", 1,
+               "--page", "p.html"), ["p.html"]),
+    "sum": (("sum", "ratings.csv", "--user", "user", "--value", "rating", "--range", 1, 5, "--epsilon", 1, "--page",
+             "p.html"), ["p.html"]),
+    "variance": (("variance", "ratings.csv", "--user", "user", "--value", "rating", "--range", 1, 5, "--epsilon", 1,
+                  "--page", "p.html"), ["p.html"]),
+    "histogram": (("histogram", "ratings.csv", "--user", "user", "--value", "rating", "--range", 1, 5, "--by", "item",
+                   "--epsilon", 0.01, "--page", "p.html"), ["p.html"]),
+    "query": (("query", "SELECT count(*) FROM 'ratings.csv'", "--user", "user", "--epsilon", 1, "--page", "p.html"),
+              ["p.html"]),
     "protect": (("protect", "schools", "--label", "score", "--epsilon", 2, "--out", "r"), ["r/shared/report.html"]),
     "demo": (("demo", "--users", 200, "--items", 30, "--rows", 2000),
-             ["demo/model/report.html", "demo/evaluation.html"]),
+             ["demo/model/report.html", "demo/evaluation.html", "demo/explorer.html"]),
 }  # fmt: skip
 """A run of each command that writes pages, and these."""
 

@@ -90,14 +90,16 @@ def test_elsewhere_long_jobs_get_at_most_about_ten_lines(capsys):
 
 
 @pytest.mark.parametrize("kind", ["ratings", "clicks"])
-def test_the_demo_leaves_data_a_model_and_both_pages(run, folder, kind):
+def test_the_demo_leaves_data_a_model_and_its_pages(run, folder, kind):
     options = ("--users", 400, "--items", 60, "--rows", 6000, *(("--clicks",) if kind == "clicks" else ()))
     answer = run("demo", *options, "--epsilon", 4, "--json").json
     assert (folder / answer["data"]).read_text().splitlines()[0].startswith('"user","item"')
     assert load(folder / "demo/model").kind == kind
     assert "may be shared" in (folder / answer["report"]).read_text(encoding="utf-8")
     assert "INTERNAL" in (folder / answer["evaluation"]).read_text(encoding="utf-8")
-    files = {"evaluation.html", "items.csv", f"{kind}.csv", "model"}
+    assert "published, ε = 4" in answer["models"]
+    assert "explorer" in (folder / answer["explorer"]).read_text(encoding="utf-8").lower()
+    files = {"evaluation.html", "explorer.html", "items.csv", f"{kind}.csv", "model"}
     assert {path.name for path in (folder / "demo").iterdir()} == files
 
 

@@ -91,7 +91,7 @@ def test_bad_requests_are_one_sentence_and_nothing_is_written(refused, ratings, 
         (("users", "--user", "who"), "the columns are"),
         (("users", "--scale", "1", "3"), "outside the scale"),
         (("users", "--memory", "much"), "--memory: Expected a size"),
-        ((".",), "is a directory"),
+        ((".",), "expected the same in all files"),
     ],
 )
 def test_a_fit_of_a_folder_refuses_what_a_fit_of_a_file_does(refused, users, arguments, said):

@@ -17,7 +17,7 @@ from apportion.privacy import REPLACE_VALUES, Budget, Ledger, Purpose, SeededNoi
 from apportion.privacy.ledger import SelectionRun
 from apportion.privacy.selection import Tries
 from apportion.recommend import ClickRecommender, PrivateClickRecommender, PrivateRatingRecommender, RatingRecommender
-from apportion.recommend.ratings import RatingSettings
+from apportion.recommend.rating_settings import RatingSettings
 
 BUDGET = Budget(6.0, 1e-5)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pyarrow import orc
 
 from apportion import Interactions, ItemFeatures
 from apportion.cli.item_files import read_item_list
@@ -22,8 +23,8 @@ ROWS = [{"user": f"u{k % 7}", "item": k % 5, "rating": float(1 + k % 4)} for k i
 
 
 @pytest.fixture
-def with_json_lines(monkeypatch):
-    """The package as if `json_lines.py` stood among its formats."""
+def with_orc(monkeypatch):
+    """The package as if `orc_file.py` stood among its formats."""
     monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(FOLDER)])
     sources.table_formats.cache_clear()
     yield
@@ -32,7 +33,7 @@ def with_json_lines(monkeypatch):
 
 
 def written(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    orc.write_table(pa.Table.from_pylist(rows), path)
     return path
 
 
@@ -42,37 +43,37 @@ def as_csv(path, rows):
     return path
 
 
-@pytest.mark.usefixtures("with_json_lines")
+@pytest.mark.usefixtures("with_orc")
 def test_interactions_are_those_of_the_same_rows_in_a_text_file(tmp_path):
-    new = Interactions.read(written(tmp_path / "a.jsonl", ROWS[:5]))
+    new = Interactions.read(written(tmp_path / "a.orc", ROWS[:5]))
     old = Interactions.read(as_csv(tmp_path / "a.csv", ROWS[:5]))
     assert new.users.tolist() == old.users.tolist()
     assert new.tasks.tolist() == old.tasks.tolist()
     assert new.values.tolist() == old.values.tolist()
 
 
-@pytest.mark.usefixtures("with_json_lines")
+@pytest.mark.usefixtures("with_orc")
 def test_tables_features_item_lists_and_folders_of_tasks_take_it(tmp_path):
-    table = read_table(written(tmp_path / "b.jsonl", ROWS), user="user", columns={"rating": "number or text"})
+    table = read_table(written(tmp_path / "b.orc", ROWS), user="user", columns={"rating": "number or text"})
     assert table.numbers["rating"].tolist() == [row["rating"] for row in ROWS]
-    features = ItemFeatures.read(written(tmp_path / "f.jsonl", [{"item": k, "genre": "ab"[k % 2]} for k in range(6)]))
+    features = ItemFeatures.read(written(tmp_path / "f.orc", [{"item": k, "genre": "ab"[k % 2]} for k in range(6)]))
     assert len(features) == 6
-    assert read_item_list(written(tmp_path / "i.jsonl", [{"item": 3}, {"item": 5}])) == [3, 5]
+    assert read_item_list(written(tmp_path / "i.orc", [{"item": 3}, {"item": 5}])) == [3, 5]
     (tmp_path / "tasks").mkdir()
-    written(tmp_path / "tasks" / "north.jsonl", [{"y": 1.0, "x": 2.0}, {"y": 3.0, "x": 4.0}])
+    written(tmp_path / "tasks" / "north.orc", [{"y": 1.0, "x": 2.0}, {"y": 3.0, "x": 4.0}])
     folder = read_task_folder(tmp_path / "tasks", label="y")
     assert folder.names == ("north",)
     assert np.array_equal(folder.matrices[0], [[2.0], [4.0]])
 
 
-@pytest.mark.usefixtures("with_json_lines")
+@pytest.mark.usefixtures("with_orc")
 def test_a_command_takes_it(tmp_path):
-    file = written(tmp_path / "c.jsonl", ROWS)
+    file = written(tmp_path / "c.orc", ROWS)
     told = ["mean", str(file), "--user", "user", "--value", "rating", "--range", "1", "4", "--epsilon", "1"]
     done = CliRunner().invoke(program, [*told, "--json"])
     assert done.exit_code == 0, done.output
 
 
 def test_without_that_file_it_is_no_format(tmp_path):
-    with pytest.raises(InputError, match=r"c\.jsonl"):
-        Interactions.read(written(tmp_path / "c.jsonl", ROWS))
+    with pytest.raises(InputError, match=r"c\.orc"):
+        Interactions.read(written(tmp_path / "c.orc", ROWS))

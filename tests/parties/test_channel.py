@@ -1,4 +1,4 @@
-"""What crosses between parties and curator: one sealed, bounded part up, one released matrix down, nothing else."""
+"""What crosses between parties and curator: one sealed, bounded part up, one released answer down, nothing else."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import inspect
 import numpy as np
 import pytest
 
-from apportion.parties import Curator, GaussianRelease, estimator
+from apportion.parties import Answer, Curator, GaussianRelease, estimator
+from apportion.parties.common import common_of, moment_weights
 from apportion.parties.structure import structure_of
 from apportion.privacy import Budget, SeededNoise, Session
 from apportion.privacy.neighbours import REPLACE_TASK
-from apportion.privacy.task_sums import TaskMatrices, TaskModels
+from apportion.privacy.task_sums import SizedModels, TaskMatrices, TaskModels
 
 from party_cases import FITS, low_rank_tasks
 
@@ -30,16 +31,17 @@ class Watched(Curator):
 
 
 @EVERY_FIT
-def test_one_bounded_part_goes_up_and_one_released_matrix_comes_down(make, monkeypatch):
+def test_one_bounded_part_goes_up_and_one_released_answer_comes_down(make, monkeypatch):
     Watched.passed = []
     monkeypatch.setattr(estimator, "Curator", Watched)
     model = make(noise=SeededNoise(3)).fit(*low_rank_tasks(1, logistic=make().loss == "logistic"))
     assert len(Watched.passed) == make()._rounds
     for (sent, returned), released in zip(Watched.passed, model.released_, strict=True):
-        assert type(sent) in (TaskModels, TaskMatrices)
+        assert type(sent) in (TaskModels, SizedModels, TaskMatrices)
         assert sent.norm == (make().clip_norm or 1.0)
-        assert type(returned) is np.ndarray
-        assert np.array_equal(returned, released.shared)
+        assert type(returned) is Answer
+        assert np.array_equal(returned.shared, released.shared)
+        assert returned.common is released.common
 
 
 @EVERY_FIT
@@ -53,6 +55,20 @@ def test_what_comes_down_is_a_function_of_what_was_released(make):
         again = structure.read(released.matrix / unit, released.stddev / unit, 40.0)
         assert np.array_equal(again.shared, released.shared)
         assert again.kept == released.kept
+        left_out = model.instance_epsilon is not None or model.contribution == "posterior" or not model.share_mean
+        assert (released.mean is None) == left_out
+        if released.mean is not None:
+            _assert_common_is_read_from_the_mean(model, released, unit)
+
+
+def _assert_common_is_read_from_the_mean(model, released, unit):
+    weights = moment_weights(6, 1 / Budget(50.0, 1e-5).mu, 40)
+    noise = [released.stddev / (unit * np.sqrt(weight)) for weight in (weights.mean, weights.size)]
+    again = common_of(40 * released.mean[:-1], 40 * released.mean[-1], *noise, 40)
+    assert (again is None) == (released.common is None)
+    if again is not None:
+        assert again.direction == pytest.approx(released.common.direction)
+        assert (again.share, again.size) == pytest.approx((released.common.share, released.common.size))
 
 
 def test_the_curator_has_no_way_to_see_rows_or_models():

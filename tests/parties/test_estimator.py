@@ -9,7 +9,8 @@ from sklearn.base import clone
 from apportion.allocation.rounds import Uniform
 from apportion.errors import InputError
 from apportion.parties import ProtectedMultiTask
-from apportion.privacy import ADD_REMOVE, SeededNoise
+from apportion.parties.common import moment_weights
+from apportion.privacy import ADD_REMOVE, Budget, SeededNoise
 from apportion.privacy.neighbours import ADD_REMOVE_TASK, REPLACE_TASK
 
 from party_cases import FITS, error, low_rank_tasks, stacked, tasks_with_test_rows
@@ -144,7 +145,11 @@ def test_the_statement_names_the_unit_the_relation_and_what_is_public():
     assert removed.statement_.neighbours is ADD_REMOVE_TASK
     assert not any("number of tasks" in sentence for sentence in removed.statement_.public)
     assert removed.statement_.releases[0].sensitivity == pytest.approx(1.0)
-    assert replaced.releases[0].sensitivity == pytest.approx(np.sqrt(2))
+    weights = moment_weights(6, 1 / Budget(1.0, 1 / 40**2).mu, 40)
+    moved = 2 + 2 * weights.mean + weights.mean**2 / 2 + weights.size
+    assert replaced.releases[0].sensitivity == pytest.approx(np.sqrt(moved))
+    bare = ProtectedMultiTask(1.0, share_mean=False, noise=SeededNoise(0)).fit(features, labels).statement_
+    assert bare.releases[0].sensitivity == pytest.approx(np.sqrt(2))
 
 
 def test_a_party_takes_off_its_own_means_and_adds_them_back():

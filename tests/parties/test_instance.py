@@ -50,7 +50,9 @@ def test_what_is_sent_is_clipped_again_after_the_noise():
     models = 10 * np.random.default_rng(3).standard_normal((50, 4))
     for clip_norm in (2.0, None):
         sending = Sending(clip_norm, party_noise(guarantee, np.arange(50), SeededNoise(0)))
-        assert sending.bounded(models).norm == (clip_norm or 1.0)  # the type refuses anything longer
+        assert sending.bounded(models, np.ones(len(models))).norm == (
+            clip_norm or 1.0
+        )  # the type refuses anything longer
 
 
 def test_a_party_draws_the_same_whoever_else_takes_part():

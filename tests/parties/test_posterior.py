@@ -10,10 +10,12 @@ from sklearn.linear_model import LogisticRegression
 
 from apportion.data.vocabulary import Vocabulary
 from apportion.errors import InputError
-from apportion.parties.choice import averaged, learned_alone, weight_of_own
+from apportion.parties import Answer, Common
+from apportion.parties.choice import averaged, lead_of_joint, learned_alone, weight_of_own
 from apportion.parties.few_features import EARLY
+from apportion.parties.grids import NEAR, RATIOS, Centre
 from apportion.parties.parties import BayesParties, ProximalParties, Sending, _deviations
-from apportion.parties.posterior import _RATIOS, LogisticLocal, Prior, SquaredLocal, _laplace
+from apportion.parties.posterior import LogisticLocal, Prior, SquaredLocal, _laplace
 from apportion.parties.tasks import TaskRows, rows_of_lists
 
 from party_cases import low_rank_tasks
@@ -37,9 +39,9 @@ def _by_hand(x, y, covariance):
     scale = np.abs(y).max()
     y = y / scale
     kernel = x @ covariance @ x.T
-    ratios = _RATIOS / (np.trace(kernel) / len(y))
+    ratios = RATIOS / (np.trace(kernel) / len(y))
     means, logs = [], []
-    for ratio, explained in zip(ratios, _RATIOS / (1 + _RATIOS), strict=True):
+    for ratio, explained in zip(ratios, RATIOS / (1 + RATIOS), strict=True):
         whole = np.eye(len(y)) + ratio * kernel
         variance = float(y @ np.linalg.solve(whole, y)) / len(y)
         chance = np.log(explained) + 0.5 * np.log(1 - explained)  # Beta(1, ½), on a grid even in log r
@@ -63,12 +65,68 @@ def test_posterior_mean_and_evidence_are_those_of_dense_gaussian_densities(n_row
     assert learned.evidence[0] - alone.evidence[0] == pytest.approx(evidence - own_evidence, abs=1e-6)
 
 
+def _about_by_hand(x, y, covariance, centre, spread, deviation):
+    """Posterior mean under N(f c, r v Ω) over the grids of f and r, by dense Gaussian densities."""
+    kernel = x @ covariance @ x.T
+    ratios = NEAR / (np.trace(kernel) / len(y))
+    means, logs = [], []
+    for step in (-1.5, -0.75, 0.0, 0.75, 1.5):
+        factor, chance = np.exp(0.3 * step), np.exp(-(step**2) / 2)
+        left = y - factor * x @ centre
+        for ratio, relative in zip(ratios, NEAR, strict=True):
+            whole = np.eye(len(y)) + ratio * kernel
+            variance = float(left @ np.linalg.solve(whole, left)) / len(y)
+            before = np.log(chance) - 0.5 * (np.log(relative / spread) / deviation) ** 2
+            logs.append(multivariate_normal(cov=variance * whole).logpdf(left) + before)
+            means.append(factor * centre + ratio * covariance @ x.T @ np.linalg.solve(whole, left))
+    weights = np.exp(np.array(logs) - max(logs))
+    return (weights / weights.sum()) @ np.array(means)
+
+
+@pytest.mark.parametrize("n_rows", [4, 30])
+def test_the_posterior_mean_about_a_centre_is_that_of_dense_gaussian_densities(n_rows):
+    rng = np.random.default_rng(n_rows)
+    x, prior = rng.standard_normal((n_rows, 8)), _prior(8)
+    centre = rng.standard_normal(8)
+    y = x @ (1.2 * centre + 0.3 * rng.standard_normal(8)) + rng.standard_normal(n_rows)
+    for given, covariance in ((prior, _covariance(prior)), (None, np.eye(8))):
+        learned = SquaredLocal(_tasks([x], [y])).learn(given, Centre(centre[None], 0.2, 1.1, 0.3))
+        assert learned.mean[0] == pytest.approx(_about_by_hand(x, y, covariance, centre, 0.2, 1.1), rel=1e-6)
+
+
+def test_labels_of_two_classes_pull_a_model_away_from_the_centre_only_as_far_as_they_say():
+    rng = np.random.default_rng(4)
+    centre, x = np.array([2.0, -1.0, 0.5]), rng.standard_normal((3, 200, 3))
+    y = np.stack([(rows @ centre + rng.logistic(size=200) > 0) for rows in x]).astype(float)
+    y[2] = 1 - y[2]  # the opposite of what all others say
+    sizes = (4, 4, 200)
+    local = LogisticLocal(_tasks([rows[:n] for rows, n in zip(x, sizes, strict=True)],
+                                 [column[:n] for column, n in zip(y, sizes, strict=True)]))  # fmt: skip
+    models = local.learn(None, Centre(np.tile(centre, (3, 1)), 0.05, 1.2, 0.3)).mean
+    near = [np.linalg.norm(w - centre) / np.linalg.norm(centre) for w in models]
+    assert max(near[:2]) < 0.5 < 1.0 < near[2]
+
+
+def test_parties_that_learn_with_few_features_compare_on_rows_that_they_leave_out():
+    """Their evidence is a bound. Here it favours the joint model, and rows left out favour learning alone."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((40, 30, 12))
+    y = 5 * x[:, :, 0] + 0.3 * rng.standard_normal((40, 30))
+    local = SquaredLocal(_tasks(list(x), list(y)))
+    alone = learned_alone(local)
+    assert (alone.few > 0.5).all()
+    lead = lead_of_joint(local, alone, local.learn(None), lambda other: other.learn(None))
+    assert (lead < 0).mean() > 0.9
+    better = lead_of_joint(local, alone, alone, learned_alone)
+    assert better == pytest.approx(np.zeros(40))
+
+
 def _early_by_hand(x, y, covariance):
     """Log evidence of the likelihood to the power EARLY, at its best variance found by search."""
     x, y = x / np.abs(x).max(), y / np.abs(y).max()
     kernel, n = x @ covariance @ x.T, len(y)
     logs = []
-    for ratio, explained in zip(_RATIOS / (np.trace(kernel) / n), _RATIOS / (1 + _RATIOS), strict=True):
+    for ratio, explained in zip(RATIOS / (np.trace(kernel) / n), RATIOS / (1 + RATIOS), strict=True):
 
         def lost(log_variance, ratio=ratio):
             v = np.exp(log_variance)
@@ -144,7 +202,7 @@ def test_the_factor_of_a_posterior_covariance_is_right():
 @pytest.mark.parametrize("kind", ["squared", "logistic", "proximal"])
 def test_no_party_depends_on_who_else_takes_part_to_the_last_bit(kind):
     features, labels = low_rank_tasks(5, n_tasks=30, n_rows=20, logistic=kind == "logistic")
-    shared = _covariance(_prior(6))
+    answer = Answer(_covariance(_prior(6)), Common(np.linspace(-0.3, 0.4, 6), 0.4, 0.6, 0.02, 0.2))
 
     def learned(chosen):
         data = _tasks([features[i] for i in chosen], [labels[i] for i in chosen])
@@ -153,7 +211,7 @@ def test_no_party_depends_on_who_else_takes_part_to_the_last_bit(kind):
         if kind == "proximal":
             parties = ProximalParties(local, Sending(None), accelerated=True, condition=None, sparse_penalty=0.3)
         for _ in range(3):
-            parties.receive(shared)
+            parties.receive(answer)
         return parties.models(), parties.alone(), parties.own_weight()
 
     together = learned(range(30))

@@ -5,7 +5,9 @@ from importlib.util import find_spec
 
 from planted import (
     allocations,
+    clusters,
     contributions,
+    groups,
     keys,
     noise,
     on_disk,
@@ -32,9 +34,11 @@ CASES = tuple(
         parties,
         keys,
         on_disk,
+        groups,
         noise,
         peers,
         pipelines,
+        clusters,
         *_WITH_TORCH,
     )
     for case in module.cases()

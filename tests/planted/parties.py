@@ -10,8 +10,8 @@ import numpy as np
 from apportion.linalg.packed import pack
 from apportion.privacy import Budget, Rows, accounting
 from apportion.privacy.bounded_sum import _KEY, BoundedSum, symmetric_scales
-from apportion.privacy.neighbours import ADD_REMOVE_TASK
-from apportion.privacy.task_sums import TaskModels, model_gram
+from apportion.privacy.neighbours import ADD_REMOVE_TASK, REPLACE_TASK
+from apportion.privacy.task_sums import MomentWeights, SizedModels, TaskModels, model_gram, model_moments
 from apportion.published.model_protection.wishart import WishartPart
 from planted.cases import Case, judged, replayed_on
 from planted.recommenders import forged
@@ -99,9 +99,49 @@ def covariance_of_noisy(models, session, *, honest):
     return {"sum": session.release("sum", model_gram(rows, ADD_REMOVE_TASK), session.plan(all=1.0).one("all"))}
 
 
+# -- the mean beside the second moment --
+
+MOMENTS = MomentWeights(1.0, 0.2)
+
+
+def moments(models, session, *, honest):
+    """Release directions, sizes and outer products, with their bound or that of outer products alone."""
+    held = SizedModels.of(np.asarray(models), np.ones(len(models)), NORM, scaled=True)
+    right = model_moments(held, REPLACE_TASK, MOMENTS, diagonal=False)
+    bound = right.l2_sensitivity if honest else math.sqrt(2) * NORM**2
+    total = BoundedSum(_KEY, right._open(), bound, "moments", right._scales, neighbours=REPLACE_TASK)
+    return {"moments": session.release("moments", total, session.plan(all=1.0).one("all"))}
+
+
+def sizes_beyond(models, session, *, honest):
+    """Release sizes as parties compute them, cut off at 1 or not."""
+    lengths = np.linalg.norm(np.asarray(models), axis=1)
+    held = SizedModels.of(np.asarray(models), lengths, NORM, scaled=True)
+    if not honest:
+        held = forged(SizedModels, _values=held._values, _norm=NORM, _sizes=lengths, _equal_lengths=True)
+    total = model_moments(held, REPLACE_TASK, MOMENTS, diagonal=False)
+    return {"moments": session.release("moments", total, session.plan(all=1.0).one("all"))}
+
+
+def moment_cases(models):
+    """One task is replaced by its opposite, or by one of another size."""
+    opposite = np.vstack([-models[:1] + models[1:2], models[1:]])
+    longer = np.vstack([50 * models[:1], models[1:]])
+    for name, fit, neighbour in (
+        ("a mean beside outer products at their bound", moments, opposite),
+        ("sizes of models without a bound", sizes_beyond, longer),
+    ):
+        wrong, honest = (
+            partial(replayed_on, partial(fit, honest=right), models, neighbour, BUDGET, REPLACE_TASK)
+            for right in (False, True)
+        )
+        yield Case(name, "habit", "replay", wrong, honest)
+
+
 def cases():
     """Every bug of this file."""
     yield wishart_case()
+    yield from moment_cases(np.random.default_rng(4).standard_normal((12, 4)) * 5)
     models = np.random.default_rng(3).standard_normal((12, 4)) * 5
     alike = np.tile(models[:1], (12, 1))
     for name, source, fit, data, neighbour in (

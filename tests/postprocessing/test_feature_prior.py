@@ -54,7 +54,7 @@ def test_the_coefficients_solve_the_generalised_least_squares_they_are_said_to()
     start = FeaturePrior.starting(about, 2, np.array([[0.2, 0.05], [0.05, 0.1]]), 0.05)
     found = feature_prior.fit(evidence, about, start, 1).prior.coefficients
     regressors = np.concatenate([about.covariates, about.features.toarray()], axis=1)
-    penalty = np.concatenate([np.full((2, 2), 1e-3), 1 / start.variances[about.groups]])
+    penalty = np.concatenate([np.full((2, 2), 100.0), 1 / start.variances[about.groups]])
     left, right = np.diag(penalty.ravel()), np.zeros(penalty.size)
     for row, exposure, statistic in zip(regressors, evidence.exposure, evidence.statistics, strict=True):
         seen = exposure * np.kron(row, evidence.design)  # statistic = seen @ coefficients.ravel() + noise

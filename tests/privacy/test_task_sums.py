@@ -16,7 +16,16 @@ from apportion.errors import InputError
 from apportion.linalg import unpack
 from apportion.privacy import ADD_REMOVE, Budget, Gaussian, SeededNoise, Session
 from apportion.privacy.neighbours import ADD_REMOVE_TASK, REPLACE_TASK
-from apportion.privacy.task_sums import TaskMatrices, TaskModels, matrix_total, model_gram, model_squares
+from apportion.privacy.task_sums import (
+    MomentWeights,
+    SizedModels,
+    TaskMatrices,
+    TaskModels,
+    matrix_total,
+    model_gram,
+    model_moments,
+    model_squares,
+)
 
 KINDS = ("gram", "squares", "matrices")
 SEEDS = st.integers(0, 10**6)
@@ -70,11 +79,79 @@ def test_tasks_at_right_angles_reach_the_bound_of_replacement(kind):
     assert distance(first, raw_value(second), Gaussian()) >= 0.999 * first.l2_sensitivity
 
 
+WEIGHTS = st.builds(MomentWeights, st.floats(0.01, 2.0), st.floats(0.01, 1.0))
+
+
+def _moments(models, sizes, norm, neighbours, weights, *, scaled, diagonal):
+    return model_moments(SizedModels.of(models, sizes, norm, scaled=scaled), neighbours, weights, diagonal=diagonal)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=SEEDS, norm=st.floats(0.1, 10), scaled=st.booleans(), diagonal=st.booleans(), weights=WEIGHTS,
+    angle=st.floats(0, math.pi), relation=st.sampled_from([ADD_REMOVE_TASK, REPLACE_TASK]),
+)  # fmt: skip
+def test_no_task_moves_directions_sizes_and_products_together_by_more_than_their_bound(
+    seed, norm, scaled, diagonal, weights, angle, relation
+):
+    """The other model lies at any angle, from the same direction to the opposite one, where the mean moves most."""
+    rng = np.random.default_rng(seed)
+    models, sizes = _parts("gram", rng, 6), rng.random(6)
+    other, others = models.copy(), sizes.copy()
+    across = rng.standard_normal(4)
+    across -= across @ models[3] / (models[3] @ models[3]) * models[3]
+    turned = np.cos(angle) * models[3] / np.linalg.norm(models[3]) + np.sin(angle) * across / np.linalg.norm(across)
+    other[3], others[3] = turned * 10 ** rng.uniform(-3, 3), rng.integers(2)
+    if relation == ADD_REMOVE_TASK:
+        other, others = np.delete(models, 3, axis=0), np.delete(sizes, 3)
+    arguments = {"norm": norm, "neighbours": relation, "weights": weights, "scaled": scaled, "diagonal": diagonal}
+    whole = _moments(models, sizes, **arguments)
+    moved = distance(_moments(other, others, **arguments), raw_value(whole), Gaussian())
+    assert moved <= whole.l2_sensitivity * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("mean", [0.1, 0.5, 1.0, 2.0])
+def test_models_at_the_worst_angle_reach_the_bound_of_moments(mean):
+    """cos = -a²/2: opposite enough for the means, apart enough for the outer products."""
+    weights, cosine = MomentWeights(mean, 0.2), -mean / 2
+    one, other = np.array([[1.0, 0.0]]), np.array([[cosine, math.sqrt(1 - cosine**2)]])
+    arguments = {"norm": 1.0, "neighbours": REPLACE_TASK, "weights": weights, "scaled": True, "diagonal": False}
+    first, second = _moments(one, np.ones(1), **arguments), _moments(other, np.zeros(1), **arguments)
+    assert distance(second, raw_value(first), Gaussian()) >= 0.9999 * first.l2_sensitivity
+
+
+def test_a_clipped_model_that_is_all_but_gone_still_moves_its_direction():
+    """Its outer product is near 0 and its direction is not: the bound for models of one length would be too small."""
+    weights = MomentWeights(2.0, 0.2)
+    one, other = np.array([[1.0, 0.0]]), np.array([[-1e-6, 0.0]])
+    arguments = {"norm": 1.0, "neighbours": REPLACE_TASK, "weights": weights, "scaled": False, "diagonal": False}
+    first, second = _moments(one, np.ones(1), **arguments), _moments(other, np.zeros(1), **arguments)
+    moved = distance(second, raw_value(first), Gaussian())
+    assert weights.reach(REPLACE_TASK, equal_lengths=True) < moved <= first.l2_sensitivity
+
+
+def test_sizes_and_lengths_that_break_their_word_are_refused():
+    for sizes in (np.array([1.1]), np.array([-0.1]), np.array([np.nan]), np.ones(2)):
+        with pytest.raises(InputError, match="one size from 0 to 1"):
+            SizedModels(np.array([[1.0, 0.0]]), 1.0, sizes, equal_lengths=True)
+    with pytest.raises(InputError, match="or 0; at least one has not"):
+        SizedModels(np.array([[0.5, 0.0]]), 1.0, np.ones(1), equal_lengths=True)
+    for mean, size in ((0.0, 1.0), (2.1, 1.0), (1.0, 0.0)):
+        with pytest.raises(InputError, match="weight of the mean"):
+            MomentWeights(mean, size)
+
+
 def test_the_sums_are_what_they_say():
     models = np.random.default_rng(0).standard_normal((5, 3))
     held = TaskModels.clipped(models, 100.0)
     assert np.allclose(unpack(raw_value(model_gram(held, REPLACE_TASK))), models.T @ models)
     assert np.allclose(raw_value(model_squares(held, REPLACE_TASK)), (models**2).sum(0))
+    sized = SizedModels.of(models, np.full(5, 0.5), 100.0, scaled=False)
+    whole = raw_value(model_moments(sized, REPLACE_TASK, MomentWeights(0.25, 0.04), diagonal=False)) / 100.0**2
+    directions = models / np.linalg.norm(models, axis=1, keepdims=True)
+    assert np.allclose(whole[:3], 0.5 * directions.sum(0), rtol=1e-5)
+    assert whole[3] == pytest.approx(0.2 * 2.5)
+    assert np.allclose(unpack(whole[4:]), models.T @ models / 100.0**2)
     factors = np.random.default_rng(1).standard_normal((5, 2, 3))
     total = unpack(raw_value(matrix_total(TaskMatrices.clipped(factors, 100.0), ADD_REMOVE_TASK)))
     assert np.allclose(total, sum(f.T @ f for f in factors))

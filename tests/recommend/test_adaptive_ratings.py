@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from apportion.data import Interactions
+from apportion.data.synthetic import long_tailed_ratings
 from apportion.postprocessing.popularity import Exposure
-from apportion.privacy import SeededNoise
+from apportion.privacy import Purpose, SeededNoise
 from apportion.recommend import PrivateRatingRecommender, RatingSettings, clip_norms
 from apportion.recommend.variance_votes import _LEVELS, UserVariances
 
@@ -60,10 +61,50 @@ def test_residual_variance_is_drawn_to_the_usual_one_by_its_noise():
 
 
 @pytest.mark.parametrize(
-    ("mu", "rows", "expected"), [(0.01, 100.0, 1), (0.05, 100.0, 2), (0.2, 100.0, 4), (10.0, 100.0, 8), (10.0, 1.5, 1)]
+    ("mu", "rows", "expected"), [(0.01, 100.0, 0), (0.05, 100.0, 1), (0.2, 100.0, 4), (10.0, 100.0, 8), (10.0, 1.5, 1)]
 )
 def test_vectors_are_longer_where_items_stand_out_of_the_noise(mu, rows, expected):
     assert clip_norms.dimension_for(EXPOSURE, 0.7, mu, rows) == expected
+
+
+def few_users(n_users, seed=12):
+    data, _ = long_tailed_ratings(n_users, 60, 12 * n_users, rank=2, stars="whole", rng=np.random.default_rng(seed))
+    return data.split_by_value(np.random.default_rng(0), (0.8, 0.2))
+
+
+def rmse_of(predicted, test):
+    return float(np.sqrt(np.mean(np.square(predicted - test.values))))
+
+
+def test_fits_of_a_hundred_users_are_not_worse_than_the_global_mean():
+    train, test = few_users(120)
+    made = [PrivateRatingRecommender(0.5, 1e-5, noise=SeededNoise(seed)).fit(train).model_ for seed in range(4)]
+    ours = np.mean([rmse_of(model.predict(train, test), test) for model in made])
+    assert ours <= 1.01 * rmse_of(train.values.mean(), test)  # it was 1.07
+
+
+def releases_of(train, **more):
+    made = PrivateRatingRecommender(0.5, 1e-5, noise=SeededNoise(0), **more).fit(train)
+    return [(release.name, release.share) for release in made.statement_.releases]
+
+
+def test_where_nothing_stands_out_there_is_one_round_for_biases_with_all_that_is_left():
+    found = releases_of(few_users(120)[0])
+    assert [name for name, _ in found if "item sums" in name] == ["round 0: item sums"]
+    assert not any("votes" in name for name, _ in found)
+    assert sum(share for _, share in found) == pytest.approx(1.0, abs=1e-9)
+    given = releases_of(few_users(120)[0], dimension=1)
+    assert len([name for name, _ in given if "item sums" in name]) == 9
+
+
+def test_few_users_are_counted_twice_and_many_once():
+    def overviews(n_users, epsilon):
+        train, _ = few_users(n_users)
+        made = PrivateRatingRecommender(epsilon, 1e-5, rounds=1, noise=SeededNoise(0)).fit(train)
+        return [r.share for r in made.statement_.releases if r.purpose is Purpose.OVERVIEW]
+
+    assert overviews(120, 0.5) == pytest.approx([0.003, 0.047])
+    assert overviews(3000, 20.0) == pytest.approx([0.003])
 
 
 def test_a_variance_changes_only_where_votes_say_so_beyond_doubt():

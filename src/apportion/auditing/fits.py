@@ -25,7 +25,7 @@ from apportion.privacy import Budget, NoiseSource, SeededNoise, Session, Stateme
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
 from apportion.recommend.clicks import LEARNED, ClickSettings
 from apportion.recommend.model import ItemModel
-from apportion.recommend.ratings import RatingSettings
+from apportion.recommend.rating_settings import RatingSettings
 
 Make = Callable[[], Any]
 """Makes a private recommender with the settings in question."""

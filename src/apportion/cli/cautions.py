@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
+
+from apportion.data.on_disk.manifest import is_user_folder
+from apportion.data.sources import Place
 
 _LARGEST_EPSILON: Final = 10.0
 
@@ -28,8 +30,8 @@ def weak_delta(delta: float, n_users: float) -> list[str]:
     ]
 
 
-def said_of_folder(path: Path) -> list[str]:
+def said_of_folder(path: Place) -> list[str]:
     """Return a remark if a command loads a whole folder of users into memory."""
-    if not path.is_dir():
+    if not is_user_folder(path):
         return []
     return [f"{path.name}: this command loads the folder of users into memory; `fit` reads it shard by shard."]

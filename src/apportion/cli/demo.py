@@ -1,27 +1,41 @@
-"""`apportion demo`: the whole workflow on generated data, in under a minute."""
+"""`apportion demo`: the whole workflow on generated data, in under a minute. It ends with the explorer."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from apportion.cli.options import DataOptions, Delta, FitOptions, Kind, PositiveNumber, json_option, open_option
-from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_bytes
+from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_bytes, write_text
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
     from apportion.data import Interactions
 
 
-@click.command(short_help="Generate long-tailed data, fit, evaluate, and write both pages.")
+PUBLISHED: Final = {
+    "method": "statistics",
+    "dimension": 4,
+    "rounds": 2,
+    "allocation": {"policy": "adaptive", "exponent": 0.25},
+}
+"""The published method that the demo compares with: sufficient statistics with adaptive weights, repaired."""
+_PUBLISHED_WORDS: Final = (
+    "The published method is AdaDPALS of Krichene et al. (2023), repaired where its guarantee was false, with fixed "
+    "settings that were not tuned."
+)
+
+
+@click.command(short_help="Generate long-tailed data, fit, evaluate, and write pages to look at.")
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("demo"), show_default=True, help="Folder to write to."
 )
-@click.option("--users", type=click.IntRange(min=50), default=20_000, show_default=True, help="Number of users.")
+@click.option("--users", type=click.IntRange(min=50), default=50_000, show_default=True, help="Number of users.")
 @click.option("--items", type=click.IntRange(min=20), default=3_000, show_default=True, help="Number of items.")
-@click.option("--rows", type=click.IntRange(min=500), default=600_000, show_default=True, help="Number of rows.")
+@click.option("--rows", type=click.IntRange(min=500), default=1_500_000, show_default=True, help="Number of rows.")
 @click.option("--clicks", "kind", flag_value="clicks", help="Generate clicks instead of ratings.")
 @click.option("--epsilon", type=PositiveNumber(), default=1.0, show_default=True, help="Privacy loss (epsilon).")
 @click.option(
@@ -43,16 +57,21 @@ def demo(
     delta: float,
     as_json: bool,
 ) -> None:
-    """Show the whole workflow on generated data: a CSV file in, a private model and two pages out.
+    """Show the whole workflow on generated data: a CSV file in, a private model and pages out.
+
+    The private model stands beside a published method and beside the same model without privacy. The last page is the
+    explorer, which may be shared.
 
     The data have a long tail of rare items and a known truth. Nobody's privacy is at stake.
     """
     from apportion.cli.evaluate import run_evaluation, write_page
     from apportion.cli.fit import run_fit
+    from apportion.recommend import load
+    from apportion.report.explorer import explorer_page
     from apportion.report.internal import summary
 
     kind = kind or "ratings"
-    model, page, file = out / "model", out / "evaluation.html", out / f"{kind}.csv"
+    model, page, file, explorer = out / "model", out / "evaluation.html", out / f"{kind}.csv", out / "explorer.html"
     refuse_unless_writable_model(model)
     catalogue = out / "items.csv"
     data_as = DataOptions(kind=kind, items=catalogue)
@@ -63,8 +82,9 @@ def demo(
         write_bytes(catalogue, "\n".join(["item", *map(str, range(items))]).encode())
         fitted = run_fit(file, model, data_as, privacy, None, reporter)
         reporter.say("Fitting again on a training part, to measure quality on the rest.")
-        result = run_evaluation(file, data_as, privacy, 0, reporter)
-        write_page(result, page)
+        result = run_evaluation(file, data_as, privacy, 0, reporter, published=PUBLISHED)
+        write_page(replace(result, remarks=(_PUBLISHED_WORDS, *result.remarks)), page)
+        write_text(explorer, explorer_page(load(model)))
     assert fitted.statement is not None
     if as_json:
         print_json(
@@ -73,21 +93,23 @@ def demo(
                 "model": model,
                 "report": model / REPORT,
                 "evaluation": page,
+                "explorer": explorer,
                 "epsilon": fitted.statement.spent_epsilon,
                 "models": result.comparison.to_dict(),
             }
         )
-        _say_pages(model / REPORT, page, quiet=True)
+        _say_pages(model / REPORT, page, explorer, quiet=True)
         return
     click.echo(fitted.statement.to_text())
-    click.echo(f"\n{result.comparison.to_text()}\n\n{summary(result.comparison, result.roles)}\n")
+    click.echo(f"\n{result.comparison.to_text()}\n\n{summary(result.comparison, result.roles)} {_PUBLISHED_WORDS}\n")
     click.echo(f"Data: {file}\nModel: {model}")
-    _say_pages(model / REPORT, page)
+    _say_pages(model / REPORT, page, explorer)
 
 
-def _say_pages(shared: Path, internal: Path, *, quiet: bool = False) -> None:
+def _say_pages(shared: Path, internal: Path, explorer: Path, *, quiet: bool = False) -> None:
     say_page(shared, what="Page that may be shared", quiet=quiet)
     say_page(internal, what="Internal page", quiet=quiet)
+    say_page(explorer, what="Explorer, which may be shared too", quiet=quiet)
 
 
 def _generate(kind: Kind, users: int, items: int, rows: int) -> Interactions:

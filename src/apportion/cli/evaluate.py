@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.evaluation_parts import Split, new_items, private_models, serve_new_items, split_data
+from apportion.cli.data_places import data_argument, stem_of
+from apportion.cli.evaluation_parts import (
+    Split,
+    new_items,
+    private_models,
+    published_model,
+    serve_new_items,
+    split_data,
+)
 from apportion.cli.options import (
-    DATA,
     DataOptions,
     FeatureOptions,
     FitOptions,
@@ -28,6 +37,7 @@ from apportion.errors import InputError
 
 if TYPE_CHECKING:
     from apportion.data import Interactions
+    from apportion.data.sources import Place
     from apportion.evaluation import Comparison, PopularitySlices
     from apportion.recommend.model import ItemModel
     from apportion.report import NewItems, Roles
@@ -52,7 +62,7 @@ class Evaluated:
 
 
 @click.command(short_help="Measure quality on held-out data; write an internal page.")
-@click.argument("data", type=DATA)
+@data_argument
 @fit_options(epsilon_required=False)
 @data_options
 @feature_options
@@ -79,7 +89,7 @@ class Evaluated:
 @open_option
 @json_option
 def evaluate(
-    data: Path,
+    data: Place,
     hold_out_items: float | None,
     model_folder: Path | None,
     split_seed: int,
@@ -100,7 +110,7 @@ def evaluate(
         raise click.UsageError("--hold-out-items needs --features: held-out items are ranked by their features.")
     if feature_settings.features is not None and model_folder is not None:
         raise click.UsageError("--features needs --epsilon; a saved model already has the features it was fitted with.")
-    target = out or Path(f"{data.stem}-evaluation.html")
+    target = out or Path(f"{stem_of(data)}-evaluation.html")
     refuse_folder(target)
     data_as = collect(DataOptions, options)
     with Reporter() as reporter:
@@ -115,15 +125,19 @@ def evaluate(
 
 
 def run_evaluation(
-    path: Path,
+    path: Place,
     data_as: DataOptions,
     privacy: FitOptions,
     seed: int,
     reporter: Reporter,
     feature_settings: FeatureOptions | None = None,
     items_held_out: float | None = None,
+    published: Mapping[str, Any] | None = None,
 ) -> Evaluated:
-    """Split the data, fit everything on the training part, and compare on the test part."""
+    """Split the data, fit everything on the training part, and compare on the test part.
+
+    `published` describes a published method to compare with, as a study file does.
+    """
     from apportion.cli.feature_files import in_words, match_features, read_features
     from apportion.cli.loading import load_data
 
@@ -138,7 +152,10 @@ def run_evaluation(
     split = split_data(loaded.data, loaded.kind, seed)
     parts = None if features is None or items_held_out is None else new_items(loaded, features, items_held_out, seed)
     models = private_models(split, loaded.kind, privacy, data_as.scale, features, reporter)
-    result = _compare(models, split, loaded.data, data_as.scale, reporter)
+    others = (
+        {} if published is None else published_model(split, loaded.kind, privacy, data_as.scale, published, reporter)
+    )
+    result = _compare(models, split, loaded.data, data_as.scale, reporter, others)
     if features is None:
         return result
     result.facts["Public features"] = (
@@ -149,7 +166,7 @@ def run_evaluation(
     return replace(result, new_items=serve_new_items(loaded, parts, features, privacy, data_as.scale, seed, reporter))
 
 
-def run_saved(path: Path, data_as: DataOptions, folder: Path, seed: int, reporter: Reporter) -> Evaluated:
+def run_saved(path: Place, data_as: DataOptions, folder: Path, seed: int, reporter: Reporter) -> Evaluated:
     """Compare a saved model on data that it may or may not have been fitted to."""
     from apportion.cli.history import read_history
     from apportion.recommend import load
@@ -189,6 +206,7 @@ def _compare(
     data: Interactions,
     scale: tuple[float, float],
     reporter: Reporter,
+    published: Mapping[str, ItemModel] = MappingProxyType({}),
 ) -> Evaluated:
     from apportion.cli.training import fit_baselines, fit_twin
     from apportion.evaluation import OnLongerList, compare_rankings, compare_ratings, popularity_slices
@@ -198,7 +216,7 @@ def _compare(
     kind = _kind(private[name])
     twin = fit_twin(split.train, kind, scale, reporter)
     baselines = fit_baselines(split.train, kind)
-    on_list = {name: OnLongerList(model) for name, model in private.items()}
+    on_list = {name: OnLongerList(model) for name, model in {**private, **published}.items()}
     models: dict[str, Any] = {**on_list, _TWIN: twin, **baselines}
     slices = popularity_slices(split.train.by_task.counts, min(_N_SLICES, data.n_tasks))
     reporter.say("comparing the models on the test part")
@@ -206,7 +224,7 @@ def _compare(
         comparison = compare_ratings(models, split.history, split.targets, slices=slices)
     else:
         comparison = compare_rankings(models, split.history, split.targets, slices=slices)
-    roles = Roles(name, _TWIN, tuple(baselines), *others)
+    roles = Roles(name, _TWIN, tuple(baselines), next(iter(others), None), next(iter(published), None))
     return Evaluated(comparison, roles, private[name], twin, slices, _facts(data, kind, split), ())
 
 

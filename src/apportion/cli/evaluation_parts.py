@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from apportion.cli.options import ITEMS_FROM_DATA, FitOptions, Kind
 from apportion.cli.progress import Reporter
@@ -72,6 +73,23 @@ def private_models(
         return {name: plain}
     known = fit_private(split.train, kind, privacy, scale, reporter, features=features)
     return {name + _WITH_FEATURES: known, name + _BY_ID: plain}
+
+
+def published_model(
+    split: Split,
+    kind: Kind,
+    privacy: FitOptions,
+    scale: tuple[float, float],
+    spec: Mapping[str, Any],
+    reporter: Reporter,
+) -> dict[str, ItemModel]:
+    """Return a model by the published method that a table of a study describes, at the same budget."""
+    from apportion.recommend.methods import build
+
+    estimator = build(
+        spec, kind, epsilon=privacy.epsilon, delta=privacy.delta, noise=privacy.noise(), value_range=scale
+    )
+    return {f"published, ε = {privacy.epsilon:g}": estimator.fit(split.train, progress=reporter.of("published")).model_}
 
 
 def new_items(loaded: Loaded, features: ItemFeatures, share: float, seed: int) -> HeldOutItems:

@@ -9,15 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from apportion.cli.item_files import read_item_list
-from apportion.cli.loading import kind_of, remarks_on, rules_of, value_choice
+from apportion.cli.loading import kind_of, refuse_rules, remarks_on, rules_of, value_choice
 from apportion.cli.options import DataOptions, Kind
 from apportion.data.item_lists import on_list
 from apportion.data.on_disk import UserFolder
 from apportion.data.users import Users
 from apportion.data.vocabulary import Vocabulary
 from apportion.errors import InputError
-
-_DEFAULTS = {"missing": "drop"}
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class LoadedFolder:
 def load_folder(path: Path, options: DataOptions) -> LoadedFolder:
     """Open a folder of users without loading it. Its values are looked at once, shard by shard."""
     has_value, kind = kind_of(path, options)
-    _refuse_rules(options, path)
+    refuse_rules(options, path.name, "choose rows before `apportion shard`")
     data = UserFolder.open(path, value=value_choice(kind, options))
     _refuse_other_columns(data, options, path)
     dropped: tuple[str, ...] = ()
@@ -46,14 +44,6 @@ def load_folder(path: Path, options: DataOptions) -> LoadedFolder:
             _refuse_outside(part, options.scale, path)
     remarks = (*remarks_on(kind, options, has_value, data, "--items FILE"), *dropped)
     return LoadedFolder(data, kind, remarks, tuple(rules_of(options)))
-
-
-def _refuse_rules(options: DataOptions, path: Path) -> None:
-    """Refuse other rules for rows than that of folders, which is to refuse empty cells and repeated rows."""
-    for argument in ("where", "missing", "repeats"):
-        if getattr(options, argument) not in (None, "refuse", _DEFAULTS.get(argument)):
-            problem = f"{path.name}: rows of a folder of users cannot be chosen; choose rows before `apportion shard`."
-            raise InputError(problem, argument=argument)
 
 
 def _refuse_other_columns(data: UserFolder, options: DataOptions, path: Path) -> None:

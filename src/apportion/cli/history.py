@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +10,7 @@ from apportion.cli.loading import has_value_column, open_source, read_rows
 from apportion.cli.options import DataOptions
 from apportion.data import IGNORE, Interactions, Vocabulary
 from apportion.data.columns import ColumnChoice
+from apportion.data.sources import Place, name_of
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_history(
-    path: Path, options: DataOptions, model: ItemModel, *, whole: bool = False
+    path: Place, options: DataOptions, model: ItemModel, *, whole: bool = False
 ) -> tuple[Interactions, tuple[str, ...]]:
     """Read rows for a model; also returns remarks on what was left out.
 
@@ -31,7 +31,7 @@ def read_history(
     needs_values = model.kind != "clicks" or options.min_value is not None
     value: ColumnChoice = options.value if needs_values else IGNORE
     if needs_values and not has_value_column(path, options):
-        problem = f"{path.name}: a value column is needed, but none was found"
+        problem = f"{name_of(path)}: a value column is needed, but none was found"
         raise InputError(problem, argument="value", remedy="name it with")
     rows = read_rows(path, open_source(path, options), options, value, single_user=True)
     data = rows.data
@@ -41,17 +41,16 @@ def read_history(
     return moved, (*rows.remarks, *remarks)
 
 
-def onto(data: Interactions, task_ids: Vocabulary, path: Path) -> tuple[Interactions, tuple[str, ...]]:
+def onto(data: Interactions, task_ids: Vocabulary, path: Place) -> tuple[Interactions, tuple[str, ...]]:
     """Map to another item list; rows of unknown items are left out and counted in a remark."""
     codes = task_ids.match(data.task_ids)[data.tasks]
     known = codes >= 0
     if not known.any():
-        raise InputError(f"{path.name}: the model knows none of its {data.n_tasks} items.", argument=None)
+        raise InputError(f"{name_of(path)}: the model knows none of its {data.n_tasks} items.", argument=None)
     moved = Interactions.from_codes(
         data.users[known], codes[known], data.values[known], user_ids=data.user_ids, task_ids=task_ids
     )
     left_out = int((~known).sum())
-    remark = (
-        f"{path.name}: {left_out} of {len(known)} rows are for items that the model does not know; they were left out."
-    )
+    unknown = f"{left_out} of {len(known)} rows are for items that the model does not know"
+    remark = f"{name_of(path)}: {unknown}; they were left out."
     return moved, (remark,) if left_out else ()

@@ -15,9 +15,10 @@ from apportion.cli.options import ITEMS_FROM_DATA, DataOptions, Kind
 from apportion.data import IGNORE, Interactions
 from apportion.data.columns import ColumnChoice, choose_columns, usually
 from apportion.data.item_lists import on_list
+from apportion.data.query_tables import is_query
 from apportion.data.repeats import Repeats
 from apportion.data.row_rules import RowRules
-from apportion.data.sources import OpenTable, naming, open_table
+from apportion.data.sources import OpenTable, Place, name_of, naming, open_table
 from apportion.data.user_data import UserData
 from apportion.errors import InputError
 
@@ -39,11 +40,11 @@ class Loaded:
     rules: tuple[str, ...] = ()
 
 
-def load_data(path: Path, options: DataOptions, item_list: str = "--items FILE") -> Loaded:
-    """Read a CSV, TSV, MovieLens .dat or Parquet file by the options given.
+def load_data(path: Place, options: DataOptions, item_list: str = "--items FILE") -> Loaded:
+    """Read data by the options given.
 
     Args:
-        path: the file.
+        path: a file, several, or a database.
         options: how it is to be read.
         item_list: the caller's name for the option with the public item list.
     """
@@ -75,7 +76,7 @@ class ReadRows:
     remarks: tuple[str, ...]
 
 
-def read_rows(path: Path, source: OpenTable, options: DataOptions, value: ColumnChoice, **settings: Any) -> ReadRows:
+def read_rows(path: Place, source: OpenTable, options: DataOptions, value: ColumnChoice, **settings: Any) -> ReadRows:
     """Read rows by the rules in the options.
 
     Args:
@@ -96,11 +97,23 @@ def read_rows(path: Path, source: OpenTable, options: DataOptions, value: Column
         value=value,
         timestamp=time,
         columns=names_given(options),
+        table=options.table,
         rules=rules,
         left_out=left_out,
         **settings,
     )
-    return ReadRows(data, rules, tuple(_rows_left_out(path, left_out, repeats)))
+    chosen = _columns_chosen(source, options, value, time)
+    return ReadRows(data, rules, (*chosen, *_rows_left_out(path, left_out, repeats)))
+
+
+def _columns_chosen(source: OpenTable, options: DataOptions, value: ColumnChoice, time: ColumnChoice) -> list[str]:
+    """Say which columns were guessed by their names; nothing if all were named."""
+    choices: dict[str, ColumnChoice] = {"user": options.user, "task": options.item, "value": value, "timestamp": time}
+    chosen = choose_columns(source.names, choices)
+    roles = {"user": chosen.user, "item": chosen.task, "value": chosen.value, "time": chosen.timestamp}
+    if all(choice is not None for choice in (options.user, options.item, value)):
+        return []
+    return [f"Columns: {', '.join(f'{role} = {name}' for role, name in roles.items() if name is not None)}."]
 
 
 def _time_choice(source: OpenTable, options: DataOptions, has_value: bool) -> ColumnChoice:
@@ -114,7 +127,7 @@ def _time_choice(source: OpenTable, options: DataOptions, has_value: bool) -> Co
     return usual[0] if source.held_kinds(usual)[usual[0]] in ("number", "time") else IGNORE
 
 
-def _rows_left_out(path: Path, left_out: dict[str, int], repeats: Repeats) -> Iterator[str]:
+def _rows_left_out(path: Place, left_out: dict[str, int], repeats: Repeats) -> Iterator[str]:
     """Say how many rows each rule left out; this is private, for the terminal alone."""
     reasons = {
         "where": "did not fulfil --where; they were left out.",
@@ -123,23 +136,32 @@ def _rows_left_out(path: Path, left_out: dict[str, int], repeats: Repeats) -> It
     }
     for rule, reason in reasons.items():
         if n_rows := left_out.get(rule, 0):
-            yield f"{path.name}: {n_rows} row{'s' if n_rows > 1 else ''} {reason}"
+            yield f"{name_of(path)}: {n_rows} row{'s' if n_rows > 1 else ''} {reason}"
+
+
+def refuse_rules(options: DataOptions, name: str, instead: str) -> None:
+    """Refuse rules for rows where data are not read: there, empty cells and repeated rows are refused."""
+    for argument, default in (("where", None), ("missing", "drop"), ("repeats", None)):
+        if getattr(options, argument) not in (None, "refuse", default):
+            raise InputError(f"{name}: rows cannot be chosen here; {instead}.", argument=argument)
 
 
 def rules_of(options: DataOptions) -> Iterator[str]:
     """Return the other rules by which rows were left out, each applied within one user's rows, for the statement."""
+    if options.table is not None and is_query(options.table):
+        yield "that each row of the query is made of one user's data alone"
     if options.unlisted == "drop":
         yield "that rows of items outside the list were left out"
     if options.min_value is not None:
         yield f"that only rows with a value of at least {options.min_value:g} were kept"
 
 
-def kind_of(path: Path, options: DataOptions) -> tuple[bool, Kind]:
+def kind_of(path: Place, options: DataOptions) -> tuple[bool, Kind]:
     """Return whether there is a value column, and what the rows are."""
     has_value = has_value_column(path, options)
     kind: Kind = options.kind or _guess_kind(options, has_value)
     if kind == "ratings" and not has_value and options.repeats != "count":
-        problem = f"{path.name}: ratings need a value column, but none was found"
+        problem = f"{name_of(path)}: ratings need a value column, but none was found"
         raise InputError(problem, argument="value", remedy="name it with")
     return has_value, kind
 
@@ -153,7 +175,7 @@ def value_choice(kind: Kind, options: DataOptions) -> ColumnChoice:
     return options.value if kind == "ratings" or options.min_value is not None else IGNORE
 
 
-def has_value_column(path: Path, options: DataOptions) -> bool:
+def has_value_column(path: Place, options: DataOptions) -> bool:
     """Whether a value column was named, or exists under a usual name."""
     choices: dict[str, ColumnChoice] = {
         "user": options.user,
@@ -164,13 +186,13 @@ def has_value_column(path: Path, options: DataOptions) -> bool:
     try:
         return choose_columns(open_source(path, options).names, choices).value is not None
     except InputError as error:
-        raise error.inside(path.name) from None
+        raise error.inside(name_of(path)) from None
 
 
-def open_source(path: Path, options: DataOptions) -> OpenTable:
+def open_source(path: Place, options: DataOptions) -> OpenTable:
     """Open the data file; the names of its columns come from its schema, its first line or the options."""
     with naming(path):
-        return open_table(path, columns=names_given(options))
+        return open_table(path, columns=names_given(options), table=options.table)
 
 
 def names_given(options: DataOptions) -> list[str] | None:
@@ -178,26 +200,26 @@ def names_given(options: DataOptions) -> list[str] | None:
     return None if options.columns is None else [name.strip() for name in options.columns.split(",")]
 
 
-def _of_listed(data: Interactions, listed: list[int] | list[str], path: Path) -> tuple[Interactions, tuple[str, ...]]:
+def _of_listed(data: Interactions, listed: list[int] | list[str], path: Place) -> tuple[Interactions, tuple[str, ...]]:
     """Keep the rows of listed items; also returns a remark on how many rows were left out."""
     kept = on_list(data, [str(item) for item in listed])
     if not kept.n_observations:
-        raise InputError(f"{path.name}: no row has an item of the list.", argument="items")
+        raise InputError(f"{name_of(path)}: no row has an item of the list.", argument="items")
     left_out = data.n_observations - kept.n_observations
     remark = (
-        f"{path.name}: {left_out} of {data.n_observations} rows are for items outside the list; they were left out."
+        f"{name_of(path)}: {left_out} of {data.n_observations} rows are for items outside the list; they were left out."
     )
     return kept, (remark,) if left_out else ()
 
 
-def _at_least(data: Interactions, min_value: float, path: Path) -> Interactions:
+def _at_least(data: Interactions, min_value: float, path: Place) -> Interactions:
     kept = data.where(data.values >= np.float32(min_value))
     if not kept.n_observations:
-        raise InputError(f"{path.name}: no row has a value of at least {min_value:g}.", argument="min_value")
+        raise InputError(f"{name_of(path)}: no row has a value of at least {min_value:g}.", argument="min_value")
     return kept.with_values(1.0)
 
 
-def _check_scale(data: Interactions, scale: tuple[float, float], path: Path) -> None:
+def _check_scale(data: Interactions, scale: tuple[float, float], path: Place) -> None:
     low, high = scale
     outside = (data.values < np.float32(low)) | (data.values > np.float32(high))
     if outside.any():
@@ -205,7 +227,7 @@ def _check_scale(data: Interactions, scale: tuple[float, float], path: Path) -> 
         user = data.user_ids.id_of(int(data.users[first]))
         item = data.task_ids.id_of(int(data.tasks[first]))
         raise InputError(
-            f"{path.name}: the value {data.values[first]:g} of user {user!r} for item {item!r} is "
+            f"{name_of(path)}: the value {data.values[first]:g} of user {user!r} for item {item!r} is "
             f"outside the scale {low:g} to {high:g}",
             argument="value_range",
             remedy="declare the scale with",

@@ -17,22 +17,26 @@ from apportion.cli.account import account
 from apportion.cli.audit import audit
 from apportion.cli.card import card
 from apportion.cli.compare import compare
+from apportion.cli.count import count
 from apportion.cli.demo import demo
 from apportion.cli.evaluate import evaluate
 from apportion.cli.explore import explore
 from apportion.cli.export import export
+from apportion.cli.federate import federate
 from apportion.cli.fit import fit
 from apportion.cli.ledger import ledger
 from apportion.cli.logistic import logistic
 from apportion.cli.mean import mean
 from apportion.cli.protect import protect
 from apportion.cli.quantile import quantile
+from apportion.cli.query import query
 from apportion.cli.recommend import recommend
 from apportion.cli.regress import regress
 from apportion.cli.serve import serve
 from apportion.cli.shard import shard
 from apportion.cli.similar import similar
 from apportion.cli.tune import tune
+from apportion.cli.value_statistics import histogram, total, variance
 from apportion.errors import ApportionError, BudgetError, InputError
 
 BAD_INPUT: Final = 2
@@ -128,9 +132,15 @@ for command in (
     serve,
     mean,
     quantile,
+    count,
+    total,
+    variance,
+    histogram,
+    query,
     regress,
     logistic,
     protect,
+    federate,
     account,
     ledger,
     card,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from apportion.cli.by_group import run_by_group, with_groups, without_groups
+from apportion.cli.group_options import GroupOptions, without_required_delta
 from apportion.cli.options import DATA, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
@@ -66,6 +68,7 @@ Ranges = tuple[tuple[float, float], ...]
     help="Whether intervals are for the mean of these users' rows, or of a population that users were drawn from.",
 )
 @target_options
+@without_required_delta
 @open_option
 @json_option
 def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **options: Any) -> None:
@@ -75,8 +78,12 @@ def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **o
     apportion mean visits.csv --user patient --value cost --range 0 500 --epsilon 1
 
     Values beyond the range count as its ends. The mean is that over all rows, or with --of users over users; the
-    intervals of several columns hold all together.
+    intervals of several columns hold all together. With --by there is one mean for each group, of one column.
     """  # noqa: D301
+    if options["by"] is not None:
+        _by_group(file, values, ranges, with_groups(options), as_json=as_json)
+        return
+    options = without_groups(options)
     privacy = collect(StatisticsOptions, options)
     low, high = _per_column(values, ranges, "--range")
     variance = _one_or_all(values, options["variance"], "--variance")
@@ -88,6 +95,14 @@ def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **o
         fitted = _fit(privacy, table.matrix(values), table.users.codes, (low, high), settings)
     result = _estimates(fitted, values, ranges)
     publish(result, privacy.page, as_json, of=privacy.of, threshold=fitted.threshold_, range=ranges)
+
+
+def _by_group(file: Path, values: tuple[str, ...], ranges: Ranges, options: dict[str, Any], *, as_json: bool) -> None:
+    if len(values) != 1 or len(ranges) != 1:
+        raise InputError(f"Expected one --value and one --range with --by, got {len(values)}.", argument=None)
+    check_range("--range", ranges[0])
+    settings = {"value_range": ranges[0]}
+    run_by_group(file, ("mean",), values[0], collect(GroupOptions, options), settings, as_json=as_json)
 
 
 def _fit(

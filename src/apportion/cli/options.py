@@ -38,8 +38,8 @@ class DataPath(click.Path):
         return path
 
 
-MEMORY: Final = "1GiB"
 DATA: Final = DataPath(exists=True, path_type=Path)
+MEMORY: Final = "1GiB"
 
 
 class PositiveNumber(click.ParamType[float]):
@@ -92,6 +92,7 @@ class DataOptions:
     value: str | None = None
     timestamp: str | None = None
     columns: str | None = None
+    table: str | None = None
     items: Path | str | None = None
     unlisted: Unlisted = "refuse"
     where: str | None = None
@@ -204,7 +205,8 @@ def account_of(ledger: str | None, account: str | None) -> Account | None:
     asked = click.get_current_context().meta
     where = {name: asked.get(_GUARDED_BY + name) for name in ("key", "head", "fingerprints")}
     result = Ledger.open(ledger, create=False, **where).account(account)
-    data = next((value for name, value in click.get_current_context().params.items() if name in _DATA_ARGUMENTS), None)
+    given = [value for name, value in click.get_current_context().params.items() if name in _DATA_ARGUMENTS]
+    data = next((value for value in given if isinstance(value, Path) and value.exists()), None)
     return result if data is None else result.for_data(data, lambda said: click.echo(f"Warning: {said}", err=True))
 
 
@@ -273,6 +275,13 @@ def memory_option(command: Command) -> Command:
     words = "For a folder of users: how much memory their rows may take at a time."
     add = click.option("--memory", metavar="SIZE", default=MEMORY, show_default=True, help=words)
     return add(command)
+
+
+def engine_options(command: Command) -> Command:
+    """Add `--engine`, `--master` and `--partitions`."""
+    for option in reversed(_ENGINE):
+        command = option(command)
+    return command
 
 
 def checkpoint_option(command: Command) -> Command:
@@ -353,6 +362,24 @@ _FEATURES: Final = (
         help="With --features: also use combinations of these columns within a row as a feature.",
     ),
 )
+_ENGINE: Final = (
+    click.option(
+        "--engine",
+        type=click.Choice(["local", "spark"]),
+        default="local",
+        show_default=True,
+        is_eager=True,
+        help="Where sums are formed. spark: DATA is a table, or a Parquet, CSV or TSV file that the cluster reads.",
+    ),
+    click.option("--master", metavar="URL", help="With --engine spark: local[2], spark://host:port or sc://host:port."),
+    click.option(
+        "--partitions",
+        type=click.IntRange(min=1),
+        default=8,
+        show_default=True,
+        help="With --engine spark: tasks in a pass; each holds its rows in memory.",
+    ),
+)
 _DATA: Final = (
     _kind_option("ratings", "Values are ratings to predict."),
     _kind_option("clicks", "Every row is a click, whatever its value."),
@@ -362,6 +389,9 @@ _DATA: Final = (
     click.option("--value", metavar="COLUMN", help="The value column."),
     click.option("--timestamp", metavar="COLUMN", help="The time column."),
     click.option("--columns", metavar="A,B,...", help="Names of all columns, for a text file without a header."),
+    click.option(
+        "--table", metavar="NAME|QUERY", help="Of a database: the table, or a SELECT; default: its only table."
+    ),
     click.option(
         "--items",
         type=ItemList(),

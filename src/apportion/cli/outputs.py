@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from apportion.recommend.model import ItemModel
 
 REPORT: Final = "report.html"
-_DESCRIPTION: Final = "model.json"
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_BYTES_OF_PAGES, _BYTES_PER_ITEM, _BYTES_PER_NUMBER, _USUAL_DIMENSION = 1 << 20, 1000, 8, 128
 
 
 def write_text(path: Path, text: str) -> None:
@@ -88,6 +90,37 @@ def write_model(
         _swap(staging, target)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+@contextmanager
+def room_for_model(target: Path, n_items: int, dimension: int | None) -> Iterator[None]:
+    """Hold the space that a model will take where it will be written: a full disk is found before any charge."""
+    n_bytes = _BYTES_OF_PAGES + n_items * (_BYTES_PER_ITEM + _BYTES_PER_NUMBER * (dimension or _USUAL_DIMENSION))
+    with tempfile.NamedTemporaryFile(prefix=f".{target.name}-", dir=target.parent) as held:
+        try:
+            os.posix_fallocate(held.fileno(), 0, n_bytes)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            problem = (
+                f"There is no room for the model at {str(target)!r}, about {n_bytes / 1e6:.0f} MB; nothing was spent."
+            )
+            raise InputError(problem, argument=None) from None
+        yield
+
+
+def write_paid_model(model: ItemModel, target: Path, titles: Mapping[int | str, str] | None) -> None:
+    """Write a model. If that fails, write it elsewhere, because a new fit would spend its budget again."""
+    try:
+        write_model(model, target, titles)
+    except OSError as error:
+        elsewhere = Path(tempfile.mkdtemp(prefix="apportion-")) / target.name
+        write_model(model, elsewhere, titles)
+        raise InputError(
+            f"The model could not be written to {str(target)!r} ({error.strerror or error}). It was written to "
+            f"{str(elsewhere)!r} instead: move it, because a second fit would spend the budget again.",
+            argument=None,
+        ) from None
 
 
 def _swap(staging: Path, target: Path) -> None:

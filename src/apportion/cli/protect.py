@@ -16,7 +16,7 @@ from apportion.cli.protect_outputs import (
     PARTIES,
     SHARED,
     as_document,
-    refuse_unless_results,
+    refuse_unless_new,
     write_results,
 )
 
@@ -46,7 +46,7 @@ def protect(folder: Path, as_json: bool, **options: Any) -> None:
     party only. It is public which features a file lacks. Rows without a label are left out.
     """  # noqa: D301
     asked: ProtectOptions = collect(ProtectOptions, options)
-    refuse_unless_results(asked.out)
+    refuse_unless_new(asked.out)
     with Reporter() as reporter:
         tasks, session = _read(folder, asked, reporter)
         shared, parties = learn(tasks, asked, session, reporter)

@@ -37,12 +37,10 @@ _FORMAT: Final = 1
 _AT_A_TIME: Final = 200  # parties
 
 
-def refuse_unless_results(target: Path) -> None:
-    """Refuse, before any work is done, a target that holds something else or cannot be written."""
-    if target.exists() and not _is_ours(target):
-        raise InputError(
-            f"Refusing to replace {str(target)!r}: it already exists and is not a result of `protect`.", argument=None
-        )
+def refuse_unless_new(target: Path) -> None:
+    """Refuse, before any work is done, a target that exists or cannot be written. Results of a fit are paid for."""
+    if target.exists():
+        raise InputError(f"Refusing to replace {str(target)!r}: it already exists.", argument="out")
     nearest = next(folder for folder in target.absolute().parents if folder.exists())
     if not nearest.is_dir():
         raise InputError(f"Cannot make the folder {str(target)!r}: {str(nearest)!r} is a file.", argument=None)
@@ -51,10 +49,10 @@ def refuse_unless_results(target: Path) -> None:
 
 
 def write_results(shared: SharedResult, parties: Iterable[PartyResult], target: Path) -> None:
-    """Put all folders in place together, replacing an older result."""
+    """Put all folders in place together."""
     from apportion.report.parties import party_pages
 
-    refuse_unless_results(target)
+    refuse_unless_new(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
@@ -137,15 +135,6 @@ def _write_party(party: PartyResult, page: str, folder: Path) -> None:
     (folder / "gain.html").write_text(page, encoding="utf-8")
     for file in folder.iterdir():
         file.chmod(0o600)
-
-
-def _is_ours(target: Path) -> bool:
-    names = {file.name for file in target.iterdir()} if target.is_dir() else set()
-    try:
-        stored = json.loads((target / SHARED / _RELEASED).read_text(encoding="utf-8"))
-        return names == {SHARED, PARTIES} and stored["document"] == _DOCUMENT
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
 
 
 def _as_text(content: Mapping[str, Any]) -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from apportion.cli.by_group import run_by_group, with_groups, without_groups
+from apportion.cli.group_options import GroupOptions, group_options
 from apportion.cli.options import DATA, PositiveNumber, collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
 )
 @privacy_options(delta="pure")
 @target_options
+@group_options
 @open_option
 @json_option
 def quantile(
@@ -71,12 +74,18 @@ def quantile(
     apportion quantile visits.csv --user patient --value cost --at 0.5 --at 0.9 --range 0 500 --epsilon 1
 
     Purely epsilon-DP: there is no delta. Several quantiles come in order. Values beyond the range count as its ends.
-    Where values are whole numbers, or lie on another public scale, say so with --step.
+    Where values are whole numbers, or lie on another public scale, say so with --step. With --by there are quantiles
+    for each group, from counts on a public grid, and a delta.
     """  # noqa: D301
-    privacy = collect(StatisticsOptions, options)
     check_range("--range", ends)
     if len(set(at)) < len(at):
         raise InputError(f"Expected different ranks, got {', '.join(f'{rank:g}' for rank in at)}.", argument="at")
+    if options["by"] is not None:
+        settings = {"value_range": ends, "step": step, "quantiles": list(at)}
+        privacy = collect(GroupOptions, with_groups(options))
+        run_by_group(file, ("quantile",), value, privacy, settings, as_json=as_json)
+        return
+    privacy = collect(StatisticsOptions, without_groups(options, pure=True))
     privacy.check()
     with Reporter() as reporter:
         table = read_columns(file, privacy, {value: "number"}, reporter)

@@ -19,7 +19,7 @@ from apportion.errors import InputError
 
 if TYPE_CHECKING:
     from apportion.data.tables import ColumnKind, Table
-    from apportion.privacy import Session
+    from apportion.privacy import Budget, Session
 
 LEVEL: Final = click.FloatRange(0, 1, min_open=True, max_open=True)
 
@@ -51,11 +51,15 @@ class StatisticsOptions:
         if self.threshold is not None and self.sample_limit is not None:
             raise click.UsageError("Give either --threshold or --sample-limit, not both.")
 
-    def check(self) -> None:
-        """Refuse, before the data is read, an invalid or exhausted budget, or a page that cannot be written."""
+    @property
+    def budget(self) -> Budget:
+        """What is promised."""
         from apportion.privacy import Budget
 
-        Budget(self.epsilon, self.delta)
+        return Budget(self.epsilon, self.delta)
+
+    def check(self) -> None:
+        """Refuse, before the data is read, an invalid or exhausted budget, or a page that cannot be written."""
         refuse_to_open_nothing(self.page)
         self.session()
         if self.page is not None:
@@ -73,10 +77,8 @@ class StatisticsOptions:
 
     def session(self) -> Session | None:
         """Return the session that charges the account, if one was named."""
-        from apportion.privacy import Budget
-
         noise = noise_of(self.seed, self.exact)
-        return charged_session(self.ledger, self.account, Budget(self.epsilon, self.delta), self.window, noise)
+        return charged_session(self.ledger, self.account, self.budget, self.window, noise)
 
     def target(self) -> dict[str, Any]:
         """What a statistic with a named target takes."""
@@ -208,14 +210,15 @@ sample_limit_option = click.option(
     metavar="H",
     help="Keep at most H rows of each user instead of weighting them down.",
 )
+of_option = click.option(
+    "--of",
+    type=click.Choice(["rows", "users"]),
+    default="rows",
+    show_default=True,
+    help="What is described: all rows, in which a user counts by its rows; or users, each of whom counts the same.",
+)
 _TARGET: Final = (
-    click.option(
-        "--of",
-        type=click.Choice(["rows", "users"]),
-        default="rows",
-        show_default=True,
-        help="What is described: all rows, in which a user counts by its rows; or users, each of whom counts the same.",
-    ),
+    of_option,
     click.option(
         "--weights",
         type=click.Choice(["target", "paper"]),

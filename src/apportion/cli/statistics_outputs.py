@@ -1,4 +1,4 @@
-"""What `mean`, `quantile`, `regress` and `logistic` print, and the page they write."""
+"""What `mean`, `quantile`, `regress`, `logistic` and statistics by group print, and the page they write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from apportion.cli.outputs import print_json, say_page, table, write_text
 
 if TYPE_CHECKING:
-    from apportion.report.estimates import Estimates
+    from apportion.report.estimates import Estimate, Estimates
 
 
 def publish(result: Estimates, page: Path | None, as_json: bool, **further: Any) -> None:
@@ -43,19 +43,21 @@ def _as_table(result: Estimates) -> str:
     return table([name.lower() for name in columns], list(zip(*columns.values(), strict=True)))
 
 
+def _as_fields(row: Estimate, kind: str) -> dict[str, Any]:
+    named = {"name": row.name, "estimate": row.value}
+    if kind == "quantile":
+        return {**named, "rank": row.rank, "rank_interval": row.ranks}
+    further = {"interval": row.interval, "noise_stddev": row.noise}
+    if kind != "group":
+        return {**named, **further}
+    part = {} if row.part is None else {"part": row.part}
+    return {**named, "group": row.group, **part, **further, "simultaneous_interval": row.together}
+
+
 def _as_document(result: Estimates, page: Path | None, further: dict[str, Any]) -> dict[str, Any]:
-    quantiles = result.kind == "quantile"
     return {
-        "kind": result.kind,
-        "estimates": [
-            {
-                "name": row.name,
-                "estimate": row.value,
-                **({"rank": row.rank, "rank_interval": row.ranks} if quantiles else {"interval": row.interval}),
-                **({} if quantiles else {"noise_stddev": row.noise}),
-            }
-            for row in result.rows
-        ],
+        "kind": result.label if result.kind == "group" else result.kind,
+        "estimates": [_as_fields(row, result.kind) for row in result.rows],
         "level": result.level,
         **further,
         "page": page,

@@ -11,6 +11,7 @@ from apportion.cli.progress import Reporter
 if TYPE_CHECKING:
     from apportion.data import Interactions, ItemFeatures
     from apportion.data.user_data import UserData
+    from apportion.engines import Engine
     from apportion.privacy import Session
     from apportion.recommend.model import ItemModel
 
@@ -24,6 +25,7 @@ def fit_private(
     session: Session | None = None,
     features: ItemFeatures | None = None,
     memory: str = MEMORY,
+    engine: Engine | None = None,
 ) -> ItemModel:
     """Fit the private model. A session that charges a ledger brings its own budget, noise and window."""
     from apportion import recommend
@@ -32,7 +34,9 @@ def fit_private(
 
     items = PRIVATE_ITEMS if options.items_are_private else options.items
     settings = {**_settings(options), "features": features, "items": items if isinstance(items, str) else None}
-    if not isinstance(data, Interactions):
+    if engine is not None:
+        settings["engine"] = engine
+    elif not isinstance(data, Interactions):
         settings["engine"] = DiskEngine(memory, "float64" if kind == "ratings" else "float32")
     estimator: Any
     if kind == "ratings":

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from apportion.cli.cautions import weak_delta, weak_epsilon
+from apportion.cli.data_places import data_argument, stem_of
 from apportion.cli.options import (
-    DATA,
     ITEMS_FROM_DATA,
     PRIVATE_ITEMS,
     DataOptions,
@@ -34,6 +34,7 @@ from apportion.cli.progress import Reporter
 if TYPE_CHECKING:
     from apportion.cli.loading import Loaded
     from apportion.data import ItemFeatures
+    from apportion.data.sources import Place
     from apportion.evaluation.tuning import Make, Tuned
 
 _OF_THE_FIT: Final = ("dimension", "rounds")
@@ -62,7 +63,7 @@ class Values(click.ParamType[tuple[str, tuple[float | int, ...]]]):
 
 
 @click.command(short_help="Search for settings within one budget; write the best model.")
-@click.argument("data", type=DATA)
+@data_argument
 @click.option(
     "--epsilon",
     type=PositiveNumber(),
@@ -106,7 +107,7 @@ class Values(click.ParamType[tuple[str, tuple[float | int, ...]]]):
 @open_option
 @json_option
 def tune(
-    data: Path,
+    data: Place,
     epsilon: float,
     delta: float,
     grid: tuple[tuple[str, tuple[float | int, ...]], ...],
@@ -135,7 +136,7 @@ def tune(
     from apportion.privacy import Budget, SeededNoise
     from apportion.privacy.selection import Tries, calibrate
 
-    target = out or Path(f"{data.stem}-model")
+    target = out or Path(f"{stem_of(data)}-model")
     refuse_unless_writable_model(target)
     feature_settings = collect(FeatureOptions, options)
     places = _grid(grid, feature_settings)
@@ -186,7 +187,7 @@ def _maker(
     from apportion.privacy import Budget
     from apportion.recommend.clicks import ClickSettings
     from apportion.recommend.methods import build
-    from apportion.recommend.ratings import RatingSettings
+    from apportion.recommend.rating_settings import RatingSettings
 
     record: Any = RatingSettings if loaded.kind == "ratings" else ClickSettings
     known = list(dict.fromkeys([*_OF_THE_FIT, *(field.name for field in fields(record))]))

@@ -61,6 +61,8 @@ class IdColumn:
 
     def finish(self) -> EncodedIds:
         """The codes of all rows and the vocabulary, sorted by id; the batches are let go."""
+        if self._integers and (self._cells or self._codes):
+            raise InputError(f"Column {self.column!r} holds integers in some rows and text in others.", argument=None)
         if self._cells:
             self._encode_texts()
         return self._finish_text() if self._codes else self._finish_integers()

@@ -61,6 +61,24 @@ USUAL_NAMES: Final[Mapping[str, frozenset[str]]] = {
 }
 """For each role the names it usually has, in lower case and without punctuation."""
 
+_ALSO_WHO = (
+    "username client clientid buyer buyerid shopper shopperid reader readerid listener listenerid viewer viewerid "
+    "student studentid learner learnerid guest guestid person personid account accountid subscriber subscriberid"
+)
+_ALSO_WHAT = (
+    "productcode stockcode isbn isbn10 isbn13 ean gtin show showid video videoid podcast podcastid episode episodeid "
+    "recipe recipeid course courseid lesson lessonid exercise exerciseid place placeid poi poiid venue venueid "
+    "restaurant restaurantid hotel hotelid listing listingid beer beerid wine wineid app appid page pageid"
+)
+
+OTHER_NAMES: Final[Mapping[str, frozenset[str]]] = {
+    "user": frozenset(_ALSO_WHO.split()),
+    "task": frozenset(_ALSO_WHAT.split()),
+    "value": frozenset(("bookrating", "reviewoverall", "userrating", "grade")),
+    "timestamp": frozenset(),
+}
+"""Names from shops, books, music, places and courses, for a role that no column with a usual name has."""
+
 _REQUIRED = ("user", "task")
 
 
@@ -91,8 +109,10 @@ def choose_user(found: Sequence[str], given: str | None) -> str:
 
 
 def usually(role: str, names: Sequence[str]) -> list[str]:
-    """Return the names that a role usually has."""
-    return [name for name in names if re.sub(r"[\W_]", "", name).lower() in USUAL_NAMES[role]]
+    """Return the columns whose names a role usually has, or else those with another name that it may have."""
+    plain = {name: re.sub(r"[\W_]", "", name).lower() for name in names}
+    usual = [name for name in names if plain[name] in USUAL_NAMES[role]]
+    return usual or [name for name in names if plain[name] in OTHER_NAMES[role]]
 
 
 def _check_given(role: str, name: str, found: Sequence[str]) -> None:

@@ -46,10 +46,7 @@ class RowsByGroup:
         """The rows of listed groups alone; codes are places in the list, which must be in text order."""
         place = {text: code for code, text in enumerate(texts)}
         codes = np.array([place.get(text, -1) for text in self.texts] or [-1], np.int32)
-        moved = codes[self.users.column("tasks")]
-        kept = self.users.with_rows(moved >= 0).with_columns(tasks=moved[moved >= 0])
-        kept.n_tasks = len(texts)
-        return RowsByGroup(kept, tuple(texts))
+        return RowsByGroup(self.users.recoded(codes, len(texts)), tuple(texts))
 
     def held(self) -> Users:
         """The users with each of their groups once, and a number that says which go first: by user's id and text."""

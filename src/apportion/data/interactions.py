@@ -8,7 +8,6 @@ a data set with one user removed.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import sha256
@@ -36,6 +35,7 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     from apportion.data.columns import ColumnChoice
     from apportion.data.row_rules import RowRules
+    from apportion.data.sources import Place
     from apportion.data.splits import UserSplit
 
 
@@ -210,7 +210,7 @@ class Interactions:
     @classmethod
     def read(
         cls,
-        path: str | os.PathLike[str],
+        path: Place,
         *,
         user: str | None = None,
         task: str | None = None,
@@ -219,14 +219,15 @@ class Interactions:
         task_ids: ArrayLike | Vocabulary | None = None,
         columns: list[str] | tuple[str, ...] | None = None,
         separator: str | None = None,
+        table: str | None = None,
         single_user: bool = False,
         rules: RowRules | None = None,
         left_out: dict[str, int] | None = None,
     ) -> Interactions:
-        """Read a Parquet file or a text file with separated columns (CSV, TSV, MovieLens .dat; also .gz).
+        """Read a table: text (CSV, TSV, MovieLens .dat, JSON lines; also .gz), Parquet, Arrow or a database.
 
         Args:
-            path: the file.
+            path: a file, a folder or pattern of files, several of them, or the URL of a PostgreSQL database.
             user: as in `from_frame`, and so are `task`, `value`, `timestamp` and `task_ids`.
             task: see `user`.
             value: see `user`.
@@ -234,6 +235,7 @@ class Interactions:
             task_ids: see `user`.
             columns: names of all columns, for a text file without a header line.
             separator: the separator of columns; by default guessed from the first line.
+            table: a table of a database, or a query; by default the only table.
             single_user: whether one user is enough; see `from_arrays`.
             rules: see `from_frame`, and so is `left_out`.
             left_out: see `rules`.
@@ -242,7 +244,9 @@ class Interactions:
 
         choices = {"user": user, "task": task, "value": value, "timestamp": timestamp}
         finish = partial(cls.from_encoded, task_ids=task_ids, single_user=single_user, by_text=True)
-        return read_file(path, choices, finish, columns=columns, separator=separator, rules=rules, left_out=left_out)
+        return read_file(
+            path, choices, finish, columns=columns, separator=separator, table=table, rules=rules, left_out=left_out
+        )
 
     # -- what it holds --
 

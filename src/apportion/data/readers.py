@@ -7,11 +7,9 @@ begin with its name.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +21,7 @@ from apportion.data.encoding import EncodedIds
 from apportion.data.interactions import Interactions
 from apportion.data.repeats import Rows, combine_repeats
 from apportion.data.row_rules import RowRules
-from apportion.data.sources import CellKind, naming, open_table
+from apportion.data.sources import CellKind, Place, naming, open_table
 from apportion.data.vocabulary import bad_cell
 from apportion.errors import InputError
 
@@ -37,19 +35,19 @@ Finish = Callable[..., Interactions]
 
 
 def read_file(
-    path: str | os.PathLike[str],
+    path: Place,
     choices: Choices,
     finish: Finish,
     *,
     columns: list[str] | tuple[str, ...] | None = None,
     separator: str | None = None,
+    table: str | None = None,
     rules: RowRules | None = None,
     left_out: dict[str, int] | None = None,
 ) -> Interactions:
     """Read a file; see `Interactions.read`."""
-    file = Path(path)
-    with naming(file):
-        source = open_table(file, columns=columns, separator=separator)
+    with naming(path):
+        source = open_table(path, columns=columns, separator=separator, table=table)
         chosen = choose_columns(source.names, choices)
         reading = _Reading(chosen, rules or RowRules(), finish, untyped=source.untyped, ordered=source.ordered)
         kinds = reading.rules.kinds(_kinds(chosen), source.names, untyped=source.untyped)
@@ -67,13 +65,15 @@ def read_frame(
     """Read any frame that supports Arrow; see `Interactions.from_frame`."""
     import pyarrow as pa
 
+    rules = rules or RowRules()
+    if hasattr(frame, "collect_schema") and hasattr(frame, "lazy"):  # a plan of polars: only what is needed is computed
+        frame = frame.select(_wanted(tuple(frame.collect_schema().names()), choices, rules)).lazy().collect()
     if not hasattr(frame, "__arrow_c_stream__"):
         raise InputError(
             "Expected a frame that supports Arrow (polars, pandas, DuckDB, pyarrow), got "
             f"{type(frame).__module__}.{type(frame).__name__}.",
             argument="frame",
         )
-    rules = rules or RowRules()
     if hasattr(frame, "iloc"):  # pandas converts on export: only the columns that are needed
         frame = frame[_wanted(tuple(str(name) for name in frame.columns), choices, rules)]
     try:

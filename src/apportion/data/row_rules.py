@@ -100,12 +100,24 @@ class RowRules:
             first_row: number of the batch's first row, for error messages.
             left_out: receives the number of rows left out by each rule.
         """
+        if self.expression is not None or self.missing == "drop":
+            batch = _with_plain_text(batch)
         if self.expression is not None:
             batch = _filtered(batch, self.expression.chosen(batch, first_row), "where", left_out)
         if self.missing == "drop":
             batch = _with_empty_words(batch, roles)
             batch = _filtered(batch, _filled(batch, list(roles)), "missing", left_out)
         return batch
+
+
+def _with_plain_text(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch with texts in a form that Arrow can filter."""
+    import pyarrow as pa
+
+    if not any(pa.types.is_string_view(kind) for kind in batch.schema.types):
+        return batch
+    wide = [pa.large_string() if pa.types.is_string_view(kind) else kind for kind in batch.schema.types]
+    return batch.cast(pa.schema(list(zip(batch.schema.names, wide, strict=True))))
 
 
 def _filtered(batch: pa.RecordBatch, mask: pa.Array, rule: str, left_out: dict[str, int]) -> pa.RecordBatch:

@@ -1,16 +1,20 @@
-"""Tables in files of any format, behind one function: `open_table` finds the format and opens the file.
+"""Tables wherever they are, behind one function: `open_table` finds the format and opens the table.
 
-A format is one module of `apportion.data.formats`, or of another package that registers it as an entry point of the
-group `apportion.table_formats`. Readers ask an open table for columns by name and for what their cells hold; they never
+A table may be a file, several files, a folder, a pattern such as `part-*.parquet`, or a PostgreSQL database. A format
+is one module of `apportion.data.formats`, or of another package that registers it as an entry point of the group
+`apportion.table_formats`. Readers ask an open table for columns by name and for what their cells hold; they never
 depend on the format.
 """
 
 from __future__ import annotations
 
+import os
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
+from glob import glob, has_magic
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -23,7 +27,10 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CellKind", "HeldKind", "OpenTable", "TableFormat", "held_kind", "open_table"]
+__all__ = ["CellKind", "HeldKind", "OpenTable", "Place", "TableFormat", "held_kind", "name_of", "open_table"]
+
+Place = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""Where a table is: a file, folder or pattern, several of them, or the URL of a PostgreSQL database."""
 
 CellKind = Literal["id", "number", "time", "text"]
 """How the cells of a column are read. Ids are text in a file without a schema, else as the schema says."""
@@ -35,12 +42,28 @@ ENTRY_POINTS = "apportion.table_formats"
 
 _BEGINNING_BYTES = 16
 _COMPRESSED = (".gz", ".bz2", ".zst")
+_URLS = ("postgresql://", "postgres://")
 
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True)
+class Opening:
+    """How a file is opened.
+
+    Attributes:
+        columns: names of all columns, for a file without them.
+        separator: the separator of columns, if the format has one; None to guess it from the file.
+        table: the table of a database, or a query; None for its only table.
+    """
+
+    columns: Sequence[str] | None = None
+    separator: str | None = None
+    table: str | None = None
+
+
 class OpenTable(Protocol):
-    """One file with known columns."""
+    """One table with known columns."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -82,34 +105,82 @@ class TableFormat(Protocol):
     """Whether to try this format only if no other recognises the file."""
 
     def recognises(self, file: Path, beginning: bytes) -> bool:
-        """Whether a file is in this format, by its first bytes or its name."""
+        """Whether a file is in this format, by its first bytes or its name; or a folder, whose beginning is empty."""
 
-    def open(self, file: Path, columns: Sequence[str] | None, separator: str | None) -> OpenTable:
-        """Open a file.
-
-        Args:
-            file: the file.
-            columns: names of all columns, for a file without them.
-            separator: the separator of columns, if the format has one; None to guess it from the file.
-        """
+    def open(self, file: Path, how: Opening) -> OpenTable:
+        """Open a file."""
 
     def rows_as_text(self, file: Path) -> list[list[str]]:
         """Return all cells of a small file as text, row by row; the column names first, if the file has them."""
 
 
-def open_table(path: Path, *, columns: Sequence[str] | None = None, separator: str | None = None) -> OpenTable:
-    """Open a file of any known format, or a folder of users; see `TableFormat.open`."""
-    if path.is_dir():
-        from apportion.data.on_disk.folder_table import FolderTable
+def open_table(
+    place: Place,
+    *,
+    columns: Sequence[str] | None = None,
+    separator: str | None = None,
+    table: str | None = None,
+) -> OpenTable:
+    """Open a table of any known format, wherever it is; see `Opening`."""
+    how = Opening(columns, separator, table)
+    if is_url(place):
+        from apportion.data.postgres_tables import open_postgres
 
-        return FolderTable(path)
-    return _format_of(path).open(path, columns, separator)
+        return open_postgres(str(place), table)
+    files = files_at(place)
+    if len(files) == 1 and files[0].root is None:
+        return format_of(files[0].path).open(files[0].path, how)
+    from apportion.data.several_tables import open_several
+
+    return open_several(files, how)
+
+
+def is_url(place: Place) -> bool:
+    """Whether a place is a database rather than files."""
+    return isinstance(place, str) and place.startswith(_URLS)
+
+
+def name_of(place: Place) -> str:
+    """Return what messages call a place; never a URL, which may hold a password."""
+    if is_url(place):
+        return "the database"
+    if isinstance(place, str | os.PathLike):
+        return Path(place).name or str(place)
+    return " and ".join([Path(place[0]).name, *([f"{len(place) - 1} more"] if len(place) > 1 else [])])
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file, and the folder that was asked for, if the file was found in one."""
+
+    path: Path
+    root: Path | None = None
+
+
+def files_at(place: Place) -> list[Found]:
+    """Return the files at a place, in the order of their names. A folder that is a format of its own counts as one."""
+    if not isinstance(place, str | os.PathLike):
+        return [found for each in place for found in files_at(each)]
+    path = Path(place)
+    if path.is_file():
+        return [Found(path)]
+    if path.is_dir():
+        known = any(each.recognises(path, b"") for each in table_formats())
+        return [Found(path)] if known else [Found(each, path) for each in _tables_under(path)]
+    matching = sorted(Path(each) for each in glob(str(path), recursive=True)) if has_magic(str(path)) else []
+    return [found for each in matching for found in files_at(each)]
+
+
+def _tables_under(folder: Path) -> list[Path]:
+    """Return the files with a known ending in a folder and in those under it; hidden ones and marks are skipped."""
+    inside = sorted(each for each in folder.rglob("*") if each.is_file() and name_without_ending(each.name))
+    return [each for each in inside if not any(part.startswith((".", "_")) for part in each.relative_to(folder).parts)]
 
 
 def rows_as_text(path: Path) -> list[list[str]]:
     """Return all cells of a small file as text, row by row; the column names first, if the file has them."""
     with naming(path):
-        return _format_of(path).rows_as_text(path)
+        return format_of(path).rows_as_text(path)
 
 
 def table_endings() -> tuple[str, ...]:
@@ -129,6 +200,12 @@ def name_without_ending(file_name: str) -> str | None:
     return None
 
 
+def rows_of(table: pa.Table) -> list[list[str]]:
+    """Return the cells of a table as text, row by row, with the column names first."""
+    columns = [[str(cell) for cell in column.to_pylist()] for column in table.columns]
+    return [list(table.column_names), *(list(row) for row in zip(*columns, strict=True))]
+
+
 def held_kind(arrow_type: pa.DataType) -> HeldKind:
     """Return what a column of an Arrow type holds, for formats that have a schema."""
     import pyarrow as pa
@@ -143,14 +220,22 @@ def held_kind(arrow_type: pa.DataType) -> HeldKind:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Begin every error with the file's name. Refuse a missing file."""
-    if not (path.is_file() or path.is_dir()):
-        raise InputError(f"There is no file {str(path)!r}.", argument="path")
+def naming(place: Place) -> Iterator[None]:
+    """Begin every error with the name of the place. Refuse one without a file."""
+    if not is_url(place) and not files_at(place):
+        raise InputError(_nothing_at(place), argument="path")
     try:
         yield
     except InputError as error:
-        raise error.inside(path.name) from None
+        raise error.inside(name_of(place)) from None
+
+
+def _nothing_at(place: Place) -> str:
+    if not isinstance(place, str | os.PathLike):
+        return "No file was given."
+    if Path(place).is_dir():
+        return f"There is no file of a known format in the folder {str(place)!r}; known: {', '.join(table_endings())}."
+    return f"There is no file {str(place)!r}."
 
 
 @lru_cache(maxsize=1)
@@ -161,7 +246,10 @@ def table_formats() -> tuple[TableFormat, ...]:
     return tuple(sorted(known, key=lambda each: (each.fallback, each.name)))
 
 
-def _format_of(path: Path) -> TableFormat:
-    with path.open("rb") as stream:
-        beginning = stream.read(_BEGINNING_BYTES)
+def format_of(path: Path) -> TableFormat:
+    """Return the format of a file, or of a folder that is a format of its own."""
+    beginning = b""
+    if path.is_file():
+        with path.open("rb") as stream:
+            beginning = stream.read(_BEGINNING_BYTES)
     return next(each for each in table_formats() if each.recognises(path, beginning))

@@ -22,6 +22,7 @@ from apportion.errors import InputError
 
 _BLOCK_BYTES = 8 << 20
 _SEPARATORS = ("::", "\t", ",", ";", "|")
+_SPACE = " "  # any run of spaces and tabs
 _STAND_IN = "\x1f"  # ASCII "unit separator", which replaces a separator of several characters
 _FIRST_LINE_BYTES = 1 << 16
 _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)  # UTF-32-LE begins as UTF-16-LE
@@ -53,7 +54,9 @@ def see_layout(path: Path, columns: list[str] | tuple[str, ...] | None, separato
     line, before = _first_line(path)
     if separator is None:
         separator = max(_SEPARATORS, key=line.count)
-    cells = [cell.strip().strip('"') for cell in line.split(separator)]
+        separator = separator if separator in line or not line.split()[1:] else _SPACE
+    split = line.split() if separator == _SPACE else line.split(separator)
+    cells = [cell.strip().strip('"') for cell in split]
     if columns is not None:
         if len(columns) != len(cells):
             problem = f"Expected {len(columns)} columns, as named, got {len(cells)} in the line {line!r}."
@@ -88,7 +91,7 @@ class TextColumns:
 
         separator = self.layout.separator
         return csv.open_csv(
-            _open_bytes(self.path) if len(separator) == 1 else _replaced(self.path, separator),
+            _opened(self.path, separator),
             read_options=csv.ReadOptions(
                 use_threads=self.in_threads,
                 block_size=_BLOCK_BYTES,
@@ -252,11 +255,36 @@ def _first_line(path: Path) -> tuple[str, int]:
     return text, beginning[: len(beginning) - len(filled)].count(b"\n")
 
 
-def _replaced(path: Path, separator: str) -> Any:
-    """Return the file's bytes with a single byte instead of a long separator."""
+def _opened(path: Path, separator: str) -> Any:
+    """Return the file's bytes with a single byte instead of a long separator or a run of spaces."""
     import pyarrow as pa
 
+    if separator == _SPACE:
+        return pa.PythonFile(_Collapsing(_open_bytes(path)), mode="r")
+    if len(separator) == 1:
+        return _open_bytes(path)
     return pa.PythonFile(_Replacing(_open_bytes(path), separator.encode()), mode="r")
+
+
+class _Collapsing(io.RawIOBase):
+    """A stream in which every run of spaces and tabs is one space, and lines neither begin nor end with one."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._held = stream, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return whole lines, at most about `size` bytes; empty only at the end."""
+        while True:
+            fresh: bytes = self._stream.read(max(1, size - len(self._held)) if size >= 0 else None)
+            whole, _, self._held = (self._held + fresh).rpartition(b"\n")
+            if not fresh:
+                whole, self._held = whole or self._held, b""
+            if whole or not fresh:
+                tidy = [b" ".join(line.split()) for line in whole.split(b"\n")]
+                return b"\n".join(tidy) + b"\n" if whole else b""
 
 
 class _Replacing(io.RawIOBase):

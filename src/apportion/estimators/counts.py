@@ -59,13 +59,14 @@ def release_overview(
     share: Share,
     value_range: tuple[float, float],
     known_users: float | None,
+    name: Purpose | ReleaseName = Purpose.OVERVIEW,
 ) -> tuple[float, float]:
     """Release the number of users and the mean of users' means together; a known number is taken as it is."""
     low, high = value_range
     means = ScaledMeans((low + high) / 2, (high - low) / 2)
     output = Output(2, float(np.sqrt(2)), False, "one, and the scaled mean of a user")
     total = add_up_one(engine, users, ClippedParts(means, (output,), neighbours=session.neighbours))
-    released = session.release(Purpose.OVERVIEW, total, share)
+    released = session.release(name, total, share)
     n_users = float(known_users or max(float(released[0]), LEAST_USERS))
     return n_users, means.middle + means.half * float(np.clip(released[1] / n_users, -1, 1))
 

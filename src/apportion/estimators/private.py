@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from apportion.data import Interactions
 from apportion.data.user_data import UserData
 from apportion.engines import Engine, LocalEngine, SparkEngine
 from apportion.errors import InputError
@@ -77,7 +78,9 @@ class InteractionsEstimator(PrivateEstimator):
         is_frame = hasattr(data, "mapInArrow")
         if is_frame and not isinstance(self.engine, SparkEngine):
             raise InputError("A Spark frame needs an engine on its cluster: SparkEngine(spark).", argument="engine")
-        return self.engine.read(data) if is_frame and isinstance(self.engine, SparkEngine) else nullcontext(data)
+        if is_frame and isinstance(self.engine, SparkEngine):
+            return self.engine.read(data)
+        return nullcontext(data if hasattr(data, "as_users") else Interactions.from_frame(data))
 
     def _budget(self) -> Budget:
         if self.n_users is not None and self.n_users < 1:

@@ -19,12 +19,10 @@ from apportion.data.vocabulary import Vocabulary
 from apportion.losses import Logistic
 from apportion.parties import BayesParties, Parties, ProtectedMultiTask, ProximalParties, Sending
 from apportion.parties.posterior import Local, local_side
-from apportion.parties.tasks import TaskRows
+from apportion.parties.tasks import FOLDS, TaskRows
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
-
-FOLDS = 5
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ def learned_again(
     rows = rows.centred()[0] if model.fit_intercept else rows
     parties = _parties(model, local_side(rows, model.loss))
     for released in model.released_:
-        parties.receive(released.shared)
+        parties.receive(released.answer)
     return parties
 
 

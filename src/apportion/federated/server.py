@@ -193,8 +193,8 @@ class MaskingServer:
 
     def _require_enough(self, left: int) -> None:
         if left < self.terms.least:
-            self.stage = Stage.DONE
+            ended, self.stage = Stage(self.stage - 1), Stage.DONE
             raise RefusedError(
-                f"Only {left} clients are left before stage {Stage(self.stage).name}; the terms ask for "
-                f"{self.terms.least}. Nothing was revealed."
+                f"Only {left} clients are left after stage {ended.name}; the terms ask for {self.terms.least}. "
+                "Nothing was revealed."
             )

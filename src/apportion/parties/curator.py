@@ -1,4 +1,4 @@
-"""The curator: it takes one bounded part per round from every party, releases the sum, and sends a matrix back.
+"""The curator: it takes one bounded part per round from every party, releases the sum, and sends an answer back.
 
 It never sees a row of data. Its input is sealed (`TaskModels`, `TaskMatrices`), its output is a function of released
 numbers, and one call of `answer` is everything that parties and curator exchange in a round.
@@ -15,12 +15,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.linalg import unpack
+from apportion.parties.common import Common, common_of
 from apportion.parties.release import MatrixRelease
 from apportion.parties.structure import Structure
 from apportion.privacy import BoundedSum, Neighbours, Purpose, Session
-from apportion.privacy.task_sums import TaskMatrices, TaskModels, matrix_total, model_gram, model_squares
+from apportion.privacy.task_sums import (
+    MomentWeights,
+    SizedModels,
+    TaskMatrices,
+    TaskModels,
+    features_of,
+    matrix_total,
+    model_gram,
+    model_moments,
+    model_squares,
+)
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What the curator sends to all parties: a function of what was released.
+
+    Attributes:
+        shared: M or Ω.
+        common: what is known of the common model; None if nothing is.
+    """
+
+    shared: Floats
+    common: Common | None = None
+
+    @property
+    def silent(self) -> bool:
+        """Whether there is nothing to learn from others."""
+        return self.common is None and np.array_equal(self.shared, np.eye(len(self.shared)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +62,8 @@ class Released:
         shared: M or Ω, as sent to the parties.
         values: eigenvalues of the matrix, or its entries, in units of K².
         kept: the number of directions or features that exceed the noise.
+        mean: the mean of the models' directions with its noise, and last the mean of their sizes; None if not released.
+        common: what was derived from the mean; None if it is not released, or within the noise.
     """
 
     matrix: Floats
@@ -40,6 +71,13 @@ class Released:
     shared: Floats
     values: Floats
     kept: int
+    mean: Floats | None = None
+    common: Common | None = None
+
+    @property
+    def answer(self) -> Answer:
+        """What was sent to all parties."""
+        return Answer(self.shared.copy(), self.common)
 
 
 class Curator:
@@ -52,6 +90,7 @@ class Curator:
         structure: how a released matrix is interpreted.
         n_tasks: the number of tasks, if it is public.
         pooled: whether a round's answer uses all releases so far, weighted by their shares, instead of only the last.
+        weights: how the mean is released with the second moment; None if it is not.
     """
 
     def __init__(
@@ -63,6 +102,7 @@ class Curator:
         n_tasks: int | None,
         *,
         pooled: bool,
+        weights: MomentWeights | None = None,
     ) -> None:
         self._session = session
         self._release = release
@@ -70,6 +110,7 @@ class Curator:
         self._structure = structure
         self._n_tasks = n_tasks
         self._pooled = pooled
+        self._weights = weights
         self._sum: Floats | None = None
         self.rounds: list[Released] = []
 
@@ -78,27 +119,41 @@ class Curator:
         """The neighbour relation that the session protects."""
         return self._session.neighbours
 
-    def answer(self, sent: TaskModels | TaskMatrices) -> Floats:
-        """Release the sum of what was sent, and return the matrix for all parties."""
+    def answer(self, sent: TaskModels | TaskMatrices) -> Answer:
+        """Release the sum of what was sent, and return the answer for all parties."""
         name, share = Purpose.MODEL_COVARIANCE.at(round=len(self.rounds) + 1), self._shares[len(self.rounds)]
         released, stddev = self._release.draw(self._session, name, self._statistic(sent), share)
-        matrix = released if self._structure.diagonal else np.asarray(unpack(released), np.float64)
-        matrix, stddev = self._pool(matrix, stddev)
+        released, stddev = self._pool(released, stddev)
         unit, largest = sent.norm**2, math.inf if self._n_tasks is None else float(self._n_tasks)
+        mean, common, second = self._taken_apart(released, stddev, unit)
+        matrix = second if self._structure.diagonal else np.asarray(unpack(second), np.float64)
         result = self._structure.read(matrix / unit, stddev / unit, largest)
-        self.rounds.append(Released(matrix, stddev, result.shared, result.values, result.kept))
-        return result.shared.copy()
+        self.rounds.append(Released(matrix, stddev, result.shared, result.values, result.kept, mean, common))
+        return self.rounds[-1].answer
 
     def _statistic(self, sent: TaskModels | TaskMatrices) -> BoundedSum:
         if isinstance(sent, TaskMatrices):
             return matrix_total(sent, self.neighbours)
-        return (model_squares if self._structure.diagonal else model_gram)(sent, self.neighbours)
+        diagonal = self._structure.diagonal
+        if self._weights is not None and isinstance(sent, SizedModels):
+            return model_moments(sent, self.neighbours, self._weights, diagonal=diagonal)
+        return (model_squares if diagonal else model_gram)(sent, self.neighbours)
 
-    def _pool(self, matrix: Floats, stddev: float) -> tuple[Floats, float]:
+    def _taken_apart(self, released: Floats, stddev: float, unit: float) -> tuple[Floats | None, Common | None, Floats]:
+        """Return means of directions and sizes, what is known of the common model, and the second moment."""
+        if self._weights is None or self._n_tasks is None:
+            return None, None, released
+        dimension = features_of(len(released), diagonal=self._structure.diagonal)
+        at, size_at = unit * math.sqrt(self._weights.mean), unit * math.sqrt(self._weights.size)
+        total, size = released[:dimension] / at, float(released[dimension]) / size_at
+        common = common_of(total, size, stddev / at, stddev / size_at, self._n_tasks)
+        return np.append(total, size) / self._n_tasks, common, released[dimension + 1 :]
+
+    def _pool(self, released: Floats, stddev: float) -> tuple[Floats, float]:
         """Return the mean of all releases so far, weighted by their shares, with the noise of one release."""
         if not self._pooled:
-            return matrix, stddev
+            return released, stddev
         fractions = [share.fraction for share in self._shares[: len(self.rounds) + 1]]
-        self._sum = matrix * fractions[-1] if self._sum is None else self._sum + matrix * fractions[-1]
+        self._sum = released * fractions[-1] if self._sum is None else self._sum + released * fractions[-1]
         total = math.fsum(fractions)
         return self._sum / total, stddev * math.sqrt(fractions[-1] / total)

@@ -1,9 +1,9 @@
 """The estimator for multi-task learning in which no task's data or model leaks to the others.
 
 Each task belongs to a party. In every round, each party sends one bounded part, a model or a matrix. The curator
-releases the sum with noise and sends back one matrix, from which each party learns with its own rows. The final model
-belongs to its party; everybody else sees only what was released. This follows the model-protection paper, with its
-mechanism replaced by one that has a proof (docs/proofs/parties.md).
+releases the sum with noise and sends back one matrix and what the models have in common, from which each party learns
+with its own rows. The final model belongs to its party; everybody else sees only what was released. This follows the
+model-protection paper, with its mechanism replaced by one that has a proof (docs/proofs/parties.md).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from apportion.data.vocabulary import Vocabulary, as_array
 from apportion.errors import InputError
 from apportion.estimators.base import defaults_of
 from apportion.estimators.private import PrivateEstimator
+from apportion.parties.common import moment_weights
 from apportion.parties.curator import Curator, Released
 from apportion.parties.instance import InstanceGuarantee, party_noise
 from apportion.parties.parties import BayesParties, Parties, Party, ProximalParties, Sending
@@ -39,13 +40,13 @@ _PENALTIES = {"em": 1.0, "low-rank": 0.1, "low-rank+sparse": 0.1, "group-sparse"
 _ROUNDS = {"em": 1}
 _PROXIMAL_ROUNDS = 10
 _SETTINGS = (
-    "structure", "rounds", "schedule", "clip_norm", "pooled", "contribution", "penalty", "sparse_penalty",
+    "structure", "rounds", "schedule", "clip_norm", "pooled", "share_mean", "contribution", "penalty", "sparse_penalty",
     "accelerated", "condition", "release",
 )  # fmt: skip
 _ABOUT_DEFAULTS = (
     "library defaults: constants and functions of public and released quantities, developed "
-    "on generated tasks and checked on the School data; nothing was chosen by looking at "
-    "these data, unless they are the School data"
+    "on generated tasks and on the School, Exam, ScotsSec and egsingle data; nothing was chosen by looking at "
+    "these data, unless they are among them"
 )
 
 
@@ -64,7 +65,7 @@ class ProtectedMultiTask(PrivateEstimator):
         epsilon: ε of the whole fit.
         delta: δ of the whole fit; None for 1/m² (at most 1/1000), which needs a public number of tasks m: declared by
             `n_tasks`, or that of the data if neighbours replace a task.
-        structure: "em" for private EM (w ~ N(0, Ω)), or what tasks are assumed to share in a proximal method:
+        structure: "em" for private EM (w ~ N(m, Ω)), or what tasks are assumed to share in a proximal method:
             "low-rank" (Algorithm 2), "group-sparse" (3), "low-rank+sparse" (4), "relations".
         loss: "squared", or "logistic" for labels of two classes (1, and 0 or -1).
         fit_intercept: whether every party subtracts its own means and adds them back, which costs nothing; only for the
@@ -79,6 +80,9 @@ class ProtectedMultiTask(PrivateEstimator):
             which needs no K and does not reveal a party's scale.
         pooled: whether a round uses the mean of all releases so far, weighted by their shares; otherwise only the last
             one, as in the paper. The mean has the noise of one release with all their shares.
+        share_mean: whether parties also share the mean of their models' directions, and their mean size, in the same
+            release. It needs a public number of tasks, and is left out with `instance_epsilon`, with
+            `contribution="posterior"` and with a release of other noise.
         contribution: for EM, "mean" for the posterior mean's outer product or "posterior" for the whole second moment.
         penalty: λ of a proximal method, relative (see `structure`); None for a default.
         sparse_penalty: λ₂ of "low-rank+sparse", in units of the root mean square of a party's own model.
@@ -144,6 +148,7 @@ class ProtectedMultiTask(PrivateEstimator):
         schedule: RoundSchedule | None = None,
         clip_norm: float | None = None,
         pooled: bool = True,
+        share_mean: bool = True,
         contribution: str = "mean",
         penalty: float | None = None,
         sparse_penalty: float = 0.5,
@@ -168,6 +173,7 @@ class ProtectedMultiTask(PrivateEstimator):
         self.schedule = schedule
         self.clip_norm = clip_norm
         self.pooled = pooled
+        self.share_mean = share_mean
         self.contribution = contribution
         self.penalty = penalty
         self.sparse_penalty = sparse_penalty
@@ -360,7 +366,7 @@ class ProtectedMultiTask(PrivateEstimator):
         if self.instance_epsilon is not None:
             self.instance_guarantee_ = InstanceGuarantee.over(self.instance_epsilon, self._rounds)
             disturb = party_noise(self.instance_guarantee_, data.ids, session.noise)
-        sending = Sending(self.clip_norm, disturb)
+        sending = Sending(self.clip_norm, disturb, self._with_mean(data))
         if self.structure == "em":
             return BayesParties(local, sending, whole_posterior=self.contribution == "posterior")
         sparse = self.sparse_penalty if self.structure == "low-rank+sparse" else None
@@ -374,7 +380,15 @@ class ProtectedMultiTask(PrivateEstimator):
         default = recommended(accelerated=self.accelerated, condition=self.condition)
         schedule = self.schedule or (Uniform() if self.structure == "em" else default)
         shares = self.release.plan(session, self._rounds, schedule)
-        return Curator(session, self.release, shares, structure, self._public_number(data), pooled=self.pooled)
+        number, weights = self._public_number(data), None
+        if self._with_mean(data) and number is not None:
+            weights = moment_weights(data.dimension, 1 / session.budget.mu, number)
+        return Curator(session, self.release, shares, structure, number, pooled=self.pooled, weights=weights)
+
+    def _with_mean(self, data: TaskRows) -> bool:
+        """Whether the mean model is released with the second moment."""
+        possible = self.release.carries_mean and self.contribution == "mean" and self.instance_epsilon is None
+        return self.share_mean and possible and self._public_number(data) is not None
 
     def _keep(self, parties: Parties, data: TaskRows, mask: NDArray[np.bool_] | None) -> None:
         self.coef_, self.single_task_ = parties.models(), parties.alone().copy()

@@ -1,4 +1,4 @@
-"""The parties' side: each keeps its rows and its model, sends one bounded part per round and receives one matrix.
+"""The parties' side: each keeps its rows and its model, sends one bounded part per round and receives one answer.
 
 All parties are held together, because NumPy serves many at once. The same class with one task is a single party and
 computes the same numbers. A party's model is never clipped, only what it sends. Without a clip norm, every party sends
@@ -16,10 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.data.numbers import finite_column, finite_matrix
-from apportion.parties.choice import averaged, learned_alone, weight_of_own
-from apportion.parties.posterior import Local, Prior
+from apportion.parties.choice import averaged, lead_of_joint, learned_alone, weight_of_own
+from apportion.parties.common import Common
+from apportion.parties.curator import Answer
+from apportion.parties.grids import Centre
+from apportion.parties.posterior import Learned, Local, Prior
 from apportion.parties.tasks import Block
-from apportion.privacy.task_sums import TaskMatrices, TaskModels
+from apportion.privacy.task_sums import SizedModels, TaskMatrices, TaskModels
 
 Floats = NDArray[np.float64]
 Disturb = Callable[[Floats, float], Floats]
@@ -28,6 +31,7 @@ Disturb = Callable[[Floats, float], Floats]
 _LEVELS = (3e-3, 0.03, 0.1, 0.3, 1.0)  # factors tried for directions within the noise, relative to their level in Ω
 _ALONE = 1 / 11  # prior probability that learning alone is better, if directions exceed the noise in the release
 _EVEN = 1e-6  # eigenvalues closer than this fraction of the largest count as equal
+_RELEVANT = 0.1  # the share in common from which proximal methods use it
 _FLAT = 1e-200  # curvature of a loss without rows
 
 
@@ -37,7 +41,7 @@ class Parties(Protocol):
     def send(self) -> TaskModels | TaskMatrices:
         """Return one bounded part of every party."""
 
-    def receive(self, shared: Floats) -> None:
+    def receive(self, answer: Answer) -> None:
         """Learn from what the curator sent."""
 
     def models(self) -> Floats:
@@ -86,18 +90,22 @@ class Sending:
     Attributes:
         clip_norm: K; None to scale every model to norm 1.
         disturb: each party's own noise for its single rows, if there is any.
+        with_mean: whether a model's direction and size are sent beside its outer product.
     """
 
     clip_norm: float | None
     disturb: Disturb | None = None
+    with_mean: bool = False
 
     @property
     def norm(self) -> float:
         """The bound on what is sent."""
         return 1.0 if self.clip_norm is None else self.clip_norm
 
-    def bounded(self, models: Floats) -> TaskModels:
+    def bounded(self, models: Floats, sizes: Floats) -> TaskModels:
         """Return models clipped or scaled. After a party's own noise they are clipped again."""
+        if self.with_mean:
+            return SizedModels.of(models, sizes, self.norm, scaled=self.clip_norm is None)
         make = TaskModels.scaled if self.clip_norm is None else TaskModels.clipped
         if self.disturb is None:
             return make(models, self.norm)
@@ -106,12 +114,12 @@ class Sending:
 
 
 class BayesParties:
-    """Private EM: a party's model is its posterior mean under w ~ N(0, r v Ω), averaged over a few priors.
+    """Private EM: a party's model is its posterior mean under w ~ N(f c, r v Ω), averaged over a few priors.
 
     The priors are Ω with ever less of what does not exceed the noise: local models are noisier than true ones, so its
-    level is too high. The party's own evidence weighs the priors. Their mean and what the party learns alone are
-    averaged by how well either predicts the later part of its rows. The first part sent is the posterior mean under
-    the identity.
+    level is too high. Each has a mean of 0, or what all models have in common, if that was released. The party's own
+    evidence weighs the priors. Their mean and what the party learns alone are averaged by how well either predicts the
+    later part of its rows. The first part sent is the posterior mean under the identity.
     """
 
     def __init__(self, local: Local, sending: Sending, *, whole_posterior: bool = False) -> None:
@@ -127,20 +135,21 @@ class BayesParties:
     def send(self) -> TaskModels | TaskMatrices:
         """Return the posterior mean, scaled or clipped, or the posterior's second moment."""
         if not self._whole:
-            return self._sending.bounded(self._sent)
+            return self._sending.bounded(self._sent, self._isotropic.size)
         factors = self._second_moments()
         norm = self._sending.norm
         scale = self._sending.clip_norm is None
         return TaskMatrices.scaled(factors, norm) if scale else TaskMatrices.clipped(factors, norm)
 
-    def receive(self, shared: Floats) -> None:
-        """Average over priors. The identity means that there is nothing to learn from others."""
-        if np.array_equal(shared, np.eye(len(shared))):
+    def receive(self, answer: Answer) -> None:
+        """Average over priors. A silent answer means that there is nothing to learn from others."""
+        if answer.silent:
             self._sent = self._isotropic.mean
             self._models, self._weight = self._alone.mean, np.ones(self._local.n_tasks)
             return
-        joint = averaged([self._local.learn(prior) for prior in _priors(shared)])
-        self._weight = weight_of_own(self._alone, joint, _ALONE)
+        joint = _learned_jointly(self._local, answer)
+        lead = lead_of_joint(self._local, self._alone, joint, lambda local: _learned_jointly(local, answer))
+        self._weight = weight_of_own(self._alone, joint, _chance_of_alone(answer), lead)
         self._models = joint.mean + self._weight[:, None] * (self._alone.mean - joint.mean)
         self._sent = self._models
 
@@ -207,14 +216,16 @@ class ProximalParties:
         self._draw = None if sparse_penalty is None else sparse_penalty * _root_mean_square(isotropic.mean)
         self._round = 0
         self._shared: Floats | None = None
+        self._common: Common | None = None
         self._hat = (self._dense, self._extra)
 
     def send(self) -> TaskModels | TaskMatrices:
         """Return the part of the model that is multiplied by M."""
-        return self._sending.bounded(self._dense)
+        return self._sending.bounded(self._dense, self._learned.size)
 
-    def receive(self, shared: Floats) -> None:
+    def receive(self, answer: Answer) -> None:
         """Take one proximal step and one step on the own loss."""
+        self._common, shared = answer.common, answer.shared
         if np.array_equal(shared, np.eye(len(shared))):
             return
         self._round += 1
@@ -237,11 +248,11 @@ class ProximalParties:
 
     def models(self) -> Floats:
         """Return the joint and the own model, averaged by the party's evidence."""
-        if self._shared is None:
+        joint = self._joint()
+        if joint is None:
             return self._alone.copy()
-        joint = self._hat[0] + self._hat[1]
-        weight = self.own_weight()[:, None]
-        return np.asarray(joint + weight * (self._alone - joint))
+        weight = self._weight_against(joint)[:, None]
+        return np.asarray(joint.mean + weight * (self._alone - joint.mean))
 
     def alone(self) -> Floats:
         """Return posterior means under the party's own priors."""
@@ -249,12 +260,26 @@ class ProximalParties:
 
     def own_weight(self) -> Floats:
         """Return the weight of learning alone, against a prior with covariance M."""
-        if self._shared is None:
-            return np.ones(self._local.n_tasks)
-        values, vectors = np.linalg.eigh(self._shared)
-        directions = np.ascontiguousarray(vectors * np.sqrt(np.maximum(values, 0.0)))
-        prior = Prior(directions, _EVEN * max(float(values[-1]), _FLAT))
-        return weight_of_own(self._learned, self._local.learn(prior), 0.5)
+        joint = self._joint()
+        return np.ones(self._local.n_tasks) if joint is None else self._weight_against(joint)
+
+    def _joint(self) -> Learned | None:
+        """Return the steps' result, weighed by the evidence of a prior with covariance M, and what a mean adds."""
+        learned = []
+        centre = (
+            _centre(self._local, self._common) if self._common is not None and self._common.share > _RELEVANT else None
+        )
+        if self._shared is not None:
+            prior = _covariance(self._shared)
+            told = self._local.learn(prior)
+            learned.append(Learned(self._hat[0] + self._hat[1], told.evidence, told.early, told.ratio, told.size))
+            learned += [] if centre is None else [self._local.learn(prior, centre)]
+        learned += [] if centre is None else [self._local.learn(None, centre)]
+        return averaged(learned) if learned else None
+
+    def _weight_against(self, joint: Learned) -> Floats:
+        chance = self._common.chance_of_alone if self._shared is None and self._common is not None else 0.5
+        return weight_of_own(self._learned, joint, chance)
 
     def _momentum(self) -> float:
         if not self._accelerated:
@@ -263,6 +288,42 @@ class ProximalParties:
             return (self._round - 1) / (self._round + 2)
         root = math.sqrt(1 / self._condition)
         return (1 - root) / (1 + root)
+
+
+def _learned_jointly(local: Local, answer: Answer) -> Learned:
+    """Return what parties learn under all priors that an answer suggests, averaged by their own evidence."""
+    learned: list[Learned] = []
+    logs: list[float] = []
+    if not np.array_equal(answer.shared, np.eye(len(answer.shared))):
+        priors = _priors(answer.shared)
+        learned += [local.learn(prior) for prior in priors]
+        if answer.common is not None:
+            inside = _centre(local, answer.common.within(priors[0].directions))
+            learned += [local.learn(prior, inside) for prior in priors]
+        logs += [-math.log(len(priors))] * len(learned)
+    if answer.common is not None:
+        learned.append(local.learn(None, _centre(local, answer.common)))
+        logs.append(0.0)
+    return averaged(learned, logs)
+
+
+def _centre(local: Local, common: Common) -> Centre:
+    """Return the common model in the units of every party."""
+    models = local.lengths(common.size)[:, None] * common.direction
+    return Centre(models, common.spread, common.spread_of_logs, common.spread_of_factors)
+
+
+def _chance_of_alone(answer: Answer) -> float:
+    """Return how likely learning alone is better, before a party looks at its rows."""
+    if answer.common is None or not np.array_equal(answer.shared, np.eye(len(answer.shared))):
+        return _ALONE
+    return answer.common.chance_of_alone
+
+
+def _covariance(matrix: Floats) -> Prior:
+    values, vectors = np.linalg.eigh(matrix)
+    directions = np.ascontiguousarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+    return Prior(directions, _EVEN * max(float(values[-1]), _FLAT))
 
 
 def _priors(shared: Floats) -> list[Prior]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,13 @@ Floats = NDArray[np.float64]
 
 
 class MatrixRelease(ABC):
-    """Plans the rounds' shares, and draws each round's matrix."""
+    """Plans the rounds' shares, and draws each round's matrix.
+
+    Attributes:
+        carries_mean: whether it can release the mean of models beside their outer products.
+    """
+
+    carries_mean: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -47,6 +53,8 @@ class MatrixRelease(ABC):
 @dataclass(frozen=True)
 class GaussianRelease(MatrixRelease):
     """Gaussian noise, with rounds weighted by a schedule."""
+
+    carries_mean: ClassVar[bool] = True
 
     @property
     def noise_words(self) -> str:

@@ -23,6 +23,9 @@ from apportion.errors import InputError
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+FOLDS = 5
+"""Number of folds into which a party divides its own rows, to compare ways of learning."""
+
 _PLACES = 8  # rows are padded with zeros to a multiple of this
 _AT_A_TIME = 1 << 22  # number of entries of a block
 _LARGEST = 1e100  # limit of a number, so that its square is finite
@@ -60,6 +63,31 @@ class TaskRows:
         """Return the rows with zeros in the features that a task lacks."""
         kept = np.repeat(mask, np.diff(self.indptr), axis=0)
         return TaskRows(self.ids, np.where(kept, self.features, 0.0), self.labels, self.indptr)
+
+    def of_tasks(self, tasks: Integers) -> TaskRows:
+        """Return the rows of some tasks only, in this order."""
+        sizes = np.diff(self.indptr)[tasks]
+        indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        rows = np.repeat(self.indptr[tasks] - indptr[:-1], sizes) + np.arange(indptr[-1])
+        ids = Vocabulary.of_range(len(tasks), name="task")
+        return TaskRows(ids, self.features[rows], self.labels[rows], indptr, self.taken)
+
+    def parted(self, fold: int) -> tuple[TaskRows, TaskRows]:
+        """Return the rows outside a fold, and those inside. Folds are dealt by the rank of a row's label in its task.
+
+        So the order of the rows does not matter, and labels are alike in all folds. A single row is never left out.
+        """
+        sizes = np.diff(self.indptr)
+        whose = np.repeat(np.arange(self.n_tasks), sizes)
+        order = np.lexsort((*self.features.T, self.labels, whose))
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order)) - self.indptr[:-1][whose]
+        inside = (rank % FOLDS == fold) & (sizes[whose] > 1)
+        return self._where(~inside), self._where(inside)
+
+    def _where(self, kept: NDArray[np.bool_]) -> TaskRows:
+        counts = np.concatenate([[0], np.cumsum(kept)])[self.indptr]
+        return TaskRows(self.ids, self.features[kept], self.labels[kept], counts.astype(np.int64), self.taken)
 
     def centred(self) -> tuple[TaskRows, Floats, Floats]:
         """Return the rows with each task's own means subtracted, and the means of features and labels."""

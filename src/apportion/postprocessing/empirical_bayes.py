@@ -21,6 +21,9 @@ from apportion.linalg import Information, NoisyDesign, information
 
 Floats = NDArray[np.floating[Any]]
 
+COEFFICIENT_PRECISION = 100.0
+"""Prior precision of the entries of M, in labels: what covariates do is of the order of a tenth of a label."""
+
 
 @dataclass(frozen=True)
 class Prior:
@@ -71,17 +74,25 @@ class Posterior:
 
 def fit(evidence: Evidence, covariates: Floats, start: Prior, steps: int) -> Posterior:
     """Fit the prior by EM, then return every task's posterior."""
-    projection = np.linalg.solve(covariates.T @ covariates + 1e-3 * np.eye(covariates.shape[1]), covariates.T)
     model = noisy_design(evidence)
     prior = start
     for _ in range(steps - 1):
         mean, seen = _posterior(evidence, model, covariates, prior)
-        coefficients = projection @ mean
+        coefficients = _coefficients(covariates, mean, prior.covariance)
         apart = mean - covariates @ coefficients
         covariance = (apart.T @ apart + left_in_all(seen, prior.covariance)) / len(mean)
         prior = Prior(coefficients, covariance + 1e-8 * np.eye(len(covariance)))
     mean, seen = _posterior(evidence, model, covariates, prior, each=True)
     return Posterior(mean, left_variances(seen, prior.covariance), prior)
+
+
+def _coefficients(covariates: Floats, mean: Floats, covariance: Floats) -> NDArray[np.float64]:
+    """Return M given the tasks' parameters: a ridge regression in each principal direction of Σ."""
+    variances, directions = np.linalg.eigh(covariance)
+    gram, moments = covariates.T @ covariates, covariates.T @ mean @ directions
+    ridges = COEFFICIENT_PRECISION * np.maximum(variances, 0.0)[:, None, None] * np.eye(len(gram))
+    solved = np.linalg.solve(gram + 1e-9 * np.eye(len(gram)) + ridges, moments.T[:, :, None])[:, :, 0]
+    return np.asarray(solved.T @ directions.T)
 
 
 def _posterior(

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from apportion.linalg import information, unpack
 from apportion.postprocessing.empirical_bayes import (
+    COEFFICIENT_PRECISION,
     Evidence,
     Prior,
     left_in_all,
@@ -33,7 +34,7 @@ from apportion.postprocessing.empirical_bayes import (
 Floats = NDArray[np.floating[Any]]
 Sparse = Any  # scipy.sparse.csr_array
 
-_FLAT = 1e-3  # prior precision of the covariates' coefficients
+_FLAT = 1e-3  # prior precision of the covariates' coefficients where values are known
 _LEAST_VARIANCE = 1e-8
 _EXPLAINED_AT_FIRST = 0.2  # fraction of the variance of known values that each group is expected to explain
 _PRECISION, _MOST_STEPS = 1e-4, 60
@@ -174,7 +175,7 @@ def _least_squares(
     statistic sees the prior mean, and its score u_i (`linalg.information`); they are never formed.
     """
     width = targets.shape[1]
-    flat = np.full((regressors.covariates.shape[1], width), _FLAT)
+    flat = np.full((regressors.covariates.shape[1], width), COEFFICIENT_PRECISION)
     penalty = np.concatenate([flat, 1 / prior.variances[regressors.groups]])
     diagonal = regressors.squares_times(np.maximum(np.einsum("nii->ni", weights), 0.0)) + penalty
 

@@ -93,6 +93,11 @@ class Purpose(Enum):
         "votes",
         "Which settings predict users' held-out rows best. Later rounds use these settings.",
     )
+    FEATURE_VOTES = (
+        "feature-votes",
+        "votes on features",
+        "Whether tastes for the items' public features predict users' held-out rows. If not, they hardly count.",
+    )
     VALIDATION_SCORE = "validation-score", "validation score", "How well one try's settings do on held-out users."
     # regressions and training
     TASK_MATRICES = "task-matrices", "Gram matrices", "How firmly the rows of each task pin down its coefficients."

@@ -26,7 +26,7 @@ from apportion.errors import BudgetError
 from apportion.privacy import gaussian
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
-from apportion.privacy.charges import LedgerAccount, Pending, cost_of, event_of, opened, recorded, worth
+from apportion.privacy.charges import LedgerAccount, Pending, cost_of, event_of, opened, recorded, reference_to, worth
 from apportion.privacy.checkpoints import Checkpoint, Kept
 from apportion.privacy.fixed_schedule import FixedSchedule, noise_beside
 from apportion.privacy.keys import KeyedSum, Listed
@@ -53,7 +53,6 @@ from apportion.privacy.statement import (
     DEFAULTS,
     EXACT_ARITHMETIC,
     REAL_ARITHMETIC,
-    LedgerReference,
     Release,
     Statement,
     Tuning,
@@ -295,6 +294,19 @@ class Session:
             raise BudgetError(f"Releases by {mechanism.words} go through release_sampled, which draws the sample.")
         return self._release(mechanism, release_name(name), statistic, share)
 
+    def readmit(self, releases: Sequence[Release]) -> None:
+        """Take note of releases that this run made, and charged, before it was stopped. Nothing is drawn or charged.
+
+        Args:
+            releases: in order, from the statement of the run so far. They count against the budget and the plan.
+        """
+        with self._lock:
+            for record in releases:
+                planned = None if self._schedule is None else self._schedule.planned
+                of_plan = planned is not None and record.mechanism == planned.mechanism.key
+                self._require_admissible(record, planned if of_plan else None)
+                self._releases.append(record)
+
     def statement(self) -> Statement:
         """Return the statement of everything charged so far."""
         from apportion import __version__
@@ -319,7 +331,7 @@ class Session:
             declared_users=self._declared_users,
             window=self._window,
             version=__version__,
-            ledger=self._reference(),
+            ledger=reference_to(self._receipts),
         )
 
     @property
@@ -376,19 +388,22 @@ class Session:
         """
         receipt = None if kept is None else kept.receipt
         with self._lock:
-            if any(r.name == record.name for r in self._releases):
-                raise BudgetError(f"A release named {record.name!r} was already made in this session.")
-            if self._schedule is not None:
-                self._schedule.take(record, planned)
-            elif planned is not None:
-                raise BudgetError(f"Expected a share that a plan of this session made, got {planned}.")
-            else:
-                self._refuse_beyond_budget(record)
+            self._require_admissible(record, planned)
             if self._schedule is None and kept is None:  # planned releases were charged together
                 receipt = None if self._ledger is None else self._ledger.charge(record.name, event_of(record))
             self._receipts += [] if receipt is None else [receipt]
             self._releases.append(record)
         return receipt
+
+    def _require_admissible(self, record: Release, planned: PlannedShare[Any] | None) -> None:
+        if any(each.name == record.name for each in self._releases):
+            raise BudgetError(f"A release named {record.name!r} was already made in this session.")
+        if self._schedule is not None:
+            self._schedule.take(record, planned)
+        elif planned is not None:
+            raise BudgetError(f"Expected a share that a plan of this session made, got {planned}.")
+        else:
+            self._refuse_beyond_budget(record)
 
     def _charge_plan(self, name: str, event: Event) -> None:
         """Charge the ledger for a whole plan, once; a checkpoint knows whether that was done. It refuses by raising."""
@@ -399,12 +414,6 @@ class Session:
             if self._checkpoint is not None and receipt is not None:
                 self._checkpoint.store_plan(name, receipt)
         self._receipts += [] if receipt is None else [receipt]
-
-    def _reference(self) -> LedgerReference | None:
-        if not self._receipts:
-            return None
-        last = self._receipts[-1]
-        return LedgerReference(last.account, last.run, len(self._receipts), last.number, last.hash)
 
     def _sample(self, name: str, probability: float) -> Sample:
         """Draw a fresh sample; the auditor records it."""

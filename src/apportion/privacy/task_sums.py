@@ -6,12 +6,16 @@ removing a task moves the sum by at most K². Replacing a task moves it by A - B
 <A, B> = tr(AB) ≥ 0 and ||A - B||² = ||A||² + ||B||² - 2<A, B> ≤ 2K⁴: by √2 K², not 2K² (docs/proofs/parties.md).
 
 Matrices come as factors F with S = FᵀF, which is positive semidefinite whatever the factor holds.
+
+A part may also carry the model's direction u and its size s in [0, 1]: (a u, c s, w wᵀ), in units of K². Directions
+that are opposite have the same outer product, so one release of all three moves by less than three releases would.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +37,62 @@ class TaskModels(Rows):
     """One model per task, each of L2 norm at most `norm`."""
 
     __slots__ = ()
+
+
+class SizedModels(TaskModels):
+    """One model per task, as `TaskModels`, with a size from 0 to 1 that is the task's own measure of its length.
+
+    Args:
+        values: one model per task.
+        norm: K.
+        sizes: one per task.
+        equal_lengths: whether every model has length K (within a margin) or is 0.
+    """
+
+    __slots__ = ("_equal_lengths", "_sizes")
+
+    def __init__(self, values: Floats, norm: float, sizes: Floats, *, equal_lengths: bool) -> None:
+        super().__init__(values, norm)
+        held: Floats = _held(sizes)
+        if held.shape != (len(values),) or not ((held >= 0) & (held <= 1)).all():  # also refuses NaN
+            raise InputError("Expected one size from 0 to 1 for every task; at least one is not.", argument="sizes")
+        if equal_lengths and not _all_reach(self._values, norm):
+            raise InputError(
+                f"Expected every model to have length {norm} or 0; at least one has not.", argument="values"
+            )
+        self._sizes = held
+        self._equal_lengths = equal_lengths
+
+    @classmethod
+    def of(cls, models: Floats, sizes: Floats, norm: float, *, scaled: bool) -> Self:
+        """Scale every model to length `norm`, or only those that are longer; sizes are cut off at 0 and 1."""
+        bounded = (TaskModels.scaled if scaled else TaskModels.clipped)(models, norm)
+        return cls(bounded._values, norm, np.clip(np.nan_to_num(sizes), 0.0, 1.0), equal_lengths=scaled)
+
+
+@dataclass(frozen=True)
+class MomentWeights:
+    """How a part is made up: (a u, c s, w wᵀ), in units of K².
+
+    Attributes:
+        mean: a², at most 2.
+        size: c².
+    """
+
+    mean: float
+    size: float
+
+    def __post_init__(self) -> None:
+        if not (0 < self.mean <= 2 and self.size > 0):
+            raise InputError(f"Expected a weight of the mean in (0, 2] and of the size > 0, got {self}.", argument=None)
+
+    def reach(self, neighbours: Neighbours, *, equal_lengths: bool) -> float:
+        """Return how far one task moves the sum, in units of K² (docs/proofs/parties.md)."""
+        _reach(neighbours)  # refuses other neighbours
+        if neighbours == ADD_REMOVE_TASK:
+            return math.sqrt(1 + self.mean + self.size)
+        moved = 2 + 2 * self.mean + self.mean**2 / 2
+        return math.sqrt((moved if equal_lengths else max(moved, 1 + 4 * self.mean)) + self.size)
 
 
 class TaskMatrices(Hidden):
@@ -108,6 +168,33 @@ def model_squares(models: TaskModels, neighbours: Neighbours) -> BoundedSum:
     return BoundedSum(_KEY, np.square(values).sum(axis=0), bound, text, neighbours=neighbours)
 
 
+def model_moments(models: SizedModels, neighbours: Neighbours, weights: MomentWeights, *, diagonal: bool) -> BoundedSum:
+    """Seal (a Σ u, c Σ s, Σ w wᵀ packed), the first two times K²; or only the diagonal of the last."""
+    values: Floats = np.asarray(models._values, np.float64)
+    unit = models.norm**2
+    second = np.square(values).sum(axis=0) if diagonal else pack(values.T @ values)
+    first = math.sqrt(weights.mean) * unit * _directions(values).sum(axis=0)
+    size = math.sqrt(weights.size) * unit * models._sizes.sum()
+    scales = np.ones(len(second)) if diagonal else symmetric_scales(len(second))
+    text = (
+        f"models of norm <= {models.norm:g}: their directions times {math.sqrt(weights.mean) * unit:.4g}, their sizes "
+        f"times {math.sqrt(weights.size) * unit:.4g}, and their {'squares' if diagonal else 'outer products'}, bounded "
+        "together"
+    )
+    bound = weights.reach(neighbours, equal_lengths=models._equal_lengths) * unit
+    whole, spread = np.concatenate([first, [size], second]), np.concatenate([np.ones(len(first) + 1), scales])
+    return BoundedSum(_KEY, whole, bound, text, spread, neighbours=neighbours)
+
+
+def features_of(entries: int, *, diagonal: bool) -> int:
+    """Return the number of features d of a sum of `model_moments` with d + 1 + d(d + 1)/2, or 2d + 1, entries.
+
+    >>> features_of(3 + 1 + 6, diagonal=False), features_of(7, diagonal=True)
+    (3, 3)
+    """
+    return (entries - 1) // 2 if diagonal else (math.isqrt(8 * entries + 1) - 3) // 2
+
+
 def matrix_total(matrices: TaskMatrices, neighbours: Neighbours) -> BoundedSum:
     """Seal Σ_i F_iᵀ F_i, packed."""
     factors = matrices._factors
@@ -116,6 +203,16 @@ def matrix_total(matrices: TaskMatrices, neighbours: Neighbours) -> BoundedSum:
     packed = pack(stacked.T @ stacked)
     bound = _reach(neighbours) * matrices.norm**2
     return BoundedSum(_KEY, packed, bound, text, symmetric_scales(packed.shape[-1]), neighbours=neighbours)
+
+
+def _all_reach(values: Floats, norm: float) -> bool:
+    lengths = np.sqrt(np.einsum("md,md->m", values, values))
+    return bool(((lengths == 0) | (lengths >= norm * (1 - 10 * MARGIN))).all())
+
+
+def _directions(values: Floats) -> Floats:
+    """Return the models divided by their lengths, with the margin that bounds have; 0 for a model without direction."""
+    return np.asarray(Rows.scaled(values, 1.0)._values, np.float64)
 
 
 def _reach(neighbours: Neighbours) -> float:

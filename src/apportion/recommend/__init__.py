@@ -4,7 +4,8 @@ from apportion.recommend.als import ClickRecommender, RatingRecommender
 from apportion.recommend.clicks import ClickSettings, PrivateClickRecommender
 from apportion.recommend.model import ClickModel, ItemModel, RatingModel
 from apportion.recommend.on_spark import recommend_on_spark
-from apportion.recommend.ratings import PrivateRatingRecommender, RatingSettings
+from apportion.recommend.rating_settings import RatingSettings
+from apportion.recommend.ratings import PrivateRatingRecommender
 from apportion.recommend.storage import load, save
 
 __all__ = [

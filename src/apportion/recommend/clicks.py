@@ -203,7 +203,7 @@ class PrivateClickRecommender(FeaturesEstimator):
         """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
 
         Args:
-            data: `Interactions`, or with `engine=SparkEngine(spark)` a frame of that session.
+            data: `Interactions`, a frame that supports Arrow, or with `engine=SparkEngine(spark)` one of its session.
             session: brings its own budget, noise and window, which replace those of the estimator.
             progress: is told how far the fit is.
         """

@@ -33,8 +33,7 @@ _DAMPING = 6.0  # ratings at the centre that are added to a user's own mean
 _DISTORTION = 0.003  # error from uneven clipping, per residual variance and squared fraction that is cut off
 _COORDINATES = 3.0  # as many biases have about the error that an item's vector and bias have together
 _ITEM_VARIANCE = 0.1
-_DIMENSIONS = ((90.0, 8), (15.0, 4), (5.0, 2))  # from which signal to noise of an item, as users meet it
-_SHORTEST = 1
+_DIMENSIONS = ((90.0, 8), (15.0, 4), (3.5, 1))  # from which signal to noise of an item, as users meet it
 _VARIANCE_SPREAD = 0.5  # of residual variances among data sets
 
 
@@ -120,6 +119,8 @@ def _variance(quarter: float, stddev: float) -> float:
 def dimension_for(exposure: Exposure, clip_norm: float, mu: float, rows: float) -> int:
     """Return the length of item vectors: longer if items exceed the noise, but at most the ratings of a user.
 
+    It is 0 where items do not stand out of the noise: one round for biases alone, private damped means, is better then.
+
     Args:
         exposure: of the tasks.
         clip_norm: of users' parts.
@@ -128,8 +129,8 @@ def dimension_for(exposure: Exposure, clip_norm: float, mu: float, rows: float) 
     """
     met = float(np.square(exposure.total).sum() / max(float(exposure.total.sum()), 1e-9))
     signal = mu * met / clip_norm
-    longest = next((dimension for least, dimension in _DIMENSIONS if signal >= least), _SHORTEST)
-    return int(np.clip(rows, 1, longest))
+    longest = next((dimension for least, dimension in _DIMENSIONS if signal >= least), 0)
+    return int(min(max(rows, 1), longest))
 
 
 def _noise_error(levels: Floats, exposure: Exposure, mu: float) -> NDArray[np.float64]:

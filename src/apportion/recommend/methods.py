@@ -18,7 +18,8 @@ from apportion.errors import InputError
 from apportion.privacy import NoiseSource
 from apportion.recommend.als import ClickRecommender, RatingRecommender
 from apportion.recommend.clicks import ClickSettings, PrivateClickRecommender
-from apportion.recommend.ratings import PrivateRatingRecommender, RatingSettings
+from apportion.recommend.rating_settings import RatingSettings
+from apportion.recommend.ratings import PrivateRatingRecommender
 
 __all__ = ["build", "methods"]
 

@@ -95,15 +95,17 @@ class _Recommending:
         owners, tasks = lists.value_parent_indices().to_numpy(), np.zeros(0, np.int32)
         if len(ids):
             tasks = self.model.task_ids.match(Vocabulary(ids.dictionary.to_pylist()))[ids.indices.to_numpy()]
-        values = np.ones(len(tasks), np.float32) if self.values is None else self._values(batch, owners)
+        values = np.ones(len(tasks), np.float32) if self.values is None else self._given_values(batch, owners)
         known = tasks >= 0
         rows = Vocabulary.of_range(batch.num_rows, name="row")
         on_list = self.model.task_ids
         return Interactions.from_codes(owners[known], tasks[known], values[known], user_ids=rows, task_ids=on_list)
 
-    def _values(self, batch: pa.RecordBatch, owners: NDArray[np.int64]) -> NDArray[Any]:
+    def _given_values(self, batch: pa.RecordBatch, owners: NDArray[np.int64]) -> NDArray[Any]:
         lists = batch.column(self.values)
         values = lists.flatten().to_numpy(zero_copy_only=False)
         if not np.array_equal(owners, lists.value_parent_indices().to_numpy()):
-            raise InputError("Expected as many values as items in every row; at least one row has other lists.")
+            raise InputError(
+                "Expected as many values as items in every row; at least one row has other lists.", argument=None
+            )
         return np.asarray(values, np.float32)

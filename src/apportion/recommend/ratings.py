@@ -41,69 +41,12 @@ from apportion.recommend.categories import Categories
 from apportion.recommend.features.prior import FeaturesEstimator
 from apportion.recommend.features.ratings_items import ItemSide, Posterior
 from apportion.recommend.model import FoldIn, RatingModel
-from apportion.recommend.variance_votes import UserVariances, VarianceLosses
+from apportion.recommend.overviews import Overview
+from apportion.recommend.rating_settings import RatingSettings
+from apportion.recommend.rating_votes import Ballot, Known
+from apportion.recommend.variance_votes import UserVariances
 
 Floats = NDArray[np.floating[Any]]
-
-
-@dataclass(frozen=True)
-class RatingSettings:
-    """Everything that can be tuned; all of it public. Labels are in units of a quarter of the value range.
-
-    Attributes:
-        dimension: length of item vectors; None to choose it from released popularity (8 with features).
-        rounds: number of rounds after the one for biases.
-        growth: ratio of the shares of consecutive rounds.
-        exponent: weights over a user's tasks are popularity^-exponent.
-        popularity_floor: popularity is floored at this fraction of its mean before that.
-        overview_share: share of the budget for the number of users and the mean.
-        counts_share: share for popularity.
-        norms_share: share for the choice of the clip norm; nothing is spent where `clip` is given.
-        moments_share: share for the shared moments of all rounds.
-        votes_share: share for the votes on the three variances of users; 0 to keep these as they are.
-        held_out: fraction of the rows that is kept for these votes, out of everything before them.
-        clip: norm of a user's part in a round; None to choose it from a release.
-        latent_scale: relative size of the latent coordinates in a contribution.
-        bias_variance: prior variance of a user's bias.
-        scale_variance: prior variance of a user's factor on item biases.
-        latent_variance: prior variance of a user's taste, per coordinate.
-        start_scale: size of the stand-in item vectors of the first latent round.
-        start_level: mean square of the tastes in that round.
-        prior_variance: where EM for the prior of item vectors starts; twice that for biases.
-        steps: EM steps per round.
-        feature_variance: where the fit of what each feature group is worth starts: its variance among tasks.
-        feature_directions: how many directions of the features a user's taste is for, beside the learned vectors.
-        taste_variance: prior variance of that taste.
-    """
-
-    dimension: int | None = None
-    rounds: int = 8
-    growth: float = 1.15
-    exponent: float = 0.25
-    popularity_floor: float = 0.05
-    overview_share: float = 0.003
-    counts_share: float = 0.1
-    norms_share: float = 0.004
-    moments_share: float = 0.02
-    votes_share: float = 0.004
-    held_out: float = 0.1
-    clip: float | None = None
-    latent_scale: float = 1.2
-    bias_variance: float = 0.15
-    scale_variance: float = 0.15
-    latent_variance: float = 1.0
-    start_scale: float = 0.1
-    start_level: float = 0.4
-    prior_variance: float = 0.05
-    steps: int = 10
-    feature_variance: float = 0.02
-    feature_directions: int = 32
-    taste_variance: float = 0.03
-
-    @classmethod
-    def for_budget(cls, mu: float) -> RatingSettings:
-        """Settings as a function of the budget alone; one rule turned out to serve all budgets."""
-        return cls()
 
 
 _SUMMARY_CLIP = 2.0
@@ -112,6 +55,7 @@ _LEAST_LEFT = 0.5  # of an offset, after users' own biases took some back
 _MOST_HELD_OUT = 1  # rows of a user
 _MOST_VOTERS = 30_000.0  # users who hold out a row, about; more would cost time and say the same
 _ROUNDS_AFTER_VOTES = 2
+_CAUTIOUS = 0.1  # of the variance of tastes for features, unless users vote for all of it
 _STARTING_ROUNDS = 2  # whose residuals are not yet those of the model
 
 
@@ -192,7 +136,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
         """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
 
         Args:
-            data: `Interactions`, or with `engine=SparkEngine(spark)` a frame of that session.
+            data: `Interactions`, a frame that supports Arrow, or with `engine=SparkEngine(spark)` one of its session.
             session: brings its own budget, noise and window, which replace those of the estimator.
             progress: is told how far the fit is.
         """
@@ -244,6 +188,11 @@ class _State:
     residual_variance: float
     rounds: tuple[evidence.RoundEvidence, ...]
 
+    @property
+    def known(self) -> Known:
+        """What users are told of the tasks to solve their regressions."""
+        return self.posterior.mean, self.posterior.variance, self.residual_variance
+
 
 class _Fit:
     """One fit: private data on one side, released state on the other, the session in between."""
@@ -265,6 +214,8 @@ class _Fit:
         self._data = data
         self._held_out: HeldOut | None = None
         self._votes = settings.votes_share > 0 and settings.rounds >= _ROUNDS_AFTER_VOTES
+        if self._votes:
+            self._items = self._items.trusting(_CAUTIOUS * settings.taste_variance)
         self._users = data.as_users
         self._spread = UserVariances(settings.bias_variance, settings.scale_variance, settings.latent_variance)
         self._allocation = allocation
@@ -278,48 +229,87 @@ class _Fit:
 
     def run(self, rng: np.random.Generator, progress: Progress | None) -> _State:
         """Make every release in order; return what was learned."""
-        chosen = self._settings
-        fixed = {"overview": chosen.overview_share, "norms": chosen.norms_share}
-        if self._listed is None:  # otherwise popularity is released already
-            fixed["counts"] = chosen.counts_share
-        n_rounds = chosen.rounds + 1
-        if self._votes:
-            fixed["votes"] = chosen.votes_share
-        taken = 0.0 if self._listed is None else self._listed.taken
-        left = 1 - chosen.moments_share - sum(fixed.values()) - taken
-        rounds = [left * share for share in Geometric.growing(chosen.growth).shares(n_rounds)]
-        plan = self._session.plan(**fixed, moments=[chosen.moments_share / n_rounds] * n_rounds, rounds=rounds)
-        start, weights = self._start(plan)
+        overview = self._overview()
+        plan = self._plan(overview.share)
+        start, weights = self._start(plan, overview)
+        if not start.dimension:
+            plan = self._plan_of_means(plan)
+        n_rounds = len(plan.several("rounds"))
         state = None
         for k, shares in enumerate(zip(plan.several("rounds"), plan.several("moments"), strict=True)):
             if progress:
                 progress("round", k, n_rounds)
             if self._votes and state is not None and k == n_rounds - _ROUNDS_AFTER_VOTES:
-                self._vote(state, plan.one("votes"))
+                self._vote_on_variances(state, plan)
+                self._vote_on_features(state, plan)
+                self._users = self._data.as_users
             state = self._round(k, start, state, weights, shares, rng)
         if progress:
             progress("round", n_rounds, n_rounds)
         assert state is not None
+        if self._votes and not start.dimension:
+            self._vote_on_features(state, plan)
         return state
 
-    def _vote(self, state: _State, share: Share) -> None:
-        """Let users vote on their variances; rounds after this one have all rows."""
-        mean, variance, residual = state.posterior.mean, state.posterior.variance, state.residual_variance
-        default = self._spread.fold_in(mean, variance, residual)
-        others = [each.fold_in(mean, variance, residual) for each in self._spread.others()]
-        fold_ins = (default, *(replace(each, observation_weights=default.observation_weights) for each in others))
-        losses = VarianceLosses(fold_ins, self._range, state.start.centre, self._unit)
-        assert self._held_out is not None
-        part = losses.contribution(self._held_out, self._session.neighbours)
-        total = add_up_one(self._engine, self._data.as_users, part)
-        released = self._session.release(Purpose.VOTES, total, share)
-        voters = state.start.n_users * self._held_out.voters
-        self._spread = self._spread.voted(released, total.l2_sensitivity / share.mu, voters)
-        self._users = self._data.as_users
+    def _plan(self, taken: float) -> Plan:
+        """Divide what the overview left."""
+        chosen = self._settings
+        fixed = {"norms": chosen.norms_share}
+        if self._listed is None:
+            fixed["counts"] = chosen.counts_share
+        else:  # popularity is released already
+            taken += self._listed.taken
+        if self._votes:
+            fixed["votes"] = chosen.votes_share
+        if self._votes and self._items.has_directions:
+            fixed["feature_votes"] = chosen.feature_votes_share
+        n_rounds = chosen.rounds + 1
+        left = 1 - chosen.moments_share - sum(fixed.values()) - taken
+        rounds = [left * share for share in Geometric.growing(chosen.growth).shares(n_rounds)]
+        return self._session.plan(**fixed, moments=[chosen.moments_share / n_rounds] * n_rounds, rounds=rounds)
 
-    def _start(self, plan: Plan) -> tuple[_Start, Weighting]:
-        session, engine, share = self._session, self._engine, plan.one("overview")
-        n_users, centre = release_overview(self._users, session, engine, share, self._range, self._known_users)
+    def _plan_of_means(self, plan: Plan) -> Plan:
+        """One round for biases with all that is left; only with features some rows stay held out, to vote on them."""
+        votes = self._votes and self._items.has_directions
+        kept = {"feature_votes": plan.one("feature_votes").fraction} if votes else {}
+        if not votes:
+            self._users = self._data.as_users
+        left, moments = 1 - self._session.spent - sum(kept.values()), self._settings.moments_share
+        return self._session.plan(**kept, moments=[moments], rounds=[left - moments])
+
+    def _overview(self) -> Overview:
+        """Return the number of users and the mean rating, released a second time if there are few users."""
+        parts, share = (self._users, self._session, self._engine), self._settings.overview_share
+        given, mu = (self._range, self._known_users), self._session.budget.mu
+        first = self._session.plan(overview=share).one("overview")
+        found = Overview(*release_overview(*parts, first, *given), share)
+        wanted = found.wanted_share(mu, self._settings.most_overview_share)
+        if wanted > 2 * share:
+            further = self._session.plan(overview=wanted - share).one("overview")
+            again = release_overview(*parts, further, *given, Purpose.OVERVIEW.at(step=2))
+            found = found.with_another(Overview(*again, wanted - share))
+        return found.with_likely_mean(self._range, mu)
+
+    def _ballot(self, state: _State) -> Ballot:
+        assert self._held_out is not None
+        voters = state.start.n_users * self._held_out.voters
+        parts = (self._data.as_users, self._engine, self._session, self._held_out)
+        return Ballot(*parts, voters, self._range, state.start.centre, self._unit)
+
+    def _vote_on_variances(self, state: _State, plan: Plan) -> None:
+        self._spread = self._ballot(state).on_variances(self._spread, state.known, plan.one("votes"))
+
+    def _vote_on_features(self, state: _State, plan: Plan) -> None:
+        """Let users vote on their tastes for features, if there are any."""
+        if self._items.has_directions:
+            usual = self._settings.taste_variance
+            tastes = [_CAUTIOUS * usual, usual]
+            fold_ins = [self._items.with_tastes(self._fold_in(*state.known), taste) for taste in tastes]
+            chosen = self._ballot(state).on_features(fold_ins, plan.one("feature_votes"))
+            self._items = self._items.trusting(tastes[chosen])
+
+    def _start(self, plan: Plan, overview: Overview) -> tuple[_Start, Weighting]:
+        session, engine, n_users, centre = self._session, self._engine, overview.n_users, overview.centre
         users = self._users = self._without_held_out(n_users)
         if self._listed is None:
             released = release_popularity(users, session, engine, plan.one("counts"), n_users)
@@ -353,9 +343,9 @@ class _Fit:
         return clip_norms.choose(released, total.l2_sensitivity / share.mu, exposure, _mu_of_rounds(plan))
 
     def _dimension(self, plan: Plan, start: _Start) -> int:
-        """As given, or as far as items stand out of the noise; features fill all that there are."""
-        if self._settings.dimension is not None or self._features is not None:
-            return min(self._settings.dimension or _LONGEST, self._data.n_tasks)
+        """As given, or as far as items stand out of the noise."""
+        if self._settings.dimension is not None:
+            return min(self._settings.dimension, self._data.n_tasks)
         rows = start.typical_root**2
         return clip_norms.dimension_for(start.exposure, start.residuals.clip_norm, _mu_of_rounds(plan), rows)
 

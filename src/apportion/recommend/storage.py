@@ -6,6 +6,7 @@ of either.
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import tempfile
@@ -50,6 +51,7 @@ def save(model: ItemModel, path: str | Path) -> None:
         >>> load(folder).statement.epsilon
         1.0
     """
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     target = Path(path)
@@ -57,7 +59,10 @@ def save(model: ItemModel, path: str | Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        save_file(_tensors(model), str(staging / _TENSORS))
+        try:
+            save_file(_tensors(model), str(staging / _TENSORS))
+        except SafetensorError as error:  # a full disk, in words of its own
+            raise OSError(errno.EIO, f"The tensors could not be written: {error}", str(target)) from None
         (staging / _DESCRIPTION).write_text(json.dumps(_description(model), indent=2), encoding="utf-8")
         if model.statement is not None:
             (staging / _STATEMENT).write_text(model.statement.to_json(), encoding="utf-8")

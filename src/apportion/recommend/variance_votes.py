@@ -40,6 +40,14 @@ _LEVELS: tuple[tuple[str, float], ...] = (
 """The public list: which variance is multiplied by what."""
 
 
+def doubt_of_votes(stddev: float, n_users: float) -> float:
+    """Return how far a sum of votes has to be below 0 to count.
+
+    Doubt is the privacy noise and what other users would have said: a public guess of the spread of a vote.
+    """
+    return _DOUBT * float(np.hypot(stddev, _SPREAD_OF_VOTES * np.sqrt(n_users)))
+
+
 @dataclass(frozen=True)
 class UserVariances:
     """Prior variances of a user's own parameters: bias, factor on item biases, and taste per coordinate."""
@@ -61,11 +69,8 @@ class UserVariances:
         return [replace(self, **{name: getattr(self, name) * factor}) for name, factor in _LEVELS]
 
     def voted(self, released: Floats, stddev: float, n_users: float) -> UserVariances:
-        """Return, for each variance, the level with the least loss, if it is clearly below this one's.
-
-        Doubt is the privacy noise and what other users would have said: a public guess of the spread of a vote.
-        """
-        doubt = _DOUBT * float(np.hypot(stddev, _SPREAD_OF_VOTES * np.sqrt(n_users)))
+        """Return, for each variance, the level with the least loss, if it is clearly below this one's."""
+        doubt = doubt_of_votes(stddev, n_users)
         best: dict[str, tuple[float, float]] = {}
         for (name, factor), loss in zip(_LEVELS, released, strict=True):
             if loss < min(-doubt, best.get(name, (0.0, 1.0))[0]):
@@ -78,16 +83,21 @@ class VarianceLosses:
     """Squared errors of a user's held-out ratings, over the root of their number, under each setting.
 
     Attributes:
-        fold_ins: the regression under each setting, the default first; they differ in their priors alone.
+        fold_ins: the regression under each setting, the default first; only their priors count, features and trust are
+            those of the default.
         value_range: public scale; values outside are brought into it.
         centre: what is taken off a value.
         unit: values per unit of label.
+        clip_norm: of a user's differences together.
+        what: the settings in words, for the statement.
     """
 
     fold_ins: tuple[FoldIn, ...]
     value_range: tuple[float, float]
     centre: float
     unit: float
+    clip_norm: float = CLIP_NORM
+    what: str = "other variances of users"
 
     @property
     def n_settings(self) -> int:
@@ -115,5 +125,5 @@ class VarianceLosses:
 
     def contribution(self, rows: HeldOut, neighbours: Neighbours) -> Votes:
         """Return the losses as a contribution."""
-        what = "differences in squared error on held-out rows under other variances of users"
-        return Votes(self, rows, CLIP_NORM, what, neighbours)
+        what = f"differences in squared error on held-out rows under {self.what}"
+        return Votes(self, rows, self.clip_norm, what, neighbours)

@@ -1,6 +1,6 @@
 """The page of estimates that may be shared: released numbers, what follows from them, and the statement.
 
-The estimates are means, quantiles or coefficients of users' rows, each with its interval if it has one.
+The estimates are means, quantiles, coefficients or statistics by group, each with its interval if it has one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from apportion.report.rendering import render
 from apportion.report.svg import Drawing
 from apportion.report.wording import alike_without, attack_on, meaning_of, number, precise, whole
 
-Kind = Literal["mean", "quantile", "regression", "logistic"]
+Kind = Literal["mean", "quantile", "regression", "logistic", "group"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,9 @@ class Estimate:
         bounds: the public range of the number, if it has one.
         rank: the requested rank of a quantile.
         ranks: (low, high), a confidence interval of its true rank.
+        together: (low, high), an interval that holds together with all others.
+        group: what the columns of its group hold.
+        part: which of its group's numbers it is: a bin or a rank.
     """
 
     name: str
@@ -43,6 +46,9 @@ class Estimate:
     bounds: tuple[float, float] | None = None
     rank: float | None = None
     ranks: tuple[float, float] | None = None
+    together: tuple[float, float] | None = None
+    group: tuple[str, ...] | None = None
+    part: str | None = None
 
     @property
     def value_in_words(self) -> str:
@@ -53,6 +59,11 @@ class Estimate:
     def interval_in_words(self) -> str:
         """Both ends of the interval, or a dash."""
         return _ends(self.interval)
+
+    @property
+    def together_in_words(self) -> str:
+        """Both ends of the interval that holds together with others, or a dash."""
+        return _ends(self.together)
 
     @property
     def ranks_in_words(self) -> str:
@@ -163,8 +174,11 @@ def level_in_words(level: float) -> str:
 def _headline(result: Estimates) -> str:
     if not result.statement.releasable:
         return "A rehearsal: its noise came from a seed, so it protects nobody."
-    first, several = result.rows[0], len(result.rows)
+    several = len(result.rows)
     with_intervals = f", with {level_in_words(result.level)} intervals" if result.has_intervals else ""
+    if result.kind == "group":
+        return f"{result.label[0].upper()}{result.label[1:]}{with_intervals if several else ': no group is listed'}"
+    first = result.rows[0]
     if result.kind == "mean":
         if several > 1:
             return f"Means of {several} columns{with_intervals}"
@@ -206,6 +220,10 @@ def _features(result: Estimates) -> str:
 
 def _explanation(result: Estimates) -> str:
     likely = level_in_words(result.level)
+    if result.kind == "group":
+        return f"Bars are estimates, the line at the end of a bar is its {likely} interval." + (
+            f" The largest {charts.MOST_BARS} are drawn." if len(result.rows) > charts.MOST_BARS else ""
+        )
     if result.kind == "mean":
         return (
             "Dots are estimates. The line through a dot is an interval that contains the true mean "
@@ -241,11 +259,12 @@ def columns_of(result: Estimates) -> dict[str, list[str]]:
     """A table of the estimates by columns; a column of which every cell would be empty is left out."""
     likely = level_in_words(result.level)
     columns = {
-        {"mean": "Mean of", "quantile": "Requested rank"}.get(result.kind, "Coefficient of"): [
+        {"mean": "Mean of", "quantile": "Requested rank", "group": "Group"}.get(result.kind, "Coefficient of"): [
             r.name for r in result.rows
         ],
         "Value" if result.kind == "quantile" else "Estimate": [row.value_in_words for row in result.rows],
         f"{likely} interval": [row.interval_in_words for row in result.rows],
+        "All together": [row.together_in_words for row in result.rows],
         f"Its rank, with {likely}": [row.ranks_in_words for row in result.rows],
         "Noise (standard deviation)": [_NONE if row.noise is None else number(row.noise) for row in result.rows],
     }
@@ -253,6 +272,8 @@ def columns_of(result: Estimates) -> dict[str, list[str]]:
 
 
 def _drawing(result: Estimates) -> partial[Drawing]:
+    if result.kind == "group":
+        return partial(charts.bars_chart, result.rows)
     if result.kind == "mean":
         return partial(charts.range_chart, result.rows)
     if result.kind == "quantile":

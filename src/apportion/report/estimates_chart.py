@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from apportion.report.estimates import Estimate
 
 INTERCEPT: Final = "(intercept)"
+MOST_BARS: Final = 60  # on one page
 _LETTER = 6.6
 _ROW = 58.0
 _CLEAR, _UNCLEAR = 3, 6  # colours of coefficients whose interval excludes 0, and of the others
@@ -31,6 +32,27 @@ def range_chart(rows: Sequence[Estimate], width: float) -> Drawing:
         _name(picture, row, width, y - 18)
         picture.text((8, y + 24), compact(row.bounds[0]), "axis")
         picture.text((width - 8, y + 24), compact(row.bounds[1]), "axis", anchor="end")
+    return picture
+
+
+def bars_chart(rows: Sequence[Estimate], width: float) -> Drawing:
+    """Draw a bar from 0 for each number, with its interval; the largest where there are many."""
+    largest = sorted(range(len(rows)), key=lambda k: -abs(rows[k].value))[:MOST_BARS]
+    shown = [rows[k] for k in sorted(largest)]
+    height = _ROW * len(shown) + 36
+    picture = Drawing(width, height, _in_words(shown))
+    low, high = round_domain([0.0, 1.0, *(end for row in shown for end in (row.value, *(row.interval or ())))])
+    place = Linear(low, high, 8, width - 8)
+    ticks = place.ticks(6 if width > 500 else 4)
+    for tick, words in zip(ticks, tick_labels(ticks), strict=True):
+        picture.line((place(tick), 6), (place(tick), height - 28), "grid")
+        picture.text((place(tick), height - 10), words, "axis", anchor="middle")
+    for position, row in enumerate(shown):
+        y = _ROW * position + 38
+        start, length = min(place(0), place(row.value)), abs(place(row.value) - place(0))
+        picture.rect((start, y - 6), max(length, 0.8), 12, f"c{_CLEAR}", radius=2, hint=row.name)
+        _draw_dot(picture, row, place, y, _CLEAR)
+        _name(picture, row, width, y - 16)
     return picture
 
 

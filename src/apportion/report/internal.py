@@ -26,17 +26,19 @@ class Roles:
         twin: the same kind of model without privacy, if there is one.
         baselines: predictions that learn nobody's taste, weakest first.
         plain: the private model without features, if the page's model has features.
+        published: a private model by a published method, if there is one.
     """
 
     private: str
     twin: str | None = None
     baselines: tuple[str, ...] = field(default=())
     plain: str | None = None
+    published: str | None = None
 
     @property
     def in_order(self) -> tuple[str, ...]:
         """All models, in the order of tables and charts."""
-        models = (self.private, self.plain, self.twin)
+        models = (self.private, self.plain, self.published, self.twin)
         return (*(name for name in models if name), *reversed(self.baselines))
 
 
@@ -105,11 +107,13 @@ def summary(comparison: Comparison, roles: Roles) -> str:
     words = f"{display_name(metric)} of the private model is {mine:.4f}"
     if roles.plain:
         words += f" with features ({comparison[roles.plain][metric].overall:.4f} without features)"
-    if roles.twin:
-        words += f", against {comparison[roles.twin][metric].overall:.4f} without privacy"
+    others = {roles.published: "by a published method", roles.twin: "without privacy"}
+    found = [f"{comparison[name][metric].overall:.4f} {what}" for name, what in others.items() if name]
+    if found:
+        words += f", against {_joined(found)}"
     if roles.baselines:
         each = [f"{comparison[name][metric].overall:.4f} ({name})" for name in roles.baselines]
-        words += f"{' and' if roles.twin else ', against'} {_joined(each)} for baselines that learn nobody’s taste"
+        words += f"{' and' if found else ', against'} {_joined(each)} for baselines that learn nobody’s taste"
     ahead = [name for name in roles.baselines if _is_better(comparison[name][metric].overall, mine, metric)]
     if not ahead:
         return words + "."
@@ -191,15 +195,16 @@ def _new_items(result: NewItems) -> dict[str, Any]:
 
 
 def _line(value: MetricValue, roles: Roles, name: str) -> Line:
-    style = "main" if name == roles.private else "" if name in (roles.twin, roles.plain) else "minor"
+    style = "main" if name == roles.private else "" if name in (roles.twin, roles.plain, roles.published) else "minor"
     return Line(name, _colour(roles, name), style, value.overall, value.by_slice)
 
 
 def _colour(roles: Roles, name: str) -> int:
     if name == roles.private:
         return 3
-    if name in (roles.twin, roles.plain):
-        return 1 if name == roles.twin else 4
+    special = {roles.twin: 1, roles.plain: 4, roles.published: 4}
+    if name in special:
+        return special[name]
     return _BASELINE_COLOURS[roles.baselines.index(name) % len(_BASELINE_COLOURS)]
 
 

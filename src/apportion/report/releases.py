@@ -47,6 +47,7 @@ COLOURS: Final = {
     Purpose.TOTAL_WEIGHT: 6,
     Purpose.VALIDATION_SCORE: 6,
     Purpose.VOTES: 6,
+    Purpose.FEATURE_VOTES: 6,
     Purpose.COMPARISON: 6,
     Purpose.EVIDENCE: 6,
     Purpose.NUMBER_OF_USERS: 7,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,39 +16,52 @@ from apportion.engines import SparkEngine
 
 
 @pytest.fixture(scope="session")
-def spark():
+def spark(master):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PySpark on pandas 3, of which this library needs nothing
         yield from {"sail": on_sail, "classic": on_classic, "connect": on_connect}[
             os.environ.get("APPORTION_SPARK", "sail")
-        ]()
+        ](master)
 
 
-def on_sail():
+@pytest.fixture(scope="session")
+def master():
+    """Where the server is: of Sail, an address; Apache Spark is started by the session itself."""
+    if os.environ.get("APPORTION_SPARK", "sail") != "sail":
+        yield "local[2]"
+        return
     from pysail.spark import SparkConnectServer
-    from pyspark.sql import SparkSession
 
     server = SparkConnectServer()
     server.start()
-    session = SparkSession.builder.remote(f"sc://localhost:{server.listening_address[1]}").create()
-    yield session
-    session.stop()
+    yield f"sc://localhost:{server.listening_address[1]}"
     server.stop()
 
 
-def on_classic():
+def on_sail(master):
     from pyspark.sql import SparkSession
 
-    session = configured(SparkSession.builder.master("local[2]")).getOrCreate()
+    session = SparkSession.builder.remote(master).create()
+    yield session
+    session.stop()
+
+
+def on_classic(master):
+    from pyspark.sql import SparkSession
+
+    known = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), *known.split(os.pathsep)])  # of workers
+
+    session = configured(SparkSession.builder.master(master)).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
 
 
-def on_connect():
+def on_connect(master):
     from pyspark.sql import SparkSession
 
-    session = configured(SparkSession.builder.remote("local[2]")).getOrCreate()
+    session = configured(SparkSession.builder.remote(master)).getOrCreate()
     yield session
     session.stop()
 

@@ -105,7 +105,8 @@ def test_a_user_whose_rows_are_split_over_two_partitions_is_refused(engine, data
     """Each part alone would look like a user: two answers for one bucket that do not agree give it away."""
     first = np.arange(data.n_observations) % 2 == 0
     one, two = (engine._placed(data.where(half).as_users).frame for half in (first, ~first))
-    with pytest.raises(InputError, match=r"Two tasks answered for bucket \d+ and do not agree"):
+    seen = r"Two tasks answered for bucket \d+ and do not agree|Bucket \d+ came twice, with different rows"
+    with pytest.raises(InputError, match=seen):  # servers place the partitions of a union differently
         counted(engine, one.union(two))
     with pytest.raises(InputError, match=r"Bucket \d+ came twice, with different rows"):
         counted(engine, one.union(two).repartition(1, "bucket"))

@@ -15,9 +15,9 @@ from apportion.recommend import methods
 from small_studies import OURS, study
 
 
-def test_the_study_in_the_guide_is_one(tmp_path):
-    guide = (Path(__file__).parents[3] / "docs" / "guide.md").read_text(encoding="utf-8")
-    (tmp_path / "study.toml").write_text(re.search(r"```toml\n(.*?)```", guide, re.DOTALL)[1], encoding="utf-8")
+def test_the_study_in_the_documentation_is_one(tmp_path):
+    page = (Path(__file__).parents[3] / "docs" / "howto" / "compare.md").read_text(encoding="utf-8")
+    (tmp_path / "study.toml").write_text(re.search(r"```toml\n(.*?)```", page, re.DOTALL)[1], encoding="utf-8")
     found = read_study(tmp_path / "study.toml")
     assert [len(method.combinations()) for method in found.methods] == [1, 6, 3, 1]
     refuse_bad_methods(found, methods.build)

@@ -103,9 +103,8 @@ def test_only_rows_with_features_are_fitted_again_when_features_change(ratings, 
     assert len(unit_files(tmp_path / "s")) == 13
 
 
-def test_the_study_with_features_in_the_guide_is_one():
-    guide = (Path(__file__).parents[3] / "docs" / "guide.md").read_text(encoding="utf-8")
-    text = guide[guide.index("## Public features of items") :]
+def test_the_study_with_features_in_the_documentation_is_one():
+    text = (Path(__file__).parents[3] / "docs" / "howto" / "features.md").read_text(encoding="utf-8")
     asked = Study.from_table(tomllib.loads(re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1]))
     assert asked.reading["features"] == "movies.csv"
     assert asked.reading["feature_crosses"] == [["genres", "year"]]

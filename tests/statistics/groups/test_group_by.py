@@ -207,7 +207,7 @@ def test_shrinking_helps_where_groups_are_alike():
     for shrink in (True, False):
         found = by_group("mean", 1.0, keys=keys, shrink=shrink).fit(values, users=users, by=groups)
         errors.append(np.sqrt(np.mean((found.estimates_["mean"] - true) ** 2)))
-    assert errors[0] < 0.5 * errors[1]
+    assert errors[0] < 0.6 * errors[1]
 
 
 def test_engines_and_exact_noise_give_the_same_groups():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from apportion.data.arrow_columns import is_text
-from apportion.data.sources import CellKind, HeldKind, held_kind
+from apportion.data.sources import CellKind, HeldKind, Opening, held_kind, rows_of
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,20 +53,18 @@ class _Parquet:
     """The format."""
 
     name: Final = "parquet"
-    endings: Final = (".parquet",)
+    endings: Final = (".parquet", ".pq")
     may_be_compressed: Final = False
     fallback: Final = False
 
     def recognises(self, file: Path, beginning: bytes) -> bool:
         return beginning.startswith(_MAGIC)
 
-    def open(self, file: Path, columns: Sequence[str] | None, separator: str | None) -> _OpenParquet:
+    def open(self, file: Path, how: Opening) -> _OpenParquet:
         return _OpenParquet(file)
 
     def rows_as_text(self, file: Path) -> list[list[str]]:
-        frame = _OpenParquet(file).read_all("")
-        columns = [[str(cell) for cell in column.to_pylist()] for column in frame.columns]
-        return [list(frame.column_names), *(list(row) for row in zip(*columns, strict=True))]
+        return rows_of(_OpenParquet(file).read_all(""))
 
 
 FORMAT: Final = _Parquet()

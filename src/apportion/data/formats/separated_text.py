@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from apportion.data.sources import CellKind, HeldKind
+from apportion.data.sources import CellKind, HeldKind, Opening
 from apportion.data.text_files import Layout, TextColumns, held_by, refuse_other_encodings, see_layout
 from apportion.errors import InputError
 
@@ -70,10 +70,10 @@ class _SeparatedText:
     fallback: Final = True
 
     def recognises(self, file: Path, beginning: bytes) -> bool:
-        return True
+        return file.is_file()
 
-    def open(self, file: Path, columns: Sequence[str] | None, separator: str | None) -> _OpenText:
-        return _OpenText(file, see_layout(file, None if columns is None else list(columns), separator))
+    def open(self, file: Path, how: Opening) -> _OpenText:
+        return _OpenText(file, see_layout(file, None if how.columns is None else list(how.columns), how.separator))
 
     def rows_as_text(self, file: Path) -> list[list[str]]:
         content = file.read_bytes()

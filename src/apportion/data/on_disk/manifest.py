@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeGuard
 
 from apportion.errors import InputError, require_format
 
@@ -19,6 +19,11 @@ ITEMS: Final = "items.parquet"
 
 KeptKind = Literal["number", "time", "text"]
 """What a further column holds: float64, whole seconds, or text."""
+
+
+def is_user_folder(place: object) -> TypeGuard[Path]:
+    """Whether a path is a folder of users, known by its manifest."""
+    return isinstance(place, Path) and (place / MANIFEST).is_file()
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,9 @@ class Answer:
 
     def __add__(self, other: Answer) -> Answer:
         if self.layout != other.layout:
-            raise InputError("Two tasks of a pass answered sums of different shapes; nothing was released.")
+            raise InputError(
+                "Two tasks of a pass answered sums of different shapes; nothing was released.", argument=None
+            )
         sums, texts = self.sums, self.texts
         if texts is None or other.texts is None:
             return Answer({**self.roll, **other.roll}, self.layout, sums + other.sums)
@@ -102,7 +104,8 @@ def merged(answers: Iterable[Answer]) -> Answer:
             both = min(set(seen[0].roll) & set(answer.roll))
             raise InputError(
                 f"Two tasks answered for bucket {both} and do not agree; nothing was released. A user's rows may have "
-                "been split, or the frame gives other rows each time it is read."
+                "been split, or the frame gives other rows each time it is read.",
+                argument=None,
             )
     total, *rest = kept
     for answer in rest:
@@ -115,11 +118,13 @@ def complete(answers: Sequence[Answer], buckets: int) -> None:
     for answer in answers:
         missing = sorted(set(range(buckets)) - set(answer.roll))
         if missing:
-            raise InputError(f"No task answered for bucket {missing[0]} of {buckets}; nothing was released.")
+            raise InputError(
+                f"No task answered for bucket {missing[0]} of {buckets}; nothing was released.", argument=None
+            )
         if answer.roll != answers[0].roll or answer.layout != answers[0].layout:
-            raise InputError("Blocks of one pass are sums over different users; nothing was released.")
+            raise InputError("Blocks of one pass are sums over different users; nothing was released.", argument=None)
     if not answers:
-        raise InputError("No task answered; nothing was released.")
+        raise InputError("No task answered; nothing was released.", argument=None)
 
 
 def _group_of(text: str, groups: int) -> int:

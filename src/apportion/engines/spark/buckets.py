@@ -52,11 +52,15 @@ class Bucket:
     def check(self, number: int, buckets: int) -> None:
         """Refuse users of another bucket, and a user who is there twice."""
         if (bucket_of(self.routes, buckets) != number).any():
-            raise InputError(f"Bucket {number} holds rows of a user of another bucket; nothing was added up.")
+            raise InputError(
+                f"Bucket {number} holds rows of a user of another bucket; nothing was added up.", argument=None
+            )
         high, low = self.routes[:, 1], self.routes[:, 0]
         ascending = (high[1:] > high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] > low[:-1]))
         if not ascending.all():
-            raise InputError(f"Bucket {number} holds the rows of a user in two places; nothing was added up.")
+            raise InputError(
+                f"Bucket {number} holds the rows of a user in two places; nothing was added up.", argument=None
+            )
 
     def to_bytes(self) -> bytes:
         """Return everything as bytes; the same users give the same bytes."""

@@ -170,10 +170,10 @@ class SparkEngine:
         by_block: dict[int, Answer] = {}
         for block, wire in rows:
             if block in by_block:
-                raise InputError(f"Block {block} of a pass came twice; nothing was released.")
+                raise InputError(f"Block {block} of a pass came twice; nothing was released.", argument=None)
             by_block[block] = Answer.from_wire(wire.as_py(), channel)
         if sorted(by_block) != list(range(len(by_block))):
-            raise InputError("A block of a pass is missing; nothing was released.")
+            raise InputError("A block of a pass is missing; nothing was released.", argument=None)
         answers = [by_block[block] for block in range(len(by_block))]
         complete(answers, self.buckets)
         self._same_as_before(users, answers[0].roll)
@@ -187,7 +187,8 @@ class SparkEngine:
         if changed:
             raise InputError(
                 f"Bucket {changed[0]} has other rows than in the first pass; nothing was released. Write the frame to "
-                "a table first if it is sampled, or its source may change."
+                "a table first if it is sampled, or its source may change.",
+                argument=None,
             )
 
     def _placed(self, users: Users) -> UsersOnSpark:

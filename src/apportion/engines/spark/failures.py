@@ -7,11 +7,12 @@ import re
 from apportion.errors import ApportionError, InputError
 
 _RAISED = re.compile(r"\bInputError: (?P<said>[^\n]+)")
+_OTHERWISE = re.compile(r"^\w[\w.]*(?:Error|Exception): .+$", re.MULTILINE)
 _LONGEST = 300
 
 
 def in_one_sentence(error: Exception) -> ApportionError:
-    """Return what a worker refused, in its words; otherwise the first line of what the server says.
+    """Return what a worker refused, in its words; otherwise what it raised, or the first line of the server's text.
 
     >>> in_one_sentence(Exception("Stage failure: apportion.errors.InputError: Bucket 3 came twice."))
     InputError('Bucket 3 came twice.')
@@ -20,6 +21,6 @@ def in_one_sentence(error: Exception) -> ApportionError:
     refused = _RAISED.search(text)
     if refused:
         return InputError(refused["said"].strip(), argument=None)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in (*_OTHERWISE.findall(text)[-1:], *text.splitlines()) if line.strip()]
     first = (lines[0] if lines else type(error).__name__)[:_LONGEST]
     return InputError(f"The cluster could not finish a pass; nothing was released. It says: {first}", argument=None)

@@ -173,7 +173,9 @@ class SumsOfBuckets:
             if number in roll and roll[number][1] == digest:
                 continue
             if number in roll:
-                raise InputError(f"Bucket {number} came twice, with different rows; nothing was added up.")
+                raise InputError(
+                    f"Bucket {number} came twice, with different rows; nothing was added up.", argument=None
+                )
             own = self._of_bucket(number, body, digest)
             roll.update(own.roll)
             answer = own if answer is None else answer + own
@@ -294,7 +296,9 @@ def _refuse_repeated(indptr: NDArray[np.int64], tasks: NDArray[np.int32], items:
     same[indptr[1:-1] - 1] = False
     if same.any():
         item = items.id_of(int(tasks[int(np.argmax(same))]))
-        raise InputError(f"A user has two rows for item {item!r}; expected each pair of user and item once.")
+        raise InputError(
+            f"A user has two rows for item {item!r}; expected each pair of user and item once.", argument=None
+        )
 
 
 def _by_text(bucket: Bucket) -> tuple[list[str], Users]:

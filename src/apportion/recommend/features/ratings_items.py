@@ -7,6 +7,7 @@ popularity; with features, also on them, and they are further coordinates of the
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -68,6 +69,17 @@ class ItemSide:
         self._directions = None if self._rows is None else leading_directions(self._rows, count)
         self._reach = float(np.sqrt(settings.taste_variance / settings.latent_variance))
 
+    @property
+    def has_directions(self) -> bool:
+        """Whether there are features that users may have a taste for."""
+        return self._directions is not None
+
+    def trusting(self, taste_variance: float) -> ItemSide:
+        """Return the same with this prior variance of users' tastes for features."""
+        other = copy(self)
+        other._reach = float(np.sqrt(taste_variance / self._settings.latent_variance))
+        return other
+
     def fill(self, columns: NDArray[np.float64]) -> None:
         """Replace the first of these columns by directions of features, as far as there are any."""
         if self._directions is not None:
@@ -100,15 +112,33 @@ class ItemSide:
         """
         n_known = inner.features.shape[1]
         prior_scale = np.array([unit] + [1.0] * (n_known - 1))
-        features = inner.features * np.array([1.0] + [unit] * (n_known - 1))
-        base, base_rhs = inner.base / prior_scale**2, inner.base_rhs
-        if self._directions is not None:
-            features = np.concatenate([features, unit * self._reach * self._directions.values], axis=1)
-            wider = np.eye(features.shape[1]) / self._settings.latent_variance
-            wider[:n_known, :n_known] = base
-            base, base_rhs = wider, np.concatenate([base_rhs, np.zeros(self._directions.size)])
-        weights = inner.observation_weights / unit**2
-        return FoldIn(*(array.astype(np.float32) for array in (features, weights, base, base_rhs)))
+        known = FoldIn(
+            features=inner.features * np.array([1.0] + [unit] * (n_known - 1)),
+            observation_weights=inner.observation_weights / unit**2,
+            base=inner.base / prior_scale**2,
+            base_rhs=inner.base_rhs,
+        )
+        full = self._with_directions(known, unit * self._reach, self._settings.latent_variance)
+        arrays = (full.features, full.observation_weights, full.base, full.base_rhs)
+        return FoldIn(*(array.astype(np.float32) for array in arrays))
+
+    def with_tastes(self, inner: FoldIn, variance: float) -> FoldIn:
+        """Return the regression in labels with tastes for features, of this prior variance."""
+        return self._with_directions(inner, 1.0, variance)
+
+    def _with_directions(self, known: FoldIn, scale: float, variance: float) -> FoldIn:
+        if self._directions is None:
+            return known
+        n_known = known.features.shape[1]
+        features = np.concatenate([known.features, scale * self._directions.values], axis=1)
+        base = np.eye(features.shape[1]) / variance
+        base[:n_known, :n_known] = known.base
+        return replace(
+            known,
+            features=features,
+            base=base,
+            base_rhs=np.concatenate([known.base_rhs, np.zeros(self._directions.size)]),
+        )
 
     def vectors(self, mean: Floats) -> NDArray[np.float32]:
         """Return the vectors by which tasks are compared: learned vectors and directions of features."""

@@ -1,5 +1,6 @@
 """Statistics by group: counts, users, sums, means, variances, histograms and quantiles, under one bound a user."""
 
 from apportion.statistics.groups.group_by import UserGroupBy
+from apportion.statistics.groups.planning import GroupPlan, plan_groups
 
-__all__ = ["UserGroupBy"]
+__all__ = ["GroupPlan", "UserGroupBy", "plan_groups"]

@@ -318,6 +318,8 @@ def _columns(by: Any) -> list[Any]:
     """The columns that make groups: one column, or several in a list, tuple or mapping."""
     if isinstance(by, Mapping):
         return list(by.values())
+    if hasattr(by, "columns"):  # a frame
+        return [by[name] for name in by.columns]
     if isinstance(by, EncodedIds):
         return [by]
     if isinstance(by, list | tuple):

@@ -31,7 +31,7 @@ FROM_DATA: Final = "from-data"
 OWN_GROUPS: Final = "who is in a group that nobody else is in"
 KEYS_PART: Final = 0.25  # of δ, for the list
 GROUPS, LIST = 0.04, 0.31  # shares of the budget: of how many groups users are in, and of the list
-_MOST_GROUPS: Final = 300  # of one user that count for the list
+MOST_GROUPS: Final = 300  # of one user that count for the list
 _TYPICAL: Final = 30  # groups, before any are known
 
 
@@ -67,7 +67,7 @@ def release_list(data: RowsByGroup, session: Session, engine: Engine, fraction: 
     )
     norms = found.norms
     cap = best_cap(norms, 1 / shares.one("keys").mu, _TYPICAL)
-    form = KeyCounts(_MOST_GROUPS, session.neighbours, int(np.clip(round(cap**2), 1, _MOST_GROUPS)))
+    form = KeyCounts(MOST_GROUPS, session.neighbours, int(np.clip(round(cap**2), 1, MOST_GROUPS)))
     counts: Any = add_up_one(engine, data.held(), form)
     listed = session.release_keys(
         Purpose.GROUP_LIST, KeyedSum(counts, data.texts), shares.one("keys"), session.budget.keys_delta

@@ -1,23 +1,23 @@
-"""JSON lines as a file format: this file is all that adding the format takes.
+"""ORC as a file format: this file is all that adding the format takes.
 
-In the package it would be `src/apportion/data/formats/json_lines.py`; in another package it would be registered as an
+In the package it would be `src/apportion/data/formats/orc_file.py`; in another package it would be registered as an
 entry point of the group `apportion.table_formats`.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.json
+import pyarrow.orc
 
-from apportion.data.sources import held_kind
+from apportion.data.sources import held_kind, rows_of
 
 
-class OpenJsonLines:
+class OpenOrc:
     untyped = False
     ordered = True
 
     def __init__(self, file):
-        self._table = pa.json.read_json(file)
+        self._table = pa.orc.read_table(file)
         self.names = tuple(self._table.column_names)
 
     def held_kinds(self, names):
@@ -31,21 +31,20 @@ class OpenJsonLines:
         return self._table
 
 
-class JsonLines:
-    name = "JSON lines"
-    endings = (".jsonl",)
+class Orc:
+    name = "ORC"
+    endings = (".orc",)
     may_be_compressed = False
     fallback = False
 
     def recognises(self, file, beginning):
-        return file.suffix == ".jsonl"
+        return beginning.startswith(b"ORC")
 
-    def open(self, file, columns, separator):
-        return OpenJsonLines(file)
+    def open(self, file, how):
+        return OpenOrc(file)
 
     def rows_as_text(self, file):
-        table = OpenJsonLines(file).read_all("")
-        return [table.column_names, *([str(cell) for cell in row.values()] for row in table.to_pylist())]
+        return rows_of(OpenOrc(file).read_all(""))
 
 
-FORMAT = JsonLines()
+FORMAT = Orc()

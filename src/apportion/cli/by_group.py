@@ -1,0 +1,154 @@
+"""What commands for statistics by group share: one fit, and its results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.core import ParameterSource
+
+from apportion.cli.group_options import DELTA, GroupOptions
+from apportion.cli.outputs import print_json, table
+from apportion.cli.progress import Reporter
+from apportion.cli.statistics_options import read_columns
+from apportion.cli.statistics_outputs import publish
+from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    from apportion.report.estimates import Estimates
+    from apportion.statistics import UserGroupBy
+
+_ELSEWHERE: Final = (
+    "variance", "correlation", "interval_for", "weights", "sizes", "max_size", "threshold", "sample_limit",
+)  # fmt: skip
+
+
+def run_by_group(
+    file: Path,
+    statistics: Sequence[str],
+    value: str | None,
+    options: GroupOptions,
+    settings: dict[str, Any],
+    *,
+    as_json: bool,
+) -> None:
+    """Fit statistics by group and print them, or print the plan.
+
+    Args:
+        file: the data.
+        statistics: which.
+        value: the column of values, if it needs one.
+        options: the guarantee and the groups.
+        settings: further arguments of the estimator.
+        as_json: whether to print JSON.
+    """
+    if options.by is None and "keys" in _given({"keys": None}):
+        raise click.UsageError("--keys needs --by.")
+    if options.plan:
+        _print_plan(statistics, options, settings, as_json=as_json)
+        return
+    options.check()
+    keys = options.listed()
+    with Reporter() as reporter:
+        columns = {**({} if value is None else {value: "number"}), **dict.fromkeys(options.columns_by, "text")}
+        held = read_columns(file, options, columns, reporter)  # type: ignore[arg-type]
+        made = _estimator(statistics, options, keys, settings)
+        by = [held.texts[name] for name in options.columns_by]
+        values = None if value is None else held.numbers[value]
+        fitted = made.fit(values, users=held.users, by=by, session=options.session())
+    result = group_estimates(fitted, statistics, value, options.columns_by)
+    public = {name: settings[name] for name in ("value_range", "step") if settings.get(name) is not None}
+    publish(result, options.page, as_json, by=options.columns_by, threshold=fitted.threshold_, of=options.of, **public)
+
+
+def without_groups(options: dict[str, Any], *, pure: bool = False) -> dict[str, Any]:
+    """The options of a command that is not asked for groups; refuses those that only groups have.
+
+    Args:
+        options: as given.
+        pure: whether the command has no delta without groups.
+    """
+    given, of_groups = _given(options), ("keys", "each", "plan", *(("delta",) if pure else ()))
+    for name in of_groups:
+        if name in given:
+            raise click.UsageError(f"--{name} needs --by.")
+    return {name: value for name, value in options.items() if name not in ("by", *of_groups)}
+
+
+def with_groups(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a command that is asked for groups; refuses those that groups do not have."""
+    given = _given(options)
+    for name in _ELSEWHERE:
+        if name in given:
+            raise click.UsageError(f"--{name.replace('_', '-')} cannot be combined with --by.")
+    if "delta" not in given:
+        options = {**options, "delta": DELTA}
+    if not options["delta"] > 0:
+        raise InputError(
+            f"Expected a delta above 0 with --by, because its noise is Gaussian, got {options['delta']:g}.",
+            argument="delta",
+        )
+    return {name: value for name, value in options.items() if name not in _ELSEWHERE}
+
+
+def _given(options: dict[str, Any]) -> set[str]:
+    source = click.get_current_context().get_parameter_source
+    return {name for name in options if source(name) not in (ParameterSource.DEFAULT, None)}
+
+
+def _estimator(statistics: Sequence[str], options: GroupOptions, keys: Any, settings: dict[str, Any]) -> UserGroupBy:
+    from apportion.statistics import UserGroupBy
+
+    return UserGroupBy(
+        tuple(statistics),
+        delta=options.delta,
+        keys=keys,
+        of=options.of,
+        shrink=not options.each,
+        **settings,
+        **options.settings(),
+    )
+
+
+def group_estimates(fitted: UserGroupBy, statistics: Sequence[str], value: str | None, by: list[str]) -> Estimates:
+    """Released numbers of all groups, as pages and tables show them."""
+    from apportion.report.estimates import Estimates
+    from apportion.report.group_rows import group_rows, title_of, words_on_groups
+
+    title = title_of(statistics, value, by, fitted.of)
+    rows, words = group_rows(fitted, statistics, value), words_on_groups(fitted)
+    return Estimates("group", rows, fitted.level, fitted.statement_, words, {"What is estimated": title}, label=title)
+
+
+def _print_plan(statistics: Sequence[str], options: GroupOptions, settings: dict[str, Any], *, as_json: bool) -> None:
+    from apportion.statistics.groups import plan_groups
+
+    plan = plan_groups(
+        statistics,
+        options.epsilon,
+        options.delta,
+        private_keys=options.keys_are_private,
+        value_range=settings.get("value_range"),
+        level=options.level,
+    )
+    if as_json:
+        told = {"shares": plan.shares, "thresholds": plan.thresholds, "level": options.level}
+        print_json({**told, "widths": [vars(each) for each in plan.widths]})
+        return
+    shares = [[name, f"{100 * share:.3g} %"] for name, share in plan.shares.items()]
+    widths = [
+        [each.statistic, f"{each.reach:g}", "any" if each.size is None else f"{each.size}", f"± {each.half_width:.4g}"]
+        for each in plan.widths
+    ]
+    click.echo(f"{table(['release', 'share of the budget'], shares)}\n")
+    click.echo(
+        table(
+            ["statistic", "a user in all groups*", "rows of the group", f"{100 * options.level:g} % interval"], widths
+        )
+    )
+    click.echo("\n* Root of the sum of a user's squared rows by group, for most users at most this.")
+    for groups, users in plan.thresholds.items():
+        click.echo(f"A group of {users:.0f} users is listed half of the time, if users are in up to {groups} groups.")
+    click.echo("Nothing was read and nothing was spent.")

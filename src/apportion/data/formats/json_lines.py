@@ -1,0 +1,97 @@
+"""JSON lines: one object per line, also compressed. Each cell says whether it is a number or text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from apportion.data.sources import CellKind, HeldKind, Opening, held_kind, rows_of
+from apportion.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ENDINGS: Final = (".jsonl", ".ndjson")
+_COMPRESSED: Final = (".gz", ".bz2", ".zst")
+
+Result = TypeVar("Result")
+
+
+class _OpenJson:
+    """A file of JSON lines, with the types that its first lines have."""
+
+    untyped = False
+    ordered = True
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        with self._opened() as reader:
+            self._schema = reader.schema
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._schema.names)
+
+    def held_kinds(self, names: Sequence[str]) -> dict[str, HeldKind]:
+        return {name: held_kind(self._schema.field(name).type) for name in names}
+
+    def scan(self, kinds: Mapping[str, CellKind], gather: Callable[[Iterable[pa.RecordBatch], int], Result]) -> Result:
+        import pyarrow as pa
+
+        wanted = pa.schema([(name, self._type(name, kind)) for name, kind in kinds.items()])
+        with self._opened(wanted) as reader:
+            return gather((batch.select(list(kinds)) for batch in reader), 0)
+
+    def read_all(self, id_column: str) -> pa.Table:
+        with self._opened() as reader:
+            return reader.read_all()
+
+    def _type(self, name: str, kind: CellKind) -> Any:
+        """Return the type of a column: a number may be whole in the first lines and have a fraction later."""
+        import pyarrow as pa
+
+        seen = self._schema.field(name).type
+        return pa.float64() if kind == "number" and held_kind(seen) == "number" else seen
+
+    @contextmanager
+    def _opened(self, schema: pa.Schema | None = None) -> Iterator[Any]:
+        import pyarrow as pa
+        import pyarrow.json as json
+
+        options = json.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else "ignore"
+        )
+        try:
+            with pa.input_stream(str(self._file)) as stream, json.open_json(stream, parse_options=options) as reader:
+                yield reader
+        except pa.ArrowInvalid as error:
+            said = str(error).splitlines()[0].removeprefix("JSON parse error: ")
+            problem = f"The JSON lines cannot be read ({said}); expected one object per line, all with the same types."
+            raise InputError(problem, argument=None) from None
+
+
+class _JsonLines:
+    """The format."""
+
+    name: Final = "JSON lines"
+    endings: Final = _ENDINGS
+    may_be_compressed: Final = True
+    fallback: Final = False
+
+    def recognises(self, file: Path, beginning: bytes) -> bool:
+        name = file.name.lower()
+        packed = next((ending for ending in _COMPRESSED if name.endswith(ending)), "")
+        return file.is_file() and (
+            name.removesuffix(packed).endswith((*_ENDINGS, ".json")) or beginning.startswith(b'{"')
+        )
+
+    def open(self, file: Path, how: Opening) -> _OpenJson:
+        return _OpenJson(file)
+
+    def rows_as_text(self, file: Path) -> list[list[str]]:
+        return rows_of(_OpenJson(file).read_all(""))
+
+
+FORMAT: Final = _JsonLines()

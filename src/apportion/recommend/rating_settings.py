@@ -1,0 +1,71 @@
+"""Settings of the ratings recommender. All of them are public."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RatingSettings:
+    """Everything that can be tuned; all of it public. Labels are in units of a quarter of the value range.
+
+    Attributes:
+        dimension: length of item vectors; None to choose it from released popularity. If items do not stand out of the
+            noise, it is 0: then there is one round, for biases alone.
+        rounds: number of rounds after the one for biases.
+        growth: ratio of the shares of consecutive rounds.
+        exponent: weights over a user's tasks are popularity^-exponent.
+        popularity_floor: popularity is floored at this fraction of its mean before that.
+        overview_share: share of the budget for the number of users and the mean.
+        most_overview_share: the most that these get together, in a second release if there are few users.
+        counts_share: share for popularity.
+        norms_share: share for the choice of the clip norm; nothing is spent where `clip` is given.
+        moments_share: share for the shared moments of all rounds.
+        votes_share: share for the votes on the three variances of users; 0 to keep these as they are.
+        feature_votes_share: share for the votes on users' tastes for features; nothing is spent without features.
+        held_out: fraction of the rows that is kept for these votes, out of everything before them.
+        clip: norm of a user's part in a round; None to choose it from a release.
+        latent_scale: relative size of the latent coordinates in a contribution.
+        bias_variance: prior variance of a user's bias.
+        scale_variance: prior variance of a user's factor on item biases.
+        latent_variance: prior variance of a user's taste, per coordinate.
+        start_scale: size of the stand-in item vectors of the first latent round.
+        start_level: mean square of the tastes in that round.
+        prior_variance: where EM for the prior of item vectors starts; twice that for biases.
+        steps: EM steps per round.
+        feature_variance: where the fit of what each feature group is worth starts: its variance among tasks.
+        feature_directions: how many directions of the features a user's taste is for, beside the learned vectors.
+        taste_variance: prior variance of that taste if users' votes support it, else a tenth of it; the variance itself
+            where there are no votes.
+    """
+
+    dimension: int | None = None
+    rounds: int = 8
+    growth: float = 1.15
+    exponent: float = 0.25
+    popularity_floor: float = 0.05
+    overview_share: float = 0.003
+    most_overview_share: float = 0.05
+    counts_share: float = 0.1
+    norms_share: float = 0.004
+    moments_share: float = 0.02
+    votes_share: float = 0.01
+    feature_votes_share: float = 0.01
+    held_out: float = 0.1
+    clip: float | None = None
+    latent_scale: float = 1.2
+    bias_variance: float = 0.15
+    scale_variance: float = 0.15
+    latent_variance: float = 1.0
+    start_scale: float = 0.1
+    start_level: float = 0.4
+    prior_variance: float = 0.05
+    steps: int = 10
+    feature_variance: float = 0.002
+    feature_directions: int = 32
+    taste_variance: float = 0.03
+
+    @classmethod
+    def for_budget(cls, mu: float) -> RatingSettings:
+        """Settings as a function of the budget alone; one rule turned out to serve all budgets."""
+        return cls()

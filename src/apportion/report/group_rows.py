@@ -1,0 +1,123 @@
+"""Numbers of groups as pages and tables show them: made from released values alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from apportion.report.estimates import Estimate
+
+if TYPE_CHECKING:
+    from apportion.statistics import UserGroupBy
+
+WHOLE: Final = "all rows"
+_COUNTS: Final = {"count", "users", "sum"}
+_TITLES: Final = {
+    "count": "number of rows",
+    "users": "number of users",
+    "sum": "sum of {value}",
+    "mean": "mean of {value}",
+    "variance": "variance of {value}",
+    "histogram": "number of {of} by {value}",
+    "quantile": "quantiles of {value}",
+}
+
+
+def group_rows(fitted: UserGroupBy, statistics: Sequence[str], value: str | None) -> tuple[Estimate, ...]:
+    """One row for each number: groups, and statistics, bins or ranks within a group."""
+    found = [each for each in statistics if each in fitted.estimates_]
+    several = len(statistics) > 1
+    rows = [_rows(fitted, each, _told(each, value, fitted.of) if several else "") for each in found]
+    return tuple(row for of_group in zip(*rows, strict=True) for each in of_group for row in each)
+
+
+def _rows(fitted: UserGroupBy, statistic: str, title: str) -> list[list[Estimate]]:
+    """The numbers of every group."""
+    within, n_groups = _within(fitted, statistic), len(fitted.groups_)
+    held = (fitted.estimates_, fitted.noise_stddev_)
+    values, noise = (np.asarray(each[statistic]).reshape(n_groups, len(within)) for each in held)
+    ends, together = (
+        np.asarray(each[statistic]).reshape(n_groups, len(within), 2)
+        for each in (fitted.intervals_, fitted.simultaneous_)
+    )
+    parts = [", ".join(filter(None, (title, part))) for part in within]
+    return [
+        [
+            Estimate(
+                f"{', '.join(_parts(group)) or WHOLE}{': ' if part else ''}{part}",
+                float(values[g, k]),
+                _pair(ends[g, k]),
+                None if np.isnan(noise[g, k]) else float(noise[g, k]),
+                together=_pair(together[g, k]),
+                group=_parts(group),
+                part=part or None,
+            )
+            for k, part in enumerate(parts)
+        ]
+        for g, group in enumerate(fitted.groups_)
+    ]
+
+
+def title_of(statistics: Sequence[str], value: str | None, by: Sequence[str], of: str) -> str:
+    """What is estimated, in words.
+
+    >>> title_of(["mean"], "cost", ["ward", "year"], "rows")
+    'mean of cost by ward and year'
+    """
+    told = ", ".join(_told(each, value, of) for each in statistics)
+    weighed = ", each user counting one in a group" if of == "users" and not set(statistics) <= _COUNTS else ""
+    divided = f" by {' and '.join(by)}" if by else ""
+    return f"{told}{divided}{weighed}"
+
+
+def _told(statistic: str, value: str | None, of: str) -> str:
+    return _TITLES[statistic].format(value=value, of=of)
+
+
+def words_on_groups(fitted: UserGroupBy) -> tuple[str, ...]:
+    """What intervals assume, and what the threshold of a private list left out, in expectation."""
+    whose = (
+        "Groups borrow from one another, but for histograms and quantiles, and an interval holds for its share of "
+        "groups, on average over them"
+        if fitted.shrink
+        else "Every interval holds for its group"
+    )
+    told = [
+        f"{whose}; the wider ones hold all together. They account for the noise that privacy added, and for what "
+        "bounding a user over all of its groups does."
+    ]
+    if fitted.threshold_ is not None:
+        told.append(_words_on_threshold(fitted))
+    return tuple(told)
+
+
+def _words_on_threshold(fitted: UserGroupBy) -> str:
+    listing = next(each for each in fitted.statement_.releases if each.threshold is not None)
+    assert fitted.threshold_ is not None
+    assert listing.threshold is not None
+    unit = fitted.threshold_ / listing.threshold
+    usual = fitted.threshold_ + NormalDist().inv_cdf(0.95) * listing.stddev * unit
+    return (
+        f"Groups that few users are in are not listed: one of about {fitted.threshold_:.3g} users is listed half of "
+        f"the time, one of {usual:.3g} users in 95 of 100 cases."
+    )
+
+
+def _within(fitted: UserGroupBy, statistic: str) -> list[str]:
+    """Names of the numbers of one group."""
+    if statistic == "histogram":
+        return [f"{low:g} to {high:g}" for low, high in zip(fitted.bins_, fitted.bins_[1:], strict=False)]
+    if statistic == "quantile":
+        return [f"{rank:g}" for rank in np.atleast_1d(np.asarray(fitted.quantiles, np.float64))]
+    return [""]
+
+
+def _parts(group: Any) -> tuple[str, ...]:
+    return (group,) if isinstance(group, str) else tuple(group)
+
+
+def _pair(ends: Any) -> tuple[float, float]:
+    return float(ends[0]), float(ends[1])

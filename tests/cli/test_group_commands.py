@@ -1,0 +1,175 @@
+"""`count`, `sum`, `mean`, `variance`, `histogram`, `quantile` by group, and `query`: what the library says, printed."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from apportion.privacy import Ledger, SeededNoise
+from apportion.statistics import UserGroupBy
+
+COMMON = ("--user", "who", "--epsilon", 2, "--seed", 5)
+VALUES = ("--value", "cost", "--range", 0, 100)
+ACCOUNT = ("--epsilon", 5, "--delta", "1e-5", "--keys-delta", "1e-6")
+CHARGED = ("--ledger", "visits.db", "--account", "visits")
+WARDS = ("east", "north", "west")
+
+
+@pytest.fixture(scope="session")
+def columns():
+    """Visits of 600 people to three wards over two years, and one ward that a single person has been to."""
+    rng = np.random.default_rng(7)
+    who = np.repeat([f"person-{k:03d}" for k in range(600)], np.minimum(rng.zipf(1.8, 600), 20))
+    ward = np.array(WARDS)[rng.integers(0, 3, len(who))]
+    ward[who == "person-007"] = "attic"
+    return {"who": who, "ward": ward, "year": rng.integers(2020, 2022, len(who)), "cost": rng.uniform(0, 90, len(who))}
+
+
+@pytest.fixture(autouse=True)
+def visits(folder, columns):
+    """The rows as text, and lists of groups."""
+    lines = zip(*(columns[name].tolist() for name in ("who", "ward", "year", "cost")), strict=True)
+    (folder / "visits.csv").write_text("\n".join(["who,ward,year,cost", *(",".join(map(str, row)) for row in lines)]))
+    (folder / "wards.csv").write_text("ward\nwest\neast\nmoon\n")
+    (folder / "pairs.csv").write_text("ward,year\nwest,2021\neast,2020\n")
+
+
+def entries():
+    with Ledger.open("visits.db", create=False) as ledger:
+        return ledger.account("visits").status().entries
+
+
+def library(columns, statistics, by=("ward",), values=None, **arguments):
+    made = UserGroupBy(statistics, 2.0, noise=SeededNoise(5), **arguments)
+    return made.fit(values, users=columns["who"], by=[columns[name] for name in by])
+
+
+@pytest.mark.parametrize("statistic", ["sum", "mean", "variance"])
+@pytest.mark.parametrize(("keys", "listed"), [("wards.csv", ["west", "east", "moon"]), ("private", "private")])
+def test_numbers_are_those_of_the_estimator(run, columns, statistic, keys, listed):
+    answer = run(statistic, "visits.csv", *VALUES, "--by", "ward", "--keys", keys, *COMMON, "--json").json
+    fitted = library(columns, statistic, values=columns["cost"], value_range=(0.0, 100.0), keys=listed)
+    rows = answer["estimates"]
+    assert [row["estimate"] for row in rows] == fitted.estimates_[statistic].tolist()
+    assert [row["interval"] for row in rows] == fitted.intervals_[statistic].tolist()
+    assert [row["simultaneous_interval"] for row in rows] == fitted.simultaneous_[statistic].tolist()
+    assert [row["group"] for row in rows] == [[name] for name in fitted.groups_]
+    assert answer["statement"] == json.loads(fitted.statement_.to_json())
+
+
+def test_a_group_of_one_person_is_not_listed_and_nothing_written_names_it(run, folder):
+    answer = run("count", "visits.csv", "--users", "--by", "ward", *COMMON, "--page", "p.html")
+    page = (folder / "p.html").read_text()
+    assert "north" in answer.stdout
+    assert "north" in page
+    assert "attic" not in answer.stdout
+    assert "attic" not in page
+    assert "is listed half of the time" in page
+
+
+def test_groups_from_the_data_are_declared_in_the_headline(run, folder):
+    answer = run("count", "visits.csv", "--by", "ward", "--keys", "from-data", *COMMON, "--page", "p.html")
+    assert "Not protected: who is in a group that nobody else is in." in answer.stdout
+    assert "attic" in answer.stdout
+    assert answer.stdout.index("Not protected") < answer.stdout.index("Releases:")
+
+
+def test_several_columns_make_groups_and_their_list_has_as_many(run, columns):
+    answer = run("count", "visits.csv", "--by", "ward,year", "--keys", "pairs.csv", *COMMON, "--json").json
+    assert [row["group"] for row in answer["estimates"]] == [["west", "2021"], ["east", "2020"]]
+    assert [row["name"] for row in answer["estimates"]] == ["west, 2021", "east, 2020"]
+
+
+def test_bins_and_ranks_are_named(run):
+    bins = run("histogram", "visits.csv", *VALUES, "--bins", 2, *COMMON, "--json").json["estimates"]
+    assert [row["part"] for row in bins] == ["0 to 50", "50 to 100"]
+    ranks = run("quantile", "visits.csv", *VALUES, "--at", 0.25, "--at", 0.5, "--by", "ward", *COMMON, "--json").json
+    assert [row["name"] for row in ranks["estimates"][:2]] == ["east: 0.25", "east: 0.5"]
+    assert ranks["estimates"][0]["noise_stddev"] is None
+
+
+def test_a_plan_spends_nothing_and_reads_nothing(run, folder):
+    (folder / "visits.csv").write_text("not,a,table\n")
+    run("ledger", "init", "visits.db", "--account", "visits", *ACCOUNT)
+    options = (*COMMON, *CHARGED, "--plan")
+    answer = run("mean", "visits.csv", *VALUES, "--by", "ward", *options, "--json").json
+    assert sum(answer["shares"].values()) == pytest.approx(1.0)
+    assert answer["widths"][0]["statistic"] == "mean"
+    said = run("count", "visits.csv", "--by", "ward", *options).stdout
+    assert "Nothing was read and nothing was spent." in said
+    assert entries() == 0
+
+
+def test_a_plan_is_right_about_shares_and_noise(run, columns):
+    plan = run("count", "visits.csv", "--by", "ward", "--keys", "wards.csv", *COMMON, "--plan", "--json").json
+    fitted = library(columns, "count", keys=["west", "east", "moon"])
+    shares = {each.name: each.share for each in fitted.statement_.releases}
+    assert plan["shares"] == pytest.approx(shares)
+    noise = next(each.stddev for each in fitted.statement_.releases if each.name == "sums by group")
+    assert plan["widths"][0]["half_width"] == pytest.approx(1.959964 * noise, rel=1e-4)
+
+
+def test_a_query_is_the_same_statistics(run, columns):
+    sql = "SELECT ward, avg(cost), count(*), count(DISTINCT who), median(cost) FROM 'visits.csv' GROUP BY ward"
+    answer = run("query", sql, "--range", 0, 100, *COMMON, "--json").json
+    names = ("mean", "count", "users", "quantile")
+    fitted = library(columns, names, values=columns["cost"], value_range=(0.0, 100.0))
+    expected = [float(np.ravel(fitted.estimates_[name])[g]) for g in range(len(fitted.groups_)) for name in names]
+    assert [row["estimate"] for row in answer["estimates"]] == expected
+    assert answer["estimates"][2]["part"] == "number of users"
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT ward, max(cost) FROM 'visits.csv' GROUP BY ward", "max: the aggregates are"),
+        ("SELECT ward, avg(cost) FROM 'visits.csv' WHERE cost > 3 GROUP BY ward", "WHERE"),
+        ("SELECT ward, avg(cost) FROM 'visits.csv' GROUP BY ward HAVING count(*) > 3", "HAVING"),
+        ("SELECT ward, avg(cost) FROM 'visits.csv' GROUP BY ward LIMIT 3", "LIMIT"),
+        ("SELECT ward, count(cost) FROM 'visits.csv' GROUP BY ward", r"write count\(\*\)"),
+        ("SELECT ward, count(DISTINCT cost) FROM 'visits.csv' GROUP BY ward", "count.DISTINCT who"),
+        ("SELECT avg(cost) FROM 'visits.csv' JOIN b USING (who)", "joins"),
+        ("SELECT year, count(*) FROM 'visits.csv' GROUP BY ward", "not in GROUP BY"),
+        ("SELECT avg(cost), sum(year) FROM 'visits.csv'", "several columns"),
+        ("SELECT quantile_cont(cost, x) FROM 'visits.csv'", "rank"),
+        ("SELECT ward FROM 'visits.csv' GROUP BY ward", "without an aggregate"),
+        ("SELECT 1 UNION SELECT 2", "set operation"),
+        ("SELECT FROM", "syntax error"),
+        ("DROP TABLE visits", "Only SELECT"),
+        ("SELECT count(*) FROM 'nowhere.csv'", "no file 'nowhere.csv'"),
+        ("SELECT avg(cost) FROM 'visits.csv'", "public range of 'cost'"),
+    ],
+)
+def test_other_queries_are_refused_with_the_reason(refused, sql, reason):
+    assert re.search(reason, refused("query", sql, *COMMON))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("mean", "visits.csv", *VALUES, "--keys", "private", *COMMON), "--keys needs --by"),
+        (("mean", "visits.csv", *VALUES, "--plan", *COMMON), "--plan needs --by"),
+        (("count", "visits.csv", "--keys", "private", *COMMON), "--keys needs --by"),
+        (("quantile", "visits.csv", *VALUES, "--delta", 1e-6, *COMMON), "--delta needs --by"),
+        (
+            ("mean", "visits.csv", *VALUES, "--by", "ward", "--weights", "paper", *COMMON),
+            "--weights cannot be combined",
+        ),
+        (("mean", "visits.csv", *VALUES, "--by", "ward", "--delta", 0, *COMMON), "delta above 0 with --by"),
+        (("mean", "visits.csv", *VALUES, "--value", "year", "--by", "ward", *COMMON), "one --value"),
+        (("count", "visits.csv", "--by", "ward,year", "--keys", "wards.csv", *COMMON), "first 2 columns"),
+        (("count", "visits.csv", "--by", "room", *COMMON), "no column 'room'"),
+        (("sum", "visits.csv", "--value", "cost", "--range", 3, 3, *COMMON), "LO below HI"),
+    ],
+)
+def test_bad_input_is_refused_in_one_sentence(refused, arguments, message):
+    assert message in refused(*arguments)
+
+
+def test_a_ledger_is_charged_for_a_list_and_its_sums(run, folder):
+    run("ledger", "init", "visits.db", "--account", "visits", *ACCOUNT)
+    run("mean", "visits.csv", *VALUES, "--by", "ward", *COMMON, *CHARGED)
+    assert entries() == 5
