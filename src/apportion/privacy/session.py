@@ -26,7 +26,7 @@ from apportion.errors import BudgetError
 from apportion.privacy import gaussian
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
-from apportion.privacy.charges import LedgerAccount, Pending, cost_of, event_of, opened, recorded, worth
+from apportion.privacy.charges import LedgerAccount, Pending, cost_of, event_of, opened, recorded, reference_to, worth
 from apportion.privacy.checkpoints import Checkpoint, Kept
 from apportion.privacy.fixed_schedule import FixedSchedule, noise_beside
 from apportion.privacy.keys import KeyedSum, Listed
@@ -54,7 +54,6 @@ from apportion.privacy.statement import (
     DEFAULTS,
     EXACT_ARITHMETIC,
     REAL_ARITHMETIC,
-    LedgerReference,
     Release,
     Statement,
     Tuning,
@@ -329,7 +328,7 @@ class Session:
             declared_users=self._declared_users,
             window=self._window,
             version=__version__,
-            ledger=self._reference(),
+            ledger=reference_to(self._receipts),
         )
 
     @property
@@ -414,12 +413,6 @@ class Session:
             if self._checkpoint is not None and receipt is not None:
                 self._checkpoint.store_plan(name, receipt)
         self._receipts += [] if receipt is None else [receipt]
-
-    def _reference(self) -> LedgerReference | None:
-        if not self._receipts:
-            return None
-        last = self._receipts[-1]
-        return LedgerReference(last.account, last.run, len(self._receipts), last.number, last.hash)
 
     def _sample(self, name: str, probability: float) -> Sample:
         """Draw a fresh sample; the auditor records it."""
