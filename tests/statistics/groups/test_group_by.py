@@ -269,3 +269,14 @@ def test_values_on_a_step_have_their_quantiles_on_it():
     expected = [np.quantile(np.round(values)[groups == name], (0.25, 0.5), method="lower") for name in NAMES]
     np.testing.assert_allclose(found.estimates_["quantile"], expected, atol=1.0)
     assert (found.estimates_["quantile"] == np.round(found.estimates_["quantile"])).all()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_of_frames_are_taken_as_arrays_are(library):
+    frames = pytest.importorskip(library, reason=f"{library} is not installed")
+    values, users, groups = some_rows(60)
+    frame = frames.DataFrame({"who": users, "ward": groups, "cost": values})
+    expected = by_group("mean", 5.0).fit(values, users=users, by=groups)
+    for by in (frame["ward"], frame[["ward"]]):
+        found = by_group("mean", 5.0).fit(frame["cost"], users=frame["who"], by=by)
+        np.testing.assert_array_equal(found.estimates_["mean"], expected.estimates_["mean"])
