@@ -18,7 +18,7 @@ def test_the_blocks_of_a_page_run(name):
     kept = [block for block in PAGES[name] if block.language in RUN or MAKES_A_FOLDER in block.text]
     if any("torch" in block.text or "Encoder" in block.text for block in kept):
         pytest.importorskip("torch")
-    with working_folder(kept):
+    with working_folder():
         names = {"__name__": "page"}
         for block in kept:
             printed = run_block(block, names)
