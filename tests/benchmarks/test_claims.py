@@ -27,6 +27,7 @@ REHEARSED = {
         "adaptive-floor-clicks",
         "adaptive-floor-features",
         "adaptive-gain",
+        "price-of-privacy",
         "ml1m-ratings",
         "ml1m-ratings-tuned",
         "ml1m-clicks",
@@ -57,6 +58,7 @@ REHEARSED = {
     ),
     "processes of another environment": ("federated-agrees",),
     "the whole site": ("docs-runs",),
+    "a cluster, and Java": ("spark-faults",),
     "more draws or more data": (
         "replay-at-size",
         "mutants",
