@@ -69,11 +69,12 @@ def pages() -> list[Path]:
 
 
 def blocks(page: Path) -> list[Block]:
-    """The fenced blocks of a page that name a language, from top to bottom."""
+    """The fenced blocks of a page that name a language, but for those marked `<!-- not run: why -->`."""
     text, name = page.read_text(encoding="utf-8"), page.relative_to(DOCS).as_posix()
     return [
         Block(name, text[: found.start()].count("\n") + 2, found.group(1), found.group(2))
         for found in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        if not re.search(r"<!-- not run: \S[^\n]*-->\n$", text[: found.start()])
     ]
 
 
