@@ -43,6 +43,7 @@ FITS, QUICK_FITS = 100, 12
 USERS, ITEMS, RATINGS = 2000, 60, 20_000
 QUICK_USERS, QUICK_RATINGS = 60, 300
 KILLS_EVERY = (0.5, 6.0)  # seconds between two kills
+MOST_KILLS = 3  # in one fit
 _PYTHON = Path(__file__).parents[1] / ".venv-spark" / "bin" / "python"
 
 
@@ -136,11 +137,13 @@ def _killing(rng: random.Random, seen: Counter[str]) -> Iterator[None]:
     done = threading.Event()
 
     def kill() -> None:
-        while not done.wait(rng.uniform(*KILLS_EVERY)):
-            running = _executors()
-            if running:
-                os.kill(rng.choice(running), signal.SIGKILL)
-                seen["executors killed"] += 1
+        for _ in range(MOST_KILLS):
+            while not done.wait(rng.uniform(*KILLS_EVERY)):
+                running = _executors()
+                if len(running) > 1:  # one is left, so that a slow machine gets on
+                    os.kill(rng.choice(running), signal.SIGKILL)
+                    seen["executors killed"] += 1
+                    break
 
     thread = threading.Thread(target=kill)
     thread.start()
