@@ -69,6 +69,11 @@ RECOMMENDERS = {
         lambda r: in_order({e: 100 * gain for e, gain in r["value"]["gain"].items()}, 2),
         lambda r: f"earlier {in_order({e: 100 * gain for e, gain in r['target']['gain'].items()}, 2)}",
     ),
+    "price-of-privacy": Row(
+        "`apportion plan`, ratings: forecasts within 2 % of fits that the law had not seen",
+        lambda r: f"{r['value']['within']} of {r['value']['fits']}, furthest {100 * r['value']['furthest']:.1f} %",
+        lambda r: "all",
+    ),
     "items-private": Row("private item lists: what they keep and cost"),
     "keys-recall": Row(
         "private lists of keys: keys and rows kept, over the usual rule at its best limit",
@@ -376,6 +381,11 @@ SPEED = {
 }
 
 HOUSE = {
+    "spark-faults": Row(
+        "fits on a Spark cluster whose executors are killed: wrong sums",
+        lambda r: f"{r['value']['wrong']} of {r['settings']['fits']}, {r['value']['executors killed']} killed",
+        lambda r: "0",
+    ),
     "engines-agree": Row(
         "whole numbers that differ between engines and cuts of the users",
         lambda r: f"{r['value']['unequal']} of {r['value']['numbers']:,}",
@@ -417,6 +427,11 @@ HOUSE = {
         lambda r: (
             f"{r['value']['merged'] + r['value']['split'] + r['value']['changed']} in {r['value']['lists']:,} lists"
         ),
+        lambda r: "0",
+    ),
+    "first-hour": Row(
+        "generated files that a new user fits: tracebacks, lost budget, half models or wrong outcomes",
+        lambda r: f"{len(r['value']['wrong'])} of {r['value']['files']}",
         lambda r: "0",
     ),
     "explorer-browser": Row(

@@ -33,7 +33,7 @@ N_USERS, N_TASKS = 41, 12
 
 ENGINES = {
     "memory": lambda runs, dtype: LocalEngine(dtype, exact=True, runs=runs),
-    "federated": lambda runs, dtype: FederatedEngine(Trust(max(runs, 2), colluding=0, dropping=0), dtype=dtype),
+    "federated": lambda runs, dtype: FederatedEngine(Trust(3 if runs > 1 else 2, colluding=0, dropping=0), dtype=dtype),
     **({"torch": lambda runs, dtype: TorchEngine("cpu", dtype, exact=True, runs=runs)} if find_spec("torch") else {}),
 }
 """Engines that conform, by name: made for so many runs of users and a precision. Add one here to have it tested."""

@@ -26,6 +26,7 @@ def test_help_needs_nothing_heavy():
 
 
 RECOMMENDERS = [
+    "plan",
     "fit",
     "evaluate",
     "recommend",

@@ -61,7 +61,8 @@ def test_residual_variance_is_drawn_to_the_usual_one_by_its_noise():
 
 
 @pytest.mark.parametrize(
-    ("mu", "rows", "expected"), [(0.01, 100.0, 0), (0.05, 100.0, 1), (0.2, 100.0, 4), (10.0, 100.0, 8), (10.0, 1.5, 1)]
+    ("mu", "rows", "expected"),
+    [(0.01, 100.0, 0), (0.05, 100.0, 1), (0.2, 100.0, 2), (0.4, 100.0, 4), (10.0, 100.0, 8), (10.0, 1.5, 1)],
 )
 def test_vectors_are_longer_where_items_stand_out_of_the_noise(mu, rows, expected):
     assert clip_norms.dimension_for(EXPOSURE, 0.7, mu, rows) == expected

@@ -15,13 +15,13 @@ from apportion.errors import BudgetError, InputError
 from apportion.privacy import Budget, SeededNoise, Session
 from apportion.training import (
     DPSGD,
-    Checkpoint,
     DPAdamBC,
     ExampleRows,
     PrivateTrainer,
     ProgressBar,
     QuantileClip,
     SecondMomentScales,
+    TrainingCheckpoint,
     UserRows,
 )
 from apportion.training.checkpoints import RatchetNoise
@@ -149,9 +149,9 @@ def test_refusals_name_their_argument():
         "n_units": lambda: made(epsilon=None, noise_multiplier=1.0, n_units=None),
         "noise_multiplier": lambda: made(epsilon=None, noise_multiplier=0.01),
         "epochs": lambda: made(steps=None, epochs=-1, batch_size=5),
-        "every": lambda: Checkpoint("x", 0),
+        "every": lambda: TrainingCheckpoint("x", 0),
         "session": lambda: made().fit(
-            UserRows(X, Y, USERS), session=Session(Budget(1.0, 1e-5)), checkpoint=Checkpoint("x")
+            UserRows(X, Y, USERS), session=Session(Budget(1.0, 1e-5)), checkpoint=TrainingCheckpoint("x")
         ),
     }
     for argument, refused in cases.items():
@@ -228,7 +228,7 @@ def test_a_run_that_stops_and_goes_on_ends_with_the_same_bits_as_one_that_does_n
         trainer = made(optimizer=DPAdamBC, **SETTINGS[name])
         trainer.scheduler = torch.optim.lr_scheduler.StepLR(trainer.optimizer, 2)
         rows = UserRows(X, Y, USERS)
-        return trainer.fit(rows, checkpoint=Checkpoint(file, 3), ledger=account, callbacks=callbacks)
+        return trainer.fit(rows, checkpoint=TrainingCheckpoint(file, 3), ledger=account, callbacks=callbacks)
 
     whole = run(tmp_path / "whole", Account())
     account = Account()
@@ -248,18 +248,18 @@ def test_a_run_that_stops_and_goes_on_ends_with_the_same_bits_as_one_that_does_n
 def test_a_checkpoint_is_refused_for_other_rows_or_settings(tmp_path):
     file = tmp_path / "run"
     rows = UserRows(X, Y, USERS)
-    made(sampling=0.5, steps=7).fit(rows, checkpoint=Checkpoint(file))
+    made(sampling=0.5, steps=7).fit(rows, checkpoint=TrainingCheckpoint(file))
     other = X.clone()
     other[7] += 1e-6
     for refused in (
-        lambda: made(sampling=0.5, steps=7).fit(UserRows(other, Y, USERS), checkpoint=Checkpoint(file)),
-        lambda: made(sampling=0.5, steps=8).fit(rows, checkpoint=Checkpoint(file)),
+        lambda: made(sampling=0.5, steps=7).fit(UserRows(other, Y, USERS), checkpoint=TrainingCheckpoint(file)),
+        lambda: made(sampling=0.5, steps=8).fit(rows, checkpoint=TrainingCheckpoint(file)),
     ):
         with pytest.raises(InputError, match="same rows and settings"):
             refused()
     file.write_bytes(b"something else")
     with pytest.raises(InputError, match="Cannot read the checkpoint"):
-        made(sampling=0.5, steps=7).fit(rows, checkpoint=Checkpoint(file))
+        made(sampling=0.5, steps=7).fit(rows, checkpoint=TrainingCheckpoint(file))
 
 
 def test_keys_of_a_ratchet_never_repeat_and_later_ones_follow_from_its_state():

@@ -27,6 +27,7 @@ from apportion.cli.fit import fit
 from apportion.cli.ledger import ledger
 from apportion.cli.logistic import logistic
 from apportion.cli.mean import mean
+from apportion.cli.plan import plan
 from apportion.cli.protect import protect
 from apportion.cli.quantile import quantile
 from apportion.cli.query import query
@@ -120,6 +121,7 @@ def program() -> None:
 
 
 for command in (
+    plan,
     fit,
     tune,
     evaluate,

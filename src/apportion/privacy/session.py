@@ -49,6 +49,7 @@ from apportion.privacy.purposes import Name, ReleaseName, release_name
 from apportion.privacy.ranks import Base, RankScores
 from apportion.privacy.release_checks import require_plannable, require_share, require_statistic
 from apportion.privacy.sampling import Sample
+from apportion.privacy.spent import Spent
 from apportion.privacy.statement import (
     DEFAULTS,
     EXACT_ARITHMETIC,
@@ -114,6 +115,7 @@ class Session:
         self._receipts: list[Receipt] = []
         self._neighbours = neighbours
         self._releases: list[Release] = []
+        self._spent = Spent(worth(budget), budget.keys_delta)
         self._schedule: FixedSchedule | None = None
 
     @property
@@ -295,17 +297,12 @@ class Session:
         return self._release(mechanism, release_name(name), statistic, share)
 
     def readmit(self, releases: Sequence[Release]) -> None:
-        """Take note of releases that this run made, and charged, before it was stopped. Nothing is drawn or charged.
-
-        Args:
-            releases: in order, from the statement of the run so far. They count against the budget and the plan.
-        """
+        """Take note of releases that this run made, and charged, before it was stopped. Nothing is drawn or charged."""
         with self._lock:
             for record in releases:
                 planned = None if self._schedule is None else self._schedule.planned
-                of_plan = planned is not None and record.mechanism == planned.mechanism.key
-                self._require_admissible(record, planned if of_plan else None)
-                self._releases.append(record)
+                made = planned is not None and record.mechanism == planned.mechanism.key
+                self._admit(record, planned if made else None, Kept(None, None))
 
     def statement(self) -> Statement:
         """Return the statement of everything charged so far."""
@@ -386,24 +383,26 @@ class Session:
 
         One charge at a time, before any noise is drawn. What was stored was charged then, and is only kept.
         """
-        receipt = None if kept is None else kept.receipt
         with self._lock:
-            self._require_admissible(record, planned)
-            if self._schedule is None and kept is None:  # planned releases were charged together
-                receipt = None if self._ledger is None else self._ledger.charge(record.name, event_of(record))
-            self._receipts += [] if receipt is None else [receipt]
-            self._releases.append(record)
-        return receipt
+            return self._admit(record, planned, kept)
 
-    def _require_admissible(self, record: Release, planned: PlannedShare[Any] | None) -> None:
-        if any(each.name == record.name for each in self._releases):
-            raise BudgetError(f"A release named {record.name!r} was already made in this session.")
+    def _admit(self, record: Release, planned: PlannedShare[Any] | None, kept: Kept | None) -> Receipt | None:
+        """Check a release, charge it unless it was charged before, and keep it. The lock is held."""
+        receipt, cost = None if kept is None else kept.receipt, None
+        self._spent.refuse_taken(record.name)
         if self._schedule is not None:
             self._schedule.take(record, planned)
         elif planned is not None:
             raise BudgetError(f"Expected a share that a plan of this session made, got {planned}.")
         else:
-            self._refuse_beyond_budget(record)
+            cost = self._cost_of(record)
+            self._spent.refuse_beyond(record, cost)
+        if self._schedule is None and kept is None:  # planned releases were charged together
+            receipt = None if self._ledger is None else self._ledger.charge(record.name, event_of(record))
+        self._receipts += [] if receipt is None else [receipt]
+        self._spent.take(record, cost)
+        self._releases.append(record)
+        return receipt
 
     def _charge_plan(self, name: str, event: Event) -> None:
         """Charge the ledger for a whole plan, once; a checkpoint knows whether that was done. It refuses by raising."""
@@ -422,20 +421,6 @@ class Session:
     def _secret(self, name: str) -> bytes:
         """A fresh secret for a sample; the auditor's replay overrides this to feed recorded ones."""
         return self._noise_of("sample").key()
-
-    def _refuse_beyond_budget(self, record: Release) -> None:
-        taken = math.fsum([*(r.delta for r in self._releases), record.delta])
-        if taken > self.budget.keys_delta * (1 + 1e-12):
-            raise BudgetError(
-                f"Release {record.name!r} asks for {record.delta:g} of delta for a list of private keys, beyond the "
-                f"{self.budget.keys_delta:g} that the budget keeps for them (keys_delta)."
-            )
-        before = [self._cost_of(r) for r in self._releases]
-        if math.fsum([*before, self._cost_of(record)]) > worth(self.budget):
-            left = max(0.0, 1 - math.fsum(before) / worth(self.budget))
-            raise BudgetError(
-                f"Release {record.name!r} asks for {record.share:.6g} of the budget, but only {left:.6g} is left."
-            )
 
     def _noise_of(self, use: str) -> NoiseSource:
         """The source of one draw. With a checkpoint a seeded one starts anew for each, as if it had never stopped."""

@@ -33,7 +33,7 @@ _DAMPING = 6.0  # ratings at the centre that are added to a user's own mean
 _DISTORTION = 0.003  # error from uneven clipping, per residual variance and squared fraction that is cut off
 _COORDINATES = 3.0  # as many biases have about the error that an item's vector and bias have together
 _ITEM_VARIANCE = 0.1
-_DIMENSIONS = ((90.0, 8), (15.0, 4), (3.5, 1))  # from which signal to noise of an item, as users meet it
+_DIMENSIONS = ((90.0, 8), (45.0, 4), (22.0, 2), (3.5, 1))  # from which signal to noise of an item, as users meet it
 _VARIANCE_SPREAD = 0.5  # of residual variances among data sets
 
 

@@ -4,7 +4,7 @@ Needs the extra `torch`; `apportion.training.for_opacus` needs the extra `opacus
 """
 
 from apportion.training.adaptive import DPAdam, DPAdamBC
-from apportion.training.checkpoints import Checkpoint
+from apportion.training.checkpoints import TrainingCheckpoint
 from apportion.training.clipping import FixedClip, QuantileClip, SecondMomentScales
 from apportion.training.descent import DPSGD
 from apportion.training.known_noise import AddedNoise, KnownNoiseOptimizer
@@ -17,7 +17,6 @@ from apportion.training.watching import Seen, Watch
 __all__ = [
     "DPSGD",
     "AddedNoise",
-    "Checkpoint",
     "DPAdam",
     "DPAdamBC",
     "ExampleRows",
@@ -32,6 +31,7 @@ __all__ = [
     "SecondMomentScales",
     "Seen",
     "StepDone",
+    "TrainingCheckpoint",
     "UserRows",
     "Watch",
 ]

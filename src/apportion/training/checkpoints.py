@@ -30,7 +30,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class TrainingCheckpoint:
     """Where a training writes its checkpoint, and how often.
 
     Attributes:
@@ -103,7 +103,7 @@ class Stored:
     statement: Statement
 
 
-def write(checkpoint: Checkpoint, stored: Stored, identity: str) -> None:
+def write(checkpoint: TrainingCheckpoint, stored: Stored, identity: str) -> None:
     """Write a checkpoint, whole or not at all."""
     path = Path(checkpoint.path)
     held = {
@@ -127,7 +127,7 @@ def write(checkpoint: Checkpoint, stored: Stored, identity: str) -> None:
         raise
 
 
-def read(checkpoint: Checkpoint, identity: str) -> Stored | None:
+def read(checkpoint: TrainingCheckpoint, identity: str) -> Stored | None:
     """Return what a checkpoint holds; None if there is none. Refuse one of another training."""
     path = Path(checkpoint.path)
     if not path.exists():

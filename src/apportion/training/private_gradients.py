@@ -246,9 +246,11 @@ class PrivateGradients:
         )
         for inputs, targets, offsets in self._units.batches(units, self._rows_at_once):
             filled = padded(offsets, self._apart)
-            rows, bounds = filled.rows.to(inputs.device), filled.offsets
+            bounds = filled.offsets
+            if len(filled.rows) > len(inputs):  # otherwise nothing is padded
+                inputs, targets = inputs[filled.rows.to(inputs.device)], targets[filled.rows.to(targets.device)]
             with unchanged(self._module):
-                blocks = self._way.blocks(inputs[rows], targets[rows.to(targets.device)], bounds)
+                blocks = self._way.blocks(inputs, targets, bounds)
             total.add(means_of_units(blocks, bounds) if self._mean_of_rows else blocks, filled.real)
         return total.sealed()
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from apportion.privacy import Session
-from apportion.training.checkpoints import Checkpoint, RatchetNoise, Stored, write
+from apportion.training.checkpoints import RatchetNoise, Stored, TrainingCheckpoint, write
 from apportion.training.known_noise import AddedNoise
 from apportion.training.private_gradients import PrivateGradients
 
@@ -49,7 +49,7 @@ class Run:
 
     session: Session
     gradients: PrivateGradients
-    checkpoint: Checkpoint | None
+    checkpoint: TrainingCheckpoint | None
     identity: str
 
     def keep(self, training: dict[str, Any], made: int, steps: int) -> None:

@@ -13,7 +13,7 @@ from apportion.estimators.private import BY_HAND
 from apportion.privacy import Budget, NoiseSource, Session, Statement, accounting
 from apportion.privacy.charges import LedgerAccount
 from apportion.privacy.noise import noise_source
-from apportion.training.checkpoints import Checkpoint, RatchetNoise, read
+from apportion.training.checkpoints import RatchetNoise, TrainingCheckpoint, read
 from apportion.training.clipping import Clip, FixedClip, SecondMomentScales
 from apportion.training.known_noise import AddedNoise
 from apportion.training.per_unit import Loss
@@ -142,7 +142,7 @@ class PrivateTrainer:
         *,
         session: Session | None = None,
         ledger: LedgerAccount | None = None,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: TrainingCheckpoint | None = None,
         watch: Watch | None = None,
         progress: Callable[[int, int], None] | None = None,
         callbacks: Sequence[Callable[[StepDone], None]] = (),
@@ -198,7 +198,7 @@ class PrivateTrainer:
         units: Units,
         session: Session | None,
         ledger: LedgerAccount | None,
-        checkpoint: Checkpoint | None,
+        checkpoint: TrainingCheckpoint | None,
         watch: Watch | None,
     ) -> None:
         if self._trained:
@@ -218,7 +218,7 @@ class PrivateTrainer:
             watch.check(units)
 
     def _begin(
-        self, units: Units, session: Session | None, ledger: LedgerAccount | None, checkpoint: Checkpoint | None
+        self, units: Units, session: Session | None, ledger: LedgerAccount | None, checkpoint: TrainingCheckpoint | None
     ) -> Run:
         """Open or restore the session and the private gradients."""
         refuse_surroundings(self.module, units)
