@@ -33,6 +33,7 @@ test-narrow: .venv/dev
 SPARK := .venv-spark/bin
 test-spark: .venv-spark/ready java
 	@command -v java > /dev/null || { echo "There is no Java and it could not be installed: Apache Spark is not tested."; exit 0; }; \
+	test -s .venv-spark/ready || { echo "PySpark could not be installed: Apache Spark is not tested."; exit 0; }; \
 	export PYSPARK_PYTHON="$(CURDIR)/$(SPARK)/python" APPORTION_THREADS=1 OMP_NUM_THREADS=1; \
 	APPORTION_SPARK=classic $(SPARK)/python -m pytest -q tests/engines/spark && \
 	APPORTION_SPARK=connect $(SPARK)/python -m pytest -q tests/engines/spark/test_interactions.py -k "given and ratings"
@@ -43,11 +44,14 @@ java:
 		> /dev/null 2>&1; } || true
 
 # Fits over real processes of Flower, which moves pins of the development environment: an environment of its own.
+FEDERATED := .venv-federated/bin
 test-federated: .venv/wheel
-	test -x .venv-federated/bin/python || $(PYTHON) -m venv .venv-federated
-	.venv-federated/bin/pip install -q -c constraints.txt "$$(ls dist/*.whl)[federated]" pytest hypothesis
-	.venv-federated/bin/pip install -q --no-deps --force-reinstall dist/*.whl
-	.venv-federated/bin/python -m pytest -q tests/federated/test_real_processes.py
+	test -x $(FEDERATED)/python || $(PYTHON) -m venv .venv-federated
+	$(FEDERATED)/pip install -q -c constraints.txt dist/*.whl pytest hypothesis
+	$(FEDERATED)/pip install -q --no-deps --force-reinstall dist/*.whl
+	@$(FEDERATED)/pip install -q -c constraints.txt "$$(ls dist/*.whl)[federated]" \
+		|| { echo "Flower could not be installed: fits over its processes are not tested."; exit 0; }; \
+	OMP_NUM_THREADS=1 $(FEDERATED)/python -m pytest -q tests/federated/test_real_processes.py
 
 # Code, types, layers, spelling and prose.
 PROSE = README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $(wildcard papers/*/README.md docs/*.md \
@@ -105,9 +109,10 @@ browser:
 
 .venv-spark/ready: .venv/wheel constraints.txt
 	$(PYTHON) -m venv .venv-spark
-	$(SPARK)/pip install -q -c constraints.txt dist/*.whl "pyspark[connect]>=4" duckdb hypothesis pytest "scikit-learn>=1.6,<2"
+	$(SPARK)/pip install -q -c constraints.txt dist/*.whl cryptography duckdb hypothesis pytest "scikit-learn>=1.6,<2"
 	$(SPARK)/pip install -q --no-deps --force-reinstall dist/*.whl
-	touch $@
+	-$(SPARK)/pip install -q -c constraints.txt "pyspark[connect]>=4"
+	if $(SPARK)/python -c "import pyspark"; then echo ready > $@; else : > $@; fi
 
 clean:
 	rm -rf .venv .venv-federated .venv-spark build dist demo docs/_build docs/reference docs/gallery .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

@@ -74,3 +74,9 @@ def ordered(stored: Stored) -> str:
 def rarest_of_text(stored: Stored, optimizer: str) -> str:
     """Accuracy of an optimizer in the rarest group of texts, where only the head of the model is trained."""
     return f"{100 * stored['value']['head']['accuracy by group'][optimizer][-1]:.1f} %"
+
+
+def least(stored: Stored, beginning: str) -> float:
+    """Return the least of all figures whose names begin so, over the parts of a value."""
+    figures = [one for part in stored["value"].values() for one in part.items()]
+    return min(float(value) for name, value in figures if name.startswith(beginning))

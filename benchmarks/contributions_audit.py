@@ -27,7 +27,7 @@ from apportion.privacy import (
     Session,
 )
 from apportion.regression import LabelPrivateRegression, UserERM
-from apportion.statistics import UserMean, UserQuantile
+from apportion.statistics import UserGroupBy, UserMean, UserQuantile
 from apportion.statistics.paper_mean import PaperMean
 from benchmarks.claim import Outcome, Rehearsal, print_table
 
@@ -89,6 +89,7 @@ def cases() -> dict[str, Case]:
         "mean, at most 2 rows a user": _mean(Budget(2.0, 0.0), bounding=SampleLimit(2)),
         "mean, private sizes": _mean_of_private_sizes(),
         "mean over users": _mean_over_users(),
+        "counts by group": _counts_by_group(),
         "median": _median(),
         "median of users, of a list": _median_of_list(),
         "median, private sizes": _median_of_private_sizes(),
@@ -136,6 +137,20 @@ def _mean_over_users() -> Case:
 
     values, groups = np.array([1.0, 0.0, 1.0, 0.0]), np.arange(4)
     return Case(Budget(4.0, 0.0), ADD_REMOVE, fit, (values, groups), (values[1:], groups[1:]))
+
+
+def _counts_by_group() -> Case:
+    """A user with more rows in each of three groups than anybody else comes or goes."""
+    keys = ("a", "b", "c")
+
+    def fit(rows: tuple[Any, Any], session: Session) -> Mapping[str, Any]:
+        estimator = UserGroupBy("count", keys=keys)
+        return {"counts": estimator.fit(users=rows[0], by=rows[1], session=session).estimates_["count"]}
+
+    users = np.concatenate([np.zeros(120, int), np.repeat(np.arange(1, 60), 6)])
+    groups = np.resize(np.array(keys), len(users))
+    kept = users > 0
+    return Case(Budget(4.0, 1e-5), ADD_REMOVE, fit, (users, groups), (users[kept], groups[kept]))
 
 
 def _median_of_list() -> Case:

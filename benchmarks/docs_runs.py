@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,11 +69,12 @@ def pages() -> list[Path]:
 
 
 def blocks(page: Path) -> list[Block]:
-    """The fenced blocks of a page that name a language, from top to bottom."""
+    """The fenced blocks of a page that name a language, but for those marked `<!-- not run: why -->`."""
     text, name = page.read_text(encoding="utf-8"), page.relative_to(DOCS).as_posix()
     return [
         Block(name, text[: found.start()].count("\n") + 2, found.group(1), found.group(2))
         for found in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        if not re.search(r"<!-- not run: \S[^\n]*-->\n$", text[: found.start()])
     ]
 
 
@@ -107,15 +108,13 @@ def write_files(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def working_folder(page: Sequence[Block] = ()) -> Iterator[Path]:
-    """An own folder with the files that a page reads, as the working folder; also a folder of users if it names one."""
+def working_folder() -> Iterator[Path]:
+    """An own folder with the files, as the working folder."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         write_files(Path(folder))
         os.chdir(folder)
         try:
-            if any('"users/"' in block.text for block in page):
-                _answer(["apportion", "shard", "ratings.csv", "--out", "users"], "folder of users")
             yield Path(folder)
         finally:
             os.chdir(before)
@@ -149,7 +148,7 @@ def _answer(words: list[str], place: str) -> str:
 def run_page(page: Path) -> int:
     """Run all blocks of a page; return how many there were."""
     found = blocks(page)
-    with working_folder(found):
+    with working_folder():
         names: dict[str, Any] = {"__name__": "page"}
         for block in found:
             run_block(block, names)

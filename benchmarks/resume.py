@@ -27,8 +27,8 @@ from apportion.privacy.ledger.keys import LedgerKey
 from benchmarks.claim import Outcome, print_table
 
 KILLS, QUICK_KILLS = 200, 4
-KILLS_OF_A_FIT = 5  # before it is left alone
-SHAPE = (2000, 200, 40_000)
+KILLS_OF_A_FIT = 10  # before it is left alone
+SHAPE = (500, 100, 8000)
 QUICK_SHAPE = (200, 40, 3000)
 MOST_RELEASES_ON, AFTER_IT_IS_BEGUN = 6, 0.003  # releases after those that are stored; seconds
 SEED = 3

@@ -80,7 +80,9 @@ NOT_COMPARED = {
     "federate": "fits by the estimators of `fit`, over clients; tests/federated compares the releases",
     "ledger": "its entries hold the time; what it is charged is compared with every release",
     "serve": "reads a saved model and answers requests; it takes no data",
+    "plan": "takes no data",
     "protect": "writes to each party what is its own; tests/cli/test_protect.py compares what is shared",
+    "shard": "writes the rows themselves, for a fit to come; its folder is as private as its input, and it says so",
 }
 """Commands whose output is not a function of what was released, or that take no data, and why."""
 

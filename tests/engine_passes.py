@@ -22,7 +22,7 @@ from apportion.federated import FederatedEngine, Trust
 from apportion.privacy import SeededNoise
 from apportion.privacy.contributions import Contribution
 from apportion.regression import LabelPrivateRegression, UserERM
-from apportion.statistics import UserMean, UserQuantile
+from apportion.statistics import UserGroupBy, UserMean, UserQuantile
 from apportion.statistics.paper_mean import PaperMean
 from contribution_cases import CONTRIBUTIONS, users_of
 
@@ -33,7 +33,7 @@ N_USERS, N_TASKS = 41, 12
 
 ENGINES = {
     "memory": lambda runs, dtype: LocalEngine(dtype, exact=True, runs=runs),
-    "federated": lambda runs, dtype: FederatedEngine(Trust(max(runs, 2), colluding=0, dropping=0), dtype=dtype),
+    "federated": lambda runs, dtype: FederatedEngine(Trust(3 if runs > 1 else 2, colluding=0, dropping=0), dtype=dtype),
     **({"torch": lambda runs, dtype: TorchEngine("cpu", dtype, exact=True, runs=runs)} if find_spec("torch") else {}),
 }
 """Engines that conform, by name: made for so many runs of users and a precision. Add one here to have it tested."""
@@ -184,6 +184,13 @@ def _fit_rows(make, engine, world):
     return made.fit(x[order, :1] if isinstance(made, UserQuantile) else x[order], y[order], users=groups[order])
 
 
+def _fit_groups(make, engine, world):
+    rng = np.random.default_rng(8)
+    owners = np.repeat(np.arange(world.n_users), world.sizes(rng))
+    groups = rng.choice(["east", "north", "west"], len(owners))
+    return make(engine=engine, noise=SeededNoise(3)).fit(rng.uniform(0, 1, len(owners)), users=owners, by=groups)
+
+
 def _fit_encoder(make, engine, world):
     from apportion.published.public_features.convex import ConvexMinimisation
     from private_torch import signed
@@ -214,6 +221,15 @@ ROWS = {
 }
 
 
+STATISTICS = ("count", "sum", "mean", "variance", "histogram")
+GROUPS = {
+    "statistics by group": partial(
+        UserGroupBy, STATISTICS, 2.0, 1e-5, value_range=(0, 1), keys=("east", "west", "zoo")
+    ),
+    "statistics by private groups": partial(UserGroupBy, ("users", "quantile"), 50.0, 1e-5, value_range=(0, 1)),
+}
+
+
 def _encoders():
     if find_spec("torch") is None:
         return {}
@@ -227,6 +243,7 @@ FITS: dict[str, Callable] = {
     **{name: partial(_fit_estimator, make) for name, make in PRIVATE_ESTIMATORS.items()},
     **{name: partial(_fit_regression, make) for name, make in PRIVATE_REGRESSIONS.items()},
     **{name: partial(_fit_rows, make) for name, make in ROWS.items()},
+    **{name: partial(_fit_groups, make) for name, make in GROUPS.items()},
     **_encoders(),
 }
 """Every estimator, by name: what fits it on an engine, to the data of a world."""

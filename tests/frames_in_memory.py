@@ -11,25 +11,51 @@ class FrameInMemory:
     def __init__(self, partitions):
         self.partitions = [list(batches) for batches in partitions]
 
+    def like(self, partitions):
+        return type(self)(partitions)
+
     def mapInArrow(self, work, schema):
-        return FrameInMemory([list(work(iter(batches))) for batches in self.partitions])
+        return self.like([list(work(iter(batches))) for batches in self.partitions])
 
     def repartition(self, number, column):
         parts = [[] for _ in range(number)]
         for batch in (batch for batches in self.partitions for batch in batches):
             for row in range(batch.num_rows):
                 parts[hash(batch.column(column)[row].as_py()) % number].append(batch.slice(row, 1))
-        return FrameInMemory(parts)
+        return self.like(parts)
 
     def union(self, other):
-        return FrameInMemory([*self.partitions, *other.partitions])
+        return self.like([*self.partitions, *other.partitions])
 
     def toArrow(self):
         return pa.Table.from_batches([batch for batches in self.partitions for batch in batches])
 
 
+class FaultyFrame(FrameInMemory):
+    """Results of tasks come in any order, some of them twice, and now and then one is lost for good."""
+
+    def __init__(self, partitions, rng):
+        super().__init__(partitions)
+        self.rng = rng
+
+    def like(self, partitions):
+        return FaultyFrame(partitions, self.rng)
+
+    def mapInArrow(self, work, schema):
+        made = super().mapInArrow(work, schema).partitions
+        if len(made) > 1 and self.rng.random() < 0.1:
+            made.append(self.rng.choice(made))
+        if len(made) > 1 and self.rng.random() < 0.02:
+            made.pop()
+        self.rng.shuffle(made)
+        return self.like(made)
+
+
 class SparkInMemory:
     """A session that makes such frames."""
 
+    def __init__(self, make=FrameInMemory):
+        self.make = make
+
     def createDataFrame(self, table):
-        return FrameInMemory([table.to_batches()])
+        return self.make([table.to_batches()])

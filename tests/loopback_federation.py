@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import os
 import socket
+import subprocess
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from apportion.cli.federate_processes import link_command, node_command, started, write_app, write_connection
+from apportion.cli.federate_processes import (
+    environment,
+    link_command,
+    node_command,
+    run_command,
+    started,
+    write_app,
+    write_connection,
+)
+from one_pass import APP
 
 HOST = "127.0.0.1"
 
@@ -93,6 +105,7 @@ def federation(folder, node_settings):
     home, app, port = folder / "flower", folder / "app", free_port()
     certificate, key, root = write_certificates(folder)
     write_app(app)
+    (app / "apportion_federation" / "server.py").write_text(APP)
     write_connection(home, f"{HOST}:{port}", root)
     running = [started(link_command(HOST, port, certificate, key, root), home, folder / "link.log")]
     try:
@@ -107,5 +120,21 @@ def federation(folder, node_settings):
         for process in running:
             try:
                 process.wait(20)
-            except Exception:
+            except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def run_over_loopback(folder, config, rows, seconds=500):
+    """Run one pass over a node for each file of rows; return what Flower said. Releases go to released.json."""
+    here = str(Path(__file__).parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
+    nodes = [{"federation": config, "rows": path, "state": folder / f"desk{k}"} for k, path in enumerate(rows)]
+    out = folder / "released.json"
+    with federation(folder, nodes) as (app, home):
+        command = run_command(app, {"federation": str(config), "out": str(out)})
+        with subprocess.Popen(command, env=environment(home), stdout=subprocess.PIPE, text=True) as process:
+            until = time.monotonic() + seconds
+            while not out.exists() and process.poll() is None and time.monotonic() < until:
+                time.sleep(0.5)
+            process.terminate()
+            return process.communicate()[0] + (folder / "link.log").read_text()[-3000:]

@@ -22,6 +22,7 @@ from apportion.linalg.fixed_sums import Runs
 from apportion.privacy import Budget, SeededNoise
 from apportion.privacy.contributions import step_of
 from apportion.recommend.clicks import ClickSettings
+from apportion.statistics import UserGroupBy
 
 from private_estimators import PRIVATE_ESTIMATORS, clicks, published, ratings
 from strategies import random_interactions
@@ -64,6 +65,15 @@ def fit(make, data, session):
     return published(make().fit(data, session=session).model_)
 
 
+def by_group(data, session):
+    """Every statistic of tasks as groups; a quantile has no noise of its own."""
+    names = ("count", "users", "sum", "mean", "variance", "histogram", "quantile")
+    made = UserGroupBy(names, value_range=(1, 5), keys=list(range(DATA.n_tasks)))
+    found = made.fit(data.values, users=data.user_ids.ids_of(data.users), by=data.tasks, session=session)
+    kinds = {"estimate": found.estimates_, "interval": found.intervals_, "together": found.simultaneous_}
+    return {f"{kind} of {name}": each[name] for kind, each in kinds.items() for name in names}
+
+
 def encoder_fit(name, data, session):
     from private_torch import PRIVATE_ENCODERS, signed
 
@@ -90,6 +100,7 @@ def followed(run, pattern, size, only=None):
 
 FITS = {
     **{name: partial(fit, make) for name, make in PRIVATE_ESTIMATORS.items() if "sampled" not in name},
+    "statistics by group": by_group,
     "ratings with features": partial(fit, partial(ratings, features=items())),
     "clicks with features": partial(
         fit, partial(clicks, features=items(), settings=ClickSettings(feature_prior=True), dimension=None)

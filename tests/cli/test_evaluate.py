@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from apportion.cli import training
+
 SMALL = ("--dimension", "2", "--rounds", "2")
 
 
@@ -33,6 +35,16 @@ def test_the_twin_learns_more_than_the_weakest_baseline(run, ratings):
     models = run("evaluate", ratings, "--epsilon", 8, *SMALL, "--json").json["models"]
     rmse = {name: measured["metrics"]["rmse"]["overall"] for name, measured in models.items()}
     assert rmse["without privacy"] < rmse["global mean"]
+
+
+@pytest.mark.parametrize("kind", ["ratings", "clicks"])
+def test_the_model_without_privacy_is_the_best_on_the_validation_part(run, ratings, kind, monkeypatch):
+    """Among an absurd penalty and the default, in either order, the default is chosen; of three, the best is named."""
+    asked = ("evaluate", ratings, f"--{kind}", "--epsilon", 8, *SMALL, "--json")
+    assert "the best of 3 on the validation part" in run(*asked).json["facts"]["Model without privacy"]
+    for penalties in ((1e6, 1.0), (1.0, 1e6)):
+        monkeypatch.setattr(training, "TWIN_PENALTIES", penalties)
+        assert run(*asked).json["facts"]["Model without privacy"].startswith("penalty 1 times the default")
 
 
 def test_the_figures_are_printed_under_a_warning(run, ratings):

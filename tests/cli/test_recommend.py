@@ -69,6 +69,24 @@ def test_similar_items_come_with_similarity_and_reliability(run, fitted):
     assert "similar item" in run("similar", fitted / "ratings", 3).stdout
 
 
+def test_similar_items_of_many_items_are_written_as_rows(run, fitted, write, folder):
+    """Each row is what the same question about one item answers; without items, all of them are asked about."""
+    titles = write("titles.csv", "item,title", [(item, f"Film {item}") for item in range(40)])
+    run("similar", fitted / "ratings", 3, "Film 7", "-k", 2, "--titles", titles, "--out", "near.csv")
+    rows = list(csv.DictReader((folder / "near.csv").read_text(encoding="utf-8").splitlines()))
+    assert [(row["item"], row["rank"]) for row in rows] == [("3", "1"), ("3", "2"), ("7", "1"), ("7", "2")]
+    for item, found in (("3", rows[:2]), ("7", rows[2:])):
+        alone = run("similar", fitted / "ratings", item, "-k", 2, "--json").json["similar"]
+        assert [(row["similar"], float(row["similarity"])) for row in found] == [
+            (str(each["item"]), each["similarity"]) for each in alone
+        ]
+        assert found[0]["title"] == f"Film {found[0]['similar']}"
+    run("similar", fitted / "ratings", "-k", 1, "--out", "all.csv")
+    assert len((folder / "all.csv").read_text(encoding="utf-8").splitlines()) == 41
+    assert "give --out FILE.csv for many" in run("similar", fitted / "ratings", 3, 4, code=2).stderr
+    assert "cannot be combined" in run("similar", fitted / "ratings", 3, "--out", "x.csv", "--json", code=2).stderr
+
+
 def test_similar_items_of_several_models_stand_side_by_side(run, fitted, write):
     both = (fitted / "ratings", "--beside", fitted / "clicks")
     answer = run("similar", both[0], 3, *both[1:], "-k", 4, "--json").json

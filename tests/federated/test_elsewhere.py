@@ -52,6 +52,27 @@ def test_a_server_without_rows_fits_the_same_model(estimator):
     assert fits[0].statement_.releases == fits[1].statement_.releases
 
 
+def test_the_encoder_is_fitted_from_sums_over_clients_alone():
+    # Algorithm 8 of the public-features paper (SSP-c), without rows on the server.
+    pytest.importorskip("torch", reason="encoders need torch")
+    from private_torch import PRIVATE_ENCODERS
+
+    from encoder_cases import features_of
+
+    data = data_on_public_list()
+    here, there = (
+        PRIVATE_ENCODERS["encoder, statistics"](
+            features=features_of(data.n_tasks), engine=made, noise=SeededNoise(3)
+        ).fit(given)
+        for made, given in (
+            (LocalEngine(exact=True), data),
+            (FederatedEngine(Trust(4), ClientsWithRows(data.as_users)), DataElsewhere(data.task_ids)),
+        )
+    )
+    np.testing.assert_array_equal(here.model_.vectors, there.model_.vectors)
+    assert here.statement_.releases == there.statement_.releases
+
+
 def test_a_private_list_and_rows_on_the_server_are_refused():
     data = DataElsewhere.of_items(["a", "b", "c"])
     with pytest.raises(InputError, match="rows of a federated fit are at clients"):

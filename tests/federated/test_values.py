@@ -20,7 +20,7 @@ from apportion.privacy.contributions import HeldOut
 from apportion.privacy.purposes import Purpose
 from engine_passes import differences, forgetful, reference_passes
 
-SENT = ["ratings", "clicks", "mean", "quantiles, private sizes", "logistic loss, private sizes", "encoder, statistics"]
+SENT = ["ratings", "clicks", "mean", "quantiles, private sizes", "logistic loss, private sizes"]
 
 
 @pytest.mark.skipif(not linalg.compiled_available(), reason="exact sums need the compiled kernel")

@@ -11,6 +11,7 @@ import pytest
 from apportion.auditing.hidden_values import raw_value
 from apportion.errors import BudgetError, InputError
 from apportion.privacy import (
+    ADD_REMOVE,
     BoundedSum,
     Budget,
     Labels,
@@ -21,6 +22,7 @@ from apportion.privacy import (
     SystemNoise,
     Weights,
 )
+from apportion.privacy.clipped_gradients import number_of_units
 
 from statistics_helpers import assert_distribution, assert_scale
 
@@ -244,3 +246,16 @@ def test_bounds_are_checked_not_believed():
         Weights(np.array([1.0, 1.0]), np.array([0, 2]), "forged")
     with pytest.raises(InputError, match="finite"):
         Weights.normalised(np.array([np.inf]), np.array([0, 1]), "x")
+
+
+def test_what_a_release_costs_to_check_does_not_grow_with_the_releases_before_it(monkeypatch):
+    """A training makes thousands. Costs are worked out a few times for each release, not once for each pair."""
+    asked = []
+    cost_of = Session._cost_of
+    monkeypatch.setattr(Session, "_cost_of", lambda self, record: asked.append(record) or cost_of(self, record))
+    session = Session(Budget(1.0, 1e-5), noise=SeededNoise(0))
+    shares = session.plan(steps=[1 / 200] * 200).several("steps")
+    for number, share in enumerate(shares):
+        session.release(f"step {number}", number_of_units(3, ADD_REMOVE), share)
+    assert len(asked) <= 4 * 200
+    assert session.spent == pytest.approx(1.0)

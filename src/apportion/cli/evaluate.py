@@ -214,7 +214,7 @@ def _compare(
 
     name, *others = private
     kind = _kind(private[name])
-    twin = fit_twin(split.train, kind, scale, reporter)
+    twin, tuned = fit_twin(split, kind, scale, reporter)
     baselines = fit_baselines(split.train, kind)
     on_list = {name: OnLongerList(model) for name, model in {**private, **published}.items()}
     models: dict[str, Any] = {**on_list, _TWIN: twin, **baselines}
@@ -225,7 +225,8 @@ def _compare(
     else:
         comparison = compare_rankings(models, split.history, split.targets, slices=slices)
     roles = Roles(name, _TWIN, tuple(baselines), next(iter(others), None), next(iter(published), None))
-    return Evaluated(comparison, roles, private[name], twin, slices, _facts(data, kind, split), ())
+    facts = _facts(data, kind, split) | {"Model without privacy": tuned}
+    return Evaluated(comparison, roles, private[name], twin, slices, facts, ())
 
 
 def _kind(model: ItemModel) -> Kind:

@@ -24,13 +24,14 @@ _BY_ID: Final = ", without features"
 
 @dataclass(frozen=True)
 class Split:
-    """The training data, the rows shown at test time, and the rows to predict."""
+    """The training data, the rows shown at test time and the rows to predict, and the same for validation."""
 
     train: Interactions
     history: Interactions
     targets: Interactions
     words: str
     users_kept: float
+    validation: tuple[Interactions, Interactions]
 
 
 def split_data(data: Interactions, kind: Kind, seed: int) -> Split:
@@ -39,9 +40,9 @@ def split_data(data: Interactions, kind: Kind, seed: int) -> Split:
 
     rng = np.random.default_rng(seed)
     if kind == "ratings":
-        train, _, test = data.split_by_value(rng, (1 - 2 * HELD_OUT, HELD_OUT, HELD_OUT))
+        train, tuned_on, test = data.split_by_value(rng, (1 - 2 * HELD_OUT, HELD_OUT, HELD_OUT))
         words = f"random rows: 80 % for training, 10 % for validation, 10 % for test; split seed {seed}"
-        return Split(train, train, test, words, 1.0)
+        return Split(train, train, test, words, 1.0, (train, tuned_on))
     n_eligible = int((data.by_user.counts >= 5).sum())
     n_held = min(_MOST_HELD_OUT, max(1, round(HELD_OUT * n_eligible)))
     parts = data.split_by_users(rng, n_held, n_held)
@@ -51,7 +52,8 @@ def split_data(data: Interactions, kind: Kind, seed: int) -> Split:
         f"{seed}"
     )
     kept = 1 - 2 * n_held / max(1, int((data.by_user.counts > 0).sum()))
-    return Split(parts.train, parts.test.history, parts.test.target, words, kept)
+    tuning = (parts.validation.history, parts.validation.target)
+    return Split(parts.train, parts.test.history, parts.test.target, words, kept, tuning)
 
 
 def private_models(

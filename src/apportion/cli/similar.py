@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import csv
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from apportion.cli.options import FILE, json_option
-from apportion.cli.outputs import print_json, table
+from apportion.cli.outputs import print_json, staged, table
+from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
     from apportion.data import Vocabulary
+    from apportion.recommend.model import ItemModel
+
+_SAID_EVERY: Final = 1000
 
 
 @click.command(short_help="Show items similar to an item.")
 @click.argument("model", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.argument("item")
+@click.argument("item", nargs=-1)
 @click.option("-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="Number of items.")
 @click.option(
     "--beside",
@@ -28,31 +33,74 @@ if TYPE_CHECKING:
     help="Another saved model to compare with MODEL; may be given several times.",
 )
 @click.option("--titles", type=FILE, help="File with titles of items (id, title); ITEM may then be part of a title.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write the rows of many items to a CSV file instead.")
 @json_option
-def similar(model: Path, item: str, k: int, beside: tuple[Path, ...], titles: Path | None, as_json: bool) -> None:
+def similar(
+    model: Path,
+    item: tuple[str, ...],
+    k: int,
+    beside: tuple[Path, ...],
+    titles: Path | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
     """Show the items most similar to ITEM in a saved MODEL, or in several models side by side.
 
-    Similarity is the cosine of released vectors. Reliability says how much of an item's vector comes from data.
+    Similarity is the cosine of released vectors. Reliability says how much of an item's vector comes from data. With
+    --out, rows are written as they are found: for each ITEM, or for all items of the model if none is named.
     """
     from apportion.cli.item_files import read_titles
     from apportion.recommend import load
 
+    if out is None and len(item) != 1:
+        raise click.UsageError("Name one ITEM, or give --out FILE.csv for many.")
+    if out is not None and (beside or as_json):
+        raise click.UsageError("--out cannot be combined with --beside or --json.")
     fitted = load(model)
     names = {} if titles is None else read_titles(titles, fitted.task_ids)
-    task = find_item(item, fitted.task_ids, names)
-    if beside:
-        _show_beside((model, *beside), task, k, names, as_json)
-        return
-    result = [
+    tasks = [find_item(each, fitted.task_ids, names) for each in item]
+    if out is not None:
+        _write_many(fitted, tasks or list(fitted.task_ids), k, names, out)
+    elif beside:
+        _show_beside((model, *beside), tasks[0], k, names, as_json)
+    else:
+        _show(fitted, tasks[0], k, names, as_json)
+
+
+def _similar(model: ItemModel, task: int | str, k: int, names: Mapping[int | str, str]) -> list[dict[str, Any]]:
+    """Return the neighbours of an item, nearest first."""
+    return [
         {
             "item": each.task,
             **({"title": names[each.task]} if each.task in names else {}),
             "similarity": each.similarity,
-            "reliability": float(fitted.reliability[fitted.task_ids.code_of(each.task)]),
+            "reliability": float(model.reliability[model.task_ids.code_of(each.task)]),
         }
-        for each in fitted.similar(task, min(k, max(1, fitted.n_tasks - 1)))
+        for each in model.similar(task, min(k, max(1, model.n_tasks - 1)))
     ]
-    own = float(fitted.reliability[fitted.task_ids.code_of(task)])
+
+
+def _write_many(
+    model: ItemModel, tasks: Sequence[int | str], k: int, names: Mapping[int | str, str], out: Path
+) -> None:
+    """Write a row for each item and neighbour, as they are found."""
+    columns = ["item", "rank", "similar", *(["title"] if names else []), "similarity", "reliability"]
+    with Reporter() as reporter, staged(out) as place, place.open("w", encoding="utf-8", newline="") as stream:
+        rows = csv.DictWriter(stream, columns)
+        rows.writeheader()
+        progress = reporter.of("similar items")
+        for done, task in enumerate(tasks, 1):
+            for rank, near in enumerate(_similar(model, task, k, names), 1):
+                rows.writerow({**near, "item": task, "rank": rank, "similar": near["item"]})
+            if done % _SAID_EVERY == 0 or done == len(tasks):
+                progress("item", done, len(tasks))
+    click.echo(f"Similar items of {len(tasks)} items: {out}")
+
+
+def _show(model: ItemModel, task: int | str, k: int, names: Mapping[int | str, str], as_json: bool) -> None:
+    """Print the neighbours of one item."""
+    result = _similar(model, task, k, names)
+    own = float(model.reliability[model.task_ids.code_of(task)])
     if as_json:
         print_json({"item": task, "title": names.get(task), "reliability": own, "similar": result})
         return

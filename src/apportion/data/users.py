@@ -157,9 +157,10 @@ class Users:
         >>> Users([0, 2, 3], {"values": np.array([4.0, 2.0, 5.0])}).with_rows(np.array([False, True, False])).sizes
         array([1, 0])
         """
-        before = np.concatenate([[0], np.cumsum(chosen)])
+        left_out = np.flatnonzero(~chosen)
         columns = {name: column[chosen] for name, column in self._columns.items()}
-        return self._like(before[self.indptr], columns, self._user_columns, self._keys)
+        indptr = self.indptr - np.searchsorted(left_out, self.indptr)
+        return self._like(indptr, columns, self._user_columns, self._keys)
 
     def with_users(self, chosen: NDArray[np.bool_]) -> Users:
         """Return the chosen users, with all of their rows.

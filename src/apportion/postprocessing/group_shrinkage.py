@@ -107,11 +107,10 @@ def _variance_of_middle(variance: float, sizes: Floats, doubts: Floats, middle: 
     return 1 / float((np.square(sizes) / noise).sum())
 
 
-def listed_totals(noisy: Floats, stddev: float, threshold: float, ceiling: float) -> Shrunk:
+def listed_totals(noisy: Floats, stddev: float, threshold: float, ceiling: float) -> Floats:
     """Totals of groups that are known because their noisy total passed a threshold."""
     if not len(noisy):
-        return Shrunk(noisy, noisy)
+        return noisy
     posterior = posterior_popularity(noisy, stddev, max(ceiling, stddev), threshold)
     clear = noisy > threshold + _CLEAR * stddev
-    mean, variance = np.where(clear, noisy, posterior.mean), np.where(clear, stddev**2, posterior.variance)
-    return Shrunk(mean, np.sqrt(np.maximum(variance, 1e-12 * stddev**2)))
+    return np.asarray(np.where(clear, noisy, posterior.mean))

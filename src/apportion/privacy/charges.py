@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from apportion.privacy.ledger.events import Event, GaussianRelease, ListedReleas
 from apportion.privacy.mechanisms import Mechanism, Opened, PlannedShare, Statistic
 from apportion.privacy.purposes import ReleaseName
 from apportion.privacy.ranks import RankScores
-from apportion.privacy.statement import Release
+from apportion.privacy.statement import LedgerReference, Release
 
 
 class LedgerAccount(Protocol):
@@ -109,3 +110,11 @@ def event_of(record: Release) -> Event:
     assert record.mu is not None
     noisy = GaussianRelease(record.mu) if record.epsilon is None else PureRelease(record.epsilon)
     return ListedRelease(noisy, record.delta) if record.delta else noisy
+
+
+def reference_to(receipts: Sequence[Receipt]) -> LedgerReference | None:
+    """Return where charges are recorded, for the statement; None if nothing was charged to a ledger."""
+    if not receipts:
+        return None
+    last = receipts[-1]
+    return LedgerReference(last.account, last.run, len(receipts), last.number, last.hash)

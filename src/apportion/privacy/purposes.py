@@ -5,7 +5,7 @@ Statements and cards store keys. Pages explain a release and choose its colour b
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 
 from apportion.errors import InputError
@@ -188,7 +188,8 @@ class Stage:
 
     def as_dict(self) -> dict[str, int]:
         """Return the numbers that apply, by name."""
-        return {name: number for name, number in asdict(self).items() if number is not None}
+        numbers = {"round": self.round, "step": self.step, "draw": self.draw}
+        return {name: number for name, number in numbers.items() if number is not None}
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from apportion.errors import BudgetError
 from apportion.privacy import gaussian
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
-from apportion.privacy.charges import LedgerAccount, Pending, cost_of, event_of, opened, recorded, worth
+from apportion.privacy.charges import LedgerAccount, Pending, cost_of, event_of, opened, recorded, reference_to, worth
 from apportion.privacy.checkpoints import Checkpoint, Kept
 from apportion.privacy.fixed_schedule import FixedSchedule, noise_beside
 from apportion.privacy.keys import KeyedSum, Listed
@@ -49,11 +49,11 @@ from apportion.privacy.purposes import Name, ReleaseName, release_name
 from apportion.privacy.ranks import Base, RankScores
 from apportion.privacy.release_checks import require_plannable, require_share, require_statistic
 from apportion.privacy.sampling import Sample
+from apportion.privacy.spent import Spent
 from apportion.privacy.statement import (
     DEFAULTS,
     EXACT_ARITHMETIC,
     REAL_ARITHMETIC,
-    LedgerReference,
     Release,
     Statement,
     Tuning,
@@ -115,6 +115,7 @@ class Session:
         self._receipts: list[Receipt] = []
         self._neighbours = neighbours
         self._releases: list[Release] = []
+        self._spent = Spent(worth(budget), budget.keys_delta)
         self._schedule: FixedSchedule | None = None
 
     @property
@@ -295,6 +296,14 @@ class Session:
             raise BudgetError(f"Releases by {mechanism.words} go through release_sampled, which draws the sample.")
         return self._release(mechanism, release_name(name), statistic, share)
 
+    def readmit(self, releases: Sequence[Release]) -> None:
+        """Take note of releases that this run made, and charged, before it was stopped. Nothing is drawn or charged."""
+        with self._lock:
+            for record in releases:
+                planned = None if self._schedule is None else self._schedule.planned
+                made = planned is not None and record.mechanism == planned.mechanism.key
+                self._admit(record, planned if made else None, Kept(None, None))
+
     def statement(self) -> Statement:
         """Return the statement of everything charged so far."""
         from apportion import __version__
@@ -319,7 +328,7 @@ class Session:
             declared_users=self._declared_users,
             window=self._window,
             version=__version__,
-            ledger=self._reference(),
+            ledger=reference_to(self._receipts),
         )
 
     @property
@@ -374,20 +383,25 @@ class Session:
 
         One charge at a time, before any noise is drawn. What was stored was charged then, and is only kept.
         """
-        receipt = None if kept is None else kept.receipt
         with self._lock:
-            if any(r.name == record.name for r in self._releases):
-                raise BudgetError(f"A release named {record.name!r} was already made in this session.")
-            if self._schedule is not None:
-                self._schedule.take(record, planned)
-            elif planned is not None:
-                raise BudgetError(f"Expected a share that a plan of this session made, got {planned}.")
-            else:
-                self._refuse_beyond_budget(record)
-            if self._schedule is None and kept is None:  # planned releases were charged together
-                receipt = None if self._ledger is None else self._ledger.charge(record.name, event_of(record))
-            self._receipts += [] if receipt is None else [receipt]
-            self._releases.append(record)
+            return self._admit(record, planned, kept)
+
+    def _admit(self, record: Release, planned: PlannedShare[Any] | None, kept: Kept | None) -> Receipt | None:
+        """Check a release, charge it unless it was charged before, and keep it. The lock is held."""
+        receipt, cost = None if kept is None else kept.receipt, None
+        self._spent.refuse_taken(record.name)
+        if self._schedule is not None:
+            self._schedule.take(record, planned)
+        elif planned is not None:
+            raise BudgetError(f"Expected a share that a plan of this session made, got {planned}.")
+        else:
+            cost = self._cost_of(record)
+            self._spent.refuse_beyond(record, cost)
+        if self._schedule is None and kept is None:  # planned releases were charged together
+            receipt = None if self._ledger is None else self._ledger.charge(record.name, event_of(record))
+        self._receipts += [] if receipt is None else [receipt]
+        self._spent.take(record, cost)
+        self._releases.append(record)
         return receipt
 
     def _charge_plan(self, name: str, event: Event) -> None:
@@ -400,12 +414,6 @@ class Session:
                 self._checkpoint.store_plan(name, receipt)
         self._receipts += [] if receipt is None else [receipt]
 
-    def _reference(self) -> LedgerReference | None:
-        if not self._receipts:
-            return None
-        last = self._receipts[-1]
-        return LedgerReference(last.account, last.run, len(self._receipts), last.number, last.hash)
-
     def _sample(self, name: str, probability: float) -> Sample:
         """Draw a fresh sample; the auditor records it."""
         return Sample(self._secret(name), probability)
@@ -413,20 +421,6 @@ class Session:
     def _secret(self, name: str) -> bytes:
         """A fresh secret for a sample; the auditor's replay overrides this to feed recorded ones."""
         return self._noise_of("sample").key()
-
-    def _refuse_beyond_budget(self, record: Release) -> None:
-        taken = math.fsum([*(r.delta for r in self._releases), record.delta])
-        if taken > self.budget.keys_delta * (1 + 1e-12):
-            raise BudgetError(
-                f"Release {record.name!r} asks for {record.delta:g} of delta for a list of private keys, beyond the "
-                f"{self.budget.keys_delta:g} that the budget keeps for them (keys_delta)."
-            )
-        before = [self._cost_of(r) for r in self._releases]
-        if math.fsum([*before, self._cost_of(record)]) > worth(self.budget):
-            left = max(0.0, 1 - math.fsum(before) / worth(self.budget))
-            raise BudgetError(
-                f"Release {record.name!r} asks for {record.share:.6g} of the budget, but only {left:.6g} is left."
-            )
 
     def _noise_of(self, use: str) -> NoiseSource:
         """The source of one draw. With a checkpoint a seeded one starts anew for each, as if it had never stopped."""

@@ -130,24 +130,31 @@ def display_name(metric: str) -> str:
 
 
 def share_kept(comparison: Comparison, roles: Roles, metric: str) -> float | None:
-    """Return how far the private model gets from the weakest baseline (0) to the twin (1); None without both."""
+    """Return how far the private model gets from the strongest baseline (0) to the twin (1); None without both."""
     if roles.twin is None or not roles.baselines:
         return None
-    floor, limit = comparison[roles.baselines[0]][metric].overall, comparison[roles.twin][metric].overall
+    strongest = comparison[_strongest(comparison, roles, metric)]
+    floor, limit = strongest[metric].overall, comparison[roles.twin][metric].overall
     if not _is_better(limit, floor, metric):
         return None
     return (comparison[roles.private][metric].overall - floor) / (limit - floor)
+
+
+def _strongest(comparison: Comparison, roles: Roles, metric: str) -> str:
+    """Return the baseline that does best."""
+    best = min if metric in _LOWER_IS_BETTER else max
+    return best(roles.baselines, key=lambda name: comparison[name][metric].overall)
 
 
 def _headline(comparison: Comparison, roles: Roles, metric: str) -> str:
     kept = share_kept(comparison, roles, metric)
     if kept is None:
         return "How good the model is, from head to tail"
+    floor = _strongest(comparison, roles, metric)
     if kept <= 0:
-        return f"At this budget the private model does no better than the {roles.baselines[0]}."
+        return f"At this budget the private model does no better than the {floor}."
     if kept >= 1:
         return "With privacy, the model does as well as without."
-    floor = roles.baselines[0]
     return f"With privacy, the model keeps {100 * kept:.0f} % of the improvement over the {floor}."
 
 

@@ -4,10 +4,12 @@ Needs the extra `torch`; `apportion.training.for_opacus` needs the extra `opacus
 """
 
 from apportion.training.adaptive import DPAdam, DPAdamBC
+from apportion.training.checkpoints import TrainingCheckpoint
 from apportion.training.clipping import FixedClip, QuantileClip, SecondMomentScales
 from apportion.training.descent import DPSGD
 from apportion.training.known_noise import AddedNoise, KnownNoiseOptimizer
 from apportion.training.private_gradients import PlainGradients, PrivateGradients
+from apportion.training.runs import ProgressBar, StepDone
 from apportion.training.trainer import PrivateTrainer
 from apportion.training.units import ExampleRows, ExampleSession, UserRows
 from apportion.training.watching import Seen, Watch
@@ -24,9 +26,12 @@ __all__ = [
     "PlainGradients",
     "PrivateGradients",
     "PrivateTrainer",
+    "ProgressBar",
     "QuantileClip",
     "SecondMomentScales",
     "Seen",
+    "StepDone",
+    "TrainingCheckpoint",
     "UserRows",
     "Watch",
 ]

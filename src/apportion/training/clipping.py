@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -156,6 +156,15 @@ class MovingScales:
         self._steps = 0
         self._squares: list[Tensor] = []
         self._noise: list[Tensor] = []
+
+    @property
+    def state(self) -> dict[str, object]:
+        """All that is needed to go on after a stop; released values only."""
+        return {"steps": self._steps, "squares": list(self._squares), "noise": list(self._noise)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self._steps, self._squares, self._noise = state["steps"], list(state["squares"]), list(state["noise"])
 
     def scales(self) -> list[Tensor] | None:
         """Return one tensor for each parameter; None while all are 1."""

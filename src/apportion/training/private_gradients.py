@@ -25,6 +25,7 @@ from apportion.training.layers import LayerFactors
 from apportion.training.module_state import unchanged
 from apportion.training.padding import padded, row_alignment
 from apportion.training.per_unit import GradientWay, Loss, gradient_way, means_of_units, trainable
+from apportion.training.structured import LossInside, Unpacking, loss_of_itself
 from apportion.training.units import Units
 
 _Share = Share | PlannedShare[SampledGaussian]
@@ -35,7 +36,8 @@ class PrivateGradients:
 
     Args:
         module: the module to train; parameters that need no gradient are not changed.
-        loss: takes outputs and targets of some rows and returns one number for each row.
+        loss: takes outputs and targets of some rows and returns one number for each row; None if the module returns
+            its own loss.
         units: the training rows, as users or as examples.
         session: pays for everything; its neighbours must be those of the units.
         steps: number of gradients to release.
@@ -48,6 +50,7 @@ class PrivateGradients:
             goes through alone, so nothing about it can depend on others, not even by rounding.
         units_share: share of the budget for the number of units, if it is not declared.
         way: how units' gradients are computed; None for the cheapest way that the module allows.
+        state: of a run that was stopped, from `state`; its releases must have been readmitted to the session.
 
     A check on made-up rows refuses a module or loss that mixes rows, draws random numbers or trains parameters below
     float32. Labels and ids must be in the range that the module and the loss accept: any other raises an error, which
@@ -60,7 +63,7 @@ class PrivateGradients:
     def __init__(
         self,
         module: nn.Module,
-        loss: Loss,
+        loss: Loss | None,
         units: Units,
         session: Session,
         *,
@@ -73,7 +76,9 @@ class PrivateGradients:
         rows_at_once: int = 256,
         units_share: float = 0.003,
         way: GradientWay | None = None,
+        state: dict[str, Any] | None = None,
     ) -> None:
+        refuse_surroundings(module, units)
         if session.neighbours != units.neighbours:
             raise InputError(
                 f"The neighbours of the session are {session.neighbours.relation!r}, those of the units "
@@ -98,8 +103,7 @@ class PrivateGradients:
             raise InputError(
                 f"Expected trainable parameters of float32 or float64, got {coarse.pop()}.", argument="module"
             )
-        self._module = module
-        self._loss = loss
+        self._module, self._loss = _applied(module, loss, units)
         self._given = way
         self._units = units
         self._modes = _modes(module)
@@ -113,8 +117,18 @@ class PrivateGradients:
         self._sampling = sampling
         self._made = 0
         self.clip_norm = clip.start
-        self._shares = self._plan(steps, n_units, units_share)
+        self._shares = self._plan(steps, n_units, units_share, state)
         session.assume_public(clip.sentence)
+        if state is not None:
+            self._made, self.clip_norm = int(state["made"]), float(state["clip_norm"])
+            if self._scaling is not None:
+                self._scaling.restore(state["scaling"])
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All that is needed to go on after a stop, beside the session: released and public values only."""
+        scaling = None if self._scaling is None else self._scaling.state
+        return {"made": self._made, "clip_norm": self.clip_norm, "expected": self._expected, "scaling": scaling}
 
     @property
     def steps_left(self) -> int:
@@ -191,8 +205,8 @@ class PrivateGradients:
             for parameter in parameters:
                 parameter.grad = None
 
-    def _plan(self, steps: int, n_units: int | None, units_share: float) -> list[_Share]:
-        """Fix the cost of every step. Release the number of units first if it is not declared."""
+    def _plan(self, steps: int, n_units: int | None, units_share: float, state: dict[str, Any] | None) -> list[_Share]:
+        """Fix the cost of every step. Release the number of units first if it is neither declared nor known."""
         session, kept = self._session, 1.0 if n_units is not None else 1 - units_share
         others = {} if n_units is not None else {"units": units_share}
         shares: list[_Share]
@@ -202,13 +216,16 @@ class PrivateGradients:
         else:
             plan, sampled = session.plan_sampled(steps, self._sampling, **others)
             shares = [sampled] * steps
-        if n_units is None:
+        if state is not None:
+            known = float(state["expected"]) / self._sampling
+        elif n_units is None:
             counted = number_of_units(len(self._units), self._units.neighbours)
             known = max(1.0, float(session.release(self._units.counted, counted, plan.one("units"))[0]))
         else:
-            session.declare_users(n_units, self._units.name)
             known = float(n_units)
-        self._expected = known * self._sampling
+        if n_units is not None:
+            session.declare_users(n_units, self._units.name)
+        self._expected = known * self._sampling if state is None else float(state["expected"])
         return shares
 
     def _released(self, name: ReleaseName, form: Callable[[Sample | None], BoundedSum], share: _Share) -> NDArray[Any]:
@@ -229,9 +246,11 @@ class PrivateGradients:
         )
         for inputs, targets, offsets in self._units.batches(units, self._rows_at_once):
             filled = padded(offsets, self._apart)
-            rows, bounds = filled.rows.to(inputs.device), filled.offsets
+            bounds = filled.offsets
+            if len(filled.rows) > len(inputs):  # otherwise nothing is padded
+                inputs, targets = inputs[filled.rows.to(inputs.device)], targets[filled.rows.to(targets.device)]
             with unchanged(self._module):
-                blocks = self._way.blocks(inputs[rows], targets[rows.to(targets.device)], bounds)
+                blocks = self._way.blocks(inputs, targets, bounds)
             total.add(means_of_units(blocks, bounds) if self._mean_of_rows else blocks, filled.real)
         return total.sealed()
 
@@ -250,6 +269,34 @@ class PrivateGradients:
         if self._clip.counted:
             within = float(released[-1]) / self._expected + 0.5
             self.clip_norm = self._clip.following(self.clip_norm, within)
+
+
+def _applied(module: nn.Module, loss: Loss | None, units: Units) -> tuple[nn.Module, Loss]:
+    """Return the module as it is applied to rows of one tensor, and its loss."""
+    if loss is None:
+        return LossInside(module, units.layout), loss_of_itself
+    return (module if units.layout is None else Unpacking(module, units.layout)), loss
+
+
+def refuse_surroundings(module: nn.Module, units: Units) -> None:
+    """Refuse autocast around training, and rows on another device than the module."""
+    if not isinstance(units, Units):
+        raise InputError(
+            f"Expected units as UserRows or ExampleRows, got {type(units).__name__}; UserRows.of and ExampleRows.of "
+            "read a Dataset or a DataLoader.",
+            argument="units",
+        )
+    devices, given = {p.device.type for p in module.parameters()}, units.like[0].device.type
+    if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
+        raise InputError(
+            "Expected no torch.autocast around training: rounding to 16 bits depends on other rows. Leave that block.",
+            argument="module",
+        )
+    if len(devices) == 1 and given not in devices:
+        raise InputError(
+            f"Expected inputs on the device of the module, {devices.pop()}, got {given}; move one of them.",
+            argument="inputs",
+        )
 
 
 def _modes(module: nn.Module) -> list[tuple[int, bool]]:

@@ -11,9 +11,15 @@ from torch import nn
 from apportion.errors import InputError
 from apportion.estimators.private import BY_HAND
 from apportion.privacy import Budget, NoiseSource, Session, Statement, accounting
+from apportion.privacy.charges import LedgerAccount
+from apportion.privacy.noise import noise_source
+from apportion.training.checkpoints import RatchetNoise, TrainingCheckpoint, read
 from apportion.training.clipping import Clip, FixedClip, SecondMomentScales
+from apportion.training.known_noise import AddedNoise
 from apportion.training.per_unit import Loss
-from apportion.training.private_gradients import PrivateGradients
+from apportion.training.plans import epsilon_for, length_of
+from apportion.training.private_gradients import PrivateGradients, refuse_surroundings
+from apportion.training.runs import Run, StepDone
 from apportion.training.units import Units, session_for
 from apportion.training.watching import Seen, Watch
 
@@ -26,22 +32,27 @@ class PrivateTrainer:
     Args:
         module: the module to train; its initial parameters must not depend on the training rows.
         optimizer: one of `apportion.training` or of torch, made with the module's parameters.
-        loss: takes outputs and targets of some rows and returns one number for each row.
+        loss: takes outputs and targets of some rows and returns one number for each row; None if the module returns its
+            own loss, as modules of Hugging Face do.
         epsilon: ε of the whole training.
         delta: δ of the whole training.
+        noise_multiplier: noise over sensitivity at every step, in place of `epsilon`; needs `n_units`.
         steps: number of steps.
-        sampling: probability that a unit takes part in a step; 1 for full batches.
+        epochs: how often a unit takes part on average, in place of `steps`.
+        sampling: probability that a unit takes part in a step; None for full batches.
+        batch_size: expected number of units in a step, in place of `sampling`; needs `n_units`.
         n_units: the number of users (or examples), declared public; None to release it with noise.
         clip: the rule for the norm to which a unit's whole gradient is clipped.
         scaling: released scales that define the metric of clipping, if any.
         mean_of_rows: whether a unit's gradient is the mean over its rows instead of the sum.
-        rows_at_once: number of rows that go through the module at a time; a batch may be larger. With 1, every unit
-            goes through alone, so nothing about it can depend on others, not even by rounding.
+        rows_at_once: number of rows that go through the module at a time; a batch may be larger, and is then
+            accumulated. With 1, every unit goes through alone, so nothing about it can depend on others, not even by
+            rounding.
         scheduler: a learning-rate scheduler of torch, called after every step; it must not depend on losses.
         public: further sentences about public assumptions, for the statement.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement.
-        noise: the noise source; None for the operating system's.
+        noise: the noise source; None for the operating system's. Exact noise is refused: gradients are real numbers.
 
     Attributes:
         statement_: the privacy statement.
@@ -76,12 +87,15 @@ class PrivateTrainer:
         self,
         module: nn.Module,
         optimizer: torch.optim.Optimizer,
-        loss: Loss,
+        loss: Loss | None = None,
         *,
-        epsilon: float,
+        epsilon: float | None = None,
         delta: float,
-        steps: int,
-        sampling: float = 1.0,
+        noise_multiplier: float | None = None,
+        steps: int | None = None,
+        epochs: float | None = None,
+        sampling: float | None = None,
+        batch_size: float | None = None,
         n_units: int | None = None,
         clip: Clip = FixedClip(),  # noqa: B008 - frozen
         scaling: SecondMomentScales | None = None,
@@ -91,8 +105,12 @@ class PrivateTrainer:
         public: Sequence[str] = (),
         window: str = "not declared",
         tuning: str | None = None,
-        noise: NoiseSource | None = None,
+        noise: NoiseSource | str | None = None,
     ) -> None:
+        if getattr(noise_source(noise), "exact", False):
+            raise InputError(
+                "Expected noise that is not exact: gradients are real numbers, not on a lattice.", argument="noise"
+            )
         if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
             raise InputError(
                 "Expected a scheduler that depends only on the number of steps, got ReduceLROnPlateau.",
@@ -101,10 +119,11 @@ class PrivateTrainer:
         self.module = module
         self.optimizer = optimizer
         self.loss = loss
-        self.epsilon = epsilon
+        length = length_of(steps, sampling, epochs, batch_size, n_units)
+        self.epsilon = epsilon_for(epsilon, noise_multiplier, delta, length, n_units)
         self.delta = delta
-        self.steps = steps
-        self.sampling = sampling
+        self.steps = length.steps
+        self.sampling = length.sampling
         self.n_units = n_units
         self.clip = clip
         self.scaling = scaling
@@ -122,53 +141,130 @@ class PrivateTrainer:
         units: Units,
         *,
         session: Session | None = None,
+        ledger: LedgerAccount | None = None,
+        checkpoint: TrainingCheckpoint | None = None,
         watch: Watch | None = None,
         progress: Callable[[int, int], None] | None = None,
+        callbacks: Sequence[Callable[[StepDone], None]] = (),
     ) -> Self:
         """Take all steps, and keep the statement.
 
         Args:
             units: the training rows, as `UserRows` or `ExampleRows`.
             session: pays for everything; None for a new one with this budget.
+            ledger: an account that the new session charges.
+            checkpoint: a file to write to, and to go on from if it is there; not with a session of your own.
             watch: raw rows to look at during training; what it records is not covered by ε.
-            progress: called with the number of steps taken and the total.
+            progress: called with the number of steps taken and the total; `ProgressBar()` draws a bar.
+            callbacks: called after every step. They see what is released, and must not look at rows.
 
         A second fit is refused: it would start from what the first learned, and its statement would claim too little.
         """
+        self._refuse(units, session, ledger, checkpoint, watch)
+        run = self._begin(units, session, ledger, checkpoint)
+        for sentence in (self.tuning or BY_HAND, *([] if watch is None else [WATCHED])):
+            run.session.declare_tuning(sentence)
+        self.noise_multiplier_ = run.gradients.noise_multiplier
+        self.history_ = []
+        self._trained = True
+        while run.gradients.steps_left:
+            step = self.steps - run.gradients.steps_left
+            if watch is not None and step % watch.every == 0:
+                self._look(watch, step, run)
+            noise = self._step(run)
+            run.keep(self._states(), step + 1, self.steps)
+            if progress is not None:
+                progress(step + 1, self.steps)
+            for callback in callbacks:
+                callback(StepDone(step + 1, self.steps, self.module, self.optimizer, noise))
+        if watch is not None:
+            self._look(watch, self.steps, run)
+        self.statement_ = run.session.statement()
+        return self
+
+    def _step(self, run: Run) -> AddedNoise:
+        noise = run.gradients.fill(self.optimizer)
+        self.optimizer.step()
+        if self.scheduler is not None:
+            self.scheduler.step()
+        return noise
+
+    def _look(self, watch: Watch, step: int, run: Run) -> None:
+        assert self.loss is not None
+        self.history_.append(watch.look(self.module, self.loss, step, run.gradients.coming_step))
+
+    def _refuse(
+        self,
+        units: Units,
+        session: Session | None,
+        ledger: LedgerAccount | None,
+        checkpoint: TrainingCheckpoint | None,
+        watch: Watch | None,
+    ) -> None:
         if self._trained:
             raise InputError(
                 "Expected an untrained module, got one that this trainer has already trained; create a "
                 "new module and a new trainer.",
                 argument="module",
             )
+        if session is not None and (checkpoint is not None or ledger is not None):
+            raise InputError("Expected no session beside a checkpoint or a ledger.", argument="session")
         if watch is not None:
+            if self.loss is None or getattr(units, "layout", None) is not None or checkpoint is not None:
+                raise InputError(
+                    "Expected no watch with a loss inside the module, several input tensors, or a checkpoint.",
+                    argument="watch",
+                )
             watch.check(units)
-        session = session or session_for(units)(Budget(self.epsilon, self.delta), noise=self.noise, window=self.window)
+
+    def _begin(
+        self, units: Units, session: Session | None, ledger: LedgerAccount | None, checkpoint: TrainingCheckpoint | None
+    ) -> Run:
+        """Open or restore the session and the private gradients."""
+        refuse_surroundings(self.module, units)
+        stored, identity = None, ""
+        noise: NoiseSource = noise_source(self.noise)
+        if checkpoint is not None:
+            identity = units.identity(self._settings(units))
+            stored = read(checkpoint, identity)
+            noise = RatchetNoise(noise, None if stored is None else stored.noise)
+        charged = stored is not None and self.sampling < 1  # sampled steps are charged together, before the first
+        opened = session or session_for(units)(
+            Budget(self.epsilon, self.delta), noise=noise, window=self.window, ledger=None if charged else ledger
+        )
         for sentence in ("the module, its initial parameters and the loss", *self.public):
-            session.assume_public(sentence)
-        for sentence in (self.tuning or BY_HAND, *([] if watch is None else [WATCHED])):
-            session.declare_tuning(sentence)
+            opened.assume_public(sentence)
         gradients = PrivateGradients(
-            self.module, self.loss, units, session,
+            self.module, self.loss, units, opened,
             steps=self.steps, sampling=self.sampling, n_units=self.n_units, clip=self.clip, scaling=self.scaling,
             mean_of_rows=self.mean_of_rows, rows_at_once=self.rows_at_once,
+            state=None if stored is None else stored.gradients,
         )  # fmt: skip
-        self.noise_multiplier_ = gradients.noise_multiplier
-        self.history_ = []
-        self._trained = True
-        for step in range(self.steps):
-            if watch is not None and step % watch.every == 0:
-                self.history_.append(watch.look(self.module, self.loss, step, gradients.coming_step))
-            gradients.fill(self.optimizer)
-            self.optimizer.step()
-            if self.scheduler is not None:
-                self.scheduler.step()
-            if progress is not None:
-                progress(step + 1, self.steps)
-        if watch is not None:
-            self.history_.append(watch.look(self.module, self.loss, self.steps, gradients.coming_step))
-        self.statement_ = session.statement()
-        return self
+        if stored is not None:
+            opened.readmit(stored.statement.releases)
+            self._restore(stored.training)
+        return Run(opened, gradients, checkpoint, identity)
+
+    def _states(self) -> dict[str, Any]:
+        scheduler = None if self.scheduler is None else self.scheduler.state_dict()
+        return {"module": self.module.state_dict(), "optimizer": self.optimizer.state_dict(), "scheduler": scheduler}
+
+    def _restore(self, states: dict[str, Any]) -> None:
+        self.module.load_state_dict(states["module"])
+        self.optimizer.load_state_dict(states["optimizer"])
+        if self.scheduler is not None:
+            self.scheduler.load_state_dict(states["scheduler"])
+
+    def _settings(self, units: Units) -> dict[str, Any]:
+        """Return what a checkpoint is bound to, beside the rows."""
+        named = {name: [str(p.dtype), list(p.shape)] for name, p in self.module.named_parameters()}
+        loss = None if self.loss is None else getattr(self.loss, "__qualname__", type(self.loss).__qualname__)
+        return {
+            "epsilon": self.epsilon, "delta": self.delta, "steps": self.steps, "sampling": self.sampling,
+            "n_units": self.n_units, "clip": repr(self.clip), "scaling": repr(self.scaling),
+            "mean_of_rows": self.mean_of_rows, "rows_at_once": self.rows_at_once, "module": repr(self.module),
+            "parameters": named, "loss": loss, "optimizer": repr(self.optimizer.__class__), "units": units.name,
+        }  # fmt: skip
 
     def epsilon_after(self, steps: int) -> float:
         """Return the ε of this many steps, at this budget's δ, without the release of the number of units."""

@@ -5,8 +5,8 @@ Rows are ordered by unit, so that a unit's gradient can be formed from its own r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -21,6 +21,9 @@ from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_EXAMPLE, Neighbo
 from apportion.privacy.purposes import Purpose
 from apportion.privacy.sampling import Keys
 from apportion.privacy.session import Session
+from apportion.training.checkpoints import identity_of
+from apportion.training.reading import Column, columns_of
+from apportion.training.structured import Layout
 
 
 class Units:
@@ -31,17 +34,21 @@ class Units:
         targets: one row of targets each.
         offsets: rows of unit k lie between offsets[k] and offsets[k + 1].
         keys: two numbers for each unit, derived from its id alone, for Poisson samples.
+        layout: how several tensors of a row lie side by side in `inputs`; None for one tensor.
     """
 
     neighbours: ClassVar[Neighbours]
     name: ClassVar[str]
     counted: ClassVar[Purpose]
 
-    def __init__(self, inputs: Tensor, targets: Tensor, offsets: NDArray[np.int64], keys: Keys) -> None:
+    def __init__(
+        self, inputs: Tensor, targets: Tensor, offsets: NDArray[np.int64], keys: Keys, layout: Layout | None = None
+    ) -> None:
         self._inputs = inputs
         self._targets = targets
         self._offsets = offsets
         self._keys = keys
+        self.layout = layout
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rows hidden)"
@@ -59,6 +66,11 @@ class Units:
         """Inputs and targets without rows, for their shapes, dtypes and devices, which are public."""
         return self._inputs[:0], self._targets[:0]
 
+    def identity(self, settings: dict[str, Any]) -> str:
+        """Return a hash of settings and of all rows; as private as they are."""
+        layout = {"layout": repr(self.layout)}
+        return identity_of({**settings, **layout}, [self._inputs, self._targets], [self._offsets, self._keys])
+
     def batches(self, units: NDArray[np.int64], rows_at_once: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield inputs, targets and offsets of some units in batches; a unit's rows stay together."""
         sizes = np.diff(self._offsets)[units]
@@ -74,8 +86,9 @@ class UserRows(Units):
     """All rows of a user are one unit: the guarantee is for adding or removing a user.
 
     Args:
-        inputs: one row of model inputs each.
-        targets: one row of targets each.
+        inputs: one row of model inputs each: a tensor, or a dictionary or tuple of tensors, which the module gets as
+            keywords or positions.
+        targets: one row of targets each; None if the module computes its own loss.
         users: the user of each row, integers or text.
     """
 
@@ -84,20 +97,40 @@ class UserRows(Units):
     counted = Purpose.NUMBER_OF_USERS
 
     def __init__(self, inputs: Any, targets: Any, users: ArrayLike) -> None:
-        inputs, targets = _matching(inputs, targets)
+        layout, inputs, targets = _matching(inputs, targets)
         grouping = group_rows(users, len(inputs), single_user=True)
         if grouping.order is not None:
             places = torch.as_tensor(grouping.order)
             inputs, targets = inputs[places.to(inputs.device)], targets[places.to(targets.device)]
-        super().__init__(inputs, targets, grouping.indptr, sampling_keys(grouping.ids))
+        super().__init__(inputs, targets, grouping.indptr, sampling_keys(grouping.ids), layout)
+
+    @classmethod
+    def of(
+        cls,
+        source: Any,
+        *,
+        user: Column,
+        target: Column | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+    ) -> Self:
+        """Read all rows of a `Dataset` or `DataLoader` of PyTorch once, in the order that it gives them.
+
+        Args:
+            source: rows that are dictionaries or tuples. All of them must fit in memory.
+            user: the column of users: a key, a position, or a function of a batch.
+            target: the column of targets, likewise; None if the module computes its own loss.
+            collate: makes a batch of a dataset's rows; None for that of PyTorch.
+        """
+        inputs, targets, users = columns_of(source, user=user, target=target, collate=collate)
+        return cls(inputs, targets, users)
 
 
 class ExampleRows(Units):
     """Each row is a unit: the guarantee is for adding or removing one row, which is weaker for users with several rows.
 
     Args:
-        inputs: one row of model inputs each.
-        targets: one row of targets each.
+        inputs: one row of model inputs each, as for `UserRows`.
+        targets: one row of targets each; None if the module computes its own loss.
         ids: ids of the rows, all different; default: their positions.
     """
 
@@ -106,11 +139,19 @@ class ExampleRows(Units):
     counted = Purpose.NUMBER_OF_EXAMPLES
 
     def __init__(self, inputs: Any, targets: Any, ids: ArrayLike | None = None) -> None:
-        inputs, targets = _matching(inputs, targets)
+        layout, inputs, targets = _matching(inputs, targets)
         names = Vocabulary(np.arange(len(inputs)) if ids is None else ids)
         if len(names) != len(inputs):
             raise InputError(f"Expected {len(inputs)} ids, one for each row, got {len(names)}.", argument="ids")
-        super().__init__(inputs, targets, np.arange(len(inputs) + 1), sampling_keys(names))
+        super().__init__(inputs, targets, np.arange(len(inputs) + 1), sampling_keys(names), layout)
+
+    @classmethod
+    def of(
+        cls, source: Any, *, target: Column | None = None, collate: Callable[[list[Any]], Any] | None = None
+    ) -> Self:
+        """Read all rows of a `Dataset` or `DataLoader` once; see `UserRows.of`."""
+        inputs, targets, _ = columns_of(source, user=None, target=target, collate=collate)
+        return cls(inputs, targets)
 
 
 class ExampleSession(Session):
@@ -125,13 +166,17 @@ def session_for(units: Units) -> type[Session]:
     return ExampleSession if isinstance(units, ExampleRows) else Session
 
 
-def _matching(inputs: Any, targets: Any) -> tuple[Tensor, Tensor]:
-    inputs, targets = torch.as_tensor(inputs), torch.as_tensor(targets)
+def _matching(inputs: Any, targets: Any) -> tuple[Layout | None, Tensor, Tensor]:
+    layout = None
+    if isinstance(inputs, Mapping) or (isinstance(inputs, tuple) and any(isinstance(x, Tensor) for x in inputs)):
+        layout, inputs = Layout.of(inputs)
+    inputs = torch.as_tensor(inputs)
+    targets = torch.zeros(len(inputs), device=inputs.device) if targets is None else torch.as_tensor(targets)
     if len(inputs) != len(targets):
         raise InputError(
             f"Expected as many targets as inputs, got {len(targets)} and {len(inputs)}.", argument="targets"
         )
-    return inputs, targets
+    return layout, inputs, targets
 
 
 def _chunks(sizes: NDArray[np.int64], rows_at_once: int) -> Iterator[slice]:

@@ -61,7 +61,7 @@ def on_classic(master):
 def on_connect(master):
     from pyspark.sql import SparkSession
 
-    session = configured(SparkSession.builder.remote(master)).getOrCreate()
+    session = SparkSession.builder.remote(master).getOrCreate()
     yield session
     session.stop()
 

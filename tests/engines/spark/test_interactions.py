@@ -19,6 +19,8 @@ from apportion.privacy import SeededNoise
 from apportion.privacy.contributions import KeyCounts
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
 
+from private_estimators import PRIVATE_ESTIMATORS
+
 pytestmark = pytest.mark.skipif(not linalg.compiled_available(), reason="exact sums need the compiled kernel")
 
 RATINGS = partial(PrivateRatingRecommender, 20.0, 1e-5, dimension=2, rounds=2)
@@ -58,6 +60,15 @@ def test_a_fit_to_a_frame_is_the_fit_to_memory(make, listed, engine, frame, tabl
     np.testing.assert_array_equal(there.vectors, here.vectors)
     np.testing.assert_array_equal(there.popularity, here.popularity)
     assert there.statement.to_json() == here.statement.to_json()
+
+
+def test_a_published_method_learns_the_same_from_rows_on_a_list(engine, frame, table):
+    make = PRIVATE_ESTIMATORS["ratings, statistics, adaptive"]
+    here = make(engine=LocalEngine(exact=True), noise=SeededNoise(3)).fit(Interactions.from_frame(table))
+    with engine.read(frame) as rows:
+        there = make(engine=engine, noise=SeededNoise(3)).fit(rows.with_own_list())
+    np.testing.assert_array_equal(there.model_.vectors, here.model_.vectors)
+    assert there.statement_.to_json() == here.statement_.to_json()
 
 
 def test_counts_of_a_private_list_are_those_of_memory(engine, frame, table):

@@ -127,6 +127,23 @@ def test_one_release_pays_for_a_private_list_and_its_numbers_of_users():
     assert found.threshold_ > 0
 
 
+def test_intervals_of_listed_groups_hold_although_they_were_listed_for_their_noise():
+    """Some 500 groups in 16 draws; at least 90 % hold, where 95 % would miss that with chance below 1e-6."""
+    rng = np.random.default_rng(4)
+    users = np.repeat(np.arange(3000), rng.geometric(0.3, 3000))
+    weights = 1 / np.arange(1, 301)
+    groups = rng.choice(300, len(users), p=weights / weights.sum()).astype(str)
+    true = {name: len(np.unique(users[groups == name])) for name in np.unique(groups)}
+    held = []
+    for seed in range(16):
+        found = by_group("users", 2.0, keys="private", noise=SeededNoise(seed)).fit(users=users, by=groups)
+        counts = np.array([true[name] for name in found.groups_])
+        low, high = found.intervals_["users"].T
+        held += ((low <= counts) & (counts <= high)).tolist()
+    assert len(held) > 300
+    assert np.mean(held) >= 0.90
+
+
 def test_an_empty_list_is_an_answer():
     values, users, groups = some_rows(8)
     found = fitted((values, users, groups), keys="private", epsilon=0.1)
@@ -168,7 +185,7 @@ def test_the_noise_says_how_far_counts_are_off():
 @pytest.mark.parametrize("statistic", ["count", "users", "sum", "mean", "variance", "quantile"])
 @pytest.mark.parametrize("shrink", [True, False])
 def test_intervals_cover(statistic, shrink):
-    """60 groups, 12 draws of noise: between 91 % and 100 % of 720 intervals; 95 % would miss with chance below 1e-5."""
+    """60 groups, 6 draws of noise: at least 90 % of 360 intervals hold; 95 % would miss that with chance below 3e-5."""
     rng = np.random.default_rng(2)
     n_users = 3000
     users = np.repeat(np.arange(n_users), rng.geometric(0.25, n_users))
@@ -187,14 +204,14 @@ def test_intervals_cover(statistic, shrink):
         "quantile": [np.quantile(each, 0.5) for each in of],
     }[statistic]
     covered = []
-    for seed in range(12):
+    for seed in range(6):
         found = by_group(statistic, 2.0, keys=keys, shrink=shrink, noise=SeededNoise(seed))
         found.fit(values, users=users, by=texts)
         low, high = found.intervals_[statistic].reshape(-1, 2).T
         wide = found.simultaneous_[statistic].reshape(-1, 2)
         assert ((wide[:, 0] <= low) & (wide[:, 1] >= high)).all()
         covered.append(np.mean((low <= true) & (true <= high)))
-    assert 0.91 <= np.mean(covered) <= 1.0, np.mean(covered)
+    assert np.mean(covered) >= 0.90
 
 
 def test_shrinking_helps_where_groups_are_alike():
@@ -269,3 +286,14 @@ def test_values_on_a_step_have_their_quantiles_on_it():
     expected = [np.quantile(np.round(values)[groups == name], (0.25, 0.5), method="lower") for name in NAMES]
     np.testing.assert_allclose(found.estimates_["quantile"], expected, atol=1.0)
     assert (found.estimates_["quantile"] == np.round(found.estimates_["quantile"])).all()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_of_frames_are_taken_as_arrays_are(library):
+    frames = pytest.importorskip(library, reason=f"{library} is not installed")
+    values, users, groups = some_rows(60)
+    frame = frames.DataFrame({"who": users, "ward": groups, "cost": values})
+    expected = by_group("mean", 5.0).fit(values, users=users, by=groups)
+    for by in (frame["ward"], frame[["ward"]]):
+        found = by_group("mean", 5.0).fit(frame["cost"], users=frame["who"], by=by)
+        np.testing.assert_array_equal(found.estimates_["mean"], expected.estimates_["mean"])

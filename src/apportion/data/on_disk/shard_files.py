@@ -119,19 +119,23 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     import pyarrow.parquet as parquet
 
     try:
-        return parquet.read_table(path, columns=None if columns is None else list(columns), partitioning=None)
+        with parquet.ParquetFile(path) as source:
+            return source.read(None if columns is None else list(columns), use_threads=False)
     except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise InputError(f"{path.name} of the folder of users cannot be read: {reason}.", argument=None) from None
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write a file aside, put it on the disk, and move it into place."""
+    """Write a file aside, put it on the disk, and move it into place. Codes of items are written for fast reading."""
     import pyarrow.parquet as parquet
 
     aside = path.with_name(path.name + ".part")
+    packed = {name: "none" if name == ITEM else "zstd" for name in table.column_names}
     with open(aside, "wb") as stream:
-        parquet.write_table(table, stream, compression="zstd")
+        parquet.write_table(
+            table, stream, compression=packed, use_dictionary=[name for name in table.column_names if name != ITEM]
+        )
         stream.flush()
         os.fsync(stream.fileno())
     os.replace(aside, path)

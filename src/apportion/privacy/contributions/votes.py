@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -63,13 +64,15 @@ class HeldOut:
         """Only rows with a small hash are ranked: whatever has a smaller one is among them."""
         key = (self.seed % 2**256).to_bytes(32, "little")
         own = keyed_words(key, users.keys)
-        asked = np.flatnonzero(_below(own, self.voters)[users.owner])
-        points = np.stack([own[users.owner[asked]], users.column("tasks")[asked].astype(np.uint64)], axis=1)
+        voting = np.flatnonzero(_below(own, self.voters))
+        sizes = users.sizes[voting]
+        asked = np.arange(sizes.sum()) + np.repeat(users.indptr[voting] - np.cumsum(sizes) + sizes, sizes)
+        asking = np.repeat(voting, sizes)
+        points = np.stack([own[asking], users.column("tasks")[asked].astype(np.uint64)], axis=1)
         hashes = keyed_words(key, points)
         low = np.flatnonzero(_below(hashes, self.fraction))
-        low = low[np.lexsort((hashes[low], users.owner[asked[low]]))]
-        small = asked[low]
-        owner = users.owner[small]
+        low = low[np.lexsort((hashes[low], asking[low]))]
+        small, owner = asked[low], asking[low]
         rank = np.arange(len(small)) - np.searchsorted(owner, owner)
         held = np.zeros(users.n_rows, bool)
         held[small[rank < np.minimum(self.most, users.sizes - 1)[owner]]] = True
@@ -77,18 +80,30 @@ class HeldOut:
 
     def kept(self, users: Any) -> Any:
         """Return the users without their held-out rows; kept while users stay in memory."""
-        return self._parts(users)[0]
+        return self._parts(users).kept
 
     def shown(self, users: Any) -> Any:
         """Return the users with only their held-out rows; kept while users stay in memory."""
-        return self._parts(users)[1]
+        return self._parts(users).shown
 
-    def _parts(self, users: Any) -> Any:
-        return users.remembered(self, self._divided)
+    def _parts(self, users: Any) -> _Divided:
+        parts: _Divided = users.remembered(self, lambda run: _Divided(run, self.of(run)))
+        return parts
 
-    def _divided(self, users: Any) -> tuple[Any, Any]:
-        held = self.of(users)
-        return users.with_rows(~held), users.with_rows(held)
+
+class _Divided:
+    """Users without and with only their held-out rows, each made when it is asked for."""
+
+    def __init__(self, users: Any, held: NDArray[np.bool_]) -> None:
+        self._users, self._held = users, held
+
+    @cached_property
+    def kept(self) -> Any:
+        return self._users.with_rows(~self._held)
+
+    @cached_property
+    def shown(self) -> Any:
+        return self._users.with_rows(self._held)
 
 
 def _below(hashes: NDArray[np.uint64], fraction: float) -> NDArray[np.bool_]:

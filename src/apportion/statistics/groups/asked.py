@@ -30,6 +30,7 @@ class Released:
         sums: one row for each group.
         stddev: of the noise in each number.
         lost: share of a total that the cap took away.
+        typical: about how much all users of a group add up to, whatever their signs.
         unsure: standard deviation of what caps may do to a mean, as a share of the range.
         of_one: variance of the mean of a group of one row.
         shrink: whether groups borrow from one another.
@@ -38,6 +39,7 @@ class Released:
     sums: Floats
     stddev: float
     lost: float
+    typical: float
     unsure: float
     of_one: float
     shrink: bool
@@ -45,16 +47,18 @@ class Released:
     def totals(self, bounds: tuple[float, float], factor: float = 1.0) -> FoundNumbers:
         """One total for each group, with what the cap took away added in proportion."""
         grown = self.sums[:, 0] * factor / (1 - self.lost)
-        return self._around(shrunk_totals(grown, self._grown(factor), shrink=self.shrink), bounds, factor)
+        found = shrunk_totals(grown, self._grown(factor), shrink=self.shrink)
+        return self._around(found, bounds, factor, self.typical * factor if bounds[0] < 0 < bounds[1] else 0.0)
 
     def counts(self) -> FoundNumbers:
         """The same for every column, as released."""
         grown = self.sums / (1 - self.lost)
-        return self._around(Shrunk(grown, np.full(grown.shape, self._grown(1.0))), (0.0, np.inf), 1.0)
+        return self._around(Shrunk(grown, np.full(grown.shape, self._grown(1.0))), (0.0, np.inf), 1.0, 0.0)
 
-    def _around(self, found: Shrunk, bounds: tuple[float, float], factor: float) -> FoundNumbers:
+    def _around(self, found: Shrunk, bounds: tuple[float, float], factor: float, least: float) -> FoundNumbers:
+        """Numbers with what is not known; where signs may cancel, more than `least` went into each."""
         values = np.clip(found.values, *bounds)
-        stddev = np.hypot(found.stddev, UNSURE * self.lost * np.abs(values))
+        stddev = np.hypot(found.stddev, UNSURE * self.lost * np.maximum(np.abs(values), least))
         return FoundNumbers(values, np.full(values.shape, self._grown(factor)), stddev, bounds)
 
     def _grown(self, factor: float) -> float:
@@ -237,13 +241,14 @@ class Capped:
 
     moments: GroupMoments
     lost: float
+    typical: float = 0.0
     unsure: float = 0.0
     of_one: float = 0.0
 
     def released(self, block: Floats, stddev: float, *, shrink: bool) -> Released:
         """The numbers as released, in their own units."""
         cap = self.moments.cap
-        return Released(block * cap, stddev * cap, self.lost, self.unsure, self.of_one, shrink)
+        return Released(block * cap, stddev * cap, self.lost, self.typical, self.unsure, self.of_one, shrink)
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,10 +267,11 @@ class UsersNorms:
         """The moments with the best caps, and what that does."""
         if self.ratios is None:
             cap = best_cap(self.norms, noise, n_groups)
-            return Capped(replace(moments, cap=cap), min(self.norms.lost(cap), _MOST_LOST))
+            lost = min(self.norms.lost(cap), _MOST_LOST)
+            return Capped(replace(moments, cap=cap), lost, self.norms.total() / max(n_groups, 1))
         caps: MeanCaps = best_mean_caps(self.norms, self.ratios, noise, n_groups, BOTTOM)
         capped = replace(moments, cap=caps.size * caps.ratio, size_cap=caps.size)
-        return Capped(capped, 0.0, caps.unsure, caps.of_one)
+        return Capped(capped, 0.0, 0.0, caps.unsure, caps.of_one)
 
 
 def columns_of(moments: tuple[GroupMoments, ...], sums: Any) -> list[Floats]:

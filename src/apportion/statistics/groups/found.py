@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.postprocessing.ratio_intervals import NoisyRatio
+from apportion.postprocessing.truncated_intervals import truncated_ends
 
 Floats = NDArray[np.float64]
 
@@ -81,6 +82,37 @@ class FoundRatios(Found):
         low, high = self.scale
         found = np.array([each.interval(level, self.unsure, 0.0) for each in self.ratios]).reshape(-1, 2)
         return np.asarray(low + (high - low) * np.clip(self.centre + found, 0.0, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class FoundListed(Found):
+    """Numbers of users of groups that were listed because their noisy counts passed a threshold.
+
+    Attributes:
+        values: the estimates.
+        noise: of privacy alone.
+        counts: as released.
+        stddev: of their noise.
+        threshold: that they passed.
+        factor: users for each unit of a count.
+        unsure: standard deviation of what else may be off, as a share of each number.
+    """
+
+    values: Floats
+    noise: Floats
+    counts: Floats
+    stddev: float
+    threshold: float
+    factor: float
+    unsure: float
+
+    def ends(self, level: float) -> Floats:
+        """Intervals given that the counts passed, widened by what else may be off."""
+        found = np.maximum(truncated_ends(self.counts, self.stddev, self.threshold, level), 0.0) * self.factor
+        reach = NormalDist().inv_cdf((1 + level) / 2) * self.unsure * self.values
+        below = np.hypot(np.maximum(self.values - found[:, 0], 0.0), reach)
+        above = np.hypot(np.maximum(found[:, 1] - self.values, 0.0), reach)
+        return np.stack([np.maximum(self.values - below, 0.0), self.values + above], axis=-1)
 
 
 @dataclass(frozen=True, eq=False)

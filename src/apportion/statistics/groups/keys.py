@@ -14,14 +14,14 @@ import numpy as np
 
 from apportion.data.groups import RowsByGroup
 from apportion.engines import Engine, add_up_one
-from apportion.postprocessing.group_shrinkage import Shrunk, listed_totals
+from apportion.postprocessing.group_shrinkage import listed_totals
 from apportion.postprocessing.norm_caps import UNSURE, Norms, best_cap
 from apportion.privacy import Session
 from apportion.privacy.contributions import GroupMoments, KeyCounts
 from apportion.privacy.keys import KeyedSum, Listed
 from apportion.privacy.purposes import Purpose
 from apportion.statistics.groups.fitting import release_norms
-from apportion.statistics.groups.found import FoundNumbers
+from apportion.statistics.groups.found import FoundListed
 from apportion.statistics.groups.moments import ones
 
 Keys = Literal["private", "from-data"]
@@ -47,7 +47,7 @@ class GroupList:
     """
 
     data: RowsByGroup
-    users: FoundNumbers
+    users: FoundListed
     threshold: float
     taken: float
 
@@ -76,11 +76,10 @@ def release_list(data: RowsByGroup, session: Session, engine: Engine, fraction: 
     return GroupList(data.on_list(listed.texts), _users(listed, unit, norms), listed.threshold * unit, fraction)
 
 
-def _users(listed: Listed, unit: float, norms: Norms) -> FoundNumbers:
+def _users(listed: Listed, unit: float, norms: Norms) -> FoundListed:
     """Numbers of users of listed groups, given that they passed the threshold."""
     lost = min(norms.lost(unit), 0.9)
     factor = unit / (1 - lost)
-    found: Shrunk = listed_totals(listed.counts, listed.scale, listed.threshold, float(norms.counts.sum()))
-    values = found.values * factor
-    stddev = np.hypot(found.stddev * factor, UNSURE * lost * values)
-    return FoundNumbers(values, np.full(values.shape, listed.scale * factor), stddev, (0.0, np.inf))
+    values = factor * listed_totals(listed.counts, listed.scale, listed.threshold, float(norms.counts.sum()))
+    noise = np.full(values.shape, listed.scale * factor)
+    return FoundListed(values, noise, listed.counts, listed.scale, listed.threshold, factor, UNSURE * lost)

@@ -1,0 +1,50 @@
+"""What the releases of a session took so far, kept as numbers: a session may make very many releases."""
+
+from __future__ import annotations
+
+import math
+
+from apportion.errors import BudgetError
+from apportion.privacy.statement import Release
+
+
+class Spent:
+    """Names, costs and parts of δ of all releases of a session.
+
+    Args:
+        worth: the size of the whole budget, in the unit of costs.
+        keys_delta: the part of δ for lists of private keys.
+    """
+
+    def __init__(self, worth: float, keys_delta: float) -> None:
+        self._worth = worth
+        self._keys_delta = keys_delta
+        self._names: set[str] = set()
+        self._costs: list[float] = []
+        self._deltas: list[float] = []
+
+    def refuse_taken(self, name: str) -> None:
+        """Refuse a name that an earlier release has."""
+        if name in self._names:
+            raise BudgetError(f"A release named {name!r} was already made in this session.")
+
+    def refuse_beyond(self, record: Release, cost: float) -> None:
+        """Refuse a release that what is left of the budget does not pay for."""
+        if math.fsum([*self._deltas, record.delta]) > self._keys_delta * (1 + 1e-12):
+            raise BudgetError(
+                f"Release {record.name!r} asks for {record.delta:g} of delta for a list of private keys, beyond the "
+                f"{self._keys_delta:g} that the budget keeps for them (keys_delta)."
+            )
+        if math.fsum([*self._costs, cost]) > self._worth:
+            left = max(0.0, 1 - math.fsum(self._costs) / self._worth)
+            raise BudgetError(
+                f"Release {record.name!r} asks for {record.share:.6g} of the budget, but only {left:.6g} is left."
+            )
+
+    def take(self, record: Release, cost: float | None) -> None:
+        """Take note of a release; the cost is None if it was fixed in advance with all others."""
+        self._names.add(record.name)
+        if cost is not None:
+            self._costs.append(cost)
+        if record.delta:
+            self._deltas.append(record.delta)
