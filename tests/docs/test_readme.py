@@ -28,7 +28,7 @@ def shown_output():
 def test_the_output_in_the_readme_is_that_of_the_program(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     runner = CliRunner()
-    assert runner.invoke(demo, ["--out", "demo", "--users", "3000", "--rows", "90000"]).exit_code == 0
+    assert runner.invoke(demo, ["--out", "demo", "--users", "20000", "--rows", "600000"]).exit_code == 0
     command = re.search(r"^\$ apportion (fit .*)$", README, re.MULTILINE).group(1)
     printed = runner.invoke(program, command.split()).output.splitlines()
     for line in shown_output():
