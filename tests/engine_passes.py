@@ -25,6 +25,7 @@ from apportion.regression import LabelPrivateRegression, UserERM
 from apportion.statistics import UserGroupBy, UserMean, UserQuantile
 from apportion.statistics.paper_mean import PaperMean
 from contribution_cases import CONTRIBUTIONS, users_of
+from sail_server import sail_server, sail_session
 
 from private_estimators import PRIVATE_ESTIMATORS, PRIVATE_REGRESSIONS, with_features
 from strategies import random_interactions
@@ -49,16 +50,8 @@ def disk_engine(runs, dtype):
 @cache
 def sail():
     """A Spark Connect server of this process, and a session on it."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # PySpark on pandas 3, of which this library needs nothing
-        from pysail.spark import SparkConnectServer
-        from pyspark.sql import SparkSession
-
-        server = SparkConnectServer()
-        server.start()
-        return server, SparkSession.builder.remote(f"sc://localhost:{server.listening_address[1]}").create()
+    server, master = sail_server()
+    return server, sail_session(master)
 
 
 def spark_engine(runs, dtype):
@@ -224,7 +217,7 @@ ROWS = {
 STATISTICS = ("count", "sum", "mean", "variance", "histogram")
 GROUPS = {
     "statistics by group": partial(
-        UserGroupBy, STATISTICS, 2.0, 1e-5, value_range=(0, 1), keys=("east", "west", "zoo")
+        UserGroupBy, STATISTICS, 2.0, 1e-5, value_range=(0, 1), keys=("east", "north", "west", "zoo")
     ),
     "statistics by private groups": partial(UserGroupBy, ("users", "quantile"), 50.0, 1e-5, value_range=(0, 1)),
 }

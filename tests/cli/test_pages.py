@@ -53,6 +53,7 @@ COMMANDS = {
                    "--epsilon", 0.01, "--page", "p.html"), ["p.html"]),
     "query": (("query", "SELECT count(*) FROM 'ratings.csv'", "--user", "user", "--epsilon", 1, "--page", "p.html"),
               ["p.html"]),
+    "plan": (("plan", "--users", 1000, "--items", 100, "--rows-per-user", 20, "--page", "p.html"), ["p.html"]),
     "protect": (("protect", "schools", "--label", "score", "--epsilon", 2, "--out", "r"), ["r/shared/report.html"]),
     "demo": (("demo", "--users", 200, "--items", 30, "--rows", 2000),
              ["demo/model/report.html", "demo/evaluation.html", "demo/explorer.html"]),

@@ -58,9 +58,9 @@ class Outsider:
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        (Outsider(), "one of this library's"),
-        (lambda users: users, "one of this library's"),
-        (json.dumps, "one of this library's"),
+        (Outsider(), "Expected a name in this library"),
+        (lambda users: users, "Expected a name in this library"),
+        (json.dumps, "Expected a name in this library"),
         (np.array([object()]), "arrays of numbers or texts"),
         (Rows.clipped(np.ones((2, 2)), 1.0), "holds private values and cannot be sent"),
     ],

@@ -61,7 +61,7 @@ class RatingSettings:
     start_level: float = 0.4
     prior_variance: float = 0.05
     steps: int = 10
-    feature_variance: float = 0.002
+    feature_variance: float = 0.01
     feature_directions: int = 32
     taste_variance: float = 0.03
 

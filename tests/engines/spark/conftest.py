@@ -30,18 +30,17 @@ def master():
     if os.environ.get("APPORTION_SPARK", "sail") != "sail":
         yield "local[2]"
         return
-    from pysail.spark import SparkConnectServer
+    from sail_server import sail_server
 
-    server = SparkConnectServer()
-    server.start()
-    yield f"sc://localhost:{server.listening_address[1]}"
+    server, address = sail_server()
+    yield address
     server.stop()
 
 
 def on_sail(master):
-    from pyspark.sql import SparkSession
+    from sail_server import sail_session
 
-    session = SparkSession.builder.remote(master).create()
+    session = sail_session(master)
     yield session
     session.stop()
 
