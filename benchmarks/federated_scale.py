@@ -14,7 +14,10 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +26,7 @@ from apportion.federated.client import self_key
 from apportion.federated.masks import expanded
 from apportion.federated.messages import Advertised, Confirmations, Delivered, Directory, Masked, Survivors, Terms
 from apportion.federated.shares import SHARE_BYTES, divided, joined
-from apportion.federated.values import to_bytes
-from benchmarks.claim import Outcome, Rehearsal, print_table
-from benchmarks.federated_agrees import _flower
+from benchmarks.claim import Outcome, Rehearsal, UnavailableError, print_table
 
 SIZES, QUICK_SIZES = (100, 1000, 10_000), (20, 40)
 LENGTH, QUICK_LENGTH = 100_000, 1000
@@ -124,7 +125,26 @@ def _one(terms: Terms, k: int) -> tuple[float, int]:
     revealed = client.reveal(Confirmations(terms.run, {}))
     spent += time.process_time() - begun
     messages = own, shared, Masked(terms.run, k, mask), revealed
-    return spent, sum(len(to_bytes(each)) for each in messages)
+    return spent, sum(_size(each) for each in messages)
+
+
+def _size(value: Any) -> int:
+    """Bytes of a message: of its keys, boxes, shares, signatures and numbers, and 8 for each other number."""
+    if isinstance(value, bytes):
+        return len(value)
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, Mapping):
+        return sum(_size(each) for pair in value.items() for each in pair)
+    return sum(_size(getattr(value, each.name)) for each in fields(value)) if is_dataclass(value) else 8
+
+
+def _flower() -> str:
+    """Return an interpreter that has Flower, for its SecAgg+."""
+    named = os.environ.get("APPORTION_FLOWER_PYTHON", "")
+    if not Path(named).is_file():
+        raise UnavailableError("Name an interpreter that has Flower in APPORTION_FLOWER_PYTHON.")
+    return named
 
 
 def _directory(terms: Terms, client: int, keys: dict[int, Advertised]) -> Directory:

@@ -82,6 +82,29 @@ def test_two_lists_of_survivors_cannot_both_be_answered():
             client.reveal(Confirmations(game.terms.run, agreeing))
 
 
+def test_a_signature_counts_once_however_its_client_is_numbered():
+    game = played(active=True).advertise().share().mask()
+    agreeing = {each: game.clients[each].confirm(game.survivors).signature for each in range(3)}
+    again = {**agreeing, **{other - 6: signature for other, signature in agreeing.items()}}
+    with pytest.raises(RefusedError, match="one of 6 clients, got one of -6"):
+        game.clients[0].reveal(Confirmations(game.terms.run, again))
+
+
+def test_small_circles_of_clients_get_no_sum():
+    game = Played(terms_of(), numbers_of(6)).advertise().share()
+    few = dict(list(game.deliveries[0].boxes.items())[:2])
+    with pytest.raises(RefusedError, match="Expected shares of at least 3 neighbours"):
+        game.clients[0].mask(Delivered(game.terms.run, few))
+
+
+def test_survivors_without_a_common_mask_are_refused():
+    game = Played(terms_of(), numbers_of(6)).advertise().share()
+    most = {each: box for each, box in game.deliveries[0].boxes.items() if each != 5}
+    game.clients[0].mask(Delivered(game.terms.run, most))
+    with pytest.raises(RefusedError, match="survivors that this client has masks with"):
+        game.clients[0].confirm(Survivors(game.terms.run, tuple(range(6))))
+
+
 def test_a_signature_of_another_list_is_refused():
     game = played(active=True).advertise().share().mask()
     other = Survivors(game.terms.run, (1, 2, 3, 4, 5))

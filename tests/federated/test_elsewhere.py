@@ -10,7 +10,6 @@ from apportion.data import Interactions
 from apportion.engines import LocalEngine
 from apportion.errors import InputError
 from apportion.federated import DataElsewhere, FederatedEngine, SimulatedClients, Trust
-from apportion.federated.values import from_bytes, to_bytes
 from apportion.privacy import SeededNoise
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
 
@@ -20,13 +19,13 @@ pytestmark = pytest.mark.skipif(not linalg.compiled_available(), reason="exact s
 
 
 class ClientsWithRows:
-    """Clients that hold the rows, and are told questions in bytes."""
+    """Clients that hold the rows."""
 
     def __init__(self, users):
         self.users = users
 
     def add_up(self, terms, question, users):
-        return SimulatedClients().add_up(terms, from_bytes(to_bytes(question)), self.users)
+        return SimulatedClients().add_up(terms, question, self.users)
 
 
 def data_on_public_list():

@@ -120,7 +120,7 @@ def test_a_mean_over_clients_who_draw_says_so():
     mean = UserMean(5.0, 1e-6, value_range=(0.0, 1.0), sizes="private", engine=NoisyClientsEngine(Trust(8)))
     fitted = mean.fit(rows, users=np.repeat(np.arange(20), 2))
     assert "up to 1 of 8 clients who collude" in fitted.statement_.to_text()
-    assert "one client's contribution is zero" in fitted.statement_.to_text()
+    assert "the contribution of one user at one client is zero" in fitted.statement_.to_text()
 
 
 @pytest.mark.parametrize(("n_clients", "colluding", "dropping"), [(4, 2, 1), (3, 1, 1), (6, 0, 5)])

@@ -22,7 +22,6 @@ from apportion.cli.demo import demo
 from apportion.cli.evaluate import evaluate
 from apportion.cli.explore import explore
 from apportion.cli.export import export
-from apportion.cli.federate import federate
 from apportion.cli.fit import fit
 from apportion.cli.ledger import ledger
 from apportion.cli.logistic import logistic
@@ -142,7 +141,6 @@ for command in (
     regress,
     logistic,
     protect,
-    federate,
     account,
     ledger,
     card,

@@ -135,9 +135,10 @@ class MaskingClient:
     def mask(self, delivered: Delivered) -> Numbers:
         """Return the mask of this client's numbers: its own, and one with each neighbour who shared."""
         self._enter(Stage.MASK, delivered.run)
-        if not set(delivered.boxes) <= set(self._directory) or len(delivered.boxes) < self.terms.threshold:
+        needed = self._fewest_neighbours
+        if not set(delivered.boxes) <= set(self._directory) or len(delivered.boxes) < needed:
             raise RefusedError(
-                f"Expected shares of at least {self.terms.threshold} neighbours in the directory, got those of "
+                f"Expected shares of at least {needed} neighbours in the directory, got those of "
                 f"{len(delivered.boxes)}."
             )
         self._held = {each: self._unseal(each, box) for each, box in delivered.boxes.items()}
@@ -154,6 +155,8 @@ class MaskingClient:
             raise RefusedError("Expected a list of different clients of this pass, got another.")
         if len(clients) < self.terms.least:
             raise RefusedError(f"Expected at least {self.terms.least} clients to finish, got {len(clients)}.")
+        if self.terms.graph.complete and not set(clients) - {self.position} <= set(self._held):
+            raise RefusedError("Expected survivors that this client has masks with, got others.")
         self._told = survivors
         return Confirmed(self.terms.run, self.position, self._signed(b"survivors|" + survivors.digest))
 
@@ -166,6 +169,15 @@ class MaskingClient:
         shares = {each: _part(held, own_mask=each in finished) for each, held in self._held.items()}
         self._held = {}
         return Revealed(self.terms.run, self.position, shares)
+
+    @property
+    def _fewest_neighbours(self) -> int:
+        """Fewer give no sum: the threshold, and on a complete graph all but one of those who must finish.
+
+        Otherwise a server could divide clients into small circles, each with a sum of its own.
+        """
+        terms = self.terms
+        return max(terms.threshold, terms.least - 1) if terms.graph.complete else terms.threshold
 
     def _enter(self, stage: Stage, run: bytes) -> None:
         """Refuse a stage that is not next, or a message of another pass; each stage is answered once."""
@@ -207,10 +219,12 @@ class MaskingClient:
         return b"" if self._identity is None else self._identity.sign(self.terms.digest + b"|" + text)
 
     def _verify(self, client: int, signature: bytes, text: bytes) -> None:
+        if client not in range(self.terms.n_clients):
+            raise RefusedError(f"Expected a signature of one of {self.terms.n_clients} clients, got one of {client}.")
         try:
             key = Ed25519PublicKey.from_public_bytes(self.terms.identities[client])
             key.verify(signature, self.terms.digest + b"|" + text)
-        except (InvalidSignature, IndexError):
+        except InvalidSignature:
             raise RefusedError(f"Expected a signature of client {client}, got another's or none.") from None
 
     def _seal(self, receiver: int, text: bytes) -> bytes:

@@ -209,7 +209,8 @@ class NoisyClientsEngine(FederatedEngine):
         return (
             "that a client takes part, against the server: clients draw the noise, so the guarantee holds against the "
             f"server and up to {trust.colluding} of {trust.n_clients} clients who collude with it, where two data sets "
-            "are neighbours if one client's contribution is zero in one of them",
+            "are neighbours if the contribution of one user at one client is zero in one of them; all rows of a user "
+            "must be at one client",
         )
 
     def add_up(self, users: UserParts, contributions: Sequence[Contribution]) -> list[BoundedSum]:

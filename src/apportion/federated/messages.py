@@ -16,7 +16,7 @@ import numpy as np
 
 from apportion.errors import ApportionError, InputError
 from apportion.federated.graph import Graph
-from apportion.federated.masks import Numbers
+from apportion.federated.masks import KEY_BYTES, Numbers
 
 
 class RefusedError(ApportionError):
@@ -70,10 +70,11 @@ class Terms:
                 f"{self.graph.degree} neighbours, got {self.threshold}.",
                 argument="threshold",
             )
-        if self.active and (len(self.identities) != self.n_clients or not self.graph.complete):
+        known = {each for each in self.identities if len(each) == KEY_BYTES}
+        if self.active and not (len(known) == len(self.identities) == self.n_clients and self.graph.complete):
             raise InputError(
-                "Against a server that may not keep to the protocol, every client needs an identity and everybody "
-                f"must be everybody's neighbour, got {len(self.identities)} identities and {self.graph.degree} "
+                "Against a server that may not keep to the protocol, every client needs an identity of its own "
+                f"and everybody must be everybody's neighbour, got {len(known)} identities and {self.graph.degree} "
                 f"neighbours for {self.n_clients} clients.",
                 argument="identities",
             )
