@@ -392,7 +392,7 @@ HOUSE = {
         lambda r: "0",
     ),
     "federated-agrees": Row(
-        "fits over 500 clients, a pass over 8 processes: numbers that differ from a fit in memory",
+        "fits over 500 simulated clients: numbers that differ from a fit in memory",
         lambda r: f"{sum(r['value']['unequal'].values())}",
         lambda r: "0",
     ),

@@ -56,10 +56,10 @@ REHEARSED = {
         "federated-scale",
         "groupby-scale",
     ),
-    "processes of another environment": ("federated-agrees",),
     "the whole site": ("docs-runs",),
     "a cluster, and Java": ("spark-faults",),
     "more draws or more data": (
+        "federated-agrees",
         "replay-at-size",
         "mutants",
         "audit-tight",
