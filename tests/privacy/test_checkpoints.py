@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections import Counter
 from functools import partial
 
@@ -183,6 +185,70 @@ def test_a_fit_that_is_stored_whole_is_charged_nothing(data, at, ledger):
     assert charged(ledger) == before
 
 
+@pytest.mark.parametrize("then", ["ratings", "others", None])
+@pytest.mark.parametrize("first", ["ratings", None])
+def test_a_checkpoint_goes_on_with_the_account_that_was_charged_alone(first, then, data, at, ledger):
+    ledger.create_account("others", Budget(60.0, 1e-4))
+
+    def fit(account):
+        checkpoint = at()
+        held = None if account is None else ledger.account(account)
+        opened = Session(BUDGET, noise=SeededNoise(7), checkpoint=checkpoint, ledger=held)
+        try:
+            ratings().fit(data, session=opened)
+        finally:
+            checkpoint.close()
+
+    fit(first)
+    if first == then:
+        fit(then)
+    else:
+        with pytest.raises(InputError, match="other settings"):
+            fit(then)
+
+
+def test_a_stored_release_without_a_charge_is_refused_where_a_ledger_is_charged(at, ledger):
+    for account in (None, ledger.account("ratings")):
+        checkpoint = at()
+        checkpoint.bind("data", "settings")
+        made = Session(BUDGET, noise=SeededNoise(7), checkpoint=checkpoint, ledger=account)
+        share = made.plan(counts=1.0).one("counts")
+        if account is None:
+            made.release("counts", summed(), share)
+        else:
+            with pytest.raises(BudgetError, match="not charged"):
+                made.release("counts", summed(), share)
+        checkpoint.close()
+
+
+@pytest.mark.usefixtures("quickly_planned")
+@pytest.mark.parametrize(
+    ("account", "probability", "said"), [("others", 0.5, "to account 'sampled'"), ("sampled", 0.25, "another plan")]
+)
+def test_a_plan_is_charged_once_to_one_account(account, probability, said, at, ledger):
+    for name in ("sampled", "others"):
+        ledger.create_account(name, Budget(60.0, 1e-4), kind="renyi")
+
+    def plan(account, probability):
+        checkpoint = at()
+        checkpoint.bind("data", "settings")
+        opened = Session(Budget(1.0, 1e-5), checkpoint=checkpoint, ledger=ledger.account(account))
+        try:
+            opened.plan_sampled(3, probability)
+        finally:
+            checkpoint.close()
+
+    plan("sampled", 0.5)
+    plan("sampled", 0.5)
+    assert len(ledger.account("sampled").history()) == 1
+    with pytest.raises(BudgetError, match=said):
+        plan(account, probability)
+    path = at().folder / "plan.json"
+    path.write_text(path.read_text().replace('"number": 1', '"number": 2'))
+    with pytest.raises(InputError, match="not what was stored"):
+        plan("sampled", 0.5)
+
+
 @pytest.fixture
 def quickly_planned(monkeypatch):
     """Plans whose noise is not calibrated, which takes long and does not matter here."""
@@ -212,6 +278,39 @@ def test_a_planned_release_that_may_have_been_drawn_is_not_drawn_again(at):
     assert np.array_equal(made.release_sampled("one", summed, share), one)
     with pytest.raises(BudgetError, match="charged only once"):
         made.release_sampled("two", summed, share)
+
+
+@pytest.mark.usefixtures("quickly_planned")
+def test_a_gaussian_release_of_a_plan_is_not_drawn_again_either(at):
+    def planned(checkpoint):
+        checkpoint.bind("data", "settings")
+        made = session(checkpoint, Budget(1.0, 1e-5))
+        return made, made.plan_sampled(3, 0.5, counts=0.5)[0].one("counts")
+
+    first = at()
+    planned(first)
+    first.begin(0)  # and then the program is killed
+    first.close()
+    made, share = planned(at())
+    with pytest.raises(BudgetError, match="charged only once"):
+        made.release("counts", summed(), share)
+
+
+def test_threads_of_one_session_have_a_place_each(at, monkeypatch):
+    checkpoint = at()
+    checkpoint.bind("data", "settings")
+    made, draw = session(checkpoint), Session._draw
+    monkeypatch.setattr(Session, "_draw", lambda self, pending: time.sleep(0.02) or draw(self, pending))
+    shares = made.plan(counts=[0.25] * 4).several("counts")
+    asked = [(f"counts {k}", summed(), share) for k, share in enumerate(shares)]
+    threads = [threading.Thread(target=made.release, args=each) for each in asked]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    releases = made.statement().releases
+    assert checkpoint.n_stored == len(releases) == 4
+    assert all(checkpoint.find(k, record, planned=False) for k, record in enumerate(releases))
 
 
 # -- what is stored --
@@ -332,6 +431,48 @@ def test_two_processes_cannot_go_on_with_one_fit(at):
     first.bind("data", "settings")
     with pytest.raises(InputError, match="Another process"):
         at().bind("data", "settings")
+
+
+def test_the_newer_session_of_one_checkpoint_goes_on_alone(at):
+    checkpoint = at()
+    older, newer = session(checkpoint), session(checkpoint)
+    checkpoint.bind("data", "settings")
+    shares = older.plan(counts=[0.5, 0.5]).several("counts")
+    older.release("one", summed(), shares[0])
+    checkpoint.bind("data", "settings")
+    newer.release("one", summed(), shares[0])
+    with pytest.raises(InputError, match="Another session"):
+        older.release("two", summed(), shares[1])
+    with pytest.raises(InputError, match="Another session"):
+        session(checkpoint).release("one", summed(), shares[0])
+    newer.release("two", summed(), shares[1])
+
+
+def test_a_child_process_cannot_go_on_with_the_fit(at, monkeypatch):
+    checkpoint = at()
+    checkpoint.bind("data", "settings")
+    made = session(checkpoint)
+    shares = made.plan(counts=[0.5, 0.5]).several("counts")
+    made.release("one", summed(), shares[0])
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(InputError, match="process"):
+        made.release("two", summed(), shares[1])
+    assert made.spent == pytest.approx(0.5)
+
+
+def test_a_stored_release_in_the_place_of_another_or_of_other_data_is_refused(at):
+    checkpoint = at()
+    checkpoint.bind("data", "settings")
+    made = session(checkpoint)
+    made.release("counts", summed(), made.plan(counts=1.0).one("counts"))
+    (record,) = made.statement().releases
+    stored = (checkpoint.folder / "000000.release").read_bytes()
+    other = at("other")
+    other.bind("other data", "settings")
+    for place, number in ((checkpoint, 1), (other, 0)):
+        (place.folder / f"{number:06d}.release").write_bytes(stored)
+        with pytest.raises(InputError, match="not what was stored"):
+            place.find(number, record, planned=False)
 
 
 def test_a_checkpoint_beside_its_key_is_refused(tmp_path, key):

@@ -32,7 +32,8 @@ def resumable(engine: Engine, session: Session, estimator: Estimator, data: User
     arithmetic = {"exact": engine.exact, "dtype": str(getattr(engine.kernels, "dtype", ""))}
     listed: Vocabulary | None = getattr(data, "task_ids", None)
     tasks = None if listed is None else [listed, listed.declared]
-    about = [__version__, session.budget, session.noise.description, session.neighbours, arithmetic, tasks]
+    charged = {"account": session.account}  # what is stored was charged there and nowhere else
+    about = [__version__, session.budget, session.noise.description, session.neighbours, arithmetic, tasks, charged]
     told = {name: value for name, value in estimator.get_params().items() if name not in _NOT_TOLD}
     session.checkpoint.bind(digest, in_words([type(estimator).__name__, told, *about]))
     forms_sums = isinstance(engine, LocalEngine | SparkEngine)  # elsewhere, clients form them with noise in them

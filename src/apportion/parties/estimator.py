@@ -109,8 +109,10 @@ class ProtectedMultiTask(PrivateEstimator):
         instance_guarantee_: the guarantee of parties for their single rows, if there is one.
         statement_: the privacy statement of what was released.
 
-    Privacy: joint (ε, δ)-DP. All others see only what was released, where task i moves each round's sum by at most K²
-    (add or remove) or √2 K² (replace). Party i's own model is a function of its own rows and of releases.
+    Privacy: joint (ε, δ)-DP. All others see only what was released. Without a shared mean, task i moves each round's
+    sum by at most K² (add or remove) or √2 K² (replace). With one, of weights a² and c² (`MomentWeights`), it is √(1 +
+    a² + c²) K² (add or remove) or √(2 + 2a² + a⁴/2 + c²) K² (replace); with `clip_norm`, the latter is at least √(1 +
+    4a² + c²) K². Party i's own model is a function of its own rows and of releases.
 
     Example:
         >>> rng = np.random.default_rng(0)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import threading
 import weakref
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -23,12 +24,12 @@ import numpy as np
 
 from apportion.errors import BudgetError, InputError, require_format
 from apportion.privacy.keys import Listed
-from apportion.privacy.ledger.events import Receipt
+from apportion.privacy.ledger.events import Event, Receipt, to_json
 from apportion.privacy.ledger.kept_files import replace_file
 from apportion.privacy.ledger.keys import LedgerKey
 from apportion.privacy.statement import Release
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 VARIABLE: Final = "APPORTION_CHECKPOINT_KEY"
 _CONTEXT: Final = "checkpoint.json"
 _PLAN: Final = "plan.json"
@@ -75,7 +76,12 @@ class Checkpoint:
                 argument="folder",
             )
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.lock = threading.RLock()  # one release at a time, and no `bind` meanwhile
         self._held: weakref.finalize[..., Checkpoint] | None = None
+        self._bound: str | None = None
+        self._turn = 0
+        self._claimed = False
+        self._process = os.getpid()
 
     @property
     def n_stored(self) -> int:
@@ -93,7 +99,26 @@ class Checkpoint:
             settings: everything else that the releases depend on, in words.
         """
         told = {"data": self._key.code(_LABEL, f"data {data}"), "settings": self._key.code(_LABEL, settings)}
-        self._hold()
+        with self.lock:
+            self._hold()
+            try:
+                self._compare(told)
+            except BaseException:
+                self.close()
+                raise
+            self._bound = f"{told['data']} {told['settings']}"
+            self._turn, self._claimed, self._process = self._turn + 1, False, os.getpid()
+
+    def claim(self) -> int:
+        """Return the turn that the last `bind` began. Only one session gets it; the next one must bind again."""
+        with self.lock:
+            self._require(None)
+            if self._claimed:
+                raise _taken_over(self.folder)
+            self._claimed = True
+            return self._turn
+
+    def _compare(self, told: dict[str, str]) -> None:
         path = self.folder / _CONTEXT
         if path.exists():
             known = self._read_json(path)
@@ -107,14 +132,16 @@ class Checkpoint:
         else:
             replace_file(path, json.dumps({"format": FORMAT, **told}) + "\n")
 
-    def find(self, number: int, record: Release, *, planned: bool) -> Kept | None:
-        """Return a stored release; None if it has yet to be made. Refuse one that is another than is asked for."""
-        if self._held is None:
-            raise InputError(
-                "This estimator cannot be stopped and gone on with: its session has a checkpoint that nobody bound to "
-                "the data. Leave the checkpoint out.",
-                argument="checkpoint",
-            )
+    def find(self, number: int, record: Release, *, planned: bool, turn: int | None = None) -> Kept | None:
+        """Return a stored release; None if it has yet to be made. Refuse one that is another than is asked for.
+
+        Args:
+            number: of the release.
+            record: what is asked for.
+            planned: whether it was charged with all others of its session, before the first.
+            turn: of the session, from `claim`. An older turn than the last one is refused.
+        """
+        self._require(turn)
         if self._file(number).exists():
             return self._opened(number, record)
         if planned and self._begun(number).exists():
@@ -124,38 +151,53 @@ class Checkpoint:
             )
         return None
 
-    def begin(self, number: int) -> None:
+    def begin(self, number: int, turn: int | None = None) -> None:
         """Note durably that a release is about to be drawn."""
+        self._require(turn)
         replace_file(self._begun(number), "")
 
-    def store(self, number: int, record: Release, value: Any, receipt: Receipt | None) -> None:
+    def store(self, number: int, record: Release, value: Any, receipt: Receipt | None, turn: int | None = None) -> None:
         """Store a release. It is on disk when this returns."""
+        self._require(turn)
         arrays, told = _packed(value)
         head = {"record": _record(record), "receipt": None if receipt is None else asdict(receipt), **told}
         body = io.BytesIO()
         np.savez(body, head=np.frombuffer(json.dumps(head).encode(), np.uint8), **arrays)
         content = body.getvalue()
-        replace_file(self._file(number), self._code(content).encode("ascii") + content)
+        replace_file(self._file(number), self._code(number, content).encode("ascii") + content)
 
-    def plan_charged(self, plan: str) -> Receipt | None:
-        """Return the receipt of a plan's charge, if it is stored; refuse that of another plan."""
+    def plan_charged(self, plan: str, event: Event, account: str | None, turn: int | None = None) -> Receipt | None:
+        """Return the receipt of a plan's charge, if it is stored; refuse that of another plan or account."""
+        self._require(turn)
         path = self.folder / _PLAN
         if not path.exists():
             return None
         known = self._read_json(path)
-        if known["plan"] != plan:
+        if known.pop("code", None) != self._plan_code(known):
+            raise InputError(
+                f"The plan of the checkpoint {str(self.folder)!r} is not what was stored.", argument="checkpoint"
+            )
+        if (known["plan"], known["event"]) != (plan, _digest_of(event)):
             raise BudgetError(f"The checkpoint {str(self.folder)!r} is of a fit with another plan; start a new fit.")
-        return Receipt(**known["receipt"])
+        receipt = Receipt(**known["receipt"])
+        if account is not None and receipt.account != account:
+            raise BudgetError(
+                f"The plan of the checkpoint {str(self.folder)!r} was charged to account {receipt.account!r}, not to "
+                f"{account!r}; start a new fit."
+            )
+        return receipt
 
-    def store_plan(self, plan: str, receipt: Receipt) -> None:
+    def store_plan(self, plan: str, event: Event, receipt: Receipt, turn: int | None = None) -> None:
         """Store the receipt of a plan's charge."""
-        replace_file(self.folder / _PLAN, json.dumps({"plan": plan, "receipt": asdict(receipt)}))
+        self._require(turn)
+        told = {"plan": plan, "event": _digest_of(event), "receipt": asdict(receipt)}
+        replace_file(self.folder / _PLAN, json.dumps({**told, "code": self._plan_code(told)}))
 
     def close(self) -> None:
         """Let another process go on with it."""
         if self._held is not None:
             self._held()
-        self._held = None
+        self._held = self._bound = None
 
     def _hold(self) -> None:
         """Keep other processes out: two that go on with one fit would each draw what is not stored yet."""
@@ -172,10 +214,21 @@ class Checkpoint:
             ) from None
         self._held = weakref.finalize(self, os.close, handle)
 
+    def _require(self, turn: int | None) -> None:
+        """Refuse a checkpoint that nobody bound, a session that another one took over from, and a child process."""
+        if self._held is None or self._bound is None:
+            raise InputError(
+                "This estimator cannot be stopped and gone on with: its session has a checkpoint that nobody bound to "
+                "the data. Leave the checkpoint out.",
+                argument="checkpoint",
+            )
+        if turn not in (None, self._turn) or os.getpid() != self._process:
+            raise _taken_over(self.folder)
+
     def _opened(self, number: int, record: Release) -> Kept:
         message = self._file(number).read_bytes()
         code, content = message[:64], message[64:]
-        if code.decode("ascii", "replace") != self._code(content):
+        if code.decode("ascii", "replace") != self._code(number, content):
             raise InputError(
                 f"Release {number} of the checkpoint {str(self.folder)!r} is not what was stored.",
                 argument="checkpoint",
@@ -191,8 +244,12 @@ class Checkpoint:
             )
         return Kept(_unpacked(arrays, head), None if head["receipt"] is None else Receipt(**head["receipt"]))
 
-    def _code(self, content: bytes) -> str:
-        return self._key.code(_LABEL, f"release {sha256(content).hexdigest()}")
+    def _code(self, number: int, content: bytes) -> str:
+        """The code of a release: of its place, of what the fit is about, and of what is stored."""
+        return self._key.code(_LABEL, f"release {number} of {self._bound}: {sha256(content).hexdigest()}")
+
+    def _plan_code(self, told: dict[str, Any]) -> str:
+        return self._key.code(_LABEL, f"plan of {self._bound}: {json.dumps(told, sort_keys=True)}")
 
     def _file(self, number: int) -> Path:
         return self.folder / f"{number:06d}.release"
@@ -218,6 +275,17 @@ def _found_key(given: str | os.PathLike[str] | None) -> LedgerKey:
         own.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return LedgerKey.create(own)
     return LedgerKey.read(own)
+
+
+def _taken_over(folder: Path) -> InputError:
+    return InputError(
+        f"Another session or process is at work on the checkpoint {str(folder)!r}; this one can no longer use it.",
+        argument="checkpoint",
+    )
+
+
+def _digest_of(event: Event) -> str:
+    return sha256(json.dumps(to_json(event), sort_keys=True).encode()).hexdigest()
 
 
 def _record(record: Release) -> Any:

@@ -19,6 +19,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -112,6 +113,7 @@ class Session:
         self._window = window
         self._ledger = ledger
         self._checkpoint = checkpoint
+        self._turn: int | None = None  # at the checkpoint
         self._receipts: list[Receipt] = []
         self._neighbours = neighbours
         self._releases: list[Release] = []
@@ -144,6 +146,13 @@ class Session:
         return self._checkpoint
 
     @property
+    def account(self) -> str | None:
+        """Which account of a ledger is charged, the same for every handle on it; None without a ledger."""
+        if self._ledger is None:
+            return None
+        return str(getattr(self._ledger, "identity", type(self._ledger).__qualname__))
+
+    @property
     def spent(self) -> float:
         """The fraction of the budget charged so far; with planned releases, the fraction of the plan."""
         if self._schedule is not None:
@@ -173,7 +182,8 @@ class Session:
         multiplier = noise_beside(mus, mechanism, steps, self.budget)
         left = (1 - math.fsum(share.fraction for share in parts)) / steps
         event = mechanism.event(mus, multiplier, steps)
-        with self._lock:
+        apart = nullcontext() if self._checkpoint is None else self._checkpoint.lock  # taken first, as for a release
+        with apart, self._lock:
             if self._releases or self._schedule is not None:
                 raise BudgetError(f"Releases by {mechanism.words} must be planned before anything else.")
             if self._ledger is not None:
@@ -302,7 +312,7 @@ class Session:
             for record in releases:
                 planned = None if self._schedule is None else self._schedule.planned
                 made = planned is not None and record.mechanism == planned.mechanism.key
-                self._admit(record, planned if made else None, Kept(None, None))
+                self._admit(record, planned if made else None, Kept(None, None), readmitted=True)
 
     def statement(self) -> Statement:
         """Return the statement of everything charged so far."""
@@ -346,25 +356,35 @@ class Session:
         planned = share if isinstance(share, PlannedShare) else None
         drawn = self._drawn_or_kept(Pending(record, mechanism, statistic, scale), planned)
         if isinstance(drawn, Listed):  # how many keys there are is known now, and as released
-            self._releases = [replace(each, shape=drawn.shape) if each is record else each for each in self._releases]
+            with self._lock:
+                held = self._releases
+                self._releases = [replace(each, shape=drawn.shape) if each is record else each for each in held]
         return drawn
 
     def _drawn_or_kept(self, pending: Pending, planned: PlannedShare[Any] | None) -> Any:
         """Charge and draw; what a checkpoint holds is neither charged nor drawn again."""
-        record, checkpoint, number = pending.release, self._checkpoint, len(self._releases)
+        record, checkpoint = pending.release, self._checkpoint
         if checkpoint is None:
             self._charge(record, planned)
             return self._draw(pending)
-        kept = checkpoint.find(number, record, planned=planned is not None)
-        if kept is not None:
-            self._charge(record, planned, kept)
-            return kept.value
-        opened(pending.statistic, self.exact)  # forms a deferred sum: what stops it stops it before the charge
-        receipt = self._charge(record, planned)
-        checkpoint.begin(number)
-        drawn = self._draw(pending)
-        checkpoint.store(number, record, drawn, receipt)
-        return drawn
+        with checkpoint.lock:  # one release at a time: its number is its place in the checkpoint
+            turn, number = self._turn_at(checkpoint), len(self._releases)
+            kept = checkpoint.find(number, record, planned=self._schedule is not None, turn=turn)
+            if kept is not None:
+                self._charge(record, planned, kept)
+                return kept.value
+            opened(pending.statistic, self.exact)  # forms a deferred sum: what stops it stops it before the charge
+            receipt = self._charge(record, planned)
+            checkpoint.begin(number, turn)
+            drawn = self._draw(pending)
+            checkpoint.store(number, record, drawn, receipt, turn)
+            return drawn
+
+    def _turn_at(self, checkpoint: Checkpoint) -> int:
+        """The turn of this session at its checkpoint, claimed at first use. A later session ends it."""
+        if self._turn is None:
+            self._turn = checkpoint.claim()
+        return self._turn
 
     def _cost_of(self, record: Release) -> float:
         return cost_of(record, self.budget)
@@ -386,10 +406,18 @@ class Session:
         with self._lock:
             return self._admit(record, planned, kept)
 
-    def _admit(self, record: Release, planned: PlannedShare[Any] | None, kept: Kept | None) -> Receipt | None:
+    def _admit(
+        self, record: Release, planned: PlannedShare[Any] | None, kept: Kept | None, *, readmitted: bool = False
+    ) -> Receipt | None:
         """Check a release, charge it unless it was charged before, and keep it. The lock is held."""
         receipt, cost = None if kept is None else kept.receipt, None
         self._spent.refuse_taken(record.name)
+        stored = kept is not None and not readmitted
+        if stored and receipt is None and self._ledger is not None and self._schedule is None:
+            raise BudgetError(
+                f"Release {record.name!r} of the checkpoint was not charged to a ledger; start a new fit, in another "
+                "checkpoint."
+            )
         if self._schedule is not None:
             self._schedule.take(record, planned)
         elif planned is not None:
@@ -407,11 +435,16 @@ class Session:
     def _charge_plan(self, name: str, event: Event) -> None:
         """Charge the ledger for a whole plan, once; a checkpoint knows whether that was done. It refuses by raising."""
         assert self._ledger is not None
-        receipt = None if self._checkpoint is None else self._checkpoint.plan_charged(name)
-        if receipt is None:
+        checkpoint, receipt = self._checkpoint, None
+        if checkpoint is None:
             receipt = self._ledger.charge(name, event)
-            if self._checkpoint is not None and receipt is not None:
-                self._checkpoint.store_plan(name, receipt)
+        else:
+            turn = self._turn_at(checkpoint)
+            receipt = checkpoint.plan_charged(name, event, getattr(self._ledger, "name", None), turn)
+            if receipt is None:
+                receipt = self._ledger.charge(name, event)
+                if receipt is not None:
+                    checkpoint.store_plan(name, event, receipt, turn)
         self._receipts += [] if receipt is None else [receipt]
 
     def _sample(self, name: str, probability: float) -> Sample:

@@ -297,3 +297,15 @@ def test_columns_of_frames_are_taken_as_arrays_are(library):
     for by in (frame["ward"], frame[["ward"]]):
         found = by_group("mean", 5.0).fit(frame["cost"], users=frame["who"], by=by)
         np.testing.assert_array_equal(found.estimates_["mean"], expected.estimates_["mean"])
+
+
+@pytest.mark.parametrize(
+    ("keys", "columns"), [([("zoo",)], 2), (["zo"], 2), ([2020], 2), ([("zoo", 1, 2)], 2), ([("zoo", 2020)], 1)]
+)
+def test_keys_with_another_number_of_columns_are_refused_before_anything_is_spent(keys, columns):
+    session = Session(Budget(1.0, 1e-6), noise=SeededNoise(0))
+    _, users, groups = some_rows(20)
+    with pytest.raises(InputError, match="Expected groups of") as refused:
+        by_group("count", keys=keys).fit(users=users, by=[groups, groups][:columns], session=session)
+    assert refused.value.argument == "keys"
+    assert session.spent == 0.0

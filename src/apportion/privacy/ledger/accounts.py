@@ -77,6 +77,11 @@ class Account:
         return self._definition.name
 
     @property
+    def identity(self) -> str:
+        """A text that is the same for all handles on this account, and different for any other account."""
+        return f"{self.name} {self._definition.hash}"
+
+    @property
     def budget(self) -> Budget:
         """The whole (ε, δ)."""
         return self._filter.budget

@@ -263,6 +263,14 @@ class UserGroupBy(PrivateEstimator):
         if isinstance(self.keys, str):
             one_of_words("keys", self.keys, (PRIVATE, FROM_DATA))
             return None
+        several = (list, tuple, np.ndarray)
+        if n_columns > 1 and any(not isinstance(key, several) or len(key) != n_columns for key in self.keys):
+            raise InputError(
+                f"Expected groups of {n_columns} values each, one for every column of 'by'; at least one key differs.",
+                argument="keys",
+            )
+        if n_columns == 1 and any(isinstance(key, several) for key in self.keys):
+            raise InputError("Expected groups of one value each, because 'by' is one column.", argument="keys")
         texts = tuple(text_of([key] if n_columns == 1 else list(key)) for key in self.keys)
         if not texts or len(set(texts)) < len(texts):
             raise InputError("Expected a list of different groups, at least one.", argument="keys")
