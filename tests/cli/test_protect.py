@@ -318,7 +318,7 @@ def test_shared_files_hold_no_number_of_a_party(run, tables):
         own, gain = of_party(name), of_party(name, "gain.json")
         numbers = [*own["coefficients"].values(), own["intercept"], *own["alone"]["coefficients"].values()]
         numbers += [gain["together"], gain["alone"], gain["own_weight"]]
-        assert not [value for value in numbers if f"{value:.6f}".lstrip("-")[:7] in everything and abs(value) > 0.01]
+        assert not [value for value in numbers if f"{value:.8f}".lstrip("-")[:9] in everything and abs(value) > 0.01]
     total = sum(len(columns["score"]) for columns in tables.values())
     assert f" {total} " not in everything
 

@@ -7,12 +7,10 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
 
 import click
 
-from apportion.data.repeats import REPEATS, Repeats
-from apportion.data.row_rules import MISSING, Missing
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,6 +18,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["ratings", "clicks"]
 Unlisted = Literal["drop", "refuse"]
+Missing = Literal["drop", "refuse"]
+Repeats = Literal["last", "first", "mean", "sum", "count", "refuse"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 PRIVATE_ITEMS: Final = "private"
@@ -412,14 +412,14 @@ _DATA: Final = (
     ),
     click.option(
         "--missing",
-        type=click.Choice(MISSING),
+        type=click.Choice(get_args(Missing)),
         default="drop",
         show_default=True,
         help="What to do about rows with an empty user, item, value or time.",
     ),
     click.option(
         "--repeats",
-        type=click.Choice(REPEATS),
+        type=click.Choice(get_args(Repeats)),
         help="What to make of several rows of one user for one item. Default: the last one; their mean, if rows "
         "have neither order nor time.",
     ),
