@@ -254,6 +254,7 @@ def test_a_checkpoint_is_refused_for_other_rows_or_settings(tmp_path):
     for refused in (
         lambda: made(sampling=0.5, steps=7).fit(UserRows(other, Y, USERS), checkpoint=TrainingCheckpoint(file)),
         lambda: made(sampling=0.5, steps=8).fit(rows, checkpoint=TrainingCheckpoint(file)),
+        lambda: made(sampling=0.5, steps=7).fit(rows, checkpoint=TrainingCheckpoint(file), ledger=Account()),
     ):
         with pytest.raises(InputError, match="same rows and settings"):
             refused()

@@ -225,7 +225,8 @@ class PrivateTrainer:
         stored, identity = None, ""
         noise: NoiseSource = noise_source(self.noise)
         if checkpoint is not None:
-            identity = units.identity(self._settings(units))
+            account = None if ledger is None else str(getattr(ledger, "identity", type(ledger).__qualname__))
+            identity = units.identity({**self._settings(units), "account": account})
             stored = read(checkpoint, identity)
             noise = RatchetNoise(noise, None if stored is None else stored.noise)
         charged = stored is not None and self.sampling < 1  # sampled steps are charged together, before the first
