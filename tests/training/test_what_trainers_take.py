@@ -241,7 +241,7 @@ def test_a_run_that_stops_and_goes_on_ends_with_the_same_bits_as_one_that_does_n
     if "sampling" in SETTINGS[name]:
         assert len(account.charges) == before == 1  # the whole plan, once
     assert (tmp_path / "stopped").stat().st_mode & 0o077 == 0
-    done = run(tmp_path / "stopped", None)
+    done = run(tmp_path / "stopped", account)
     assert torch.equal(weights(done), weights(again))
 
 
