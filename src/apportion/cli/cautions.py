@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from apportion.data.on_disk.manifest import is_user_folder
-from apportion.data.sources import Place
+if TYPE_CHECKING:
+    from apportion.data.sources import Place
 
 _LARGEST_EPSILON: Final = 10.0
 
@@ -32,6 +32,8 @@ def weak_delta(delta: float, n_users: float) -> list[str]:
 
 def said_of_folder(path: Place) -> list[str]:
     """Return a remark if a command loads a whole folder of users into memory."""
+    from apportion.data.on_disk.manifest import is_user_folder
+
     if not is_user_folder(path):
         return []
     return [f"{path.name}: this command loads the folder of users into memory; `fit` reads it shard by shard."]

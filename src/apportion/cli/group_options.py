@@ -10,7 +10,6 @@ import click
 
 from apportion.cli.options import FILE, Command, Delta
 from apportion.cli.statistics_options import StatisticsOptions, split_names
-from apportion.data.sources import rows_as_text
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -70,6 +69,8 @@ class GroupOptions(StatisticsOptions):
 
 def read_groups(path: Path, columns: list[str]) -> list[Any]:
     """Read groups from the first columns of a file, in its order; a first line with the columns' names is a header."""
+    from apportion.data.sources import rows_as_text
+
     rows = [row[: len(columns)] for row in rows_as_text(path) if any(cell.strip() for cell in row)]
     if rows and [cell.strip() for cell in rows[0]] == columns:
         rows = rows[1:]
