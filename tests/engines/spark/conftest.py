@@ -15,14 +15,6 @@ import pytest
 from apportion.engines import SparkEngine
 
 
-def pytest_collection_modifyitems(items):
-    """What PySpark's client drops when it is collected, at any time, is no finding of these tests."""
-    ignored = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(ignored)
-
-
 @pytest.fixture(scope="session")
 def spark(master):
     with warnings.catch_warnings():
