@@ -81,7 +81,7 @@ NOT_COMPARED = {
     "serve": "reads a saved model and answers requests; it takes no data",
     "plan": "takes no data",
     "protect": "writes to each party what is its own; tests/cli/test_protect.py compares what is shared",
-    "shard": "writes the rows themselves, for a fit to come; its folder is as private as its input, and its help says so",
+    "shard": "writes the rows themselves, for a fit to come; its help says that the folder holds private data",
 }
 """Commands whose output is not a function of what was released, or that take no data, and why."""
 
