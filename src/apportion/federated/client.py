@@ -34,7 +34,7 @@ from apportion.federated.shares import SHARE_BYTES, divided
 
 @dataclass(frozen=True)
 class MaskingState:
-    """What a client must keep between the stages of a pass. It holds the client's secrets.
+    """What a client knows between the stages of a pass, its secrets among it; for checks of the masks.
 
     Attributes:
         terms: of the pass.
@@ -92,19 +92,10 @@ class MaskingClient:
 
     @property
     def state(self) -> MaskingState:
-        """What must be kept until the next stage, if the client's process ends in between."""
+        """What this client knows now."""
         secrets = self._mask_key.private, self._share_key.private, self._self_seed
         kept = dict(self._directory), dict(self._held), self._told
         return MaskingState(self.terms, self.position, secrets, self._stage, *kept)
-
-    @classmethod
-    def restored(cls, state: MaskingState, identity: bytes | None = None) -> MaskingClient:
-        """Return the client that a state was taken from."""
-        drawn = iter(state.secrets)
-        client = cls(state.terms, state.position, identity, entropy=lambda size: next(drawn))
-        client._stage, client._told = state.stage, state.told
-        client._directory, client._held = dict(state.directory), dict(state.held)
-        return client
 
     def _require_identity(self) -> None:
         if not self.terms.active:
