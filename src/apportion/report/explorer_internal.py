@@ -74,7 +74,7 @@ def internal_parts(inside: Inside) -> dict[str, Any]:
 
 
 def twin_arrays(inside: Inside, order: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """Return each item's neighbours without privacy, by position in the page's order, with similarities in whole steps."""
+    """Return each item's neighbours without privacy, by place in the page's order, with similarities in whole steps."""
     near = nearest(inside.twin, inside.n_near)
     places = np.empty(len(order), np.uint32)
     places[order] = np.arange(len(order), dtype=np.uint32)
