@@ -57,6 +57,8 @@ def run_by_group(
         by = [held.texts[name] for name in options.columns_by]
         values = None if value is None else held.numbers[value]
         fitted = made.fit(values, users=held.users, by=by, session=options.session())
+    if options.top is not None:
+        fitted = fitted.top(options.top)
     result = group_estimates(fitted, statistics, value, options.columns_by)
     public = {name: settings[name] for name in ("value_range", "step") if settings.get(name) is not None}
     publish(result, options.page, as_json, by=options.columns_by, threshold=fitted.threshold_, of=options.of, **public)
@@ -69,7 +71,7 @@ def without_groups(options: dict[str, Any], *, pure: bool = False) -> dict[str, 
         options: as given.
         pure: whether the command has no delta without groups.
     """
-    given, of_groups = _given(options), ("keys", "each", "law", "plan", *(("delta",) if pure else ()))
+    given, of_groups = _given(options), ("keys", "each", "law", "top", "plan", *(("delta",) if pure else ()))
     for name in of_groups:
         if name in given:
             raise click.UsageError(f"--{name} needs --by.")

@@ -43,6 +43,7 @@ class GroupOptions(StatisticsOptions):
     keys: Path | str = PRIVATE_KEYS
     each: bool = False
     law: Literal["gaussian", "laplace"] = "gaussian"
+    top: int | None = None
     plan: bool = False
 
     @property
@@ -126,6 +127,14 @@ _GROUPS: Final = (
         show_default=True,
         help="With --by, the noise. laplace is better where users are in few groups, up to about eight; its delta is "
         "for a private list alone.",
+    ),
+    click.option(
+        "--top",
+        type=click.IntRange(min=1),
+        default=None,
+        metavar="K",
+        help="With --by: only the K groups with the largest estimates, by the first statistic. Intervals hold for all "
+        "groups together.",
     ),
     click.option("--plan", is_flag=True, help="Spend nothing: print what it will cost and how wide intervals will be."),
 )

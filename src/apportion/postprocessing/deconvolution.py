@@ -47,13 +47,18 @@ class Deconvolved:
 
     def ends(self, level: float) -> Floats:
         """Both ends between which a total lies with this posterior probability."""
-        below, half = np.cumsum(self.posterior, axis=1), self.stddev / _PER / 2
-        low = self.grid[(below > (1 - level) / 2).argmax(axis=1)] - half
-        high = self.grid[(below >= (1 + level) / 2 - 1e-12).argmax(axis=1)] + half
+        low, high = self._quantile((1 - level) / 2), self._quantile((1 + level) / 2)
         one = np.array([self.stddev])
         reach = float(mixed_widths(level, one, one * self.laplace)[0])
         low, high = np.where(self._clear, self.noisy - reach, low), np.where(self._clear, self.noisy + reach, high)
         return np.asarray(np.maximum(np.stack([low, high], axis=-1), 0.0))
+
+    def _quantile(self, rank: float) -> Floats:
+        """Of every posterior, the mass of a point being spread over the cell around it."""
+        below = np.cumsum(self.posterior, axis=1)
+        place, each = (below >= rank - 1e-12).argmax(axis=1), np.arange(len(below))
+        inside = (rank - below[each, place]) / np.maximum(self.posterior[each, place], 1e-300) + 0.5
+        return np.asarray(self.grid[place] + np.clip(inside, -0.5, 0.5) * (self.grid[1] - self.grid[0]))
 
     @property
     def _clear(self) -> NDArray[np.bool_]:

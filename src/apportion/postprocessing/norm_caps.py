@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-UNSURE = 0.6  # of a correction, as a share of it
+UNSURE = 0.7  # of a correction of totals, as a share of it
+_UNSURE_MEANS = 0.45  # the same of means
 _CLASS = 0.5  # octaves of a class
 _WITHIN = 2  # points that stand for a class
-_UNEVEN = 3.0  # mean square of the size of a group over the square of its mean
+_UNEVEN = 2.2  # mean square of the size of a group over the square of its mean
 _SLOPE = 0.015  # by how much of its range a mean goes with an octave of users' size, as feared
 
 
@@ -153,7 +154,7 @@ def best_mean_caps(norms: Norms, ratios: Ratios, noise: float, n_groups: int, we
         of_one = of_row * (1 - norms.lost(size))  # sizes are of rows weighed down: there are more rows than that
         spread = noise * size * n_groups / max(norms.total(size), 1e-9) * weight
         for ratio in ratios.points.tolist():
-            unsure = math.hypot(_SLOPE * norms.shift(size), weight * UNSURE * ratios.taken(ratio))
+            unsure = math.hypot(_SLOPE * norms.shift(size), weight * _UNSURE_MEANS * ratios.taken(ratio))
             found.append((math.hypot(spread * ratio, unsure), MeanCaps(size, ratio, unsure, of_one)))
     return min(found, key=lambda each: each[0])[1]
 

@@ -148,6 +148,18 @@ def test_intervals_of_listed_groups_hold_although_they_were_listed_for_their_noi
     assert np.mean(held) >= 0.90
 
 
+def test_the_largest_groups_of_a_private_list_are_found_with_intervals_that_hold_for_all():
+    rows = some_rows(2000)
+    found = fitted(rows, statistics=("users", "quantile"), keys="private", epsilon=20.0)
+    top = found.top(2)
+    assert top.groups_ == ("east", "north")
+    np.testing.assert_array_equal(top.intervals_["users"], found.simultaneous_["users"][:2])
+    assert len(top.estimates_["quantile"]) == 2
+    assert found.top(99).groups_ == tuple(np.array(NAMES)[np.argsort(-found.estimates_["users"])])
+    with pytest.raises(InputError, match="one number a group"):
+        found.top(2, "quantile")
+
+
 def test_an_empty_list_is_an_answer():
     values, users, groups = some_rows(8)
     found = fitted((values, users, groups), keys="private", epsilon=0.1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -162,6 +163,29 @@ class UserGroupBy(PrivateEstimator):
         self._publish(*self._found(data, opened, engine, asked, given), len(columns), given)
         self.statement_ = opened.statement()
         return self
+
+    def top(self, most: int, statistic: str | None = None) -> Self:
+        """Return the groups with the largest estimates, heavy hitters, as a fit of these groups alone.
+
+        Its intervals are those that hold for all groups together, so choosing the largest does not harm them. Nothing
+        is spent: this is a function of what was released.
+
+        Args:
+            most: how many groups at most.
+            statistic: by which; the first that has one number for each group, if None.
+        """
+        single = [name for name, held in self.estimates_.items() if np.ndim(held) == 1]
+        if not single or (statistic or single[0]) not in single:
+            raise InputError(f"Expected one of {single}, with one number a group, got {statistic!r}.", argument=None)
+        if most < 1:
+            raise InputError(f"Expected at least one group, got {most}.", argument=None)
+        places = np.argsort(-self.estimates_[statistic or single[0]], kind="stable")[:most]
+        chosen = copy(self)
+        chosen.groups_ = tuple(self.groups_[k] for k in places)
+        for name in ("estimates_", "noise_stddev_", "simultaneous_"):
+            setattr(chosen, name, {key: held[places] for key, held in getattr(self, name).items()})
+        chosen.intervals_ = chosen.simultaneous_
+        return chosen
 
     def _found(
         self,
