@@ -5,10 +5,11 @@ Needs the extra `torch`; `apportion.training.for_opacus` needs the extra `opacus
 
 from apportion.training.adaptive import DPAdam, DPAdamBC
 from apportion.training.checkpoints import TrainingCheckpoint
-from apportion.training.clipping import FixedClip, QuantileClip, SecondMomentScales
+from apportion.training.clipping import FixedClip, QuantileClip, ReleasedLoss, SecondMomentScales
 from apportion.training.descent import DPSGD
 from apportion.training.known_noise import AddedNoise, KnownNoiseOptimizer
 from apportion.training.private_gradients import PlainGradients, PrivateGradients
+from apportion.training.processes import TorchProcesses
 from apportion.training.runs import ProgressBar, StepDone
 from apportion.training.trainer import PrivateTrainer
 from apportion.training.units import ExampleRows, ExampleSession, UserRows
@@ -28,9 +29,11 @@ __all__ = [
     "PrivateTrainer",
     "ProgressBar",
     "QuantileClip",
+    "ReleasedLoss",
     "SecondMomentScales",
     "Seen",
     "StepDone",
+    "TorchProcesses",
     "TrainingCheckpoint",
     "UserRows",
     "Watch",

@@ -69,13 +69,18 @@ class LayerFactors:
                 hook.remove()
         made: dict[int, LayerBlock] = {}
         for layer, gradient in zip(used, result, strict=True):
-            made |= _blocks_of(layer, seen[layer][0].detach(), gradient.detach(), offsets)
+            made |= _blocks_of(layer, _wide(seen[layer][0].detach()), _wide(gradient.detach()), offsets)
         nothing = len(offsets) - 1
         return [
             made[id(p)] if id(p) in made else Stored(p.detach().new_zeros((nothing, *p.shape)))
             for p in self._module.parameters()
             if p.requires_grad
         ]
+
+
+def _wide(values: Tensor) -> Tensor:
+    """Return numbers of 16 bits, which autocast makes, in float32."""
+    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
 def _keeper(seen: dict[nn.Module, tuple[Tensor, GradientEdge]]) -> Callable[[nn.Module, Any, Tensor], None]:

@@ -90,6 +90,14 @@ def added_by_unit(values: Tensor, offsets: Tensor) -> Tensor:
     return out.index_add_(0, units, values)
 
 
+def losses_of_units(module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, offsets: Tensor) -> Tensor:
+    """Return the mean loss over each unit's rows."""
+    with torch.no_grad(), unchanged(module):
+        losses = loss(module(inputs), targets)
+    by_row = losses.double().reshape(len(inputs), -1).sum(1)
+    return added_by_unit(by_row, offsets) / offsets.diff().clamp_min(1).to(by_row.device)
+
+
 def means_of_units(blocks: Sequence[Block], offsets: Tensor) -> list[Any]:
     """Return each unit's gradient divided by its number of rows."""
     return [_Scaled(block, 1 / offsets.diff().clamp_min(1).double()) for block in blocks]
