@@ -99,7 +99,10 @@ class GradientTotal(Hidden):
         if not bool(kept.all()):
             blocks = [block.keeping(kept) for block in blocks]
         for k, block in enumerate(blocks):
-            self._totals[k] = self._totals[k] + block.weighted_sum(factors).double()
+            if isinstance(self._totals[k], float):
+                self._totals[k] = block.weighted_sum(factors).double()
+            else:
+                self._totals[k] += block.weighted_sum(factors)
         self._within[0] += float(within.sum())
         if self._losses is not None:
             self._within[1] += _around_the_middle(losses, self._losses[0], real)

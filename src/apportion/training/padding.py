@@ -45,7 +45,7 @@ def padded(offsets: Tensor, apart: int, full: int = _FULL) -> PaddedPass:
     With `apart` 0 nothing is padded: for a unit that is alone in a pass.
     """
     sizes = offsets.diff()
-    if not apart:
+    if not apart or (apart == 1 and int(offsets[-1]) % full == 0):
         return PaddedPass(torch.arange(int(offsets[-1])), offsets, torch.ones(len(sizes), dtype=torch.bool))
     longest = max(int(sizes.max()), 1)
     behind = torch.where(sizes > 0, -sizes % apart, 0)

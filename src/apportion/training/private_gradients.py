@@ -311,8 +311,9 @@ class PrivateGradients:
         """Put the mean gradient into `grad`, its square into the scaling, and the count into the clip rule."""
         first = 0
         mean: list[Tensor] = []
+        released = released / self._expected
         for parameter in self._parameters:
-            part = torch.from_numpy(released[first : first + parameter.numel()] / self._expected)
+            part = torch.from_numpy(released[first : first + parameter.numel()])
             mean.append(part.reshape(parameter.shape))
             parameter.grad = mean[-1].to(parameter.device, parameter.dtype)
             first += parameter.numel()
@@ -320,10 +321,10 @@ class PrivateGradients:
             variances = [noise.variance_of(p) for p in self._parameters]
             self._scaling.observe(mean, [v.double().cpu() if isinstance(v, Tensor) else v for v in variances])
         if self._clip.counted:
-            within = float(released[first]) / self._expected + 0.5
+            within = float(released[first]) + 0.5
             self.clip_norm = self._clip.following(self.clip_norm, within)
         if self._losses is not None:
-            self.released_loss = float(released[-1]) / self._expected + self._losses.largest / 2
+            self.released_loss = float(released[-1]) + self._losses.largest / 2
 
 
 class PlainGradients:

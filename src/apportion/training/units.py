@@ -93,10 +93,19 @@ class Units:
         for some in _chunks(sizes, rows_at_once):
             chosen, counts = units[some], sizes[some]
             offsets = np.concatenate([[0], np.cumsum(counts)])
-            starts = np.repeat(self._offsets[chosen] - offsets[:-1], counts)
-            rows = torch.as_tensor(starts + np.arange(offsets[-1]), device=self._inputs.device)
-            inputs = self._with_numbers(self._inputs[rows], rows)
-            yield inputs, self._targets[rows.to(self._targets.device)], torch.as_tensor(offsets)
+            rows = self._rows_of(chosen, counts, offsets)
+            held = self._inputs[rows]
+            inputs = self._with_numbers(held.clone() if isinstance(rows, slice) else held, rows)  # modules may write
+            there = rows if isinstance(rows, slice) else rows.to(self._targets.device)
+            yield inputs, self._targets[there], torch.as_tensor(offsets)
+
+    def _rows_of(self, chosen: NDArray[np.int64], counts: NDArray[np.int64], offsets: NDArray[np.int64]) -> Any:
+        """Return the rows of some units; a slice if they lie behind one another."""
+        first, last = int(chosen[0]), int(chosen[-1])
+        if last - first + 1 == len(chosen):
+            return slice(int(self._offsets[first]), int(self._offsets[last + 1]))
+        starts = np.repeat(self._offsets[chosen] - offsets[:-1], counts)
+        return torch.as_tensor(starts + np.arange(offsets[-1]), device=self._inputs.device)
 
 
 class UserRows(Units):
