@@ -4,8 +4,8 @@ A step is the same everywhere: gradients clipped to 1, Gaussian noise, plain des
 clipped sum in float64, seals it, charges a session and draws from the operating system's entropy; Opacus draws from
 torch's generator, with hooks or with ghost (fast gradient) clipping. Opacus has no units of several rows: for users
 ours is compared with its steps for rows. A step without privacy is timed beside them: no private step with the same
-pass can take less, so where Opacus takes less than twice as long, twice its speed is out of reach. Repeats are interleaved; seconds are of one core's own time, which a busy
-machine moves little, and the ratio of medians counts.
+pass can take less, so where Opacus takes less than twice as long, twice its speed is out of reach. Repeats are
+interleaved; seconds are of one core's own time, which a busy machine moves little, and the ratio of medians counts.
 """
 
 from __future__ import annotations
