@@ -150,6 +150,42 @@ class GradientTotal(Hidden):
         return result
 
 
+class RowCounts(Hidden):
+    """How many units look up each row of some tables. A unit adds 1/√m to each of its m rows: a vector of norm 1.
+
+    Args:
+        n_rows: the number of rows in all tables together.
+        neighbours: the neighbour relation of the sensitivity: adding or removing one unit.
+    """
+
+    __slots__ = ("_counts", "_neighbours")
+
+    def __init__(self, n_rows: int, neighbours: Neighbours = ADD_REMOVE) -> None:
+        self._counts = np.zeros(n_rows)
+        self._neighbours = neighbours
+
+    def add(self, units: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+        """Add all rows of some units. Add each unit at most once.
+
+        Args:
+            units: the unit of each look-up.
+            rows: the row that it looked up; a negative one counts for nothing.
+        """
+        known = rows >= 0
+        pairs = np.unique(units[known] * len(self._counts) + rows[known])  # each row of a unit once
+        whose, which = np.divmod(pairs, len(self._counts))
+        np.add.at(self._counts, which, _INNER / np.sqrt(np.bincount(whose)[whose]))
+
+    def add_up_over(self, add_up: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> None:
+        """Replace the counts by those over several processes, each of which added other units."""
+        self._counts = add_up(self._counts)
+
+    def sealed(self) -> BoundedSum:
+        """Return the counts, hidden, with their sensitivity."""
+        text = "each unit adds the same to every row that it looks up, 1 in norm"
+        return BoundedSum(_KEY, self._counts, 1.0, text, neighbours=self._neighbours)
+
+
 def _around_the_middle(losses: Any, largest: float, real: Any | None) -> float:
     """Return the sum of losses clipped to [0, largest], less half of it for each; one that is not finite adds 0."""
     held = losses.double()

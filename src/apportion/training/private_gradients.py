@@ -7,7 +7,7 @@ noise multiplier. The optimizer gets the released gradients together with their 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from apportion.errors import BudgetError, InputError
 from apportion.privacy import BoundedSum, PlannedShare, Purpose, ReleaseName, SampledGaussian, Session, Share
-from apportion.privacy.clipped_gradients import GradientTotal, number_of_units
+from apportion.privacy.clipped_gradients import GradientTotal, RowCounts, number_of_units
 from apportion.privacy.sampling import Sample
 from apportion.training.applied import applied, modes, refuse_surroundings
 from apportion.training.clipping import Clip, ComingStep, FixedClip, ReleasedLoss, SecondMomentScales, noise_of
@@ -27,6 +27,7 @@ from apportion.training.module_state import unchanged
 from apportion.training.padding import padded, row_alignment
 from apportion.training.per_unit import GradientWay, Loss, gradient_way, losses_of_units, means_of_units, trainable
 from apportion.training.processes import OneProcess, Processes, start_alike, together
+from apportion.training.table_rows import FrequentRows
 from apportion.training.units import Units
 
 _Share = Share | PlannedShare[SampledGaussian]
@@ -51,6 +52,7 @@ class PrivateGradients:
             goes through alone, so nothing about it can depend on others, not even by rounding.
         units_share: share of the budget for the number of units, if it is not declared.
         losses: releases the mean loss too; None for gradients alone.
+        tables: trains only the rows of embedding tables that enough units look up; None for all rows.
         autocast: torch.bfloat16 to compute passes under autocast; None for full precision. Lengths and sums are
             float64 in either case.
         processes: the processes that train together; None for this one alone. Only the first uses its session.
@@ -86,6 +88,7 @@ class PrivateGradients:
         rows_at_once: int = 256,
         units_share: float = 0.003,
         losses: ReleasedLoss | None = None,
+        tables: FrequentRows | None = None,
         autocast: torch.dtype | None = None,
         processes: Processes | None = None,
         way: GradientWay | None = None,
@@ -129,6 +132,7 @@ class PrivateGradients:
         self._session = session if first else Session(session.budget, neighbours=session.neighbours)
         self._clip = clip
         self._losses = losses
+        self._tables = None if tables is None else tables.of(self._module, self._way, scaling)
         self.released_loss: float | None = None
         self._scaling = None if scaling is None else scaling.begin()
         self._mean_of_rows = mean_of_rows
@@ -149,7 +153,8 @@ class PrivateGradients:
     def state(self) -> dict[str, Any]:
         """All that is needed to go on after a stop, beside the session: released and public values only."""
         scaling = None if self._scaling is None else self._scaling.state
-        return {"made": self._made, "clip_norm": self.clip_norm, "expected": self._expected, "scaling": scaling}
+        held = {"made": self._made, "clip_norm": self.clip_norm, "expected": self._expected, "scaling": scaling}
+        return held if self._tables is None else {**held, "tables": self._tables.selected}
 
     @property
     def steps_left(self) -> int:
@@ -166,7 +171,7 @@ class PrivateGradients:
         """Return how the next release treats units: its clip norm and relative scales."""
         widened = self.clip_norm / math.sqrt(1 - self._clip.counted - (self._losses.share if self._losses else 0.0))
         scales = None if self._scaling is None else self._scaling.scales()
-        noise = noise_of(widened * self.noise_multiplier, self._expected, self._parameters, scales)
+        noise = self._noise(widened * self.noise_multiplier, scales)
         return ComingStep(self.clip_norm, noise, self._mean_of_rows)
 
     def fill(self, optimizer: torch.optim.Optimizer | None = None) -> AddedNoise:
@@ -190,7 +195,7 @@ class PrivateGradients:
             return formed[-1]
 
         released = self._released(Purpose.GRADIENT.at(step=self._made), form, share)
-        noise = noise_of(formed[0].l2_sensitivity / share.mu, self._expected, self._parameters, scales)
+        noise = self._noise(formed[0].l2_sensitivity / share.mu, scales)
         self._forget_other_gradients(optimizer)
         self._place(released, noise)
         if isinstance(optimizer, KnownNoiseOptimizer):
@@ -238,8 +243,10 @@ class PrivateGradients:
 
     def _plan(self, steps: int, n_units: int | None, units_share: float, state: dict[str, Any] | None) -> list[_Share]:
         """Fix the cost of every step. Release the number of units first if it is neither declared nor known."""
-        session, kept = self._session, 1.0 if n_units is not None else 1 - units_share
+        session = self._session
         others = {} if n_units is not None else {"units": units_share}
+        others |= {} if self._tables is None else {"rows": self._tables.rule.share}
+        kept = 1 - sum(others.values())
         shares: list[_Share]
         if self._sampling == 1:
             plan = session.plan(**others, steps=[kept / steps] * steps)
@@ -259,7 +266,30 @@ class PrivateGradients:
         if n_units is not None:
             session.declare_users(n_units, self._units.name)
         self._expected = known * self._sampling if state is None else float(state["expected"])
+        if self._tables is not None:
+            self._tables.select(self._counted_rows(plan.one("rows")) if state is None else state["tables"])
         return shares
+
+    def _counted_rows(self, share: Share) -> Tensor:
+        """Release how many units look up each row of the tables, and return the rows that enough of them do."""
+        assert self._tables is not None
+        counts = RowCounts(self._tables.n_rows, self._units.neighbours)
+        for inputs, targets, bounds, real in self._passes(self._taking_part(None)):
+            with unchanged(self._module):
+                blocks = self._way.blocks(inputs, targets, bounds)
+            counts.add(*self._tables.looked_up(blocks, real))
+        if self._processes.size > 1:
+            counts.add_up_over(self._processes.add_up)
+        chosen = None
+        if self._processes.number == 0:
+            stddev = 1.0 / share.mu
+            chosen = self._tables.enough(self._session.release(Purpose.TABLE_ROWS, counts.sealed(), share), stddev)
+        rows: Tensor = self._processes.tell(chosen)
+        return rows
+
+    def _noise(self, stddev: float, scales: list[Tensor] | None) -> AddedNoise:
+        noise = noise_of(stddev, self._expected, self._parameters, scales)
+        return noise if self._tables is None else self._tables.only_there(noise)
 
     def _released(self, name: ReleaseName, form: Callable[[Sample | None], BoundedSum], share: _Share) -> NDArray[Any]:
         """Form the sum in every process; charge and draw in the first, which tells the others."""
@@ -281,7 +311,7 @@ class PrivateGradients:
 
     def _sum(self, units: NDArray[np.int64], scales: list[Tensor] | None) -> BoundedSum:
         """Return the hidden sum of these units' clipped gradients, with that of the other processes."""
-        shapes = [tuple(p.shape) for p in self._parameters]
+        shapes = [tuple(p.shape) for p in self._parameters] if self._tables is None else self._tables.shapes
         placed = None if scales is None else [s.to(p.device) for s, p in zip(scales, self._parameters, strict=True)]
         total = GradientTotal(
             self.clip_norm, shapes, scales=placed, counted=self._clip.counted, neighbours=self._units.neighbours,
@@ -293,30 +323,38 @@ class PrivateGradients:
         return total.sealed()
 
     def _add(self, total: GradientTotal, units: NDArray[np.int64]) -> None:
-        """Add the clipped gradients of these units. Under autocast all passes have as many rows."""
-        full = {} if self._applied.autocast is None else {"full": 16 * -(-self._rows_at_once // 16)}
-        for inputs, targets, offsets in self._units.batches(units, self._rows_at_once):
-            filled = padded(offsets, self._apart, **full)
-            bounds = filled.offsets
-            if len(filled.rows) > len(inputs):  # otherwise nothing is padded
-                inputs, targets = inputs[filled.rows.to(inputs.device)], targets[filled.rows.to(targets.device)]
+        """Add the clipped gradients of these units."""
+        for inputs, targets, bounds, real in self._passes(units):
             with unchanged(self._module):
                 blocks = self._way.blocks(inputs, targets, bounds)
+            if self._tables is not None:
+                blocks = self._tables.without_others(blocks)
             losses = None
             if self._losses is not None:
                 losses = losses_of_units(self._module, self._loss, inputs, targets, bounds)
-            total.add(means_of_units(blocks, bounds) if self._mean_of_rows else blocks, filled.real, losses)
+            total.add(means_of_units(blocks, bounds) if self._mean_of_rows else blocks, real, losses)
+
+    def _passes(self, units: NDArray[np.int64]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """Yield inputs, targets, offsets and which units are real. Under autocast all passes have as many rows."""
+        full = {} if self._applied.autocast is None else {"full": 16 * -(-self._rows_at_once // 16)}
+        for inputs, targets, offsets in self._units.batches(units, self._rows_at_once):
+            filled = padded(offsets, self._apart, **full)
+            if len(filled.rows) > len(inputs):  # otherwise nothing is padded
+                inputs, targets = inputs[filled.rows.to(inputs.device)], targets[filled.rows.to(targets.device)]
+            yield inputs, targets, filled.offsets, filled.real
 
     def _place(self, released: NDArray[np.float64], noise: AddedNoise) -> None:
         """Put the mean gradient into `grad`, its square into the scaling, and the count into the clip rule."""
         first = 0
         mean: list[Tensor] = []
         released = released / self._expected
-        for parameter in self._parameters:
-            part = torch.from_numpy(released[first : first + parameter.numel()])
-            mean.append(part.reshape(parameter.shape))
-            parameter.grad = mean[-1].to(parameter.device, parameter.dtype)
-            first += parameter.numel()
+        shapes = [tuple(p.shape) for p in self._parameters] if self._tables is None else self._tables.shapes
+        for shape in shapes:
+            mean.append(torch.from_numpy(released[first : first + math.prod(shape)]).reshape(shape))
+            first += math.prod(shape)
+        placed = mean if self._tables is None else self._tables.spread_out(mean)
+        for parameter, part in zip(self._parameters, placed, strict=True):
+            parameter.grad = part.to(parameter.device, parameter.dtype)
         if self._scaling is not None:
             variances = [noise.variance_of(p) for p in self._parameters]
             self._scaling.observe(mean, [v.double().cpu() if isinstance(v, Tensor) else v for v in variances])

@@ -24,6 +24,7 @@ from apportion.training.plans import epsilon_for, length_of
 from apportion.training.private_gradients import PrivateGradients
 from apportion.training.processes import OneProcess, Processes, together
 from apportion.training.runs import Run, StepDone
+from apportion.training.table_rows import FrequentRows
 from apportion.training.units import Units, session_for
 from apportion.training.watching import Seen, Watch
 
@@ -55,6 +56,7 @@ class PrivateTrainer:
         scheduler: a learning-rate scheduler of torch, called after every step. One that watches a loss
             (`ReduceLROnPlateau`) gets the mean loss that `losses` releases.
         losses: releases the mean loss with every gradient; None for gradients alone.
+        tables: trains only the rows of embedding tables that enough units look up; None for all rows.
         autocast: torch.bfloat16 to compute passes under autocast; None for full precision. Parameters, lengths and
             sums stay in full precision.
         public: further sentences about public assumptions, for the statement.
@@ -111,6 +113,7 @@ class PrivateTrainer:
         rows_at_once: int = 256,
         scheduler: Any | None = None,
         losses: ReleasedLoss | None = None,
+        tables: FrequentRows | None = None,
         autocast: torch.dtype | None = None,
         public: Sequence[str] = (),
         window: str = "not declared",
@@ -141,6 +144,7 @@ class PrivateTrainer:
         self.rows_at_once = rows_at_once
         self.scheduler = scheduler
         self.losses = losses
+        self.tables = tables
         self.autocast = autocast
         self.public = public
         self.window = window
@@ -227,9 +231,10 @@ class PrivateTrainer:
         if session is not None and (checkpoint is not None or ledger is not None):
             raise InputError("Expected no session beside a checkpoint or a ledger.", argument="session")
         if watch is not None:
-            if self.loss is None or getattr(units, "layout", None) is not None or checkpoint is not None:
+            several = self.loss is None or getattr(units, "layout", None) is not None
+            if several or checkpoint is not None or self.tables is not None:
                 raise InputError(
-                    "Expected no watch with a loss inside the module, several input tensors, or a checkpoint.",
+                    "Expected no watch with a loss inside the module, several input tensors, tables, or a checkpoint.",
                     argument="watch",
                 )
             watch.check(units)
@@ -260,7 +265,7 @@ class PrivateTrainer:
             self.module, self.loss, units, opened,
             steps=self.steps, sampling=self.sampling, n_units=self.n_units, clip=self.clip, scaling=self.scaling,
             mean_of_rows=self.mean_of_rows, rows_at_once=self.rows_at_once, losses=self.losses,
-            autocast=self.autocast, processes=processes,
+            tables=self.tables, autocast=self.autocast, processes=processes,
             state=None if stored is None else stored.gradients,
         )  # fmt: skip
         if stored is not None:
@@ -297,7 +302,7 @@ class PrivateTrainer:
             "n_units": self.n_units, "clip": repr(self.clip), "scaling": repr(self.scaling),
             "mean_of_rows": self.mean_of_rows, "rows_at_once": self.rows_at_once, "module": repr(self.module),
             "parameters": named, "loss": loss, "optimizer": repr(self.optimizer.__class__), "units": units.name,
-            "losses": repr(self.losses), "autocast": str(self.autocast),
+            "losses": repr(self.losses), "autocast": str(self.autocast), "tables": repr(self.tables),
         }  # fmt: skip
 
     def epsilon_after(self, steps: int) -> float:
