@@ -275,6 +275,11 @@ LEARNING = {
         lambda r: f"{r['value']['largest difference']:.0e}",
         lambda r: f"at most {r['target']['largest difference']:g}",
     ),
+    "rare-classes": Row(
+        "rarest of 31 classes at no less in the head, over the best of the paper's optimizers",
+        lambda r: f"{r['value']['ratio']:.2f} times ({r['value']['best']})",
+        lambda r: "at least 1.3 times",
+    ),
     "optim-unbiased": Row(
         "DP-AdamBC's second moment: error in standard errors",
         lambda r: f"{r['value']['largest error of v̂ − n̂, in standard errors']:.1f}",

@@ -106,6 +106,11 @@ class Purpose(Enum):
     CONSTANT_AGAIN = "constant-again", "constant, again", "The same once more, where no model is worth trying."
     EVIDENCE = "evidence", "evidence", "Whether features tell anything, so that a model is worth trying."
     COMPARISON = "comparison", "comparison", "Whether the model predicts better than the constant does."
+    TABLE_ROWS = (
+        "table-rows",
+        "rows of tables",
+        "Which rows of embedding tables enough units look up. Only these are trained.",
+    )
     GRADIENT = "gradient", "gradient", "The direction in which the model moves next."
     ROUGH_COEFFICIENTS = (
         "rough-coefficients",
