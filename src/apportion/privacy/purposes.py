@@ -139,6 +139,11 @@ class Purpose(Enum):
     SPREAD = "spread", "spread of users", "How far users differ, for an interval that holds for other users too."
     GROUP_SUMS = "group-sums", "sums by group", "What the users of each group add up to: the estimates themselves."
     MEAN = "mean", "mean", "The estimate itself."
+    COVARIANCE = (
+        "covariance",
+        "second moments",
+        "The number of users, their means and second moments: the estimate itself.",
+    )
     QUANTILES = "quantiles", "quantiles", "The estimate itself."
     # parties
     MODEL_COVARIANCE = "model-covariance", "covariance of models", "What the models of all parties have in common."
