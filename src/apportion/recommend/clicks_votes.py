@@ -2,13 +2,14 @@
 
 A user computes its vector from the rows it kept and looks up the held-out rows in its own ranking: a row at rank r is
 worth 1 / (1 + (r / 20)²). The sums of the differences from the first of a short list are released, and the best setting
-that exceeds their noise is taken.
+that exceeds their doubt is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ _ROWS_AT_A_TIME = 512  # held-out rows whose users' scores are in memory
 _HELD_OUT, _ENOUGH = 0.08, 1000.0  # fraction of rows; less where so many users make it enough
 _MOST_HELD_OUT = 2  # rows of one user
 _MOST_VOTERS = 25_000.0  # users who hold out rows, about; more would cost time and say the same
+_SPREAD_OF_VOTES = 0.03  # of one user's vote, about; what other users would have said differs by that
 _LEAST_POWER = 280.0  # users' votes are asked for if this many of them weigh as much as the noise
 
 Floats = NDArray[np.floating[Any]]
@@ -45,23 +47,49 @@ class RankLosses:
     def __call__(self, kept: Users, shown: Users, kernels: Kernels) -> NDArray[np.float64]:
         """Return [n_users, n_settings]; zero for users who hold out no row."""
         voting = kept.with_rows(shown.present[kept.owner])
-        return np.stack([_losses(each, voting, shown, kernels) for each in self.fold_ins], axis=1)
+        pairs = zip(self.fold_ins, self._ranked, strict=True)
+        return np.stack([_losses(each, ranked, voting, shown, kernels) for each, ranked in pairs], axis=1)
+
+    @cached_property
+    def _ranked(self) -> list[_Ranked]:
+        return [_Ranked.of(each.features) for each in self.fold_ins]
 
 
-def _losses(fold_in: FoldIn, voting: Users, shown: Users, kernels: Kernels) -> NDArray[np.float64]:
+@dataclass(frozen=True, eq=False)
+class _Ranked:
+    """The features of the tasks that are ranked, and the place of every task among them; -1 for the others."""
+
+    features: NDArray[np.float32]
+    place: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, features: Any) -> _Ranked:
+        """Rank the tasks with the longest rows."""
+        ranked = _longest_rows(features)
+        place = np.full(len(features), -1, np.int64)
+        place[ranked] = np.arange(len(ranked))
+        return cls(np.ascontiguousarray(features[ranked], np.float32), place)
+
+    def losses(self, piece: tuple[Floats, Users, Users]) -> NDArray[np.float64]:
+        """Return the losses of some users, given their vectors, the rows that they kept and those held out."""
+        vectors, voting, shown = piece
+        worth = _worth(vectors, self.features, self.place, voting, shown)
+        return np.asarray(-np.bincount(shown.owner, worth, minlength=shown.n_users) / np.maximum(shown.sizes, 1))
+
+
+def _losses(fold_in: FoldIn, ranked: _Ranked, voting: Users, shown: Users, kernels: Kernels) -> NDArray[np.float64]:
     solved = fold_in.solve(kernels, voting, np.ones(voting.n_rows, np.float32))
     vectors = np.asarray(solved.cpu() if hasattr(solved, "cpu") else solved, np.float32)
-    ranked = _longest_rows(fold_in.features)
-    features = np.ascontiguousarray(fold_in.features[ranked], np.float32)
-    place = np.full(len(fold_in.features), -1, np.int64)
-    place[ranked] = np.arange(len(ranked))
-    losses, first = np.zeros(shown.n_users), 0
+    pieces = ((vectors[users], voting.run(users.start, users.stop), some) for users, some in _in_pieces(shown))
+    return np.concatenate([np.zeros(0), *kernels.side_by_side(ranked.losses, pieces)])
+
+
+def _in_pieces(shown: Users) -> Iterator[tuple[slice, Users]]:
+    """Yield some users at a time, and where they are among all."""
+    first = 0
     for some in shown.runs(_ROWS_AT_A_TIME, _ROWS_AT_A_TIME):
-        users = slice(first, first + some.n_users)
-        worth = _worth(vectors[users], features, place, voting.run(users.start, users.stop), some)
-        losses[users] -= np.bincount(some.owner, worth, minlength=some.n_users) / np.maximum(some.sizes, 1)
-        first = users.stop
-    return losses
+        yield slice(first, first + some.n_users), some
+        first += some.n_users
 
 
 def _worth(vectors: Floats, features: Floats, place: NDArray[np.int64], voting: Users, shown: Users) -> Floats:
@@ -96,14 +124,35 @@ def rows_to_hold_out(n_users: float, mu: float) -> HeldOut | None:
     return HeldOut(min(_HELD_OUT, _ENOUGH / voters), most=_MOST_HELD_OUT, voters=voters / n_users)
 
 
-def chosen_by_votes(differences: NDArray[np.float64], stddev: float, caution: float) -> int:
+def expected_voters(rows: HeldOut, n_users: float, popularity: float) -> float:
+    """Return about how many users hold out a row, as if all users had as many rows as a typical one.
+
+    Args:
+        rows: those held out.
+        n_users: released, or declared public.
+        popularity: released: the sum of √n^j over users, n^j the rows of a user.
+    """
+    typical = max(popularity / n_users, 1.0) ** 2
+    return n_users * rows.voters * min(1.0, rows.fraction * typical)
+
+
+def doubt_of_votes(stddev: float, n_voters: float) -> float:
+    """Return the standard deviation of a sum of votes: of its noise, and of what other users would have said.
+
+    >>> round(doubt_of_votes(0.4, 100.0), 3)
+    0.5
+    """
+    return float(np.hypot(stddev, _SPREAD_OF_VOTES * np.sqrt(n_voters)))
+
+
+def chosen_by_votes(differences: NDArray[np.float64], doubt: float, caution: float) -> int:
     """Return the position of the setting with the least released loss; 0 unless it is clearly lower.
 
     >>> chosen_by_votes(np.array([-5.0, -9.0]), 4.0, 1.0), chosen_by_votes(np.array([-3.0, 2.0]), 4.0, 1.0)
     (2, 0)
     """
     best = int(np.argmin(differences))
-    return best + 1 if differences[best] < -caution * stddev else 0
+    return best + 1 if differences[best] < -caution * doubt else 0
 
 
 def in_words(choices: Sequence[Any]) -> str:

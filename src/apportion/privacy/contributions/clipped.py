@@ -43,7 +43,8 @@ class Output:
         clip_norm: the norm to which all rows of a user together are clipped.
         by_task: True for one row per observation, added to that observation's task; False for one row per user.
         what: what a part is, in words for the statement.
-        taxicab: a bound on the L1 norm of a user's one row, to which it is clipped as well; None for no such bound.
+        taxicab: a bound on the L1 norm of all rows of a user together, to which they are clipped as well; None for no
+            such bound.
     """
 
     width: int
@@ -53,10 +54,8 @@ class Output:
     taxicab: float | None = None
 
     def __post_init__(self) -> None:
-        if self.taxicab is not None and (self.by_task or not 0 < self.taxicab < np.inf):
-            raise InputError(
-                f"Expected an L1 bound above 0 for rows of users, not of tasks, got {self.taxicab}.", argument="taxicab"
-            )
+        if self.taxicab is not None and not 0 < self.taxicab < np.inf:
+            raise InputError(f"Expected a finite L1 bound above 0, got {self.taxicab}.", argument="taxicab")
 
     @property
     def step(self) -> float:
@@ -89,8 +88,19 @@ class ClippedParts(Contribution):
         """Return the sums over these users, in batches, clipped and in whole steps."""
         require_distinct_tasks(users, any(each.by_task for each in self.outputs))
         sums = tuple(each.zeros(users.n_tasks) for each in self.outputs)
-        for run in users.runs(kernels.rows_at_once):
-            self._add_run(run, sums)
+        runs = users.runs(kernels.rows_at_once)
+        if any(each.by_task for each in self.outputs):  # sums as long as the list of tasks are there once
+            for run in runs:
+                self._add_run(run, sums)
+            return sums
+        for own in kernels.side_by_side(self._of_run, runs):
+            for total, part in zip(sums, own, strict=True):
+                total += part
+        return sums
+
+    def _of_run(self, run: UserRun) -> Sums:
+        sums = tuple(each.zeros(run.n_tasks) for each in self.outputs)
+        self._add_run(run, sums)
         return sums
 
     def _add_run(self, run: UserRun, sums: Sums) -> None:
@@ -147,8 +157,9 @@ def whole_rows(rows: FloatArray, indptr: Offsets, output: Output) -> FloatArray:
             f"Expected rows of {output.width} numbers for {output.what!r}, got shape {rows.shape}.", argument=None
         )
     if output.taxicab is not None:
-        lengths = np.abs(rows).sum(axis=1)
-        rows = rows * (output.taxicab / np.maximum(lengths, output.taxicab))[:, None]
+        owner = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        lengths = np.bincount(owner, np.abs(rows).sum(axis=1), minlength=len(indptr) - 1)
+        rows = rows * (output.taxicab / np.maximum(lengths, output.taxicab))[owner][:, None]
     return linalg.whole_steps(Parts.clipped(rows, indptr, output.clip_norm)._values, output.step)
 
 
