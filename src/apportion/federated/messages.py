@@ -47,6 +47,8 @@ class Terms:
         length: numbers in a vector.
         identities: Ed25519 public keys of all clients, which they know beforehand, for a server that may not keep to
             the protocol; empty for one that does.
+        question: a hash of what is asked, so that clients who were asked different things have different terms; empty
+            within one process.
     """
 
     run: bytes
@@ -56,6 +58,7 @@ class Terms:
     colluding: int
     length: int
     identities: tuple[bytes, ...] = ()
+    question: bytes = b""
 
     def __post_init__(self) -> None:
         if not self.colluding + 2 <= self.least <= self.n_clients:
@@ -103,8 +106,9 @@ class Terms:
     def digest(self) -> bytes:
         """A hash of all terms, which every key and signature depends on."""
         numbers = (self.n_clients, self.graph.degree, self.threshold, self.least, self.colluding, self.length)
-        text = b"|".join([self.run, self.graph.seed, repr(numbers).encode(), *self.identities])
-        return hashlib.sha256(b"apportion terms 1|" + text).digest()
+        parts = [self.run, self.graph.seed, repr(numbers).encode(), self.question, *self.identities]
+        text = b"".join(len(part).to_bytes(4, "big") + part for part in parts)  # no other parts give the same text
+        return hashlib.sha256(b"apportion terms 2|" + text).digest()
 
     def purpose(self, kind: bytes, *clients: int) -> bytes:
         """Return the purpose of a key of this pass."""

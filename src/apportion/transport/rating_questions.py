@@ -1,0 +1,140 @@
+"""Contributions of the rating recommender."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from apportion.allocation.weightings import SplitEqually, TaskFactors
+from apportion.linalg import RatingRound
+from apportion.privacy.contributions import ClippedParts, Contribution, HeldOut, RatingParts, Votes, Weighting, step_of
+from apportion.privacy.neighbours import ADD_REMOVE
+from apportion.recommend.clip_norms import ClippedAway
+from apportion.recommend.model import FoldIn
+from apportion.recommend.variance_votes import VarianceLosses
+from apportion.transport.listed import CLIP_NORM, DIMENSIONS, Listed, PublicFacts, regression
+from apportion.transport.schema import LARGEST, Array, Flag, Maybe, Real, Several, Table, Whole
+
+Given = Mapping[str, Any]
+
+_CENTRE: Final = Real(-LARGEST, LARGEST)
+_UNIT: Final = Real(1e-9, LARGEST)
+_ROUND: Final = Table(
+    {
+        "dimension": DIMENSIONS,
+        "coordinates": Whole(1, 513),
+        "features": Array(("items", "dimension")),
+        "trust": Array(("items",), 0.0),
+        "base": Array(("dimension", "dimension")),
+        "base_rhs": Array(("dimension",)),
+        "scales": Array(("coordinates",), 1e-9),
+        "centre": _CENTRE,
+        "unit": _UNIT,
+        "clip_norm": CLIP_NORM,
+        "summary_clip": CLIP_NORM,
+        "starting": Flag(),
+        "start_norm": Real(0.0, LARGEST),
+        "factors": Maybe(Array(("items",), 0.0)),
+        "normalised": Flag(),
+    }
+)
+_VOTES: Final = Table(
+    {
+        "fold_ins": Several(regression("<f8"), 2, 32),
+        "centre": _CENTRE,
+        "unit": _UNIT,
+        "clip_norm": CLIP_NORM,
+        "fraction": Real(1e-9, 0.5),
+        "most": Whole(1, 1000),
+        "voters": Real(1e-12, 1.0),
+    }
+)
+_OF_ROUND: Final = ("features", "trust", "base", "base_rhs", "scales", "centre", "unit", "clip_norm", "summary_clip")
+
+
+def _norms(given: Given, facts: PublicFacts) -> ClippedParts:
+    return ClippedAway(facts.value_range, given["centre"], given["unit"]).contribution(ADD_REMOVE)
+
+
+def _taken_norms(contribution: Any, facts: PublicFacts) -> Given | None:
+    if type(contribution) is not ClippedParts or type(contribution.part) is not ClippedAway:
+        return None
+    return {"centre": contribution.part.centre, "unit": contribution.part.unit}
+
+
+def _round(given: Given, facts: PublicFacts) -> Contribution:
+    """Steps follow from clip norms, and the scale of values from what the client knows."""
+    numbers = RatingRound(
+        **{name: given[name] for name in (*_OF_ROUND, "starting", "start_norm")},
+        value_range=facts.value_range,
+        step=step_of(given["clip_norm"]),
+        summary_step=step_of(given["summary_clip"]),
+    )
+    weights: Weighting = SplitEqually()
+    if given["factors"] is not None:
+        weights = TaskFactors(given["factors"], "factors of items", given["normalised"])
+    return RatingParts(numbers, weights, "a round on ratings")
+
+
+def _taken_round(contribution: Any, facts: PublicFacts) -> Given | None:
+    if type(contribution) is not RatingParts:
+        return None
+    held, weights = contribution.round, contribution.weights
+    factors = np.asarray(weights.factors, np.float64) if type(weights) is TaskFactors else None
+    return {
+        **{name: getattr(held, name) for name in (*_OF_ROUND, "starting", "start_norm")},
+        "dimension": held.dim,
+        "coordinates": held.width,
+        "factors": factors,
+        "normalised": weights.normalised if type(weights) is TaskFactors else True,
+    }
+
+
+def _votes(given: Given, facts: PublicFacts) -> Votes:
+    losses = VarianceLosses(
+        tuple(fold_in_of(each) for each in given["fold_ins"]),
+        facts.value_range,
+        given["centre"],
+        given["unit"],
+        given["clip_norm"],
+    )
+    return losses.contribution(HeldOut(given["fraction"], 0, given["most"], given["voters"]), ADD_REMOVE)
+
+
+def _taken_votes(contribution: Any, facts: PublicFacts) -> Given | None:
+    if type(contribution) is not Votes or type(contribution.losses) is not VarianceLosses:
+        return None
+    losses, rows = contribution.losses, contribution.rows
+    return {
+        "fold_ins": [plain_of(each) for each in losses.fold_ins],
+        **{name: getattr(losses, name) for name in ("centre", "unit", "clip_norm")},
+        **{name: getattr(rows, name) for name in ("fraction", "most", "voters")},
+    }
+
+
+def fold_in_of(given: Given) -> FoldIn:
+    """Return the regression that numbers describe."""
+    return FoldIn(given["features"], given["observation_weights"], given["base"], given["base_rhs"])
+
+
+def plain_of(fold_in: FoldIn) -> Given:
+    """Return the numbers of a regression."""
+    names = ("features", "observation_weights", "base", "base_rhs")
+    return {"dimension": fold_in.features.shape[1], **{name: getattr(fold_in, name) for name in names}}
+
+
+RATING_QUESTIONS: Final = (
+    Listed(
+        "clip-norms",
+        "what limits would cut off a person's ratings",
+        Table({"centre": _CENTRE, "unit": _UNIT}),
+        _norms,
+        _taken_norms,
+    ),
+    Listed(
+        "rating-round", "by how much a person's ratings differ from a forecast, by item", _ROUND, _round, _taken_round
+    ),
+    Listed("variance-votes", "which settings forecast a person's ratings best", _VOTES, _votes, _taken_votes),
+)
