@@ -102,6 +102,12 @@ class Account:
         """Σ μ² of all passes."""
         return math.fsum(each.cost for each in self._entries)
 
+    @staticmethod
+    def shown(path: Path) -> tuple[Entry, ...]:
+        """Return the passes in a file, while the client may be running."""
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        return tuple(Entry.of(line) for line in lines[1:] if line.endswith("\n"))
+
     def charge(self, entry: Entry) -> None:
         """Add a pass and force it to disk; refuse a name that was seen before."""
         if any(each.run == entry.run for each in self._entries):

@@ -9,7 +9,7 @@ from apportion.allocation.weightings import SplitEqually
 from apportion.privacy.contributions import HeldOut, TaskMoments, Votes
 from apportion.recommend.clicks import ClickTastes, ClickTotals
 from apportion.recommend.clicks_votes import RankLosses
-from apportion.transport.listed import CLIP_NORM, DIMENSIONS, Listed, PublicFacts, regression
+from apportion.transport.listed import CLIP_NORM, Listed, PublicFacts, regression
 from apportion.transport.rating_questions import fold_in_of, plain_of
 from apportion.transport.schema import Array, Real, Several, Table, Whole
 
@@ -70,7 +70,7 @@ CLICK_QUESTIONS: Final = (
     Listed(
         "click-totals",
         "the direction of the items that a person has, by item",
-        Table({"dimension": DIMENSIONS, "vectors": Array(("items", "dimension"))}),
+        Table({"dimension": Whole(1, 514), "vectors": Array(("items", "dimension"))}),
         _totals,
         _taken_totals,
     ),

@@ -76,6 +76,8 @@ class Desk:
 
     def _answer(self, letter: bytes, under_way: _Pass | None) -> bytes:
         stage, held = letters.opened(letter, len(self._conditions.roster))
+        if stage == "hello":
+            return letters.here(self.position, held["nonce"], Ed25519PrivateKey.from_private_bytes(self._identity))
         if stage == "terms":
             under_way = self._begun(held["run"], held["question"])
             message: Message = under_way.masking.advertise()

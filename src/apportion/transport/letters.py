@@ -5,8 +5,11 @@ A client that refuses answers with the same few bytes, whatever the reason.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from apportion.federated import RefusedError, Terms
 from apportion.federated.masks import KEY_BYTES
@@ -28,6 +31,7 @@ from apportion.transport.schema import Array, ByPosition, Raw, Several, Sizes, T
 
 REFUSAL: Final = packed({"stage": "refused"})
 RUN_BYTES: Final = 16
+_HELLO: Final = b"apportion hello 1|"  # no hash of terms begins so
 _MOST_QUESTION: Final = 1 << 26
 _RUN: Final = Raw(RUN_BYTES, RUN_BYTES)
 _PUBLIC_KEY: Final = Raw(KEY_BYTES, KEY_BYTES)
@@ -37,6 +41,7 @@ _KEYS: Final = Table({"mask_key": _PUBLIC_KEY, "share_key": _PUBLIC_KEY, "signat
 _POSITION: Final = Whole(0, 1 << 20)
 
 _OF_SERVER: Final[Mapping[str, Table]] = {
+    "hello": Table({"nonce": Raw(KEY_BYTES, KEY_BYTES)}),
     "terms": Table({"run": _RUN, "question": Raw(1, _MOST_QUESTION)}),
     "directory": Table({"run": _RUN, "keys": ByPosition(_KEYS)}),
     "delivered": Table({"run": _RUN, "boxes": ByPosition(_BOX)}),
@@ -44,6 +49,7 @@ _OF_SERVER: Final[Mapping[str, Table]] = {
     "confirmations": Table({"run": _RUN, "signatures": ByPosition(_SIGNATURE)}),
 }
 _OF_CLIENT: Final[Mapping[str, Table]] = {
+    "here": Table({"sender": _POSITION, "signature": _SIGNATURE}),
     "advertised": Table({"run": _RUN, "sender": _POSITION, **_KEYS.fields}),
     "sealed": Table({"run": _RUN, "sender": _POSITION, "boxes": ByPosition(_BOX)}),
     "masked": Table({"run": _RUN, "sender": _POSITION, "numbers": Array(("length",), kind="<u8")}),
@@ -57,6 +63,29 @@ _MESSAGES: Final[Mapping[str, type[Message]]] = {
     "confirmed": Confirmed,
     "revealed": Revealed,
 }
+
+
+def hello(nonce: bytes) -> bytes:
+    """Return the letter by which a server finds out who is there."""
+    return _written("hello", {"nonce": nonce}, _OF_SERVER, {})
+
+
+def here(position: int, nonce: bytes, identity: Ed25519PrivateKey) -> bytes:
+    """Return a client's answer to it: its place in the roster, signed."""
+    return _written("here", {"sender": position, "signature": identity.sign(_HELLO + nonce)}, _OF_CLIENT, {})
+
+
+def who_is_there(content: bytes, nonce: bytes, roster: Sequence[bytes]) -> int:
+    """Return the position of the client that answered; refuse one that has not the key of that position."""
+    stage, held = _read(content, _OF_CLIENT, {"clients": len(roster), "length": 0})
+    if stage != "here" or held["sender"] >= len(roster):
+        raise RefusedError("Expected a client to say who it is, got another answer.")
+    try:
+        Ed25519PublicKey.from_public_bytes(roster[held["sender"]]).verify(held["signature"], _HELLO + nonce)
+    except InvalidSignature:
+        raise RefusedError(f"Expected the signature of client {held['sender']}, got another's.") from None
+    position: int = held["sender"]
+    return position
 
 
 def first_letter(run: bytes, question: bytes) -> bytes:
@@ -101,7 +130,7 @@ def message_of(content: bytes, position: int, terms: Terms) -> Message:
     if content == REFUSAL:
         raise RefusedError(f"Client {position} refused.")
     stage, held = _read(content, _OF_CLIENT, {"clients": terms.n_clients, "length": terms.length})
-    if held["sender"] != position:
+    if stage not in _MESSAGES or held["sender"] != position:
         raise RefusedError(f"Client {position} sent a message in another's name.")
     return _MESSAGES[stage](**held)
 

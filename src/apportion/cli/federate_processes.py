@@ -1,0 +1,129 @@
+"""Flower's programs as `apportion federate` starts them: the link of a server, the node of a client, and the run.
+
+Flower takes an app as a folder, and sends it to clients. The folder that is written here names the server's app of this
+library. Its client's app answers nothing: our clients run no code of it, and other nodes should not either.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from apportion.errors import InputError
+
+LINK: Final = "federation"
+LOCAL: Final = "127.0.0.1"
+_PROJECT: Final = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "apportion-federation"
+version = "1.0.0"
+license = "Apache-2.0"
+dependencies = []
+
+[tool.hatch.build.targets.wheel]
+packages = ["."]
+
+[tool.flwr.app]
+publisher = "apportion"
+
+[tool.flwr.app.components]
+serverapp = "apportion_federation.server:app"
+clientapp = "apportion_federation.client:app"
+
+[tool.flwr.app.config]
+federation = ""
+out = ""
+"""
+_SERVER: Final = '''\
+"""The server of a federation, as installed on this machine."""
+
+from apportion.cli.federate_app import server
+
+app = server()
+'''
+_CLIENT: Final = '''\
+"""Nothing: `apportion federate client` answers by itself."""
+
+from flwr.clientapp import ClientApp
+
+app = ClientApp()
+'''
+
+
+def write_app(folder: Path) -> None:
+    """Write the folder that Flower takes as an app."""
+    package = folder / "apportion_federation"
+    package.mkdir(parents=True)
+    (folder / "pyproject.toml").write_text(_PROJECT, encoding="utf-8")
+    (package / "__init__.py").write_text('"""A federation."""\n', encoding="utf-8")
+    (package / "server.py").write_text(_SERVER, encoding="utf-8")
+    (package / "client.py").write_text(_CLIENT, encoding="utf-8")
+
+
+def write_connection(home: Path, address: str, root_certificates: Path) -> None:
+    """Write where Flower's own command finds the link."""
+    home.mkdir(parents=True, exist_ok=True)
+    lines = [
+        "[superlink]",
+        f'default = "{LINK}"',
+        f"[superlink.{LINK}]",
+        f'address = "{address}"',
+        f'root-certificates = "{root_certificates.resolve()}"',
+    ]
+    (home / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def link_command(host: str, port: int, certificate: Path, key: Path, root_certificates: Path) -> list[str]:
+    """Return the command of the server's link, which clients connect to over TLS."""
+    return [
+        *_program("flower-superlink"),
+        *("--host", host, "--port", str(port)),
+        *("--ssl-certfile", str(certificate), "--ssl-keyfile", str(key)),
+        *("--ssl-ca-certfile", str(root_certificates)),
+        "--disable-runtime-dependency-installation",
+    ]
+
+
+def node_command(address: str, root_certificates: Path, port: int, secret: Path) -> list[str]:
+    """Return the command of a client's node. It leaves messages to another process, and runs no app itself.
+
+    Args:
+        address: of the link.
+        root_certificates: that the link's certificate is checked against.
+        port: on this machine alone, where the other process takes messages.
+        secret: file with what that process must know.
+    """
+    return [
+        *_program("flower-supernode"),
+        *("--superlink", address, "--root-certificates", str(root_certificates)),
+        *("--isolation", "process", "--host", LOCAL, "--port", str(port)),
+        *("--superexec-auth-secret-file", str(secret)),
+    ]
+
+
+def run_command(app: Path, settings: dict[str, str]) -> list[str]:
+    """Return the command that starts the fit on a link whose clients are connected."""
+    config = " ".join(f'{name}="{value}"' for name, value in settings.items())
+    return [*_program("flwr"), "run", str(app), LINK, "--run-config", config, "--stream"]
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return the environment of Flower's programs: no telemetry, and a folder of their own."""
+    folder = str(Path(sys.executable).parent)
+    path = os.pathsep.join([folder, os.environ.get("PATH", "")])
+    own = {"FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "PATH": path}
+    return {**os.environ, **own}
+
+
+def _program(name: str) -> list[str]:
+    """Return a program of Flower beside this Python."""
+    found = Path(sys.executable).parent / name
+    if not found.exists():
+        raise InputError("A federation needs Flower: pip install 'apportion[federated]'.", argument=None)
+    return [str(found)]
