@@ -100,12 +100,15 @@ ROWS = st.dictionaries(st.integers(0, N_ITEMS - 1), VALUES, min_size=1).map(lamb
 
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
 @given(
-    rows=st.lists(ROWS, min_size=1, max_size=3), seed=st.integers(0, 50), size=st.sampled_from([1e-9, 1.0, 1e4, 5e7])
+    rows=st.lists(ROWS, min_size=1, max_size=3),
+    seed=st.integers(0, 50),
+    size=st.sampled_from([1e-9, 1.0, 1e4, 5e7]),
+    precision=st.sampled_from(["float32", "float64"]),
 )
 @settings(max_examples=12, deadline=None)
-def test_a_user_moves_a_sum_within_its_sensitivity_whatever_numbers_a_server_sends(name, rows, seed, size):
+def test_a_user_moves_a_sum_within_its_sensitivity_whatever_numbers_a_server_sends(name, rows, seed, size, precision):
     contribution = read(unpacked(packed(asked(name, seed, size))), FACTS)
-    question = Question((contribution,), np.dtype("float64"))
+    question = Question((contribution,), np.dtype(precision))
     users = users_of(rows)
     without = Users(
         users.indptr[:-1],
@@ -164,6 +167,10 @@ def test_a_smaller_clip_norm_is_a_smaller_part_and_not_only_a_smaller_sensitivit
     assert 0 < np.linalg.norm(sums[0].astype(float)) * total.step <= 1e-3
 
 
+def _of_dimension(dimension, kind=np.float64):
+    return regression(np.random.default_rng(0), 1.0, kind, dimension)
+
+
 @pytest.mark.parametrize(
     ("name", "field", "value"),
     [
@@ -176,6 +183,9 @@ def test_a_smaller_clip_norm_is_a_smaller_part_and_not_only_a_smaller_sensitivit
         ("click-votes", "voters", 2.0),
         ("variance-votes", "fold_ins", []),
         ("value-shares", "cuts", np.array([3.0, 2.0]).tobytes()),
+        ("click-tastes", "base", np.arange(9, dtype=np.float32).tobytes()),
+        ("click-votes", "fold_ins", [_of_dimension(2, np.float32), _of_dimension(3, np.float32)]),
+        ("variance-votes", "fold_ins", [_of_dimension(2), _of_dimension(3)]),
     ],
 )
 def test_numbers_outside_the_schema_are_refused(name, field, value):

@@ -15,6 +15,7 @@ from apportion.cli.item_files import read_item_list
 from apportion.cli.loading import load_data
 from apportion.cli.options import DataOptions
 from apportion.cli.outputs import write_model, write_text
+from apportion.data import Interactions
 from apportion.data.users import Users
 from apportion.engines import add_up_one
 from apportion.errors import InputError
@@ -37,11 +38,16 @@ def agreed(federation: Federation, keys: tuple[bytes, ...] | None = None) -> Con
 
 
 def users_of(federation: Federation, rows: Path) -> Users:
-    """Return a client's own users, on the public list of items; rows of other items are left out."""
+    """Return a client's own users, on the public list of items."""
+    return rows_of(federation, rows).as_users
+
+
+def rows_of(federation: Federation, rows: Path) -> Interactions:
+    """Return the rows of a file, on the public list of items; rows of other items are left out."""
     low, high = federation.scale
     kind: Any = "clicks" if federation.kind == "clicks" else "ratings"
     options = DataOptions(kind=kind, items=federation.items, unlisted="drop", scale=(low, high))
-    return load_data(rows, options, single_user=True).data.as_users
+    return load_data(rows, options, single_user=True).data
 
 
 def new_client(folder: Path) -> str:

@@ -10,7 +10,7 @@ from apportion.privacy.contributions import HeldOut, TaskMoments, Votes
 from apportion.recommend.clicks import ClickTastes, ClickTotals
 from apportion.recommend.clicks_votes import RankLosses
 from apportion.transport.listed import CLIP_NORM, Listed, PublicFacts, regression
-from apportion.transport.rating_questions import fold_in_of, plain_of
+from apportion.transport.rating_questions import fold_in_of, fold_ins_of, plain_of
 from apportion.transport.schema import Array, Real, Several, Table, Whole
 
 Given = Mapping[str, Any]
@@ -50,7 +50,7 @@ def _taken_tastes(contribution: Any, facts: PublicFacts) -> Given | None:
 
 
 def _votes(given: Given, facts: PublicFacts) -> Votes:
-    losses = RankLosses(tuple(fold_in_of(each) for each in given["fold_ins"]))
+    losses = RankLosses(fold_ins_of(given["fold_ins"]))
     rows = HeldOut(given["fraction"], 0, given["most"], given["voters"])
     return Votes(losses, rows, given["clip_norm"], "votes on how far vectors are trusted")
 

@@ -22,6 +22,7 @@ _LOG: Final = logging.getLogger(__name__)
 _RECORD: Final = "letter"
 _FIELD: Final = "bytes"
 _WAIT: Final = 0.5  # seconds between looks at what has come
+_INTRODUCTION: Final = 20.0  # seconds in which a node says who it is; others are asked again
 
 ServerMain = Callable[[Any, Mapping[str, Any]], None]
 """Runs a fit over a grid, with the run's configuration."""
@@ -59,7 +60,7 @@ def connected(grid: Any, conditions: Conditions, timeout: float) -> dict[int, in
     until, found, strangers = time.monotonic() + timeout, dict[int, int](), set[int]()
     while len(found) < len(conditions.roster) and time.monotonic() < until:
         new = set(grid.get_node_ids()) - set(found.values()) - strangers
-        for node, position in _introduced(grid, new, conditions, timeout).items():
+        for node, position in _introduced(grid, new, conditions, min(timeout, _INTRODUCTION)).items():
             if position is None or position in found:
                 strangers.add(node)
             else:
@@ -187,13 +188,19 @@ def _answer_task(desk: Desk, address: str, token: str) -> None:
     """Take one message from the node, and give it the answer. The code that came with the run is left alone."""
     flwr = required()
     from flwr.common.constant import SubStatus
+    from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
     from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor
     from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
     node = _node(address, RuntimeTokenHttpInterceptor(token))
-    message, context, _run, _code = pull_task_input(node)
-    answer = desk.answered(_letter(message) or b"")
-    content = flwr.RecordDict({_RECORD: flwr.ConfigRecord({_FIELD: answer})})
-    push_message(node, flwr.Message(content, reply_to=message), context)
-    push_task_output(client=node, context=context, sub_status=SubStatus.COMPLETED, details="")
-    node.close()
+    alive = HeartbeatSender(make_task_heartbeat_fn_http(node))
+    alive.start()
+    try:
+        message, context, _run, _code = pull_task_input(node)
+        answer = desk.answered(_letter(message) or b"")
+        content = flwr.RecordDict({_RECORD: flwr.ConfigRecord({_FIELD: answer})})
+        push_message(node, flwr.Message(content, reply_to=message), context)
+        push_task_output(client=node, context=context, sub_status=SubStatus.COMPLETED, details="")
+    finally:
+        alive.stop()
+        node.close()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from apportion.allocation.weightings import SplitEqually, TaskFactors
+from apportion.errors import InputError
 from apportion.linalg import RatingRound
+from apportion.linalg.checks import checked_symmetric
 from apportion.privacy.contributions import ClippedParts, Contribution, HeldOut, RatingParts, Votes, Weighting, step_of
 from apportion.privacy.neighbours import ADD_REMOVE
 from apportion.recommend.clip_norms import ClippedAway
@@ -94,7 +96,7 @@ def _taken_round(contribution: Any, facts: PublicFacts) -> Given | None:
 
 def _votes(given: Given, facts: PublicFacts) -> Votes:
     losses = VarianceLosses(
-        tuple(fold_in_of(each) for each in given["fold_ins"]),
+        fold_ins_of(given["fold_ins"]),
         facts.value_range,
         given["centre"],
         given["unit"],
@@ -114,8 +116,16 @@ def _taken_votes(contribution: Any, facts: PublicFacts) -> Given | None:
     }
 
 
+def fold_ins_of(given: Sequence[Given]) -> tuple[FoldIn, ...]:
+    """Return regressions that are compared; all of them are of one dimension."""
+    if len({each["dimension"] for each in given}) != 1:
+        raise InputError("Expected regressions of one dimension, got several.", argument="fold_ins")
+    return tuple(map(fold_in_of, given))
+
+
 def fold_in_of(given: Given) -> FoldIn:
-    """Return the regression that numbers describe."""
+    """Return the regression that numbers describe; refuse one that no user could solve, before users are asked."""
+    checked_symmetric("base", given["base"], given["dimension"], given["base"].dtype)
     return FoldIn(given["features"], given["observation_weights"], given["base"], given["base_rhs"])
 
 
