@@ -13,7 +13,7 @@ kernel = Extension(
     sources=[f"{_FOLDER}_kernel.cpp", f"{_FOLDER}_users.cpp"],
     depends=[
         f"{_FOLDER}{name}.hpp"
-        for name in ("_threads", "_lanes", "_task_counts", "_rating_round", "_ranking", "_information")
+        for name in ("_threads", "_lanes", "_task_counts", "_rating_round", "_ranking", "_information", "_solutions")
     ],
     language="c++",
     extra_compile_args=["-O3", "-std=c++17", "-pthread", "-fno-math-errno", "-ffp-contract=off", "-Wno-psabi"],

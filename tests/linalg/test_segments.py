@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from apportion import linalg
 from apportion.errors import InputError
-from apportion.linalg import kernel
 
 BACKENDS = ["numpy", "compiled", "torch"]
 
@@ -186,8 +185,8 @@ def test_arguments_that_do_not_fit_are_refused_before_any_pointer_is_followed(ch
 
 def test_the_number_of_threads_can_be_set_from_outside(monkeypatch):
     monkeypatch.setenv("APPORTION_THREADS", "3")
-    assert kernel.thread_count(None) == 3
-    assert kernel.thread_count(1) == 1
+    assert linalg.thread_count(None) == 3
+    assert linalg.thread_count(1) == 1
 
 
 def test_packing_is_the_lower_triangle_row_by_row():

@@ -264,7 +264,7 @@ def test_moments_of_users_are_the_same_by_kernel_and_numpy_and_for_each_user_alo
 
 
 def joined(grams, moments):
-    return np.stack([*itertools.chain(*grams), *moments], axis=1)
+    return np.concatenate([grams, moments]).T
 
 
 def _moments(*given):
@@ -273,3 +273,28 @@ def _moments(*given):
     for backend in ("compiled", "numpy"):
         with linalg.use_backend(backend):
             yield moments_of_users(*given)
+
+
+@needs_kernel
+@pytest.mark.parametrize("dim", [1, 2, 5, 10, 13])
+def test_solutions_have_the_same_bits_by_numpy_and_by_every_instruction_set(dim):
+    from apportion.linalg.user_moments import solutions
+
+    rng = np.random.default_rng(dim)
+    rows = rng.standard_normal((37, dim, 2 * dim))
+    full = rows @ rows.transpose(0, 2, 1)
+    full[5], full[9], full[11] = -full[5], np.nan, np.inf  # without a solution
+    grams = np.ascontiguousarray(np.stack([full[:, r, c] for r in range(dim) for c in range(r + 1)]))
+    given = (0.3 * np.eye(dim), rng.standard_normal(dim), grams, rng.standard_normal((dim, 37)))
+    good = np.delete(np.arange(37), [5, 9, 11])
+    with linalg.use_backend("numpy"), np.errstate(all="ignore"):
+        wanted = solutions(*given)
+    right = given[3].T + given[1]
+    np.testing.assert_allclose(
+        wanted.T[good], np.linalg.solve(full[good] + given[0], right[good][:, :, None])[:, :, 0], rtol=1e-8
+    )
+    for instructions in linalg.instruction_sets():
+        with linalg.use_instruction_set(instructions):
+            np.testing.assert_array_equal(solutions(*given), wanted, err_msg=instructions)
+            alone = solutions(*given[:2], *(np.ascontiguousarray(each[:, 3:4]) for each in given[2:]))
+            np.testing.assert_array_equal(alone[:, 0], wanted[:, 3])

@@ -7,6 +7,7 @@ users outside the run.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Protocol
@@ -74,6 +75,7 @@ class Users:
         self.n_tasks = n_tasks
         self._keys = keys
         self._remembered: list[tuple[object, Any]] = []
+        self._remembering = threading.RLock()  # runs are worked on side by side
         self._whole: tuple[Users, slice] | None = None
         self._check()
 
@@ -249,13 +251,14 @@ class Users:
 
     def remembered(self, value: object, make: Callable[[Users], Any]) -> Any:
         """Return what `make` makes of these users; the last few results are kept in memory, by `value`."""
-        for k, (known, result) in enumerate(self._remembered):
-            if known is value:
-                self._remembered.append(self._remembered.pop(k))  # what is asked for often stays
-                return result
-        result = make(self)
-        self._remembered = [*self._remembered[1 - _MOST_KEPT :], (value, result)]
-        return result
+        with self._remembering:
+            for k, (known, result) in enumerate(self._remembered):
+                if known is value:
+                    self._remembered.append(self._remembered.pop(k))  # what is asked for often stays
+                    return result
+            result = make(self)
+            self._remembered = [*self._remembered[1 - _MOST_KEPT :], (value, result)]
+            return result
 
     def remembered_rows(self, value: object, make: Callable[[Users], NDArray[Any]]) -> NDArray[Any]:
         """Return the same for an array with a row per user; a run takes its part from the users it was cut from.
@@ -272,6 +275,10 @@ class Users:
         """Return only the rows: nothing about users outside the run, and nothing that was remembered."""
         held = ("indptr", "_columns", "_user_columns", "n_tasks", "_keys")
         return {**{name: self.__dict__[name] for name in held}, "_remembered": [], "_whole": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the rows."""
+        self.__dict__.update(state, _remembering=threading.RLock())
 
     def __repr__(self) -> str:
         return f"Users({', '.join(self._columns)}; values hidden)"

@@ -21,6 +21,7 @@ from apportion.privacy.contributions.base import Floats, TaskOrder, UserRun
 from apportion.privacy.contributions.distinct_tasks import require_distinct_tasks
 
 _AT_A_TIME = 1 << 24  # numbers formed on the device at a time
+_ROWS_ON_PROCESSOR, _ROWS_ON_GPU = 200_000, 1_000_000  # of users whose parts are formed at a time; small ones cost more
 
 
 class TorchEngine(LocalEngine):
@@ -47,7 +48,7 @@ class Device(Processors):
     """Segment sums and local regressions on a torch device."""
 
     def __init__(self, device: str, dtype: DTypeLike, *, exact: bool) -> None:
-        super().__init__(dtype, exact=exact)
+        super().__init__(dtype, rows_at_once=_ROWS_ON_PROCESSOR if device == "cpu" else _ROWS_ON_GPU, exact=exact)
         self.device = device
         self._placed: list[tuple[Any, Any]] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,10 @@ class Processors:
             raise InputError(
                 "Exact sums need the compiled kernel, which was not built on this machine.", argument="exact"
             )
+
+    def side_by_side(self, work: Callable[[Any], Any], pieces: Iterable[Any]) -> Iterator[Any]:
+        """Yield what `work` returns for each piece, in order; see `linalg.side_by_side`."""
+        return linalg.side_by_side(work, pieces, self.threads)
 
     def moments(
         self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, coefficients: Floats, bound: float

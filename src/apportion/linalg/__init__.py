@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from apportion.linalg.backend import active_backend, compiled_available, use_backend
 from apportion.linalg.information import Information, NoisyDesign, information
-from apportion.linalg.kernel import instruction_sets, thread_count, use_instruction_set
+from apportion.linalg.kernel import instruction_sets, use_instruction_set
 from apportion.linalg.keyed_words import keyed_words
 from apportion.linalg.lattice import FACTOR_BITS, lattice_gram, lattice_moment, step_below, whole_steps
 from apportion.linalg.normals import fill_normals
@@ -28,6 +28,7 @@ from apportion.linalg.segments import segment_gram, segment_moment, segment_solv
 from apportion.linalg.shrinkage import common_shape, shrink_towards
 from apportion.linalg.stacks import inverse_or_zero, solve_or_zero
 from apportion.linalg.task_counts import task_counts
+from apportion.linalg.threads import side_by_side, thread_count
 from apportion.linalg.user_rounds import rating_round
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "segment_moment",
     "segment_solve",
     "shrink_towards",
+    "side_by_side",
     "solve_or_zero",
     "solve_packed",
     "step_below",

@@ -2,6 +2,29 @@
 
 typedef double Part __attribute__((vector_size(KERNEL_VECTOR_BYTES)));
 typedef int64_t WholePart __attribute__((vector_size(KERNEL_VECTOR_BYTES)));
+typedef uint64_t BitsPart __attribute__((vector_size(KERNEL_VECTOR_BYTES)));
+
+constexpr int kPart = KERNEL_VECTOR_BYTES / sizeof(double);  // numbers in one vector
+
+// The numbers of two vectors in turn: of their first halves, or of their second ones
+template <bool Second>
+INLINE Part in_turn(Part a, Part b) {
+    WholePart places;
+    UNROLL for (int i = 0; i < kPart; ++i) places[i] = (i % 2) * kPart + i / 2 + (Second ? kPart / 2 : 0);
+    return __builtin_shuffle(a, b, places);
+}
+
+// Rows become columns.
+INLINE void transpose(Part (&rows)[kPart]) {
+    UNROLL for (int done = 1; done < kPart; done *= 2) {
+        Part mixed[kPart];
+        UNROLL for (int i = 0; i < kPart / 2; ++i) {
+            mixed[2 * i] = in_turn<false>(rows[i], rows[i + kPart / 2]);
+            mixed[2 * i + 1] = in_turn<true>(rows[i], rows[i + kPart / 2]);
+        }
+        UNROLL for (int i = 0; i < kPart; ++i) rows[i] = mixed[i];
+    }
+}
 
 struct Lanes {
     static constexpr int n_parts = kLanes * sizeof(double) / KERNEL_VECTOR_BYTES;

@@ -9,7 +9,7 @@
 // worked through three times, with the same numbers.
 
 constexpr int kTileColumns = KERNEL_VECTOR_BYTES == 64 ? 8 : KERNEL_VECTOR_BYTES == 32 ? 3 : 1;  // fit the registers
-constexpr Index kBlockBytes = 65536;  // of panels, near the processor
+constexpr Index kBlockBytes = 262144;  // of panels, near the processor
 constexpr Index kMostAhead = 256;     // observations of the next user that memory is asked for early
 
 // sums[r][c] (+)= left[r] * right[c], eight sums each, for R rows and C columns, over some groups of observations
@@ -84,7 +84,7 @@ struct RatingWorker {
     int64_t* const by_task;  // this thread's own sums, or those of all
     const bool shared;
     const Index dim = task.dim;
-    const Index most_groups = std::clamp<Index>(kBlockBytes / (4 * 8 * kLanes * dim), 8, 128);
+    const Index most_groups = std::clamp<Index>(kBlockBytes / (4 * 8 * kLanes * dim), 8, 512);
     const Index n_summary = 5 + (dim - 2) * (dim - 1) / 2;
     Buffer<double> right = zeros<double>(most_groups * (dim + 3) * kLanes);  // trust, weight, label, features
     Buffer<double> left = zeros<double>(most_groups * dim * kLanes);         // trust times features
@@ -160,6 +160,26 @@ struct RatingWorker {
         return number_of(task.weights, task.double_weights, k);
     }
 
+    // Where in a group of the panel the c-th number of a task's row goes
+    INLINE Index place_of(Index c) const {
+        const Index dim = n_features();
+        return (c < dim ? c + 3 : c - dim) * kLanes;
+    }
+
+    // The rows of the tasks of eight observations, side by side
+    INLINE void gather_eight(Index begin, double* group) const {
+        const Index dim = n_features();
+        UNROLL for (Index lane = 0; lane < kLanes; lane += kPart)
+            UNROLL for (Index c = 0; c < dim + 2; c += kPart) {
+                Part block[kPart];
+                UNROLL for (int i = 0; i < kPart; ++i)
+                    __builtin_memcpy(&block[i], task_rows + task.tasks[begin + lane + i] * row_step() + c, sizeof(Part));
+                transpose(block);
+                UNROLL for (int i = 0; i < kPart; ++i)
+                    if (c + i < dim + 2) __builtin_memcpy(group + place_of(c + i) + lane, &block[i], sizeof(Part));
+            }
+    }
+
     // Fill the panels with some observations, zeros after the last; whether any has a weight.
     bool gather(Index begin, Index count, double stretch) {
         const Index dim = n_features();
@@ -169,13 +189,15 @@ struct RatingWorker {
             const Index here = std::min<Index>(kLanes, count - k);
             if (here < kLanes) std::fill_n(group, group_step(), 0.);
             double values[kLanes] = {};
+            if (here == kLanes) gather_eight(begin + k, group);
             for (Index lane = 0; lane < here; ++lane) {
                 const Index at = begin + k + lane;
-                const double* row = task_rows + task.tasks[at] * row_step();
-                UNROLL for (Index c = 0; c < dim; ++c) group[(c + 3) * kLanes + lane] = row[c];
-                const double weight = task.weights ? weight_of(at) : row[dim + 1] * stretch;
-                group[lane] = row[dim];
-                group[kLanes + lane] = weight;
+                if (here < kLanes) {
+                    const double* row = task_rows + task.tasks[at] * row_step();
+                    UNROLL for (Index c = 0; c < dim + 2; ++c) group[place_of(c) + lane] = row[c];
+                }
+                double& weight = group[kLanes + lane];
+                weight = task.weights ? weight_of(at) : weight * stretch;
                 values[lane] = value_of(at);
                 any |= weight != 0;
             }
@@ -372,6 +394,30 @@ struct RatingWorker {
         return true;
     }
 
+    // The rows of eight observations, added to their tasks; no user has a task twice
+    INLINE void add_eight(Index begin, const int64_t* whole) const {
+        const Index width = n_features() - 1;
+        UNROLL for (Index c = 0; c + kPart <= width; c += kPart)
+            UNROLL for (Index lane = 0; lane < kLanes; lane += kPart) {
+                Part block[kPart];
+                UNROLL for (int i = 0; i < kPart; ++i)
+                    __builtin_memcpy(&block[i], whole + (c + i) * kLanes + lane, sizeof(Part));
+                transpose(block);
+                UNROLL for (int i = 0; i < kPart; ++i) {
+                    int64_t* to = by_task + task.tasks[begin + lane + i] * width + c;
+                    BitsPart sums;
+                    __builtin_memcpy(&sums, to, sizeof(sums));
+                    sums += (BitsPart)block[i];
+                    __builtin_memcpy(to, &sums, sizeof(sums));
+                }
+            }
+        UNROLL for (Index lane = 0; lane < kLanes; ++lane) {
+            int64_t* to = by_task + task.tasks[begin + lane] * width;
+            UNROLL for (Index c = width / kPart * kPart; c < width; ++c)
+                to[c] = wrapped_sum(to[c], whole[c * kLanes + lane]);
+        }
+    }
+
     void scatter(Index begin, Index count, double kept) const {
         const Index dim = n_features();
         const double* row = rows.get();
@@ -381,6 +427,10 @@ struct RatingWorker {
             UNROLL for (Index c = 0; c < dim - 1; ++c)
                 whole_steps(Lanes::load(row + c * kLanes) * kept * task.per_step, whole + c * kLanes);
             const Index here = std::min<Index>(kLanes, count - k);
+            if (here == kLanes && !shared) {
+                add_eight(begin + k, whole);
+                continue;
+            }
             for (Index lane = 0; lane < here; ++lane) {
                 int64_t* to = by_task + task.tasks[begin + k + lane] * (dim - 1);
                 if (shared)

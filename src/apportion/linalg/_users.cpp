@@ -1,7 +1,7 @@
 // What users compute for themselves, user by user, in one pass that stays in cache: weighted counts
-// (_task_counts.hpp), the round on ratings (_rating_round.hpp) and recommendations (_ranking.hpp); and what follows a round, task by task, from released numbers
-// (_information.hpp).  Plain C interface, loaded with ctypes; Python checks all
-// arguments.
+// (_task_counts.hpp), the round on ratings (_rating_round.hpp), regressions under other settings (_solutions.hpp) and
+// recommendations (_ranking.hpp); and what follows a round, task by task, from released numbers (_information.hpp).
+// Plain C interface, loaded with ctypes; Python checks all arguments.
 //
 // The same bits everywhere.  Only + - * / and the square root are used, each rounded once (the file is compiled without
 // contraction to fused operations).  Numbers of independent entries are computed side by side; a sum over a user's
@@ -82,6 +82,14 @@ struct InformationArguments {
     double largest;
 };
 
+// The arguments of users' solutions; mirrored by apportion.linalg.user_moments.
+struct SolutionsArguments {
+    Index n_users, dim;
+    const double *base, *base_rhs;   // [dim, dim], [dim]
+    const double *grams, *moments;   // lower triangles [dim (dim + 1) / 2, n_users], [dim, n_users]
+    double* solutions;               // [dim, n_users]
+};
+
 constexpr Index kTasksAtOnce = 1024;             // of which precisions are added up, before the sums are
 constexpr Index kRowsAtOnce = 96;                // of products, by one thread
 constexpr Index kTurn = 4096;                    // observations handed to a thread at a time
@@ -128,6 +136,7 @@ namespace users_baseline {
 #include "_rating_round.hpp"
 #include "_ranking.hpp"
 #include "_information.hpp"
+#include "_solutions.hpp"
 }
 #undef KERNEL_VECTOR_BYTES
 
@@ -142,6 +151,7 @@ namespace users_avx2 {
 #include "_rating_round.hpp"
 #include "_ranking.hpp"
 #include "_information.hpp"
+#include "_solutions.hpp"
 }
 #undef KERNEL_VECTOR_BYTES
 #pragma GCC pop_options
@@ -155,6 +165,7 @@ namespace users_avx512 {
 #include "_rating_round.hpp"
 #include "_ranking.hpp"
 #include "_information.hpp"
+#include "_solutions.hpp"
 }
 #undef KERNEL_VECTOR_BYTES
 #pragma GCC pop_options
@@ -218,6 +229,17 @@ Index users_information(int level, int threads, const InformationArguments* task
     level = std::min(level, kernel_best_level());
     try {
         AT_LEVEL(level, information(*task, threads));
+        return kSuccess;
+    } catch (const std::bad_alloc&) {
+        return kOutOfMemory;
+    }
+}
+
+// Fills users' solutions.
+Index users_solutions(int level, int threads, const SolutionsArguments* task) {
+    level = std::min(level, kernel_best_level());
+    try {
+        AT_LEVEL(level, solutions(*task, threads));
         return kSuccess;
     } catch (const std::bad_alloc&) {
         return kOutOfMemory;

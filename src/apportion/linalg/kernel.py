@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.linalg.packed import FloatArray
+from apportion.linalg.threads import thread_count
 
 GRAM, MOMENT, SOLUTION = range(3)
 INSTRUCTION_SETS = ("baseline", "avx2", "avx512")
@@ -91,29 +92,11 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.users_task_counts.argtypes = [number, number, pointer]
     loaded.users_information.restype = size
     loaded.users_information.argtypes = [number, number, pointer]
+    loaded.users_solutions.restype = size
+    loaded.users_solutions.argtypes = [number, number, pointer]
     loaded.kernel_best_level.restype = number
     loaded.kernel_best_level.argtypes = []
     return loaded
-
-
-def thread_count(threads: int | None = None) -> int:
-    """Return the number of threads: the argument, or APPORTION_THREADS, or the processors we may use."""
-    if threads is None:
-        text = os.environ.get("APPORTION_THREADS", "")
-        if not text:
-            return _processors()
-        if not text.isdecimal() or int(text) < 1:
-            raise InputError(f"Expected APPORTION_THREADS to be a positive integer, got {text!r}.", argument=None)
-        return int(text)
-    if threads < 1:
-        raise InputError(f"Expected threads >= 1, got {threads}.", argument="threads")
-    return int(threads)
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0)) or 1
-    return os.cpu_count() or 1
 
 
 def _loaded() -> ctypes.CDLL:
@@ -236,6 +219,13 @@ def ranking(arguments: ctypes.Structure, *, doubles: bool, threads: int | None =
 def information(arguments: ctypes.Structure, *, threads: int | None = None) -> None:
     """Fills what statistics say of tasks; see `apportion.linalg.information`."""
     failed: int = _loaded().users_information(_level.get(), thread_count(threads), ctypes.byref(arguments))
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+
+
+def solutions(arguments: ctypes.Structure, *, threads: int | None = None) -> None:
+    """Fills users' solutions; see `apportion.linalg.user_moments`."""
+    failed: int = _loaded().users_solutions(_level.get(), thread_count(threads), ctypes.byref(arguments))
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
 

@@ -33,8 +33,8 @@ from apportion.linalg.checks import (
     first_non_finite,
 )
 from apportion.linalg.fixed_order import row_products
-from apportion.linalg.kernel import thread_count
 from apportion.linalg.packed import FloatArray, packed_dim, packed_size
+from apportion.linalg.threads import thread_count
 
 
 def segment_gram(

@@ -253,14 +253,22 @@ class Statement:
         return f"Gaussian-DP mu = {rounded_up(self.spent_mu):g}"
 
 
-def rounded_up(value: float, digits: int = 4) -> float:
-    """Round a cost up to this many digits for display, never below the true value.
+_TOO_LITTLE_TO_SHOW = 1e-6
 
-    >>> rounded_up(0.99994)
-    1.0
+
+def rounded_up(value: float, digits: int = 4) -> float:
+    """Round a cost up to this many digits for display: never below the true value by more than a millionth of it.
+
+    The rounding of sums on a lattice adds less than that to a sensitivity; the card has all digits.
+
+    >>> rounded_up(0.99994), rounded_up(1.0000000009), rounded_up(1.00001)
+    (1.0, 1.0, 1.001)
     """
     if value <= 0 or not math.isfinite(value):
         return value
+    nearest = float(f"{value:.{digits}g}")
+    if abs(nearest - value) <= _TOO_LITTLE_TO_SHOW * value:
+        return nearest
     unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
     return float(f"{math.ceil(value / unit - 1e-9) * unit:.{digits + 2}g}")
 

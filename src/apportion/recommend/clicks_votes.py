@@ -7,8 +7,9 @@ that exceeds their noise is taken.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -45,23 +46,49 @@ class RankLosses:
     def __call__(self, kept: Users, shown: Users, kernels: Kernels) -> NDArray[np.float64]:
         """Return [n_users, n_settings]; zero for users who hold out no row."""
         voting = kept.with_rows(shown.present[kept.owner])
-        return np.stack([_losses(each, voting, shown, kernels) for each in self.fold_ins], axis=1)
+        pairs = zip(self.fold_ins, self._ranked, strict=True)
+        return np.stack([_losses(each, ranked, voting, shown, kernels) for each, ranked in pairs], axis=1)
+
+    @cached_property
+    def _ranked(self) -> list[_Ranked]:
+        return [_Ranked.of(each.features) for each in self.fold_ins]
 
 
-def _losses(fold_in: FoldIn, voting: Users, shown: Users, kernels: Kernels) -> NDArray[np.float64]:
+@dataclass(frozen=True, eq=False)
+class _Ranked:
+    """The features of the tasks that are ranked, and the place of every task among them; -1 for the others."""
+
+    features: NDArray[np.float32]
+    place: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, features: Any) -> _Ranked:
+        """Rank the tasks with the longest rows."""
+        ranked = _longest_rows(features)
+        place = np.full(len(features), -1, np.int64)
+        place[ranked] = np.arange(len(ranked))
+        return cls(np.ascontiguousarray(features[ranked], np.float32), place)
+
+    def losses(self, piece: tuple[Floats, Users, Users]) -> NDArray[np.float64]:
+        """Return the losses of some users, given their vectors, the rows that they kept and those held out."""
+        vectors, voting, shown = piece
+        worth = _worth(vectors, self.features, self.place, voting, shown)
+        return np.asarray(-np.bincount(shown.owner, worth, minlength=shown.n_users) / np.maximum(shown.sizes, 1))
+
+
+def _losses(fold_in: FoldIn, ranked: _Ranked, voting: Users, shown: Users, kernels: Kernels) -> NDArray[np.float64]:
     solved = fold_in.solve(kernels, voting, np.ones(voting.n_rows, np.float32))
     vectors = np.asarray(solved.cpu() if hasattr(solved, "cpu") else solved, np.float32)
-    ranked = _longest_rows(fold_in.features)
-    features = np.ascontiguousarray(fold_in.features[ranked], np.float32)
-    place = np.full(len(fold_in.features), -1, np.int64)
-    place[ranked] = np.arange(len(ranked))
-    losses, first = np.zeros(shown.n_users), 0
+    pieces = ((vectors[users], voting.run(users.start, users.stop), some) for users, some in _in_pieces(shown))
+    return np.concatenate([np.zeros(0), *kernels.side_by_side(ranked.losses, pieces)])
+
+
+def _in_pieces(shown: Users) -> Iterator[tuple[slice, Users]]:
+    """Yield some users at a time, and where they are among all."""
+    first = 0
     for some in shown.runs(_ROWS_AT_A_TIME, _ROWS_AT_A_TIME):
-        users = slice(first, first + some.n_users)
-        worth = _worth(vectors[users], features, place, voting.run(users.start, users.stop), some)
-        losses[users] -= np.bincount(some.owner, worth, minlength=some.n_users) / np.maximum(some.sizes, 1)
-        first = users.stop
-    return losses
+        yield slice(first, first + some.n_users), some
+        first += some.n_users
 
 
 def _worth(vectors: Floats, features: Floats, place: NDArray[np.int64], voting: Users, shown: Users) -> Floats:

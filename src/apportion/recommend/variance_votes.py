@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.linalg.fixed_sums import Runs, dot
-from apportion.linalg.rating_reference import solved_with
-from apportion.linalg.user_moments import moments_of_users
+from apportion.linalg.user_moments import moments_of_users, solutions
 from apportion.privacy.contributions import HeldOut, Kernels, Votes
 from apportion.privacy.neighbours import Neighbours
 from apportion.recommend.model import FoldIn
@@ -113,8 +112,8 @@ class VarianceLosses:
             moments = moments_of_users(kept.indptr, tasks, default.features, trust, self._labels(kept))
             return np.stack([self._losses(each, moments, shown) for each in self.fold_ins], axis=1)
 
-    def _losses(self, fold_in: FoldIn, moments: Any, shown: Any) -> NDArray[np.float64]:
-        solution = solved_with(fold_in.base, fold_in.base_rhs, *moments)[1]
+    def _losses(self, fold_in: FoldIn, moments: tuple[Any, Any], shown: Any) -> NDArray[np.float64]:
+        solution = solutions(fold_in.base, fold_in.base_rhs, *moments)
         predicted = dot(list(fold_in.features[shown.column("tasks")].T), [column[shown.owner] for column in solution])
         squares = Runs(shown.indptr).sums()(np.square(self._labels(shown) - predicted))
         return np.asarray(squares / np.sqrt(np.maximum(shown.sizes, 1)))

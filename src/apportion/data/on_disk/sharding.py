@@ -24,7 +24,7 @@ from apportion.data.on_disk.shard_files import ITEM, KEPT, USER, Shard, digest_o
 from apportion.data.on_disk.staging import BITS, BUCKET, ROW, ShardColumns, Staged, stage
 from apportion.data.sources import OpenTable
 from apportion.errors import InputError
-from apportion.linalg.kernel import thread_count
+from apportion.linalg.threads import thread_count
 
 if TYPE_CHECKING:
     import pyarrow as pa

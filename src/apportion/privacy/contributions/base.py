@@ -9,7 +9,7 @@ follows. Other code builds new contributions from these classes; it cannot seal 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -103,6 +103,9 @@ class Kernels(Protocol):
     """
 
     rows_at_once: int
+
+    def side_by_side(self, work: Callable[[Any], Any], pieces: Iterable[Any]) -> Iterator[Any]:
+        """Yield what `work` returns for each piece, in order; several may be worked on at a time."""
 
     def moments(
         self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, coefficients: Floats, bound: float

@@ -89,8 +89,19 @@ class ClippedParts(Contribution):
         """Return the sums over these users, in batches, clipped and in whole steps."""
         require_distinct_tasks(users, any(each.by_task for each in self.outputs))
         sums = tuple(each.zeros(users.n_tasks) for each in self.outputs)
-        for run in users.runs(kernels.rows_at_once):
-            self._add_run(run, sums)
+        runs = users.runs(kernels.rows_at_once)
+        if any(each.by_task for each in self.outputs):  # sums as long as the list of tasks are there once
+            for run in runs:
+                self._add_run(run, sums)
+            return sums
+        for own in kernels.side_by_side(self._of_run, runs):
+            for total, part in zip(sums, own, strict=True):
+                total += part
+        return sums
+
+    def _of_run(self, run: UserRun) -> Sums:
+        sums = tuple(each.zeros(run.n_tasks) for each in self.outputs)
+        self._add_run(run, sums)
         return sums
 
     def _add_run(self, run: UserRun, sums: Sums) -> None:

@@ -171,17 +171,20 @@ class Votes(Contribution):
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
         """Return the sum of these users' differences, clipped and in whole steps."""
         total = self.output.zeros(users.n_tasks)
-        for run in users.runs(kernels.rows_at_once):
-            voting = self.rows.shown(run).present
-            if not voting.any():
-                continue
-            kept, shown = self.rows.kept(run).with_users(voting), self.rows.shown(run).with_users(voting)
-            losses = np.asarray(self.losses(kept, shown, kernels), np.float64)
-            with np.errstate(invalid="ignore"):
-                differences = losses[:, 1:] - losses[:, :1]
-            good = np.asarray(np.isfinite(differences).all(axis=1))
-            total += whole_parts(np.where(good[:, None], differences, 0.0), self.output).sum(axis=0)
+        for own in kernels.side_by_side(lambda run: self._of_run(run, kernels), users.runs(kernels.rows_at_once)):
+            total += own
         return (total,)
+
+    def _of_run(self, run: UserRun, kernels: Kernels) -> NDArray[np.int64]:
+        voting = self.rows.shown(run).present
+        if not voting.any():
+            return self.output.zeros(run.n_tasks)
+        kept, shown = self.rows.kept(run).with_users(voting), self.rows.shown(run).with_users(voting)
+        losses = np.asarray(self.losses(kept, shown, kernels), np.float64)
+        with np.errstate(invalid="ignore"):
+            differences = losses[:, 1:] - losses[:, :1]
+        good = np.asarray(np.isfinite(differences).all(axis=1))
+        return np.asarray(whole_parts(np.where(good[:, None], differences, 0.0), self.output).sum(axis=0))
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
         """Seal the sum: one user's part is its clipped vector of differences."""
