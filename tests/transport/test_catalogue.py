@@ -44,6 +44,19 @@ def regression(rng, size, kind=np.float64, dimension=3):
     return {"dimension": dimension, **{name: getattr(fold_in, name).tobytes() for name in names}}
 
 
+def _of_encoder(rng, size, seed):
+    rows = {
+        **regression(rng, size, np.float32),
+        "factors": abs(size * rng.standard_normal(N_ITEMS)).tobytes() if seed % 2 else None,
+        "normalised": True,
+        "centre": size,
+        "taste": 1 + seed % 3,
+        "bias_scale": 0.5,
+        "user_norm": 0.2,
+    }
+    return {"encoder-matrices": rows, "encoder-vectors": {**rows, "label_bound": 0.7}}
+
+
 def asked(name, seed=0, size=1.0):
     """Plain data that ask for a contribution, with numbers that no fit would send."""
     rng = np.random.default_rng(seed)
@@ -77,6 +90,7 @@ def asked(name, seed=0, size=1.0):
         },
         "click-totals": {"dimension": 2, "vectors": (size * rng.standard_normal((N_ITEMS, 2))).tobytes()},
         "click-tastes": regression(rng, size, np.float32),
+        **_of_encoder(rng, size, seed),
         "click-votes": {"fold_ins": [regression(rng, size, np.float32) for _ in range(2)], **votes},
     }[name]
     return {"name": name, "given": given, "without": None}

@@ -14,16 +14,18 @@ from typing import Any, Final
 
 import numpy as np
 
+from apportion.engines import Processors
 from apportion.errors import InputError
 from apportion.privacy.contributions import Contribution, HeldOut, WithoutHeldOut
 from apportion.transport.click_questions import CLICK_QUESTIONS
+from apportion.transport.encoder_questions import ENCODER_QUESTIONS
 from apportion.transport.listed import Listed, PublicFacts
 from apportion.transport.rating_questions import RATING_QUESTIONS
 from apportion.transport.schema import Maybe, Real, Table, Whole, Word
 from apportion.transport.value_questions import VALUE_QUESTIONS
 
 CATALOGUE: Final[Mapping[str, Listed]] = {
-    each.name: each for each in (*VALUE_QUESTIONS, *RATING_QUESTIONS, *CLICK_QUESTIONS)
+    each.name: each for each in (*VALUE_QUESTIONS, *RATING_QUESTIONS, *CLICK_QUESTIONS, *ENCODER_QUESTIONS)
 }
 """Every contribution that a client can be asked for."""
 
@@ -92,6 +94,8 @@ def _same(one: Any, two: Any) -> bool:
         return np.array_equal(one, two)
     if type(one) is not type(two):
         return False
+    if isinstance(one, Processors):
+        return (one.dtype, one.exact) == (two.dtype, two.exact)
     if isinstance(one, tuple):
         return len(one) == len(two) and all(map(_same, one, two))
     if is_dataclass(one) and not isinstance(one, type):

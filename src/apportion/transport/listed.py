@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+import numpy as np
+
+from apportion.allocation.weightings import SplitEqually, TaskFactors
 from apportion.errors import InputError
-from apportion.privacy.contributions import Contribution
-from apportion.transport.schema import Array, Real, Table, Whole
+from apportion.privacy.contributions import Contribution, Weighting
+from apportion.transport.schema import Array, Flag, Maybe, Real, Table, Whole
 
 DIMENSIONS: Final = Whole(2, 514)
 
@@ -81,3 +84,20 @@ def regression(kind: Any, items: str | int = "items") -> Table:
 
 
 CLIP_NORM: Final = Real(1e-6, 1e6)
+
+WEIGHTS: Final[Mapping[str, Any]] = {"factors": Maybe(Array(("items",), 0.0)), "normalised": Flag()}
+"""How users divide their sensitivity over items: equally, or by factors of items."""
+
+
+def weights_of(given: Mapping[str, Any]) -> Weighting:
+    """Return the weights that numbers describe."""
+    if given["factors"] is None:
+        return SplitEqually()
+    return TaskFactors(given["factors"], "factors of items", given["normalised"])
+
+
+def taken_weights(weights: Any) -> Mapping[str, Any]:
+    """Return the numbers of weights; those of an equal split for weights of another kind, which are then refused."""
+    if type(weights) is not TaskFactors:
+        return {"factors": None, "normalised": True}
+    return {"factors": np.asarray(weights.factors, np.float64), "normalised": weights.normalised}

@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import numpy as np
-
-from apportion.allocation.weightings import SplitEqually, TaskFactors
 from apportion.errors import InputError
 from apportion.linalg import RatingRound
 from apportion.linalg.checks import checked_symmetric
-from apportion.privacy.contributions import ClippedParts, Contribution, HeldOut, RatingParts, Votes, Weighting, step_of
+from apportion.privacy.contributions import ClippedParts, Contribution, HeldOut, RatingParts, Votes, step_of
 from apportion.privacy.neighbours import ADD_REMOVE
 from apportion.recommend.clip_norms import ClippedAway
 from apportion.recommend.model import FoldIn
 from apportion.recommend.variance_votes import VarianceLosses
-from apportion.transport.listed import CLIP_NORM, DIMENSIONS, Listed, PublicFacts, regression
-from apportion.transport.schema import LARGEST, Array, Flag, Maybe, Real, Several, Table, Whole
+from apportion.transport.listed import (
+    CLIP_NORM,
+    DIMENSIONS,
+    WEIGHTS,
+    Listed,
+    PublicFacts,
+    regression,
+    taken_weights,
+    weights_of,
+)
+from apportion.transport.schema import LARGEST, Array, Flag, Real, Several, Table, Whole
 
 Given = Mapping[str, Any]
 
@@ -38,8 +44,7 @@ _ROUND: Final = Table(
         "summary_clip": CLIP_NORM,
         "starting": Flag(),
         "start_norm": Real(0.0, LARGEST),
-        "factors": Maybe(Array(("items",), 0.0)),
-        "normalised": Flag(),
+        **WEIGHTS,
     }
 )
 _VOTES: Final = Table(
@@ -74,23 +79,18 @@ def _round(given: Given, facts: PublicFacts) -> Contribution:
         step=step_of(given["clip_norm"]),
         summary_step=step_of(given["summary_clip"]),
     )
-    weights: Weighting = SplitEqually()
-    if given["factors"] is not None:
-        weights = TaskFactors(given["factors"], "factors of items", given["normalised"])
-    return RatingParts(numbers, weights, "a round on ratings")
+    return RatingParts(numbers, weights_of(given), "a round on ratings")
 
 
 def _taken_round(contribution: Any, facts: PublicFacts) -> Given | None:
     if type(contribution) is not RatingParts:
         return None
-    held, weights = contribution.round, contribution.weights
-    factors = np.asarray(weights.factors, np.float64) if type(weights) is TaskFactors else None
+    held = contribution.round
     return {
         **{name: getattr(held, name) for name in (*_OF_ROUND, "starting", "start_norm")},
         "dimension": held.dim,
         "coordinates": held.width,
-        "factors": factors,
-        "normalised": weights.normalised if type(weights) is TaskFactors else True,
+        **taken_weights(contribution.weights),
     }
 
 
