@@ -81,6 +81,7 @@ CLAIMS = (
     "heavytail-pairs",
     "heavytail-mnist",
     "heavytail-text",
+    "rare-classes",
     "optim-exact",
     "optim-unbiased",
     "optim-accounting",

@@ -35,8 +35,24 @@ def generated(seed: int, sizes: tuple[int, int, int], **made: Any) -> Interactio
     return long_tailed_clicks(*sizes, rng=np.random.default_rng(seed), **made)[0]
 
 
+def drawn(seed: int) -> Interactions:
+    """Clicks of a shape drawn at random: 500 to 16,000 users with 2 to 30 clicks each on 160 to 8,000 items."""
+    rng = np.random.default_rng(1000 + seed)
+    n_users, n_tasks = int(10 ** rng.uniform(2.7, 4.2)), int(10 ** rng.uniform(2.2, 3.9))
+    rows = min(10 ** rng.uniform(0.3, 1.5), n_tasks / 8)
+    shape: dict[str, Any] = {
+        "rank": int(rng.integers(1, 30)),
+        "skew": rng.uniform(0.2, 1.3),
+        "activity_spread": rng.uniform(0.5, 1.5),
+        "taste_strength": rng.uniform(0.2, 2.5),
+        "concentration": 10 ** rng.uniform(-1.3, 0),
+    }
+    return generated(seed, (n_users, n_tasks, int(n_users * rows)), **shape)
+
+
 def split(data: Interactions) -> UserSplit:
     """A fifth of the users who have five clicks or more, for validation and as many for test, 2500 at most."""
+    data = data.with_public_tasks()
     able = int((data.by_user.counts >= 5).sum())
     held_out = min(MOST_HELD_OUT, able // 5)
     return data.split_by_users(np.random.default_rng(SPLIT_SEED), n_validation=held_out, n_test=held_out)
@@ -70,4 +86,5 @@ GENERATED: dict[str, Callable[[], Interactions]] = {
     "large catalogue": partial(generated, 13, (5000, 10_000, 50_000), rank=10),
     "weak tastes": partial(generated, 14, _USUAL, rank=4, taste_strength=0.5),
     "more items than users": partial(generated, 15, (1000, 5000, 20_000), rank=6, skew=0.8, taste_strength=2.0),
+    **{f"drawn {seed}": partial(drawn, seed) for seed in range(1, 16)},
 }

@@ -49,14 +49,14 @@ def finds_an_item(page: Page) -> None:
 
 
 def lists_neighbours(page: Page) -> None:
-    """The chosen item's neighbours come with cosines and angles, and lead on to their own."""
+    """The chosen item's neighbours come with similarities and shares of data, and lead on to their own."""
     page.evaluate("explorer.map.onChoose(0)")
     code = page.evaluate("explorer.data.codes[0]")
     expected = page.evaluate("code => explorer.neighbours(code, 10)", code)
     rows = page.locator("#item table").first.locator("tbody tr")
     assert rows.count() == len(expected)
     assert f"{expected[0][1]:.2f}" in rows.first.inner_text()
-    assert "°" in rows.first.inner_text()
+    assert "%" in rows.first.inner_text()
     name = rows.first.locator("button").inner_text()
     rows.first.locator("button").click()
     assert page.locator("#item h3").inner_text() == name

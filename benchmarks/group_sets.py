@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,10 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 _REAL = (
-    ("InstEval by department", "insteval/InstEval.csv", "y", "s", "dept", (1.0, 5.0)),
-    ("InstEval by lecturer", "insteval/InstEval.csv", "y", "s", "d", (1.0, 5.0)),
-    ("egsingle by school", "mlmrev/egsingle.csv", "math", "childid", "schoolid", (-6.0, 6.0)),
-    ("egsingle by year", "mlmrev/egsingle.csv", "math", "childid", "year", (-6.0, 6.0)),
+    ("InstEval by department", "insteval/InstEval.csv", "y", "s", "dept", (1.0, 5.0), False),
+    ("InstEval by lecturer", "insteval/InstEval.csv", "y", "s", "d", (1.0, 5.0), False),
+    ("egsingle by school", "mlmrev/egsingle.csv", "math", "childid", "schoolid", (-6.0, 6.0), True),
+    ("egsingle by year", "mlmrev/egsingle.csv", "math", "childid", "year", (-6.0, 6.0), True),
 )
 
 
@@ -38,6 +38,8 @@ class GroupRows:
         groups: the group of each row.
         n_groups: how many groups there are; their list is public.
         ends: the public range.
+        few: whether it is public knowledge that a user is in few groups, at most eight: a child is in one school, and
+            there are six years.
     """
 
     name: str
@@ -46,6 +48,7 @@ class GroupRows:
     groups: Codes
     n_groups: int
     ends: tuple[float, float]
+    few: bool = False
 
     def truth(self, statistic: str) -> Floats:
         """Counts, sums or means by group."""
@@ -56,11 +59,11 @@ class GroupRows:
 
 def real_sets() -> Iterator[GroupRows]:
     """All real sets; a claim that needs them cannot be measured without."""
-    for name, path, value, user, group, ends in _REAL:
+    for name, path, value, user, group, ends, few in _REAL:
         with need(data_folder() / path, name).open(encoding="utf-8", newline="") as lines:
             rows = list(csv.DictReader(lines))
         values, users, groups = ([row[column] for row in rows] for column in (value, user, group))
-        yield _made(name, values, users, groups, ends)
+        yield replace(_made(name, values, users, groups, ends), few=few)
 
 
 def long_tails(n_users: int = 20_000, n_groups: int = 500, seed: int = 1) -> GroupRows:

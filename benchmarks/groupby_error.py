@@ -3,7 +3,9 @@
 Root mean squared errors over groups of counts, sums and means, on InstEval (students, by department and by lecturer),
 egsingle (children, by school and by year) and generated long tails. The list of groups is public for both sides; the
 unit is a user with all rows, δ is 1e-6. Peers follow their published rule (`group_peers`) with the best limits of a
-grid, chosen on the data and not paid for. Ours has no setting. Coverage is of 95 % intervals, over groups and seeds.
+grid and the better law of noise, chosen on the data and not paid for. Ours has one setting, which is public knowledge:
+noise is Laplace noise where users are in at most eight groups (egsingle), else Gaussian noise. Coverage is of 95 %
+intervals, over groups and seeds, at least 2,400 of them in every cell, whose standard error is 0.4 %.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from benchmarks.group_sets import GroupRows, long_tails, real_sets
 
 STATISTICS = ("count", "sum", "mean")
 EPSILONS, DELTA = (0.5, 1.0, 3.0), 1e-6
-RUNS, PEER_RUNS = 20, 5
+RUNS, PEER_RUNS, NUMBERS = 20, 5, 2400  # runs at least, and so many numbers of groups in all of ours
 MOST, LEAST_COVERED, MOST_COVERED = 0.8, 0.94, 0.98
 
 
@@ -29,7 +31,10 @@ def measure(quick: bool) -> Outcome | Rehearsal:
     if quick:
         cells = compared(long_tails(1_500, 40), (1.0,), 3, 1)
         return Rehearsal({"cells": cells}, {"no larger error than the best peer": all(row[5] <= 1 for row in cells)})
-    cells = [row for rows in (*real_sets(), long_tails()) for row in compared(rows, EPSILONS, RUNS, PEER_RUNS)]
+    cells = []
+    for rows in (*real_sets(), long_tails()):
+        runs = max(RUNS, NUMBERS // rows.n_groups)
+        cells += compared(rows, EPSILONS, runs, max(PEER_RUNS, runs // 8))
     ratios, covered = [row[5] for row in cells], [row[7] for row in cells]
     above = sum(ratio > MOST for ratio in ratios)
     outside = sum(not LEAST_COVERED <= share <= MOST_COVERED for share in covered)
@@ -46,19 +51,18 @@ def measure(quick: bool) -> Outcome | Rehearsal:
         headline=f"by group: {np.mean(ratios):.2f} of the best peer's error on average, at most {max(ratios):.2f}; "
         f"above {MOST} in {above} of {len(cells)} cells; coverage {min(covered):.3f} to {max(covered):.3f}, outside "
         f"94 to 98 % in {outside}",
-        settings={"runs": RUNS, "peer_runs": PEER_RUNS, "delta": DELTA, "limits": [GROUPS, ROWS]},
+        settings={"runs": RUNS, "numbers": NUMBERS, "peer_runs": PEER_RUNS, "delta": DELTA, "limits": [GROUPS, ROWS]},
     )
 
 
 def compared(rows: GroupRows, epsilons: tuple[float, ...], runs: int, peer_runs: int) -> list[list[Any]]:
     """Name, statistic, ε, both errors, their ratio, the peer's limits, coverage."""
     found: list[list[Any]] = []
-    mus = {epsilon: Budget(epsilon, DELTA).mu for epsilon in epsilons}
-    peers = best_errors(rows, STATISTICS, list(mus.values()), peer_runs)
+    peers = best_errors(rows, STATISTICS, [Budget(epsilon, DELTA) for epsilon in epsilons], peer_runs)
     for statistic in STATISTICS:
         for epsilon in epsilons:
             error, covered = own(rows, statistic, epsilon, runs)
-            peer, limits = peers[statistic, mus[epsilon]]
+            peer, limits = peers[statistic, epsilon]
             found.append([rows.name, statistic, epsilon, error, peer, error / peer, limits, covered])
     header = ["data", "statistic", "epsilon", "error", "best peer", "ratio", "its limits", "covered"]
     print_table(header, found)
@@ -70,7 +74,15 @@ def own(rows: GroupRows, statistic: str, epsilon: float, runs: int) -> tuple[flo
     truth, keys = rows.truth(statistic), [str(k) for k in range(rows.n_groups)]
     errors, covered = [], []
     for run in range(runs):
-        made = UserGroupBy(statistic, epsilon, DELTA, value_range=rows.ends, keys=keys, noise=SeededNoise(run))
+        made = UserGroupBy(
+            statistic,
+            epsilon,
+            DELTA,
+            value_range=rows.ends,
+            keys=keys,
+            law="laplace" if rows.few else "gaussian",
+            noise=SeededNoise(run),
+        )
         made.fit(rows.values, users=rows.users, by=rows.groups)
         low, high = made.intervals_[statistic].T
         errors.append(np.square(made.estimates_[statistic] - truth).mean())

@@ -4,6 +4,8 @@ Parts, each a ratio in one run. *Round:* the users' side of one round on 136,677
 latent dimensions, by the fused kernel and by the NumPy reference that it equals bit for bit. *Fit:* a whole default fit
 of the same data against `implicit`'s fit with as many factors, 15 iterations and the same threads. *Before:* the same
 fit against the tree at commit 59d24db, where APPORTION_OLD_PYTHON names the interpreter of an environment with it.
+*LensKit:* MovieLens 1M against the fit of LensKit's `BiasedMFScorer` with as many factors, where
+APPORTION_LENSKIT_PYTHON names the interpreter of an environment with it.
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ import numpy as np
 from apportion import linalg
 from apportion.data import Interactions
 from apportion.recommend import PrivateRatingRecommender
-from benchmarks import peers, scale
+from benchmarks import movielens, peers, scale
 from benchmarks.claim import Outcome, UnavailableError, print_table
 from benchmarks.rating_rounds import LATENT, our_round
 
 ITERATIONS = 15
-TARGET = {"round": 1 / 15, "fit": 1.0, "before": 1 / 15}
+TARGET = {"round": 1 / 15, "fit": 1.0, "before": 1 / 15, "lenskit": 1.0}
 QUICK_TARGET = {"round": 0.5, "fit": 20.0}
 
 
@@ -34,7 +36,7 @@ def measure(quick: bool) -> Outcome:
     fused = scale.best_of(3, our_round(data))
     with linalg.use_backend("numpy"):
         plain = scale.best_of(1, our_round(data))
-    ours = scale.best_of(1, lambda: PrivateRatingRecommender(epsilon=1.0).fit(data))
+    ours = scale.best_of(3, lambda: PrivateRatingRecommender(epsilon=1.0).fit(data))
     theirs = scale.best_of(1, implicit_fit(data))
     speed = 1e9 * fused / data.n_observations * scale.threads()
     print_table(
@@ -45,7 +47,10 @@ def measure(quick: bool) -> Outcome:
     value = {"round": round(fused / plain, 4), "fit": round(ours / theirs, 4)}
     interpreter = os.environ.get("APPORTION_OLD_PYTHON")
     if interpreter and not quick:
-        value["before"] = round(ours / seconds_elsewhere(interpreter, data), 4)
+        value["before"] = round(ours / seconds_elsewhere(interpreter, data, "fit_alone.py"), 4)
+    interpreter = os.environ.get("APPORTION_LENSKIT_PYTHON")
+    if interpreter and not quick:
+        value["lenskit"] = round(_over_lenskit(interpreter), 4)
     target = QUICK_TARGET if quick or not linalg.compiled_available() else TARGET
     return Outcome(
         value,
@@ -57,12 +62,21 @@ def measure(quick: bool) -> Outcome:
     )
 
 
-def seconds_elsewhere(interpreter: str, data: Interactions) -> float:
-    """Seconds of a default fit of the same data by the tree that another interpreter has."""
+def _over_lenskit(interpreter: str) -> float:
+    """The time of a default fit of MovieLens 1M, over that of LensKit."""
+    data = movielens.ratings()
+    ours = scale.best_of(3, lambda: PrivateRatingRecommender(epsilon=1.0).fit(data))
+    theirs = seconds_elsewhere(interpreter, data, "lenskit_alone.py", str(LATENT))
+    print_table(["MovieLens 1M", "seconds"], [["fit, private", ours], ["fit, LensKit", theirs]])
+    return ours / theirs
+
+
+def seconds_elsewhere(interpreter: str, data: Interactions, script: str, *arguments: str) -> float:
+    """Seconds that a script prints of its fit of the same data, with another interpreter."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.npz"
         np.savez(path, users=data.users, tasks=data.tasks, values=data.values)
-        command = [interpreter, str(Path(__file__).with_name("fit_alone.py")), str(path)]
+        command = [interpreter, str(Path(__file__).with_name(script)), str(path), *arguments]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return float(done.stdout)

@@ -112,6 +112,7 @@ def ones_of_cells(users, cells):
 
 STATISTICS = GroupMoments(moments_of_cells, 2, 2.0, size_cap=1.2), GroupMoments(ones_of_cells, 1, 1.5)
 NORMS = NormClasses(STATISTICS, (0.5, 1.0, 2.0, 4.0), (1.0, 2.0, 3.0), 8.0)
+L1_NORMS = NormClasses(STATISTICS, (0.5, 1.0, 2.0, 4.0), (1.0, 2.0, 3.0), 8.0, taxicab=True)
 
 HELD_OUT = HeldOut(0.9, seed=1)
 BY_TASK, OF_USER = Output(3, 2.5, True, "test"), Output(2, 4.0, False, "test")
@@ -130,6 +131,8 @@ CONTRIBUTIONS = {
     "keys": lambda: KeyCounts(300),
     "shares of keys": lambda: KeyShares(300),
     "sums by group": lambda: GroupSums(STATISTICS),
+    "sums by group in L1 norm": lambda: GroupSums(STATISTICS, taxicab=True),
+    "L1 norms over groups": lambda: ClippedParts(L1_NORMS, (L1_NORMS.output,)),
     "norms over groups": lambda: ClippedParts(NORMS, (NORMS.output,)),
     "votes": lambda: Votes(LossesOfMeans(), HELD_OUT, 3.0, "test"),
     "parts without held-out rows": lambda: WithoutHeldOut(ClippedParts(totals_alone, (OF_USER,)), HELD_OUT),

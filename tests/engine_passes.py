@@ -22,7 +22,7 @@ from apportion.federated import FederatedEngine, Trust
 from apportion.privacy import SeededNoise
 from apportion.privacy.contributions import Contribution
 from apportion.regression import LabelPrivateRegression, UserERM
-from apportion.statistics import UserGroupBy, UserMean, UserQuantile
+from apportion.statistics import UserCovariance, UserGroupBy, UserMean, UserQuantile
 from apportion.statistics.paper_mean import PaperMean
 from contribution_cases import CONTRIBUTIONS, users_of
 from sail_server import sail_server, sail_session
@@ -202,6 +202,7 @@ def _add_up_small_forms(engine, world):
 BOX, PRIVATE = {"value_range": (-2.0, 2.0)}, {"sizes": "private"}
 ROWS = {
     "mean": partial(UserMean, 2.0, 1e-5, **BOX),
+    "covariance": partial(UserCovariance, 2.0, 1e-5, **BOX),
     "mean, at most 2 rows a user": partial(PaperMean, 2.0, 1e-5, bounding=SampleLimit(2), **BOX),
     "mean, Laplace": partial(UserMean, 2.0, 0.0, **BOX),
     "mean, private sizes": partial(PaperMean, 2.0, 1e-5, **PRIVATE, **BOX),
@@ -218,6 +219,9 @@ STATISTICS = ("count", "sum", "mean", "variance", "histogram")
 GROUPS = {
     "statistics by group": partial(
         UserGroupBy, STATISTICS, 2.0, 1e-5, value_range=(0, 1), keys=("east", "north", "west", "zoo")
+    ),
+    "statistics by group, Laplace": partial(
+        UserGroupBy, STATISTICS, 2.0, value_range=(0, 1), keys=("east", "north", "west", "zoo"), law="laplace"
     ),
     "statistics by private groups": partial(UserGroupBy, ("users", "quantile"), 50.0, 1e-5, value_range=(0, 1)),
 }

@@ -158,7 +158,7 @@ def test_other_queries_are_refused_with_the_reason(refused, sql, reason):
             ("mean", "visits.csv", *VALUES, "--by", "ward", "--weights", "paper", *COMMON),
             "--weights cannot be combined",
         ),
-        (("mean", "visits.csv", *VALUES, "--by", "ward", "--delta", 0, *COMMON), "delta above 0 with --by"),
+        (("mean", "visits.csv", *VALUES, "--by", "ward", "--delta", 0, *COMMON), "because Gaussian noise needs one"),
         (("mean", "visits.csv", *VALUES, "--value", "year", "--by", "ward", *COMMON), "one --value"),
         (("count", "visits.csv", "--by", "ward,year", "--keys", "wards.csv", *COMMON), "first 2 columns"),
         (("count", "visits.csv", "--by", "room", *COMMON), "no column 'room'"),

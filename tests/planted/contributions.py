@@ -6,11 +6,13 @@ from functools import partial
 
 import numpy as np
 
+from apportion.data.grouping import group_rows
 from apportion.data.users import Users
 from apportion.engines import LocalEngine, add_up_one
 from apportion.privacy import ADD_REMOVE, REPLACE_VALUES, Budget
 from apportion.privacy.contributions import BoxedColumns, PublicRowWeights, RowTotal
 from apportion.statistics import UserMean
+from apportion.statistics.second_moments import Moments, ScaledRows
 from planted.cases import PURE, Case, judged, likelihood, replayed_on
 
 # -- private sizes, but the largest taken from the data --
@@ -36,6 +38,20 @@ def mean_with(rows, session, *, corrected, widened):
     moved = values.mean() - (capped * means).sum() / capped.sum() if corrected else 0.0
     spread = means.std() / np.sqrt(len(means)) if widened else 0.0
     return {"mean": found.mean_ + moved, "interval": found.interval_ + spread * np.array([-1, 1])}
+
+
+# -- a covariance around the data's own mean --
+
+
+def covariance_around(rows, session, *, own_mean):
+    """Second moments around a public centre; planted: around the mean of all rows, which nobody paid for."""
+    values, groups = rows
+    columns = np.stack([values, 1 - values], axis=1)
+    scaled = ScaledRows(np.zeros(2), np.ones(2))
+    centre = 2 * columns.mean(axis=0) - 1 if own_mean else np.zeros(2)
+    users = group_rows(groups, len(groups), single_user=True).users(values=columns)
+    total = add_up_one(LocalEngine(np.float64), users, Moments(scaled, centre, 0.5).contribution)
+    return {"moments": session.release("moments", total, session.plan(moments=1.0).one("moments"))}
 
 
 # -- half the L1 sensitivity --
@@ -102,6 +118,15 @@ def cases():
                 for settings in (planted, {"corrected": False, "widened": False})
             ),
         )  # fmt: skip
+    many = np.append(np.full(60, 0.3), 1.0), np.append(np.arange(60), 60)
+    without = many[0][:-1], many[1][:-1]
+    yield Case(
+        "covariance around the data's own mean", "habit", "replay",
+        *(
+            partial(replayed_on, partial(covariance_around, own_mean=wrong), many, without, Budget(4.0, 1e-5))
+            for wrong in (True, False)
+        ),
+    )  # fmt: skip
     ends = np.array([0.0, 0.0, 0.5]), np.array([1.0, 1.0, 0.5])
     yield Case(
         "half the L1 sensitivity", "E11", "likelihood",

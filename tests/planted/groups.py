@@ -43,6 +43,17 @@ def counts(rows, session, *, of_cells):
     return {"counts": session.release("counts", total, session.plan(counts=1.0).one("counts"))}
 
 
+def laplace_counts(rows, session, *, euclidean):
+    """Counts by group with Laplace noise; planted: the Euclidean bound on a user's vector is taken for an L1 bound."""
+    _, users, groups = rows
+    data = rows_by_group(users, [groups], len(users)).on_list(["m", "p", "r"])
+    form = GroupSums((GroupMoments(row_counts, 1, 1.0),), taxicab=not euclidean)
+    total = add_up_one(ENGINE, data.users, form)
+    if euclidean:
+        total._l1_bound = total.l2_sensitivity
+    return {"counts": session.release_laplace("counts", total, session.plan(counts=1.0).one("counts"))}
+
+
 def listed(rows, session, *, order=None):
     """Means of a private list of groups."""
     values, users, groups = rows
@@ -93,6 +104,11 @@ def cases():
         partial(replayed_on, partial(counts, of_cells=bad), one, other, Budget(4.0, 1e-5)) for bad in (True, False)
     )
     yield Case("a budget for every group of a user", "habit", "replay", wrong, honest)
+    wrong, honest = (
+        partial(replayed_on, partial(laplace_counts, euclidean=bad), one, other, Budget(4.0, 0.0))
+        for bad in (True, False)
+    )
+    yield Case("Laplace noise by group for a Euclidean bound", "habit", "replay", wrong, honest)
     audit = partial(replayed_on, data=crowd("a", "n", "z"), neighbour=crowd(), budget=BUDGET)
     honest = partial(audit, listed)
     for name, wrong in (

@@ -14,7 +14,13 @@ from apportion.estimators.counts import release_popularity, release_popularity_a
 from apportion.evaluation import recall_at_k
 from apportion.privacy import Budget, Purpose, SeededNoise, Session
 from apportion.recommend import PrivateClickRecommender
-from apportion.recommend.clicks_votes import RankLosses, chosen_by_votes, rows_to_hold_out
+from apportion.recommend.clicks_votes import (
+    RankLosses,
+    chosen_by_votes,
+    doubt_of_votes,
+    expected_voters,
+    rows_to_hold_out,
+)
 from apportion.recommend.model import FoldIn
 
 from strategies import random_interactions
@@ -59,6 +65,20 @@ def test_few_users_at_a_small_budget_are_not_asked():
 def test_a_choice_has_to_stand_out_of_the_noise():
     assert chosen_by_votes(np.array([-1.9, 5.0]), 1.0, 2.0) == 0
     assert chosen_by_votes(np.array([-2.1, -2.2]), 1.0, 2.0) == 2
+
+
+def test_doubt_grows_with_the_noise_and_with_the_voters():
+    rows = rows_to_hold_out(1e4, 0.05)
+    assert expected_voters(rows, 1e4, 2e4) == pytest.approx(1e4 * 0.08 * 4)
+    assert expected_voters(rows, 1e4, 1e6) == 1e4
+    assert doubt_of_votes(3.0, 0.0) == 3.0
+    assert doubt_of_votes(0.0, 400.0) == 2 * doubt_of_votes(0.0, 100.0) > 0
+
+
+def test_without_tastes_a_fit_falls_back_to_popularity_alone():
+    data, _ = long_tailed_clicks(1000, 120, 12_000, rank=1, taste_strength=0.0, rng=np.random.default_rng(0))
+    fits = (PrivateClickRecommender(20.0, 1e-5, noise=SeededNoise(seed)).fit(data) for seed in range(3))
+    assert [fit.model_.settings["trust"]["ridge"] for fit in fits] == [1e4] * 3
 
 
 def test_popularity_counted_again_has_the_noise_of_both_shares():

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from apportion.data import Interactions
+from apportion.data import Interactions, Vocabulary
 from apportion.errors import InputError
-from apportion.recommend import ClickRecommender, RatingRecommender, load, save
+from apportion.recommend import ClickRecommender, RatingModel, RatingRecommender, load, save
+from apportion.recommend.model import FoldIn
 
 from strategies import random_interactions
 
@@ -146,3 +147,20 @@ def test_a_damaged_model_is_called_damaged(model, tmp_path, name):
     (tmp_path / "m" / name).write_text("{oops")
     with pytest.raises(InputError, match="damaged"):
         load(tmp_path / "m")
+
+
+def test_an_item_of_which_little_is_known_is_similar_to_nothing():
+    vectors = np.array([[1.0, 0.0], [0.9, 0.1], [0.05, 0.0], [0.0, 1.0]], np.float32)
+    known = np.array([0.95, 0.9, 0.05, 0.9], np.float32)
+    features = np.concatenate([np.ones((4, 1), np.float32), vectors], axis=1)
+    model = RatingModel(
+        fold_in=FoldIn(features, np.ones(4, np.float32), np.eye(3, dtype=np.float32), np.zeros(3, np.float32)),
+        vectors=vectors,
+        popularity=np.array([9.0, 8.0, 0.1, 7.0]),
+        reliability=known,
+        task_ids=Vocabulary(np.array(["a", "b", "rare", "d"])),
+        statement=None,
+    )
+    near = {each.task: each.similarity for each in model.similar("a", 3)}
+    assert near["b"] > 0.9
+    assert abs(near["rare"]) < 0.1  # the cosine of the vectors is 1

@@ -132,9 +132,9 @@ def test_modes_are_looked_at_again_when_they_change():
 
 
 @pytest.mark.parametrize("functional", [False, True])
-def test_active_dropout_is_refused_and_leaves_the_generator_alone(functional):
+def test_random_numbers_other_than_dropout_are_refused_and_the_generator_is_left_alone(functional):
     last = nn.PReLU() if functional else nn.Identity()
-    module = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1), last)
+    module = nn.Sequential(nn.Linear(4, 8), nn.AlphaDropout(0.5), nn.Linear(8, 1), last)
     state = torch.get_rng_state()
     with pytest.raises(InputError, match="draws no random numbers"):
         private(module, ROWS)
@@ -216,7 +216,7 @@ def test_other_trained_parameters_than_at_the_start_are_refused():
         gradients.fill()
 
 
-def test_plateau_schedulers_are_refused():
+def test_plateau_schedulers_are_refused_without_a_released_loss():
     module = nn.Linear(4, 1)
     optimizer = DPSGD(module.parameters(), 0.1)
     plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)

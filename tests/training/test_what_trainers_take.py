@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from apportion.errors import BudgetError, InputError
 from apportion.privacy import Budget, SeededNoise, Session
+from apportion.privacy.ledger import Ledger
 from apportion.training import (
     DPSGD,
     DPAdamBC,
@@ -20,6 +21,7 @@ from apportion.training import (
     PrivateTrainer,
     ProgressBar,
     QuantileClip,
+    ReleasedLoss,
     SecondMomentScales,
     TrainingCheckpoint,
     UserRows,
@@ -243,6 +245,43 @@ def test_a_run_that_stops_and_goes_on_ends_with_the_same_bits_as_one_that_does_n
     assert (tmp_path / "stopped").stat().st_mode & 0o077 == 0
     done = run(tmp_path / "stopped", account)
     assert torch.equal(weights(done), weights(again))
+
+
+@pytest.mark.parametrize(("sampling", "kind"), [(0.5, "renyi"), (1.0, "gaussian")])
+def test_the_statement_of_a_run_that_went_on_refers_to_its_ledger(sampling, kind, tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger.jsonl")
+    account = ledger.create_account("users", Budget(50.0, 1e-2), kind=kind)
+    settings = {"sampling": sampling, "steps": 4}
+    first = {"checkpoint": TrainingCheckpoint(tmp_path / "run", 2), "ledger": account}
+    with pytest.raises(Stopped):
+        made(**settings).fit(UserRows(X, Y, USERS), **first, callbacks=[stop_at(2)])
+    charged = len(account.history())
+    stated = made(**settings).fit(UserRows(X, Y, USERS), **first).statement_.ledger
+    assert stated is not None
+    assert stated.account == "users"
+    assert stated.entries == len(account.history()) == (1 if sampling < 1 else 4)
+    assert charged == (1 if sampling < 1 else 2)
+
+
+# -- schedulers that watch a loss --
+
+
+def test_a_scheduler_that_watches_a_loss_gets_the_released_one():
+    seen = []
+
+    class Plateau(torch.optim.lr_scheduler.ReduceLROnPlateau):
+        def step(self, metrics, epoch=None):
+            seen.append(metrics)
+            super().step(metrics, epoch)
+
+    trainer = made(losses=ReleasedLoss(3.0), epsilon=500.0, steps=5)
+    trainer.scheduler = Plateau(trainer.optimizer, patience=0, threshold=10.0)
+    trainer.fit(UserRows(X, Y, USERS))
+    losses = cross_entropy(made().module(X), Y).detach().numpy()
+    users = np.array([losses[user == USERS].mean() for user in range(N_USERS)])
+    assert seen[0] == pytest.approx(users.clip(0, 3).mean(), abs=0.05)
+    assert len(seen) == 5
+    assert trainer.optimizer.param_groups[0]["lr"] < 0.1
 
 
 def test_a_checkpoint_is_refused_for_other_rows_or_settings(tmp_path):

@@ -14,7 +14,6 @@ from apportion.cli.outputs import print_json, table
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import read_columns
 from apportion.cli.statistics_outputs import publish
-from apportion.errors import InputError
 
 if TYPE_CHECKING:
     from apportion.report.estimates import Estimates
@@ -58,6 +57,8 @@ def run_by_group(
         by = [held.texts[name] for name in options.columns_by]
         values = None if value is None else held.numbers[value]
         fitted = made.fit(values, users=held.users, by=by, session=options.session())
+    if options.top is not None:
+        fitted = fitted.top(options.top)
     result = group_estimates(fitted, statistics, value, options.columns_by)
     public = {name: settings[name] for name in ("value_range", "step") if settings.get(name) is not None}
     publish(result, options.page, as_json, by=options.columns_by, threshold=fitted.threshold_, of=options.of, **public)
@@ -70,7 +71,7 @@ def without_groups(options: dict[str, Any], *, pure: bool = False) -> dict[str, 
         options: as given.
         pure: whether the command has no delta without groups.
     """
-    given, of_groups = _given(options), ("keys", "each", "plan", *(("delta",) if pure else ()))
+    given, of_groups = _given(options), ("keys", "each", "law", "top", "plan", *(("delta",) if pure else ()))
     for name in of_groups:
         if name in given:
             raise click.UsageError(f"--{name} needs --by.")
@@ -85,11 +86,6 @@ def with_groups(options: dict[str, Any]) -> dict[str, Any]:
             raise click.UsageError(f"--{name.replace('_', '-')} cannot be combined with --by.")
     if "delta" not in given:
         options = {**options, "delta": DELTA}
-    if not options["delta"] > 0:
-        raise InputError(
-            f"Expected a delta above 0 with --by, because its noise is Gaussian, got {options['delta']:g}.",
-            argument="delta",
-        )
     return {name: value for name, value in options.items() if name not in _ELSEWHERE}
 
 
@@ -107,6 +103,7 @@ def _estimator(statistics: Sequence[str], options: GroupOptions, keys: Any, sett
         keys=keys,
         of=options.of,
         shrink=not options.each,
+        law=options.law,
         **settings,
         **options.settings(),
     )
@@ -130,6 +127,7 @@ def _print_plan(statistics: Sequence[str], options: GroupOptions, settings: dict
         options.epsilon,
         options.delta,
         private_keys=options.keys_are_private,
+        law=options.law,
         value_range=settings.get("value_range"),
         level=options.level,
     )
@@ -148,7 +146,10 @@ def _print_plan(statistics: Sequence[str], options: GroupOptions, settings: dict
             ["statistic", "a user in all groups*", "rows of the group", f"{100 * options.level:g} % interval"], widths
         )
     )
-    click.echo("\n* Root of the sum of a user's squared rows by group, for most users at most this.")
+    whole = (
+        "Number of a user's rows" if options.law == "laplace" else "Root of the sum of a user's squared rows by group"
+    )
+    click.echo(f"\n* {whole}, for most users at most this.")
     for groups, users in plan.thresholds.items():
         click.echo(f"A group of {users:.0f} users is listed half of the time, if users are in up to {groups} groups.")
     click.echo("Nothing was read and nothing was spent.")

@@ -42,6 +42,8 @@ class GroupOptions(StatisticsOptions):
     by: str | None = None
     keys: Path | str = PRIVATE_KEYS
     each: bool = False
+    law: Literal["gaussian", "laplace"] = "gaussian"
+    top: int | None = None
     plan: bool = False
 
     @property
@@ -57,10 +59,9 @@ class GroupOptions(StatisticsOptions):
     @property
     def budget(self) -> Budget:
         """What is promised; with a private list of groups a part of δ is for it."""
-        from apportion.privacy import Budget
-        from apportion.statistics.groups.keys import KEYS_PART
+        from apportion.statistics.groups.keys import group_budget
 
-        return Budget(self.epsilon, self.delta, KEYS_PART * self.delta if self.keys_are_private else 0.0)
+        return group_budget(self.epsilon, self.delta, private_keys=self.keys_are_private, law=self.law)
 
     def listed(self) -> str | list[Any]:
         """The list of groups: a word, or what the file holds."""
@@ -119,5 +120,21 @@ _GROUPS: Final = (
         "that enough users are in are released. from-data: those that occur, which reveals who is in one alone.",
     ),
     click.option("--each", is_flag=True, help="With --by: intervals that hold for each group; groups borrow nothing."),
+    click.option(
+        "--law",
+        type=click.Choice(["gaussian", "laplace"]),
+        default="gaussian",
+        show_default=True,
+        help="With --by, the noise. laplace is better where users are in few groups, up to about eight; its delta is "
+        "for a private list alone.",
+    ),
+    click.option(
+        "--top",
+        type=click.IntRange(min=1),
+        default=None,
+        metavar="K",
+        help="With --by: only the K groups with the largest estimates, by the first statistic. Intervals hold for all "
+        "groups together.",
+    ),
     click.option("--plan", is_flag=True, help="Spend nothing: print what it will cost and how wide intervals will be."),
 )

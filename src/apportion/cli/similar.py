@@ -46,8 +46,9 @@ def similar(
 ) -> None:
     """Show the items most similar to ITEM in a saved MODEL, or in several models side by side.
 
-    Similarity is the cosine of released vectors. Reliability says how much of an item's vector comes from data. With
-    --out, rows are written as they are found: for each ITEM, or for all items of the model if none is named.
+    Similarity is the cosine of released vectors, lower where less is known of either item. Reliability says how much
+    of an item's vector comes from data. With --out, rows are written as they are found: for each ITEM, or for all
+    items of the model if none is named.
     """
     from apportion.cli.item_files import read_titles
     from apportion.recommend import load

@@ -27,6 +27,7 @@ from apportion.errors import InputError
 Codes = NDArray[np.int32]
 
 ALL = ""  # the one group where no column divides the rows
+_FEW_CODES = 1 << 16
 _PRIORITY_SEED = 0  # public; which of its groups a user of very many takes needs no secret
 
 
@@ -120,10 +121,19 @@ def _groups(columns: Sequence[EncodedIds], n_rows: int) -> tuple[Codes, tuple[st
     codes = np.zeros(n_rows, np.int64)
     for column in columns:
         names = texts_of(column.vocabulary)
-        found, codes = np.unique(codes * len(names) + column.codes, return_inverse=True)
+        found, codes = _distinct(codes * len(names) + column.codes, len(parts) * len(names))
         parts = [(*parts[k // len(names)], names[k % len(names)]) for k in found.tolist()]
     texts = [text_of(each) for each in parts]
     order = sorted(range(len(texts)), key=texts.__getitem__)
     rank = np.empty(len(texts), np.int32)
     rank[order] = np.arange(len(texts), dtype=np.int32)
-    return rank[codes.ravel()], tuple(texts[k] for k in order)
+    return rank[codes], tuple(texts[k] for k in order)
+
+
+def _distinct(codes: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The codes below `most` that occur, ascending, and the place of each row's among them; few codes need no sort."""
+    if most > max(len(codes), _FEW_CODES):
+        found, places = np.unique(codes, return_inverse=True)
+        return found, places.ravel()
+    occurs = np.bincount(codes, minlength=most) > 0
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]

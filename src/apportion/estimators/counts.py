@@ -67,7 +67,8 @@ def release_overview(
     means = ScaledMeans((low + high) / 2, (high - low) / 2)
     output = Output(2, float(np.sqrt(2)), False, "one, and the scaled mean of a user")
     total = add_up_one(engine, users, ClippedParts(means, (output,), neighbours=session.neighbours))
-    released = session.release(name, total, share)
+    pure = session.budget.pure  # one user moves both numbers by at most 1
+    released = (session.release_laplace if pure else session.release)(name, total, share)
     n_users = float(known_users or max(float(released[0]), LEAST_USERS))
     return n_users, means.middle + means.half * float(np.clip(released[1] / n_users, -1, 1))
 

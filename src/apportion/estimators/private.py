@@ -24,6 +24,7 @@ _NOT_SETTINGS = {
     "random_state", "variance", "correlation", "sizes", "level", "quantiles", "base", "base_mass", "label_range",
     "noise_variance", "target", "fit_intercept", "loss", "interval_for", "of", "weights", "items",
     "simultaneous", "max_size", "step", "candidates", "floor", "statistics", "keys", "bins", "shrink",
+    "law", "n_components",
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """What models have learned: nearest neighbours side by side, and how many of them are shared.
 
-Neighbours are the tasks with the largest cosine between vectors, as in `ItemModel.similar`. The overlap of a model with
+Neighbours are the most similar tasks, as in `ItemModel.similar`. The overlap of a model with
 a reference (usually one without privacy) is, per task, the fraction of its k nearest neighbours in the reference that
 are also among its k nearest in the model, averaged over tasks. Slices by exact counts make it an internal figure.
 """
@@ -53,7 +53,7 @@ def overlap(
         slices: popularity slices to report as well.
     """
     _check(model, reference, k, slices)
-    ours, theirs = _directions(model), _directions(reference)
+    ours, theirs = model.directions, reference.directions
     counted = np.flatnonzero(theirs.any(axis=1))
     if not len(counted):
         raise InputError(
@@ -75,7 +75,7 @@ def overlap(
 def nearest(model: ItemModel, k: int = 20) -> NDArray[np.int32]:
     """Return codes of the k nearest neighbours of every task, nearest first; n_tasks x k, computed in blocks."""
     _check_k(k, model.n_tasks)
-    directions = _directions(model)
+    directions = model.directions
     result = np.empty((model.n_tasks, k), np.int32)
     for rows in _blocks(model.n_tasks, model.n_tasks):
         result[rows] = _nearest(directions, np.arange(model.n_tasks)[rows], k)
@@ -153,18 +153,10 @@ def _kept_models(results: StudyResults, epsilon: float) -> dict[str, ItemModel]:
     return {cell.label: load(cell.model) for cell in cells if cell is not None and cell.model is not None}
 
 
-def _directions(model: ItemModel) -> NDArray[np.float32]:
-    """Return vectors of norm 1; a zero vector stays zero."""
-    vectors = np.asarray(model.vectors, np.float64)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    units: NDArray[np.float64] = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-    return units.astype(np.float32)
-
-
 def _nearest(directions: NDArray[np.float32], tasks: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    cosines = row_products(directions[tasks], directions)
-    cosines[np.arange(len(tasks)), tasks] = -np.inf
-    return top_columns(cosines, k)
+    similarities = row_products(directions[tasks], directions)
+    similarities[np.arange(len(tasks)), tasks] = -np.inf
+    return top_columns(similarities, k)
 
 
 def _shared(ours: NDArray[np.int64], theirs: NDArray[np.int64], n_tasks: int) -> NDArray[np.int64]:

@@ -21,16 +21,18 @@ Kind = Literal["sizes", "distances"]
 _LEFT, _RIGHT = (0.5, 1.0, 2.0, 3.0), (0.3, 0.5, 0.7, 0.9, 1.1, 1.4, 1.7, 2.1, 2.6)  # spreads of shapes, in octaves
 _MODEST = 0.35  # by which the logarithm of a shape's prior falls with every octave of large sizes
 _NEAR, _FAR = {"sizes": 3.0, "distances": 2.0}, 6.0  # standard deviations of noise that an odd count must stand out by
+_FAR_LAPLACE = 14.0  # the same where noise is Laplace noise: as likely as 6 of normal noise
 _REACH = 3  # octaves beyond nine tenths of the users that are near
 
 
-def class_counts(noisy: Floats, stddev: float, kind: Kind) -> Floats:
+def class_counts(noisy: Floats, stddev: float, kind: Kind, *, laplace: bool = False) -> Floats:
     """The counts, none negative.
 
     Args:
         noisy: released numbers of users, one for each octave, from the smallest.
         stddev: of their noise.
         kind: what the classes are of.
+        laplace: whether it is Laplace noise.
     """
     shapes, log_prior = _shapes(len(noisy), kind)
     totals = np.maximum(shapes @ noisy / np.square(shapes).sum(axis=1), 1.0)
@@ -39,14 +41,15 @@ def class_counts(noisy: Floats, stddev: float, kind: Kind) -> Floats:
     weights = np.exp(scores - scores.max())
     fitted = (weights * totals) @ shapes / weights.sum()
     odd = noisy - fitted
-    believed = np.clip(1 - np.square(_least_odd(fitted, kind) * stddev) / np.maximum(np.square(odd), 1e-300), 0.0, 1.0)
+    least = _least_odd(fitted, kind, _FAR_LAPLACE if laplace else _FAR) * stddev
+    believed = np.clip(1 - np.square(least) / np.maximum(np.square(odd), 1e-300), 0.0, 1.0)
     return np.asarray(np.maximum(fitted + believed * odd, 0.0))
 
 
-def _least_odd(fitted: Floats, kind: Kind) -> Floats:
+def _least_odd(fitted: Floats, kind: Kind, far: float) -> Floats:
     """Standard deviations by which a count must stand out, for each class."""
     last = int(np.argmax(np.cumsum(fitted) >= 0.9 * fitted.sum()))
-    return np.where(np.arange(len(fitted)) <= last + _REACH, _NEAR[kind], _FAR)
+    return np.where(np.arange(len(fitted)) <= last + _REACH, _NEAR[kind], far)
 
 
 @cache

@@ -32,33 +32,41 @@ _ROUNDS = 8
 
 @dataclass(frozen=True, eq=False)
 class Shrunk:
-    """Numbers of groups, and the standard deviation of what is not known of each."""
+    """Numbers of groups.
+
+    Attributes:
+        values: the estimates.
+        stddev: standard deviation of what is not known of each.
+        of_noise: the same of the part of it that is noise.
+    """
 
     values: Floats
     stddev: Floats
+    of_noise: Floats
 
 
 def shrunk_totals(noisy: Floats, stddev: float, *, shrink: bool = True) -> Shrunk:
     """Totals of groups from noisy ones."""
     groups, variance = len(noisy), stddev**2
     if groups < _FEWEST or not shrink:
-        return Shrunk(noisy, np.full(groups, stddev))
+        return Shrunk(noisy, np.full(groups, stddev), np.full(groups, stddev))
     middle = float(noisy.mean())
     spread = float(np.square(noisy - middle).sum()) / (groups - 3)
     taken = (groups - 3) / (groups - 1) * min(variance / max(spread, 1e-300), 1.0)  # 1 - B
     apart = noisy - middle
     known = variance * (1 - taken * (groups - 1) / groups) + 2 / (groups - 3) * np.square(taken * apart)
-    return Shrunk(middle + (1 - taken) * apart, np.sqrt(known))
+    return Shrunk(middle + (1 - taken) * apart, np.sqrt(known), np.full(groups, (1 - taken) * stddev))
 
 
 def positive_totals(noisy: Floats, stddev: float, ceiling: float) -> Shrunk:
     """Totals that are above 0, whatever their distribution over groups; clear ones as they are."""
     if not len(noisy):
-        return Shrunk(noisy, noisy)
+        return Shrunk(noisy, noisy, noisy)
     posterior = posterior_popularity(noisy, stddev, max(ceiling, stddev))
     clear = noisy > _CLEAR * stddev
     mean, variance = np.where(clear, noisy, posterior.mean), np.where(clear, stddev**2, posterior.variance)
-    return Shrunk(np.maximum(mean, 1e-6 * stddev), np.sqrt(np.maximum(variance, 1e-12 * stddev**2)))
+    known = np.sqrt(np.maximum(variance, 1e-12 * stddev**2))
+    return Shrunk(np.maximum(mean, 1e-6 * stddev), known, known)
 
 
 def shrunk_means(top: Floats, top_stddev: float, bottom: Shrunk, of_one: float = 0.0, *, shrink: bool = True) -> Shrunk:
@@ -74,7 +82,8 @@ def shrunk_means(top: Floats, top_stddev: float, bottom: Shrunk, of_one: float =
     sizes, doubts = bottom.values, np.square(bottom.stddev)
     if len(top) < _FEWEST or not shrink:
         ratios = top / sizes
-        return Shrunk(ratios, np.sqrt(top_stddev**2 + doubts * np.square(ratios)) / sizes)
+        noise = np.sqrt(top_stddev**2 + doubts * np.square(ratios)) / sizes
+        return Shrunk(ratios, noise, noise)
     variance = top_stddev**2
     chance = of_one / np.maximum(sizes, 1.0)
     middle, common, doubt = _fitted(top, variance, sizes, doubts, chance)
@@ -84,7 +93,8 @@ def shrunk_means(top: Floats, top_stddev: float, bottom: Shrunk, of_one: float =
     feared = spread + doubt  # for what is not known, the spread of groups is rather too large
     squares = np.maximum(np.square(found), middle**2 + feared)  # of distances from the centre: of outliers their own
     alike = (1 - trust * sizes) ** 2 * (feared + _variance_of_middle(variance, sizes, doubts, middle, spread))
-    return Shrunk(found, np.sqrt(alike + np.square(trust) * (doubts * squares + variance)))
+    noise = np.square(trust) * (doubts * squares + variance)
+    return Shrunk(found, np.sqrt(alike + noise), np.sqrt(noise))
 
 
 def _fitted(top: Floats, variance: float, sizes: Floats, doubts: Floats, chance: Floats) -> tuple[float, float, float]:

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-UNSURE = 0.5  # of a correction, as a share of it
+UNSURE = 0.7  # of a correction of totals, as a share of it
+_UNSURE_MEANS = 0.45  # the same of means
 _CLASS = 0.5  # octaves of a class
 _WITHIN = 2  # points that stand for a class
-_UNEVEN = 3.0  # mean square of the size of a group over the square of its mean
-_SLOPE = 0.02  # by how much of its range a mean goes with an octave of users' size, as feared
+_UNEVEN = 2.2  # mean square of the size of a group over the square of its mean
+_SLOPE = 0.015  # by how much of its range a mean goes with an octave of users' size, as feared
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,15 +30,16 @@ class Norms:
     Attributes:
         points: norms that stand for users.
         counts: how many users each stands for.
-        ratio: mean of a user's L1 norm over its norm; it grows with the root of the norm.
+        ratio: mean of a user's L1 norm over its norm; it grows with the root of the norm. None where norms are L1
+            norms.
     """
 
     points: Floats
     counts: Floats
-    ratio: float
+    ratio: float | None
 
     @classmethod
-    def of(cls, counts: Floats, edges: Floats, ratio: float) -> Norms:
+    def of(cls, counts: Floats, edges: Floats, ratio: float | None) -> Norms:
         """From counts by class, each spread over its class of half an octave; fewer than half a user is nobody."""
         counts = np.where(counts >= 0.5, counts, 0.0)
         within = 2.0 ** (_CLASS * (np.arange(_WITHIN) + 0.5) / _WITHIN)
@@ -46,6 +48,8 @@ class Norms:
     @property
     def totals(self) -> Floats:
         """L1 norm of a user at each point."""
+        if self.ratio is None:
+            return self.points
         roots = np.sqrt(self.points)
         typical = float((self.counts * roots).sum() / max(float(self.counts.sum()), 1e-9))
         return np.asarray(self.points * self.ratio * roots / max(typical, 1e-9))
@@ -61,7 +65,7 @@ class Norms:
     @property
     def largest_cell(self) -> float:
         """About how much of a user is in one group: its L1 norm over the square of that over its norm."""
-        return self.total() / max(float(self.counts.sum()), 1e-9) / self.ratio**2
+        return self.total() / max(float(self.counts.sum()), 1e-9) / (self.ratio or 1.0) ** 2
 
     def shift(self, cap: float) -> float:
         """By how many octaves the cap moves the mean octave, users weighed by their L1 norms."""
@@ -109,7 +113,8 @@ class MeanCaps:
         size: of the norm of a user's sizes.
         ratio: of the whole norm to that.
         unsure: standard deviation of what both may do to a mean, as a share of the range.
-        of_one: variance of the mean of a group of one row, from how far users lie from the centre.
+        of_one: variance of the mean of a group of size 1, whose rows the caps weighed down, from how far users lie from
+            the centre.
     """
 
     size: float
@@ -144,11 +149,12 @@ def best_mean_caps(norms: Norms, ratios: Ratios, noise: float, n_groups: int, we
         n_groups: how many groups share the total.
         weight: of a size beside a distance from the centre.
     """
-    found, of_one = [], weight * ratios.squares * norms.largest_cell
+    found, of_row = [], weight * ratios.squares * norms.largest_cell
     for size in _tried(norms):
+        of_one = of_row * (1 - norms.lost(size))  # sizes are of rows weighed down: there are more rows than that
         spread = noise * size * n_groups / max(norms.total(size), 1e-9) * weight
         for ratio in ratios.points.tolist():
-            unsure = math.hypot(_SLOPE * norms.shift(size), weight * UNSURE * ratios.taken(ratio))
+            unsure = math.hypot(_SLOPE * norms.shift(size), weight * _UNSURE_MEANS * ratios.taken(ratio))
             found.append((math.hypot(spread * ratio, unsure), MeanCaps(size, ratio, unsure, of_one)))
     return min(found, key=lambda each: each[0])[1]
 

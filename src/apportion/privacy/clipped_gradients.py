@@ -9,7 +9,7 @@ g / s and noise is relative to s: clipping happens where the noise is isotropic 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,10 +45,12 @@ class GradientTotal(Hidden):
         scales: relative noise of each coordinate, one positive float64 tensor for each parameter; None means 1.
         counted: share of the squared sensitivity spent on counting the units that were not clipped, in one more
             coordinate; 0 turns counting off.
+        losses: the limit to which a unit's loss is clipped, and the share of the squared sensitivity for their sum, in
+            one more coordinate; None for no losses.
         neighbours: the neighbour relation of the sensitivity: adding or removing one unit.
     """
 
-    __slots__ = ("_clip_norm", "_counted", "_neighbours", "_scales", "_shapes", "_totals", "_within")
+    __slots__ = ("_clip_norm", "_counted", "_losses", "_neighbours", "_scales", "_shapes", "_totals", "_within")
 
     def __init__(
         self,
@@ -57,9 +59,10 @@ class GradientTotal(Hidden):
         *,
         scales: Sequence[Any] | None = None,
         counted: float = 0.0,
+        losses: tuple[float, float] | None = None,
         neighbours: Neighbours = ADD_REMOVE,
     ) -> None:
-        if not 0 < clip_norm < math.inf or not 0 <= counted < 1:
+        if not 0 < clip_norm < math.inf or not 0 <= counted + (losses[1] if losses else 0.0) < 1:
             raise InputError(
                 f"Expected a finite clip_norm above 0 and counted in [0, 1), got {clip_norm}, {counted}.", argument=None
             )
@@ -67,11 +70,12 @@ class GradientTotal(Hidden):
         self._shapes = [tuple(shape) for shape in shapes]
         self._scales = None if scales is None else list(scales)
         self._counted = float(counted)
+        self._losses = losses
         self._neighbours = neighbours
         self._totals: list[Any] = [0.0] * len(self._shapes)
-        self._within = 0.0
+        self._within = [0.0, 0.0]  # units within the norm, and losses; each around the middle of its range
 
-    def add(self, blocks: Sequence[Block], real: Any | None = None) -> None:
+    def add(self, blocks: Sequence[Block], real: Any | None = None, losses: Any | None = None) -> None:
         """Add the gradients of some units, one block for each parameter.
 
         A gradient that is not finite counts as zero, because a refusal would reveal something about one unit's data.
@@ -79,6 +83,7 @@ class GradientTotal(Hidden):
         Args:
             blocks: the units' gradients, by parameter.
             real: for each unit, whether it is real or only pads the batch; None if all are real.
+            losses: the loss of each unit, if losses are added up.
         """
         squares: Any = 0.0
         for k, block in enumerate(blocks):
@@ -94,8 +99,25 @@ class GradientTotal(Hidden):
         if not bool(kept.all()):
             blocks = [block.keeping(kept) for block in blocks]
         for k, block in enumerate(blocks):
-            self._totals[k] = self._totals[k] + block.weighted_sum(factors).double()
-        self._within += float(within.sum())
+            if isinstance(self._totals[k], float):
+                self._totals[k] = block.weighted_sum(factors).double()
+            else:
+                self._totals[k] += block.weighted_sum(factors)
+        self._within[0] += float(within.sum())
+        if self._losses is not None:
+            self._within[1] += _around_the_middle(losses, self._losses[0], real)
+
+    def add_up_over(self, add_up: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> None:
+        """Replace the sum by that over several processes, each of which added other units.
+
+        Args:
+            add_up: takes this process's numbers and returns the sums over all processes. It is trusted with them.
+        """
+        parts = [_flat(total, shape) for total, shape in zip(self._totals, self._shapes, strict=True)]
+        result = add_up(np.concatenate([*parts, self._within]))
+        ends = np.cumsum([len(part) for part in parts])
+        self._totals = [part.copy() for part in np.split(result[:-2], ends[:-1])]
+        self._within = [float(value) for value in result[-2:]]
 
     def sealed(self) -> BoundedSum:
         """Return the sum so far, hidden and flat, with the sensitivity that its clipping gives it."""
@@ -106,15 +128,69 @@ class GradientTotal(Hidden):
         text = f"each unit's whole gradient clipped to norm {self._clip_norm:g}"
         if scales is not None:
             text += " in units of the relative noise"
-        if not self._counted:
+        extra = self._extra()
+        if not extra:
             held = None if scales is None else np.concatenate(scales)
             return BoundedSum(_KEY, np.concatenate(parts), self._clip_norm, text, held, neighbours=self._neighbours)
-        bound = self._clip_norm / math.sqrt(1 - self._counted)
-        scale = 0.5 / (bound * math.sqrt(self._counted))
-        held = np.concatenate([*(scales or [np.ones(sum(map(len, parts)))]), [scale]])
-        value = np.concatenate([*parts, [self._within]])
-        text += f"; with the count of units within it, {self._counted:g} of the squared sensitivity"
+        bound = self._clip_norm / math.sqrt(1 - sum(share for _, _, share, _ in extra))
+        relative = [half / (bound * math.sqrt(share)) for _, half, share, _ in extra]
+        held = np.concatenate([*(scales or [np.ones(sum(map(len, parts)))]), relative])
+        value = np.concatenate([*parts, [number for number, *_ in extra]])
+        text += "".join(f"; with {words}, {share:g} of the squared sensitivity" for _, _, share, words in extra)
         return BoundedSum(_KEY, value, bound, text, held, neighbours=self._neighbours)
+
+    def _extra(self) -> list[tuple[float, float, float, str]]:
+        """Return each further coordinate: its value, what one unit moves it by, its share, and its words."""
+        result = []
+        if self._counted:
+            result.append((self._within[0], 0.5, self._counted, "the count of units within it"))
+        if self._losses is not None:
+            largest, share = self._losses
+            result.append((self._within[1], largest / 2, share, f"the sum of losses clipped to {largest:g}"))
+        return result
+
+
+class RowCounts(Hidden):
+    """How many units look up each row of some tables. A unit adds 1/√m to each of its m rows: a vector of norm 1.
+
+    Args:
+        n_rows: the number of rows in all tables together.
+        neighbours: the neighbour relation of the sensitivity: adding or removing one unit.
+    """
+
+    __slots__ = ("_counts", "_neighbours")
+
+    def __init__(self, n_rows: int, neighbours: Neighbours = ADD_REMOVE) -> None:
+        self._counts = np.zeros(n_rows)
+        self._neighbours = neighbours
+
+    def add(self, units: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+        """Add all rows of some units. Add each unit at most once.
+
+        Args:
+            units: the unit of each look-up.
+            rows: the row that it looked up; a negative one counts for nothing.
+        """
+        known = rows >= 0
+        pairs = np.unique(units[known] * len(self._counts) + rows[known])  # each row of a unit once
+        whose, which = np.divmod(pairs, len(self._counts))
+        np.add.at(self._counts, which, _INNER / np.sqrt(np.bincount(whose)[whose]))
+
+    def add_up_over(self, add_up: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> None:
+        """Replace the counts by those over several processes, each of which added other units."""
+        self._counts = add_up(self._counts)
+
+    def sealed(self) -> BoundedSum:
+        """Return the counts, hidden, with their sensitivity."""
+        text = "each unit adds the same to every row that it looks up, 1 in norm"
+        return BoundedSum(_KEY, self._counts, 1.0, text, neighbours=self._neighbours)
+
+
+def _around_the_middle(losses: Any, largest: float, real: Any | None) -> float:
+    """Return the sum of losses clipped to [0, largest], less half of it for each; one that is not finite adds 0."""
+    held = losses.double()
+    parts = held.clamp(0.0, largest).where(held.isfinite(), largest / 2) - largest / 2
+    return float((parts if real is None else parts[real.to(parts.device)]).sum())
 
 
 def number_of_units(n_units: int, neighbours: Neighbours) -> BoundedSum:
@@ -125,4 +201,6 @@ def number_of_units(n_units: int, neighbours: Neighbours) -> BoundedSum:
 def _flat(values: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
     if isinstance(values, float):
         return np.full(math.prod(shape), values)
+    if isinstance(values, np.ndarray):
+        return values.reshape(-1)
     return np.asarray(values.detach().double().cpu().numpy(), np.float64).reshape(-1)

@@ -106,6 +106,11 @@ class Purpose(Enum):
     CONSTANT_AGAIN = "constant-again", "constant, again", "The same once more, where no model is worth trying."
     EVIDENCE = "evidence", "evidence", "Whether features tell anything, so that a model is worth trying."
     COMPARISON = "comparison", "comparison", "Whether the model predicts better than the constant does."
+    TABLE_ROWS = (
+        "table-rows",
+        "rows of tables",
+        "Which rows of embedding tables enough units look up. Only these are trained.",
+    )
     GRADIENT = "gradient", "gradient", "The direction in which the model moves next."
     ROUGH_COEFFICIENTS = (
         "rough-coefficients",
@@ -134,6 +139,11 @@ class Purpose(Enum):
     SPREAD = "spread", "spread of users", "How far users differ, for an interval that holds for other users too."
     GROUP_SUMS = "group-sums", "sums by group", "What the users of each group add up to: the estimates themselves."
     MEAN = "mean", "mean", "The estimate itself."
+    COVARIANCE = (
+        "covariance",
+        "second moments",
+        "The number of users, their means and second moments: the estimate itself.",
+    )
     QUANTILES = "quantiles", "quantiles", "The estimate itself."
     # parties
     MODEL_COVARIANCE = "model-covariance", "covariance of models", "What the models of all parties have in common."

@@ -306,9 +306,15 @@ class Session:
             raise BudgetError(f"Releases by {mechanism.words} go through release_sampled, which draws the sample.")
         return self._release(mechanism, release_name(name), statistic, share)
 
-    def readmit(self, releases: Sequence[Release]) -> None:
+    @property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """What the ledger gave back for its charges so far."""
+        return tuple(self._receipts)
+
+    def readmit(self, releases: Sequence[Release], receipts: Sequence[Receipt] = ()) -> None:
         """Take note of releases that this run made, and charged, before it was stopped. Nothing is drawn or charged."""
         with self._lock:
+            self._receipts[:0] = receipts
             for record in releases:
                 planned = None if self._schedule is None else self._schedule.planned
                 made = planned is not None and record.mechanism == planned.mechanism.key

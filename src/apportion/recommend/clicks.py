@@ -47,7 +47,15 @@ from apportion.privacy.contributions import HeldOut, Kernels, RowsOf, TaskMoment
 from apportion.recommend.als import Progress
 from apportion.recommend.categories import Categories
 from apportion.recommend.clicks_fold_in import Items, Trust, fold_in
-from apportion.recommend.clicks_votes import CLIP, RankLosses, chosen_by_votes, in_words, rows_to_hold_out
+from apportion.recommend.clicks_votes import (
+    CLIP,
+    RankLosses,
+    chosen_by_votes,
+    doubt_of_votes,
+    expected_voters,
+    in_words,
+    rows_to_hold_out,
+)
 from apportion.recommend.features.new_items import FeatureMap
 from apportion.recommend.features.prior import (
     FeaturesEstimator,
@@ -64,8 +72,9 @@ _HEAD = 20  # tasks at the top of a ranking
 _FURTHER_SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)  # of what is left, to count popularity again
 _MOST_FURTHER = 0.97  # where there is too little to tell whether vectors are worth anything
 _POPULARITY = Trust(1e4, 5)  # nothing else is trusted
+_HARDLY = Trust(20, 5)
 LEARNED = "trust"  # what users voted for, beside the settings that a model keeps
-_CAUTIOUS = 1  # the first choices of a list, which hardly trust what was learned
+_CAUTIOUS = 2  # the first choices of a list, which hardly trust what was learned
 
 
 @dataclass(frozen=True)
@@ -81,10 +90,11 @@ class ClickSettings:
         steps: EM steps of the denoising.
         observed: extra weight of observed pairs in a user's regression.
         ridge: ridge of that regression in the rounds, in units of the mean eigenvalue.
-        choices: how far the model's regression may trust what was learned, the cautious default first. Users vote on
-            them; a single one is taken without a vote.
+        choices: how far the model's regression may trust what was learned; the default, popularity alone, first. Users
+            vote on them; a single one is taken without a vote.
         votes_share: share of the budget for the votes.
-        caution: a choice has to be better than the default by this many standard deviations of the votes' noise.
+        caution: a choice has to be better than the default by this many standard deviations: of the votes' noise, and
+            of what other users would have said.
         head: a second release of popularity makes the noise this many times smaller than the 20th count.
         popularity_offset: task vectors are divided by the root of popularity plus this many times its noise.
         least_popularity: fraction of the mean popularity below which a task's prior variance does not fall.
@@ -101,7 +111,7 @@ class ClickSettings:
     steps: int = 5
     observed: float = 2.0
     ridge: float = 0.2
-    choices: tuple[Trust, ...] = (Trust(20, 5), Trust(1, 5), Trust(0.2, 1))
+    choices: tuple[Trust, ...] = (_POPULARITY, _HARDLY, Trust(1, 5), Trust(0.2, 1))
     votes_share: float = 0.015
     caution: float = 2.0
     head: float = 5.0
@@ -372,7 +382,9 @@ class _Fit:
         self._held_out, self._reserved = None, 0.0
         total = add_up_one(self._engine, self._users, votes)
         released = np.asarray(self._session.release(Purpose.VOTES, total, share), np.float64)
-        return choices[chosen_by_votes(released, total.l2_sensitivity / share.mu, self._settings.caution)]
+        n_voters = expected_voters(held_out, self.n_users, float(items.popularity.sum()))
+        doubt = doubt_of_votes(total.l2_sensitivity / share.mu, n_voters)
+        return choices[chosen_by_votes(released, doubt, self._settings.caution)]
 
     def _choices(self) -> tuple[Trust, ...]:
         """The list of the settings; with features, the same with trust in them beside, but for the cautious ones."""

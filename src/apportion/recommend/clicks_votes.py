@@ -2,7 +2,7 @@
 
 A user computes its vector from the rows it kept and looks up the held-out rows in its own ranking: a row at rank r is
 worth 1 / (1 + (r / 20)²). The sums of the differences from the first of a short list are released, and the best setting
-that exceeds their noise is taken.
+that exceeds their doubt is taken.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _ROWS_AT_A_TIME = 512  # held-out rows whose users' scores are in memory
 _HELD_OUT, _ENOUGH = 0.08, 1000.0  # fraction of rows; less where so many users make it enough
 _MOST_HELD_OUT = 2  # rows of one user
 _MOST_VOTERS = 25_000.0  # users who hold out rows, about; more would cost time and say the same
+_SPREAD_OF_VOTES = 0.03  # of one user's vote, about; what other users would have said differs by that
 _LEAST_POWER = 280.0  # users' votes are asked for if this many of them weigh as much as the noise
 
 Floats = NDArray[np.floating[Any]]
@@ -123,14 +124,35 @@ def rows_to_hold_out(n_users: float, mu: float) -> HeldOut | None:
     return HeldOut(min(_HELD_OUT, _ENOUGH / voters), most=_MOST_HELD_OUT, voters=voters / n_users)
 
 
-def chosen_by_votes(differences: NDArray[np.float64], stddev: float, caution: float) -> int:
+def expected_voters(rows: HeldOut, n_users: float, popularity: float) -> float:
+    """Return about how many users hold out a row, as if all users had as many rows as a typical one.
+
+    Args:
+        rows: those held out.
+        n_users: released, or declared public.
+        popularity: released: the sum of √n^j over users, n^j the rows of a user.
+    """
+    typical = max(popularity / n_users, 1.0) ** 2
+    return n_users * rows.voters * min(1.0, rows.fraction * typical)
+
+
+def doubt_of_votes(stddev: float, n_voters: float) -> float:
+    """Return the standard deviation of a sum of votes: of its noise, and of what other users would have said.
+
+    >>> round(doubt_of_votes(0.4, 100.0), 3)
+    0.5
+    """
+    return float(np.hypot(stddev, _SPREAD_OF_VOTES * np.sqrt(n_voters)))
+
+
+def chosen_by_votes(differences: NDArray[np.float64], doubt: float, caution: float) -> int:
     """Return the position of the setting with the least released loss; 0 unless it is clearly lower.
 
     >>> chosen_by_votes(np.array([-5.0, -9.0]), 4.0, 1.0), chosen_by_votes(np.array([-3.0, 2.0]), 4.0, 1.0)
     (2, 0)
     """
     best = int(np.argmin(differences))
-    return best + 1 if differences[best] < -caution * stddev else 0
+    return best + 1 if differences[best] < -caution * doubt else 0
 
 
 def in_words(choices: Sequence[Any]) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Final, Self, final
 
 import numpy as np
@@ -33,6 +34,9 @@ from apportion.recommend.ranking import Caps, best_items
 _USERS_AT_A_TIME: Final = 1024
 USERS_IN_A_PART: Final = 8192
 """Users of one part of `recommend_in_parts`."""
+
+_LEAST_KNOWN: Final = 1e-9
+_SHORTEST: Final = 1e-24
 
 Floats = NDArray[np.floating[Any]]
 
@@ -55,7 +59,7 @@ class FoldIn:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A task similar to the requested one; similarity is the cosine of their feature rows."""
+    """A task similar to the requested one; similarity is explained at `ItemModel.directions`."""
 
     task: int | str
     similarity: float
@@ -306,15 +310,28 @@ class ItemModel(ABC):
             )
         return Caps.of(self.categories, caps)
 
+    @cached_property
+    def directions(self) -> NDArray[np.float32]:
+        """Vectors over the lengths that tasks are expected to have, uncertainty included.
+
+        The product of two is the cosine that is left after what is not known of either: a task of which little is known
+        is not similar to anything.
+        """
+        vectors = np.asarray(self.vectors, np.float64)
+        squares = np.square(vectors).sum(axis=1)
+        known = np.clip(np.asarray(self.reliability, np.float64), 0, 1)
+        usual = squares.sum() / max(float(known.sum()), _LEAST_KNOWN)
+        lengths = np.sqrt(np.maximum(squares + (1 - known) * usual, _SHORTEST))
+        return np.asarray(vectors / lengths[:, None], np.float32)
+
     def similar(self, task: int | str, k: int = 10) -> list[Neighbour]:
-        """Return the k tasks whose vectors are closest in direction to this one's."""
+        """Return the k tasks most similar to this one: the product of their `directions`."""
         if not 1 <= k < self.n_tasks:
             raise InputError(f"Expected k from 1 to {self.n_tasks - 1}, got {k}.", argument="k")
         code = self.task_ids.code_of(task)
-        lengths = np.maximum(np.linalg.norm(self.vectors, axis=1), 1e-12)
-        cosines = row_products(self.vectors[code : code + 1], self.vectors) / (lengths * lengths[code])
-        cosines[0, code] = -np.inf
-        best, values = _best(cosines, k)
+        similarities = row_products(self.directions[code : code + 1], self.directions)
+        similarities[0, code] = -np.inf
+        best, values = _best(similarities, k)
         return [Neighbour(self.task_ids.id_of(int(c)), float(v)) for c, v in zip(best[0], values[0], strict=True)]
 
     def _scores(self, vectors: Floats) -> NDArray[np.float32]:

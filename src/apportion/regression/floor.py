@@ -34,8 +34,8 @@ from apportion.regression.user_sides import Design, parameters_of
 Floats = NDArray[np.float64]
 
 WAYS = (0.5, 1.0)  # how far from the constant to the model candidates lie
-_MARGIN = 1.0  # standard deviations of the noise in a difference
-_STANDS_OUT = 1.0  # standard deviations of a squared length of noise
+_MARGIN = 2.0  # standard deviations of the noise in a difference
+_STANDS_OUT = 2.0  # standard deviations of a squared length of noise
 
 
 @dataclass(frozen=True, eq=False)

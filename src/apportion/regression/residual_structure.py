@@ -22,10 +22,10 @@ from apportion.regression.label_weights.robust import Structure
 Floats = NDArray[np.float64]
 
 LARGEST_VARIANCE = 0.25  # of labels within a range of 1; larger squares are clipped to it
-_GUESS = Structure(variance=0.03, shared=0.2, along_size=0.1)  # before anything is seen
+_GUESS = Structure(variance=0.03, shared=0.2, along_size=0.2)  # before anything is seen
 _DOUBT = 1.0  # how far the guess of a number may be off, over the number
 _CAREFUL = 1.0  # standard deviations that an estimate is raised by, for intervals
-_ALONG_SIZE = 0.25  # for intervals: correlations up to a half are then within two standard deviations
+_ALONG_SIZE = 0.3  # for intervals: correlations up to 0.6 are then within two standard deviations
 _LEAST_VARIANCE = 1e-4
 _MOST_SHARED = 0.98
 

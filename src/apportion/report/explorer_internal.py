@@ -74,15 +74,13 @@ def internal_parts(inside: Inside) -> dict[str, Any]:
 
 
 def twin_arrays(inside: Inside, order: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """Return each item's neighbours without privacy, by position in the page's order, with cosines in whole steps."""
+    """Return each item's neighbours without privacy, by place in the page's order, with similarities in whole steps."""
     near = nearest(inside.twin, inside.n_near)
     places = np.empty(len(order), np.uint32)
     places[order] = np.arange(len(order), dtype=np.uint32)
-    vectors = np.asarray(inside.twin.vectors, np.float64)
-    lengths = np.maximum(np.sqrt(np.square(vectors).sum(axis=1)), 1e-12)
-    products = np.einsum("nd,nkd->nk", vectors, vectors[near])
-    cosines = products / (lengths[:, None] * lengths[near])
+    directions = inside.twin.directions
+    similarities = np.einsum("nd,nkd->nk", directions, directions[near])
     return {
         "twinNear": places[near][order],
-        "twinCosines": np.round(np.clip(cosines, -1, 1) * _FULL).astype(np.int16)[order],
+        "twinSimilarities": np.round(np.clip(similarities, -1, 1) * _FULL).astype(np.int16)[order],
     }

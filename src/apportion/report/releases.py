@@ -16,6 +16,7 @@ COLOURS: Final = {
     Purpose.GROUP_LIST: 2,
     Purpose.GROUPS_OF_USERS: 7,
     Purpose.EXPOSURE: 2,
+    Purpose.TABLE_ROWS: 2,
     Purpose.SIZES: 2,
     Purpose.ROUGH_COEFFICIENTS: 2,
     Purpose.ITEM_SUMS: 3,

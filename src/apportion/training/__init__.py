@@ -5,11 +5,13 @@ Needs the extra `torch`; `apportion.training.for_opacus` needs the extra `opacus
 
 from apportion.training.adaptive import DPAdam, DPAdamBC
 from apportion.training.checkpoints import TrainingCheckpoint
-from apportion.training.clipping import FixedClip, QuantileClip, SecondMomentScales
+from apportion.training.clipping import FixedClip, QuantileClip, ReleasedLoss, SecondMomentScales
 from apportion.training.descent import DPSGD
 from apportion.training.known_noise import AddedNoise, KnownNoiseOptimizer
 from apportion.training.private_gradients import PlainGradients, PrivateGradients
+from apportion.training.processes import TorchProcesses
 from apportion.training.runs import ProgressBar, StepDone
+from apportion.training.table_rows import FrequentRows
 from apportion.training.trainer import PrivateTrainer
 from apportion.training.units import ExampleRows, ExampleSession, UserRows
 from apportion.training.watching import Seen, Watch
@@ -22,15 +24,18 @@ __all__ = [
     "ExampleRows",
     "ExampleSession",
     "FixedClip",
+    "FrequentRows",
     "KnownNoiseOptimizer",
     "PlainGradients",
     "PrivateGradients",
     "PrivateTrainer",
     "ProgressBar",
     "QuantileClip",
+    "ReleasedLoss",
     "SecondMomentScales",
     "Seen",
     "StepDone",
+    "TorchProcesses",
     "TrainingCheckpoint",
     "UserRows",
     "Watch",

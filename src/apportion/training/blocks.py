@@ -70,22 +70,25 @@ class Product:
         a, b = self.incoming, self.outgoing
         if scales is not None:
             return Stored(self._formed).squared_norms(scales)
+        narrow = a.dtype != torch.float64 and b.dtype != torch.float64
         if a.shape[1] == 1:
-            return (lengths(a[:, 0]) * lengths(b[:, 0])).square()
+            return (lengths(self._wide[0][:, 0], narrow) * lengths(self._wide[1][:, 0], narrow)).square()
         if 3 * a.shape[1] * (a.shape[2] + b.shape[2]) > 2 * a.shape[2] * b.shape[2]:
             return Stored(self._formed).squared_norms(None)
-        (a, tops), (b, others) = _at_most_one(a), _at_most_one(b)
-        sizes = (lengths(a) * lengths(b)).sum(1)
-        result = (torch.bmm(a, a.mT) * torch.bmm(b, b.mT)).sum((1, 2)).clamp_min(0)
+        (a, tops), (b, others) = (_at_most_one(wide, narrow) for wide in self._wide)
+        products = torch.bmm(a, a.mT), torch.bmm(b, b.mT)
+        squares = [each.diagonal(dim1=1, dim2=2).clamp_min(0) for each in products]
+        sizes = (squares[0] * squares[1]).sqrt().sum(1)
+        result = (products[0] * products[1]).sum((1, 2)).clamp_min(0)
         return (result + (_ROUNDING * sizes).square()) * (tops * others).square()
 
     def weighted_sum(self, factors: Any) -> Tensor:
         """Return the sum over units, each times its factor; from their gradients, if those were formed."""
         if "_formed" in self.__dict__:
             return Stored(self._formed).weighted_sum(factors).reshape(self.shape)
-        a, b = self.incoming.double().flatten(0, 1), self.outgoing.double()
+        a, b = self._wide
         scaled = b * factors.to(b.device).double()[:, None, None]
-        return (scaled.flatten(0, 1).T @ a).reshape(self.shape)
+        return (scaled.flatten(0, 1).T @ a.flatten(0, 1)).reshape(self.shape)
 
     def each(self) -> Tensor:
         """Return one gradient for each unit."""
@@ -97,6 +100,11 @@ class Product:
             return Stored(self._formed.reshape(-1, *self.shape)).keeping(kept)
         mask = kept.to(self.outgoing.device)[:, None, None]
         return Product(self.outgoing.where(mask, 0.0), self.incoming.where(mask, 0.0), self.shape)
+
+    @cached_property
+    def _wide(self) -> tuple[Tensor, Tensor]:
+        """Return both factors in float64."""
+        return self.incoming.double(), self.outgoing.double()
 
     @cached_property
     def _formed(self) -> Tensor:
@@ -120,7 +128,7 @@ class Lookup:
 
     def squared_norms(self, scales: Any | None) -> Tensor:
         """Return the squared length of each unit's gradient; positions that looked up the same row are added first."""
-        b, tops = _at_most_one(self.outgoing)
+        b, tops = _at_most_one(self.outgoing.double(), self.outgoing.dtype != torch.float64)
         b = b * (self.rows >= 0)[:, :, None]
         if scales is not None:
             b = b / scales.double()[self.rows.clamp_min(0)]
@@ -147,20 +155,25 @@ class Lookup:
         return Lookup(self.outgoing.where(kept.to(self.outgoing.device)[:, None, None], 0.0), self.rows, self.shape)
 
 
-def lengths(values: Tensor) -> Tensor:
-    """Return lengths along the last axis in float64, correct even if squares would overflow or underflow."""
+def lengths(values: Tensor, narrow: bool | None = None) -> Tensor:
+    """Return lengths along the last axis in float64, correct even if squares would overflow or underflow.
+
+    Args:
+        values: the numbers.
+        narrow: whether they have come from float32, whose squares fit in float64; None to tell by their dtype.
+    """
     wide = values.double()
     plain = torch.linalg.vector_norm(wide, dim=-1)
-    if values.dtype != torch.float64 or bool(((plain > 1e-140) & plain.isfinite()).all()):
+    fits = values.dtype != torch.float64 if narrow is None else narrow
+    if fits or bool(((plain > 1e-140) & plain.isfinite()).all()):
         return plain
     tops = _tops(wide, -1)
     return torch.linalg.vector_norm(wide / tops, dim=-1) * tops[..., 0]
 
 
-def _at_most_one(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return each unit's numbers in float64 divided by the largest of them, and the largest."""
-    wide = values.double()
-    if values.dtype != torch.float64:  # squares of float32 numbers fit in float64
+def _at_most_one(wide: Tensor, narrow: bool) -> tuple[Tensor, Tensor]:
+    """Return each unit's numbers divided by the largest of them, and the largest; float32's squares fit as they are."""
+    if narrow:
         return wide, wide.new_ones(len(wide))
     tops = _tops(wide, (1, 2))
     return wide / tops, tops.flatten()

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,10 @@ from numpy.typing import DTypeLike, NDArray
 from apportion import linalg
 from apportion.errors import InputError
 from apportion.privacy import NoiseSource
+from apportion.privacy.ledger import Receipt
 from apportion.privacy.statement import Statement
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class Stored:
         training: states of module, optimizer and scheduler.
         gradients: state of the private gradients.
         statement: of everything released so far.
+        receipts: of the charges to a ledger so far.
     """
 
     made: int
@@ -101,6 +103,7 @@ class Stored:
     training: dict[str, Any]
     gradients: dict[str, Any]
     statement: Statement
+    receipts: tuple[Receipt, ...] = ()
 
 
 def write(checkpoint: TrainingCheckpoint, stored: Stored, identity: str) -> None:
@@ -114,6 +117,7 @@ def write(checkpoint: TrainingCheckpoint, stored: Stored, identity: str) -> None
         "training": stored.training,
         "gradients": stored.gradients,
         "statement": stored.statement.to_json(),
+        "receipts": [asdict(receipt) for receipt in stored.receipts],
     }
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # readable only by its owner
     try:
@@ -145,8 +149,8 @@ def read(checkpoint: TrainingCheckpoint, identity: str) -> Stored | None:
             "name another file.",
             argument="checkpoint",
         )
-    statement = Statement.from_json(held["statement"])
-    return Stored(held["made"], bytes.fromhex(held["noise"]), held["training"], held["gradients"], statement)
+    statement, receipts = Statement.from_json(held["statement"]), tuple(Receipt(**each) for each in held["receipts"])
+    return Stored(held["made"], bytes.fromhex(held["noise"]), held["training"], held["gradients"], statement, receipts)
 
 
 def identity_of(settings: dict[str, Any], tensors: list[torch.Tensor], arrays: list[NDArray[Any]]) -> str:

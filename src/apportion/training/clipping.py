@@ -114,6 +114,34 @@ class QuantileClip:
 
 
 @dataclass(frozen=True)
+class ReleasedLoss:
+    """Release the mean loss of units with every gradient, for a scheduler that watches a loss.
+
+    A unit's loss is the mean over its rows, clipped to [0, largest]. The sum is one more coordinate of the released
+    vector; it raises the noise on gradients by the factor 1/√(1 − share), and costs nothing else.
+
+    Attributes:
+        largest: the limit of a unit's loss.
+        share: share of the squared sensitivity for the sum.
+    """
+
+    largest: float
+    share: float = 0.02
+
+    def __post_init__(self) -> None:
+        if not (0 < self.largest < math.inf and 0 < self.share < 1):
+            raise InputError(
+                f"Expected a finite largest above 0 and a share in (0, 1), got {self.largest} and {self.share}.",
+                argument="largest",
+            )
+
+    @property
+    def sentence(self) -> str:
+        """A sentence for the statement."""
+        return f"the limit {self.largest:g} of a unit's loss, which a scheduler watches"
+
+
+@dataclass(frozen=True)
 class SecondMomentScales:
     """A rule for the relative noise of each coordinate, from the second moments of the gradients released so far.
 

@@ -69,13 +69,18 @@ class LayerFactors:
                 hook.remove()
         made: dict[int, LayerBlock] = {}
         for layer, gradient in zip(used, result, strict=True):
-            made |= _blocks_of(layer, seen[layer][0].detach(), gradient.detach(), offsets)
+            made |= _blocks_of(layer, _wide(seen[layer][0].detach()), _wide(gradient.detach()), offsets)
         nothing = len(offsets) - 1
         return [
             made[id(p)] if id(p) in made else Stored(p.detach().new_zeros((nothing, *p.shape)))
             for p in self._module.parameters()
             if p.requires_grad
         ]
+
+
+def _wide(values: Tensor) -> Tensor:
+    """Return numbers of 16 bits, which autocast makes, in float32."""
+    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
 def _keeper(seen: dict[nn.Module, tuple[Tensor, GradientEdge]]) -> Callable[[nn.Module, Any, Tensor], None]:
@@ -128,9 +133,9 @@ def _windows(a: Tensor, layer: nn.Conv2d) -> Tensor:
 def by_unit(values: Tensor, offsets: Tensor) -> Tensor:
     """Return rows [rows, positions, width] as [units, rows of the largest x positions, width], padded with zeros."""
     sizes = offsets.diff()
-    if len(sizes) == len(values) and bool((sizes == 1).all()):
-        return values
     most = int(sizes.max()) if len(sizes) else 0
+    if most * len(sizes) == len(values):  # all units have as many rows: nothing to pad, and nothing to copy
+        return values.reshape(len(sizes), most * values.shape[1], values.shape[2])
     units = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
     places = torch.arange(len(values)) - offsets[:-1][units]
     out = values.new_zeros((len(sizes), most, *values.shape[1:]))

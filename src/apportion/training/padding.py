@@ -39,17 +39,17 @@ class PaddedPass:
     real: Tensor
 
 
-def padded(offsets: Tensor, apart: int) -> PaddedPass:
-    """Copy each unit's last row behind it until the next one starts at a multiple of `apart`; pad to a multiple of 16.
+def padded(offsets: Tensor, apart: int, full: int = _FULL) -> PaddedPass:
+    """Copy each unit's last row behind it until the next one starts at a multiple of `apart`; pad to one of `full`.
 
     With `apart` 0 nothing is padded: for a unit that is alone in a pass.
     """
     sizes = offsets.diff()
-    if not apart:
+    if not apart or (apart == 1 and int(offsets[-1]) % full == 0):
         return PaddedPass(torch.arange(int(offsets[-1])), offsets, torch.ones(len(sizes), dtype=torch.bool))
     longest = max(int(sizes.max()), 1)
     behind = torch.where(sizes > 0, -sizes % apart, 0)
-    missing = int(-(sizes + behind).sum() % _FULL)
+    missing = int(-(sizes + behind).sum() % full)
     last = int((sizes > 0).nonzero()[-1]) if bool((sizes > 0).any()) else -1
     if missing and last >= 0:
         behind[last] += missing

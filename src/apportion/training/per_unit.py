@@ -83,11 +83,21 @@ class FunctionalGradients:
 
 def added_by_unit(values: Tensor, offsets: Tensor) -> Tensor:
     """Return sums over the rows of each unit."""
-    if len(offsets) == len(values) + 1 and bool((offsets.diff() == 1).all()):
-        return values
+    sizes = offsets.diff()
+    most = int(sizes.max()) if len(sizes) else 0
+    if most * len(sizes) == len(values):  # all units have as many rows
+        return values.reshape(len(sizes), most, *values.shape[1:]).sum(1) if most != 1 else values
     units = torch.repeat_interleave(torch.arange(len(offsets) - 1), offsets.diff()).to(values.device)
     out = torch.zeros((len(offsets) - 1, *values.shape[1:]), dtype=values.dtype, device=values.device)
     return out.index_add_(0, units, values)
+
+
+def losses_of_units(module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, offsets: Tensor) -> Tensor:
+    """Return the mean loss over each unit's rows."""
+    with torch.no_grad(), unchanged(module):
+        losses = loss(module(inputs), targets)
+    by_row = losses.double().reshape(len(inputs), -1).sum(1)
+    return added_by_unit(by_row, offsets) / offsets.diff().clamp_min(1).to(by_row.device)
 
 
 def means_of_units(blocks: Sequence[Block], offsets: Tensor) -> list[Any]:

@@ -7,7 +7,7 @@ noise multiplier. The optimizer gets the released gradients together with their 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,15 +17,17 @@ from torch import Tensor, nn
 
 from apportion.errors import BudgetError, InputError
 from apportion.privacy import BoundedSum, PlannedShare, Purpose, ReleaseName, SampledGaussian, Session, Share
-from apportion.privacy.clipped_gradients import GradientTotal, number_of_units
+from apportion.privacy.clipped_gradients import GradientTotal, RowCounts, number_of_units
 from apportion.privacy.sampling import Sample
-from apportion.training.clipping import Clip, ComingStep, FixedClip, SecondMomentScales, noise_of
+from apportion.training.applied import applied, modes, refuse_surroundings
+from apportion.training.clipping import Clip, ComingStep, FixedClip, ReleasedLoss, SecondMomentScales, noise_of
 from apportion.training.known_noise import NO_NOISE, AddedNoise, KnownNoiseOptimizer
 from apportion.training.layers import LayerFactors
 from apportion.training.module_state import unchanged
 from apportion.training.padding import padded, row_alignment
-from apportion.training.per_unit import GradientWay, Loss, gradient_way, means_of_units, trainable
-from apportion.training.structured import LossInside, Unpacking, loss_of_itself
+from apportion.training.per_unit import GradientWay, Loss, gradient_way, losses_of_units, means_of_units, trainable
+from apportion.training.processes import OneProcess, Processes, start_alike, together
+from apportion.training.table_rows import FrequentRows
 from apportion.training.units import Units
 
 _Share = Share | PlannedShare[SampledGaussian]
@@ -49,12 +51,22 @@ class PrivateGradients:
         rows_at_once: number of rows that go through the module at a time; a batch may be larger. With 1, every unit
             goes through alone, so nothing about it can depend on others, not even by rounding.
         units_share: share of the budget for the number of units, if it is not declared.
+        losses: releases the mean loss too; None for gradients alone.
+        tables: trains only the rows of embedding tables that enough units look up; None for all rows.
+        autocast: torch.bfloat16 to compute passes under autocast; None for full precision. Lengths and sums are
+            float64 in either case.
+        processes: the processes that train together; None for this one alone. Only the first uses its session.
         way: how units' gradients are computed; None for the cheapest way that the module allows.
         state: of a run that was stopped, from `state`; its releases must have been readmitted to the session.
 
-    A check on made-up rows refuses a module or loss that mixes rows, draws random numbers or trains parameters below
-    float32. Labels and ids must be in the range that the module and the loss accept: any other raises an error, which
-    reveals it. What a pass writes into the module's buffers is undone.
+    Attributes:
+        clip_norm: the norm to which the next step clips.
+        released_loss: the mean loss that was released last, if any is.
+
+    A check on made-up rows refuses a module or loss that mixes rows, draws random numbers other than for dropout, or
+    trains parameters below float32. Masks of dropout are keyed by unit (`dropout`). Labels and ids must be in the range
+    that the module and the loss accept: any other raises an error, which reveals it. What a pass writes into the
+    module's buffers is undone.
 
     Privacy: each fill is one Gaussian release of the sum of clipped gradients, on all units or on a fresh Poisson
     sample, for adding or removing one unit. Batches may be empty: the release is then only noise.
@@ -75,6 +87,10 @@ class PrivateGradients:
         mean_of_rows: bool = False,
         rows_at_once: int = 256,
         units_share: float = 0.003,
+        losses: ReleasedLoss | None = None,
+        tables: FrequentRows | None = None,
+        autocast: torch.dtype | None = None,
+        processes: Processes | None = None,
         way: GradientWay | None = None,
         state: dict[str, Any] | None = None,
     ) -> None:
@@ -103,22 +119,31 @@ class PrivateGradients:
             raise InputError(
                 f"Expected trainable parameters of float32 or float64, got {coarse.pop()}.", argument="module"
             )
-        self._module, self._loss = _applied(module, loss, units)
+        self._processes = OneProcess() if processes is None else processes
+        start_alike(module, units, self._processes)
+        self._applied = applied(module, loss, units, autocast)
+        self._module, self._loss, self._units = self._applied.module, self._applied.loss, self._applied.units
         self._given = way
-        self._units = units
-        self._modes = _modes(module)
+        self._modes = modes(self._module)
         self._rows_at_once = rows_at_once
         self._apart = 0
         self._way = self._checked_way()
-        self._session = session
+        first = self._processes.number == 0
+        self._session = session if first else Session(session.budget, neighbours=session.neighbours)
         self._clip = clip
+        self._losses = losses
+        self._tables = None if tables is None else tables.of(self._module, self._way, scaling)
+        self.released_loss: float | None = None
         self._scaling = None if scaling is None else scaling.begin()
         self._mean_of_rows = mean_of_rows
         self._sampling = sampling
         self._made = 0
+        self._expected = math.nan
         self.clip_norm = clip.start
-        self._shares = self._plan(steps, n_units, units_share, state)
-        session.assume_public(clip.sentence)
+        self._shares = together(self._processes, lambda: self._plan(steps, n_units, units_share, state))
+        self._expected = self._processes.tell(self._expected)
+        for sentence in (clip.sentence, *([] if losses is None else [losses.sentence])):
+            self._session.assume_public(sentence)
         if state is not None:
             self._made, self.clip_norm = int(state["made"]), float(state["clip_norm"])
             if self._scaling is not None:
@@ -128,7 +153,8 @@ class PrivateGradients:
     def state(self) -> dict[str, Any]:
         """All that is needed to go on after a stop, beside the session: released and public values only."""
         scaling = None if self._scaling is None else self._scaling.state
-        return {"made": self._made, "clip_norm": self.clip_norm, "expected": self._expected, "scaling": scaling}
+        held = {"made": self._made, "clip_norm": self.clip_norm, "expected": self._expected, "scaling": scaling}
+        return held if self._tables is None else {**held, "tables": self._tables.selected}
 
     @property
     def steps_left(self) -> int:
@@ -143,9 +169,9 @@ class PrivateGradients:
     @property
     def coming_step(self) -> ComingStep:
         """Return how the next release treats units: its clip norm and relative scales."""
-        widened = self.clip_norm / math.sqrt(1 - self._clip.counted)
+        widened = self.clip_norm / math.sqrt(1 - self._clip.counted - (self._losses.share if self._losses else 0.0))
         scales = None if self._scaling is None else self._scaling.scales()
-        noise = noise_of(widened * self.noise_multiplier, self._expected, self._parameters, scales)
+        noise = self._noise(widened * self.noise_multiplier, scales)
         return ComingStep(self.clip_norm, noise, self._mean_of_rows)
 
     def fill(self, optimizer: torch.optim.Optimizer | None = None) -> AddedNoise:
@@ -161,13 +187,15 @@ class PrivateGradients:
         self._made += 1
         scales = None if self._scaling is None else self._scaling.scales()
         formed: list[BoundedSum] = []
+        if self._applied.dropout is not None:
+            self._applied.dropout.step = self._made
 
         def form(sample: Sample | None) -> BoundedSum:
             formed.append(self._sum(self._taking_part(sample), scales))
             return formed[-1]
 
         released = self._released(Purpose.GRADIENT.at(step=self._made), form, share)
-        noise = noise_of(formed[0].l2_sensitivity / share.mu, self._expected, self._parameters, scales)
+        noise = self._noise(formed[0].l2_sensitivity / share.mu, scales)
         self._forget_other_gradients(optimizer)
         self._place(released, noise)
         if isinstance(optimizer, KnownNoiseOptimizer):
@@ -175,8 +203,16 @@ class PrivateGradients:
         return noise
 
     def _checked_way(self) -> GradientWay:
-        """Return the given way or the cheapest. Refuse a module that mixes rows in either case."""
+        """Return the given way or the cheapest. Refuse a module that mixes rows in either case.
+
+        Rows are looked at in full precision; what 16 bits do to a row at one place or another is looked at below.
+        """
+        cast = self._applied.autocast
+        if cast is not None:
+            cast.on = False
         result = gradient_way(self._module, self._loss, *self._units.like)
+        if cast is not None:
+            cast.on = True
         if isinstance(self._given, LayerFactors) and not isinstance(result, LayerFactors):
             raise InputError(
                 "Expected a module whose layers have one row for each row of data, which LayerFactors needs.",
@@ -194,9 +230,9 @@ class PrivateGradients:
             raise InputError(
                 "Expected the same trained parameters at every step, got others than at the start.", argument="module"
             )
-        if self._modes != _modes(self._module):
+        if self._modes != modes(self._module):
             self._way = self._checked_way()
-            self._modes = _modes(self._module)
+            self._modes = modes(self._module)
 
     def _forget_other_gradients(self, optimizer: torch.optim.Optimizer | None) -> None:
         """Clear all gradients except released ones before the optimizer uses them."""
@@ -207,8 +243,10 @@ class PrivateGradients:
 
     def _plan(self, steps: int, n_units: int | None, units_share: float, state: dict[str, Any] | None) -> list[_Share]:
         """Fix the cost of every step. Release the number of units first if it is neither declared nor known."""
-        session, kept = self._session, 1.0 if n_units is not None else 1 - units_share
+        session = self._session
         others = {} if n_units is not None else {"units": units_share}
+        others |= {} if self._tables is None else {"rows": self._tables.rule.share}
+        kept = 1 - sum(others.values())
         shares: list[_Share]
         if self._sampling == 1:
             plan = session.plan(**others, steps=[kept / steps] * steps)
@@ -218,6 +256,8 @@ class PrivateGradients:
             shares = [sampled] * steps
         if state is not None:
             known = float(state["expected"]) / self._sampling
+        elif n_units is None and self._processes.number > 0:
+            known = math.nan  # the first process tells it
         elif n_units is None:
             counted = number_of_units(len(self._units), self._units.neighbours)
             known = max(1.0, float(session.release(self._units.counted, counted, plan.one("units"))[0]))
@@ -226,82 +266,103 @@ class PrivateGradients:
         if n_units is not None:
             session.declare_users(n_units, self._units.name)
         self._expected = known * self._sampling if state is None else float(state["expected"])
+        if self._tables is not None:
+            self._tables.select(self._counted_rows(plan.one("rows")) if state is None else state["tables"])
         return shares
 
-    def _released(self, name: ReleaseName, form: Callable[[Sample | None], BoundedSum], share: _Share) -> NDArray[Any]:
-        if isinstance(share, PlannedShare):
-            return np.asarray(self._session.release_sampled(name, form, share), np.float64)
-        return np.asarray(self._session.release(name, form(None), share), np.float64)
-
-    def _taking_part(self, sample: Sample | None) -> NDArray[np.int64]:
-        """Return which units are in the sample; without a sample, all of them."""
-        return np.arange(len(self._units)) if sample is None else np.flatnonzero(sample.members(self._units.keys))
-
-    def _sum(self, units: NDArray[np.int64], scales: list[Tensor] | None) -> BoundedSum:
-        """Return the hidden sum of these units' clipped gradients."""
-        shapes = [tuple(p.shape) for p in self._parameters]
-        placed = None if scales is None else [s.to(p.device) for s, p in zip(scales, self._parameters, strict=True)]
-        total = GradientTotal(
-            self.clip_norm, shapes, scales=placed, counted=self._clip.counted, neighbours=self._units.neighbours
-        )
-        for inputs, targets, offsets in self._units.batches(units, self._rows_at_once):
-            filled = padded(offsets, self._apart)
-            bounds = filled.offsets
-            if len(filled.rows) > len(inputs):  # otherwise nothing is padded
-                inputs, targets = inputs[filled.rows.to(inputs.device)], targets[filled.rows.to(targets.device)]
+    def _counted_rows(self, share: Share) -> Tensor:
+        """Release how many units look up each row of the tables, and return the rows that enough of them do."""
+        assert self._tables is not None
+        counts = RowCounts(self._tables.n_rows, self._units.neighbours)
+        for inputs, targets, bounds, real in self._passes(self._taking_part(None)):
             with unchanged(self._module):
                 blocks = self._way.blocks(inputs, targets, bounds)
-            total.add(means_of_units(blocks, bounds) if self._mean_of_rows else blocks, filled.real)
+            counts.add(*self._tables.looked_up(blocks, real))
+        if self._processes.size > 1:
+            counts.add_up_over(self._processes.add_up)
+        chosen = None
+        if self._processes.number == 0:
+            stddev = 1.0 / share.mu
+            chosen = self._tables.enough(self._session.release(Purpose.TABLE_ROWS, counts.sealed(), share), stddev)
+        rows: Tensor = self._processes.tell(chosen)
+        return rows
+
+    def _noise(self, stddev: float, scales: list[Tensor] | None) -> AddedNoise:
+        noise = noise_of(stddev, self._expected, self._parameters, scales)
+        return noise if self._tables is None else self._tables.only_there(noise)
+
+    def _released(self, name: ReleaseName, form: Callable[[Sample | None], BoundedSum], share: _Share) -> NDArray[Any]:
+        """Form the sum in every process; charge and draw in the first, which tells the others."""
+        tell = self._processes.tell
+
+        def release() -> Any:
+            if self._processes.number > 0:
+                return form(tell(None) if isinstance(share, PlannedShare) else None) and None
+            if isinstance(share, PlannedShare):
+                return self._session.release_sampled(name, lambda sample: form(tell(sample)), share)
+            return self._session.release(name, form(None), share)
+
+        return np.asarray(tell(together(self._processes, release)), np.float64)
+
+    def _taking_part(self, sample: Sample | None) -> NDArray[np.int64]:
+        """Return which units of this process are in the sample; without a sample, all of them."""
+        own = self._units.of_process(self._processes.number, self._processes.size)
+        return np.flatnonzero(own if sample is None else own & sample.members(self._units.keys))
+
+    def _sum(self, units: NDArray[np.int64], scales: list[Tensor] | None) -> BoundedSum:
+        """Return the hidden sum of these units' clipped gradients, with that of the other processes."""
+        shapes = [tuple(p.shape) for p in self._parameters] if self._tables is None else self._tables.shapes
+        placed = None if scales is None else [s.to(p.device) for s, p in zip(scales, self._parameters, strict=True)]
+        total = GradientTotal(
+            self.clip_norm, shapes, scales=placed, counted=self._clip.counted, neighbours=self._units.neighbours,
+            losses=None if self._losses is None else (self._losses.largest, self._losses.share),
+        )  # fmt: skip
+        together(self._processes, lambda: self._add(total, units))
+        if self._processes.size > 1:
+            total.add_up_over(self._processes.add_up)
         return total.sealed()
+
+    def _add(self, total: GradientTotal, units: NDArray[np.int64]) -> None:
+        """Add the clipped gradients of these units."""
+        for inputs, targets, bounds, real in self._passes(units):
+            with unchanged(self._module):
+                blocks = self._way.blocks(inputs, targets, bounds)
+            if self._tables is not None:
+                blocks = self._tables.without_others(blocks)
+            losses = None
+            if self._losses is not None:
+                losses = losses_of_units(self._module, self._loss, inputs, targets, bounds)
+            total.add(means_of_units(blocks, bounds) if self._mean_of_rows else blocks, real, losses)
+
+    def _passes(self, units: NDArray[np.int64]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """Yield inputs, targets, offsets and which units are real. Under autocast all passes have as many rows."""
+        full = {} if self._applied.autocast is None else {"full": 16 * -(-self._rows_at_once // 16)}
+        for inputs, targets, offsets in self._units.batches(units, self._rows_at_once):
+            filled = padded(offsets, self._apart, **full)
+            if len(filled.rows) > len(inputs):  # otherwise nothing is padded
+                inputs, targets = inputs[filled.rows.to(inputs.device)], targets[filled.rows.to(targets.device)]
+            yield inputs, targets, filled.offsets, filled.real
 
     def _place(self, released: NDArray[np.float64], noise: AddedNoise) -> None:
         """Put the mean gradient into `grad`, its square into the scaling, and the count into the clip rule."""
         first = 0
         mean: list[Tensor] = []
-        for parameter in self._parameters:
-            part = torch.from_numpy(released[first : first + parameter.numel()] / self._expected)
-            mean.append(part.reshape(parameter.shape))
-            parameter.grad = mean[-1].to(parameter.device, parameter.dtype)
-            first += parameter.numel()
+        released = released / self._expected
+        shapes = [tuple(p.shape) for p in self._parameters] if self._tables is None else self._tables.shapes
+        for shape in shapes:
+            mean.append(torch.from_numpy(released[first : first + math.prod(shape)]).reshape(shape))
+            first += math.prod(shape)
+        placed = mean if self._tables is None else self._tables.spread_out(mean)
+        for parameter, part in zip(self._parameters, placed, strict=True):
+            parameter.grad = part.to(parameter.device, parameter.dtype)
         if self._scaling is not None:
             variances = [noise.variance_of(p) for p in self._parameters]
             self._scaling.observe(mean, [v.double().cpu() if isinstance(v, Tensor) else v for v in variances])
         if self._clip.counted:
-            within = float(released[-1]) / self._expected + 0.5
+            within = float(released[first]) + 0.5
             self.clip_norm = self._clip.following(self.clip_norm, within)
-
-
-def _applied(module: nn.Module, loss: Loss | None, units: Units) -> tuple[nn.Module, Loss]:
-    """Return the module as it is applied to rows of one tensor, and its loss."""
-    if loss is None:
-        return LossInside(module, units.layout), loss_of_itself
-    return (module if units.layout is None else Unpacking(module, units.layout)), loss
-
-
-def refuse_surroundings(module: nn.Module, units: Units) -> None:
-    """Refuse autocast around training, and rows on another device than the module."""
-    if not isinstance(units, Units):
-        raise InputError(
-            f"Expected units as UserRows or ExampleRows, got {type(units).__name__}; UserRows.of and ExampleRows.of "
-            "read a Dataset or a DataLoader.",
-            argument="units",
-        )
-    devices, given = {p.device.type for p in module.parameters()}, units.like[0].device.type
-    if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
-        raise InputError(
-            "Expected no torch.autocast around training: rounding to 16 bits depends on other rows. Leave that block.",
-            argument="module",
-        )
-    if len(devices) == 1 and given not in devices:
-        raise InputError(
-            f"Expected inputs on the device of the module, {devices.pop()}, got {given}; move one of them.",
-            argument="inputs",
-        )
-
-
-def _modes(module: nn.Module) -> list[tuple[int, bool]]:
-    """Return the module's parts and which of them are in training mode."""
-    return [(id(part), part.training) for part in module.modules()]
+        if self._losses is not None:
+            self.released_loss = float(released[-1]) + self._losses.largest / 2
 
 
 class PlainGradients:

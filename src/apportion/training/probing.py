@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from apportion.errors import InputError
+from apportion.training.dropout import uses_dropout
 from apportion.training.layers import LayerFactors, supported
 from apportion.training.module_state import unchanged
 
@@ -62,12 +63,19 @@ def factors_suffice(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Ten
         passes = [rows, *_others(module, loss, rows)]
         if any(not torch.equal(a, b) for a, b in zip(before, _generators(devices), strict=True)):
             raise InputError(
-                "Expected a module that draws no random numbers in a pass, got one that does; turn "
-                "dropout off, because the masks of all rows would depend on the number of rows.",
+                "Expected a module that draws no random numbers in a pass, got one that does; only dropout "
+                "of torch can have masks of its own for each unit.",
                 argument="module",
             )
         apart = _refuse_mixing(passes)
         return apart and supported(module) and _same_gradients(module, loss, rows)
+
+
+def drops_out(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Tensor) -> bool:
+    """Whether a pass over made-up rows uses dropout, which can be keyed by unit."""
+    devices = [d.index for d in {p.device for p in module.parameters()} if d.type == "cuda"]
+    with torch.random.fork_rng(devices), unchanged(module, trained=True):
+        return uses_dropout(lambda: _made_up(module, loss, inputs, targets))
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from apportion.privacy import Session
 from apportion.training.checkpoints import RatchetNoise, Stored, TrainingCheckpoint, write
 from apportion.training.known_noise import AddedNoise
 from apportion.training.private_gradients import PrivateGradients
+from apportion.training.processes import Processes
 
 _WIDTH = 30
 
@@ -45,20 +46,25 @@ class Run:
         gradients: releases them.
         checkpoint: where to write, if anywhere.
         identity: what a checkpoint is bound to.
+        processes: that train together; the first writes the checkpoint.
     """
 
     session: Session
     gradients: PrivateGradients
     checkpoint: TrainingCheckpoint | None
     identity: str
+    processes: Processes
 
     def keep(self, training: dict[str, Any], made: int, steps: int) -> None:
         """Write the checkpoint, if it is time."""
-        if self.checkpoint is None or (made % self.checkpoint.every and made < steps):
+        if self.checkpoint is None or self.processes.number > 0 or (made % self.checkpoint.every and made < steps):
             return
         noise = self.session.noise
         assert isinstance(noise, RatchetNoise)
-        stored = Stored(made, noise.state, training, self.gradients.state, self.session.statement())
+        stored = Stored(
+            made, noise.state, training, self.gradients.state, self.session.statement(),
+            self.session.receipts,
+        )  # fmt: skip
         write(self.checkpoint, stored, self.identity)
 
 

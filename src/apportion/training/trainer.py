@@ -7,19 +7,24 @@ from typing import Any, Self
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from apportion.errors import InputError
 from apportion.estimators.private import BY_HAND
 from apportion.privacy import Budget, NoiseSource, Session, Statement, accounting
 from apportion.privacy.charges import LedgerAccount
 from apportion.privacy.noise import noise_source
-from apportion.training.checkpoints import RatchetNoise, TrainingCheckpoint, read
-from apportion.training.clipping import Clip, FixedClip, SecondMomentScales
+from apportion.training.applied import refuse_surroundings
+from apportion.training.checkpoints import RatchetNoise, Stored, TrainingCheckpoint, read
+from apportion.training.clipping import Clip, FixedClip, ReleasedLoss, SecondMomentScales
 from apportion.training.known_noise import AddedNoise
 from apportion.training.per_unit import Loss
 from apportion.training.plans import epsilon_for, length_of
-from apportion.training.private_gradients import PrivateGradients, refuse_surroundings
+from apportion.training.private_gradients import PrivateGradients
+from apportion.training.processes import OneProcess, Processes, together
 from apportion.training.runs import Run, StepDone
+from apportion.training.table_rows import FrequentRows
 from apportion.training.units import Units, session_for
 from apportion.training.watching import Seen, Watch
 
@@ -48,7 +53,12 @@ class PrivateTrainer:
         rows_at_once: number of rows that go through the module at a time; a batch may be larger, and is then
             accumulated. With 1, every unit goes through alone, so nothing about it can depend on others, not even by
             rounding.
-        scheduler: a learning-rate scheduler of torch, called after every step; it must not depend on losses.
+        scheduler: a learning-rate scheduler of torch, called after every step. One that watches a loss
+            (`ReduceLROnPlateau`) gets the mean loss that `losses` releases.
+        losses: releases the mean loss with every gradient; None for gradients alone.
+        tables: trains only the rows of embedding tables that enough units look up; None for all rows.
+        autocast: torch.bfloat16 to compute passes under autocast; None for full precision. Parameters, lengths and
+            sums stay in full precision.
         public: further sentences about public assumptions, for the statement.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement.
@@ -102,6 +112,9 @@ class PrivateTrainer:
         mean_of_rows: bool = False,
         rows_at_once: int = 256,
         scheduler: Any | None = None,
+        losses: ReleasedLoss | None = None,
+        tables: FrequentRows | None = None,
+        autocast: torch.dtype | None = None,
         public: Sequence[str] = (),
         window: str = "not declared",
         tuning: str | None = None,
@@ -111,12 +124,12 @@ class PrivateTrainer:
             raise InputError(
                 "Expected noise that is not exact: gradients are real numbers, not on a lattice.", argument="noise"
             )
-        if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        if isinstance(scheduler, ReduceLROnPlateau) and losses is None:
             raise InputError(
-                "Expected a scheduler that depends only on the number of steps, got ReduceLROnPlateau.",
-                argument="scheduler",
+                "Expected losses=ReleasedLoss(...) beside a scheduler that watches a loss, got ReduceLROnPlateau.",
+                argument="losses",
             )
-        self.module = module
+        self.module = module.module if isinstance(module, DistributedDataParallel) else module
         self.optimizer = optimizer
         self.loss = loss
         length = length_of(steps, sampling, epochs, batch_size, n_units)
@@ -130,6 +143,9 @@ class PrivateTrainer:
         self.mean_of_rows = mean_of_rows
         self.rows_at_once = rows_at_once
         self.scheduler = scheduler
+        self.losses = losses
+        self.tables = tables
+        self.autocast = autocast
         self.public = public
         self.window = window
         self.tuning = tuning
@@ -143,6 +159,7 @@ class PrivateTrainer:
         session: Session | None = None,
         ledger: LedgerAccount | None = None,
         checkpoint: TrainingCheckpoint | None = None,
+        processes: Processes | None = None,
         watch: Watch | None = None,
         progress: Callable[[int, int], None] | None = None,
         callbacks: Sequence[Callable[[StepDone], None]] = (),
@@ -154,6 +171,8 @@ class PrivateTrainer:
             session: pays for everything; None for a new one with this budget.
             ledger: an account that the new session charges.
             checkpoint: a file to write to, and to go on from if it is there; not with a session of your own.
+            processes: the processes that train together, such as `TorchProcesses()`; all of them call `fit` with the
+                same rows and settings. The first charges, draws noise and writes the checkpoint.
             watch: raw rows to look at during training; what it records is not covered by ε.
             progress: called with the number of steps taken and the total; `ProgressBar()` draws a bar.
             callbacks: called after every step. They see what is released, and must not look at rows.
@@ -161,7 +180,7 @@ class PrivateTrainer:
         A second fit is refused: it would start from what the first learned, and its statement would claim too little.
         """
         self._refuse(units, session, ledger, checkpoint, watch)
-        run = self._begin(units, session, ledger, checkpoint)
+        run = self._begin(units, session, ledger, checkpoint, processes or OneProcess())
         for sentence in (self.tuning or BY_HAND, *([] if watch is None else [WATCHED])):
             run.session.declare_tuning(sentence)
         self.noise_multiplier_ = run.gradients.noise_multiplier
@@ -179,13 +198,15 @@ class PrivateTrainer:
                 callback(StepDone(step + 1, self.steps, self.module, self.optimizer, noise))
         if watch is not None:
             self._look(watch, self.steps, run)
-        self.statement_ = run.session.statement()
+        self.statement_ = run.processes.tell(run.session.statement())
         return self
 
     def _step(self, run: Run) -> AddedNoise:
         noise = run.gradients.fill(self.optimizer)
         self.optimizer.step()
-        if self.scheduler is not None:
+        if isinstance(self.scheduler, ReduceLROnPlateau):
+            self.scheduler.step(run.gradients.released_loss)
+        elif self.scheduler is not None:
             self.scheduler.step()
         return noise
 
@@ -210,41 +231,57 @@ class PrivateTrainer:
         if session is not None and (checkpoint is not None or ledger is not None):
             raise InputError("Expected no session beside a checkpoint or a ledger.", argument="session")
         if watch is not None:
-            if self.loss is None or getattr(units, "layout", None) is not None or checkpoint is not None:
+            several = self.loss is None or getattr(units, "layout", None) is not None
+            if several or checkpoint is not None or self.tables is not None:
                 raise InputError(
-                    "Expected no watch with a loss inside the module, several input tensors, or a checkpoint.",
+                    "Expected no watch with a loss inside the module, several input tensors, tables, or a checkpoint.",
                     argument="watch",
                 )
             watch.check(units)
 
     def _begin(
-        self, units: Units, session: Session | None, ledger: LedgerAccount | None, checkpoint: TrainingCheckpoint | None
+        self,
+        units: Units,
+        session: Session | None,
+        ledger: LedgerAccount | None,
+        checkpoint: TrainingCheckpoint | None,
+        processes: Processes,
     ) -> Run:
         """Open or restore the session and the private gradients."""
         refuse_surroundings(self.module, units)
-        stored, identity = None, ""
+        identity = "" if checkpoint is None else self._identity(units, ledger)
+        stored = None if checkpoint is None else self._stored(checkpoint, identity, processes)
         noise: NoiseSource = noise_source(self.noise)
         if checkpoint is not None:
-            account = None if ledger is None else str(getattr(ledger, "identity", type(ledger).__qualname__))
-            identity = units.identity({**self._settings(units), "account": account})
-            stored = read(checkpoint, identity)
             noise = RatchetNoise(noise, None if stored is None else stored.noise)
         charged = stored is not None and self.sampling < 1  # sampled steps are charged together, before the first
         opened = session or session_for(units)(
-            Budget(self.epsilon, self.delta), noise=noise, window=self.window, ledger=None if charged else ledger
-        )
+            Budget(self.epsilon, self.delta), noise=noise, window=self.window,
+            ledger=None if charged or processes.number > 0 else ledger,
+        )  # fmt: skip
         for sentence in ("the module, its initial parameters and the loss", *self.public):
             opened.assume_public(sentence)
         gradients = PrivateGradients(
             self.module, self.loss, units, opened,
             steps=self.steps, sampling=self.sampling, n_units=self.n_units, clip=self.clip, scaling=self.scaling,
-            mean_of_rows=self.mean_of_rows, rows_at_once=self.rows_at_once,
+            mean_of_rows=self.mean_of_rows, rows_at_once=self.rows_at_once, losses=self.losses,
+            tables=self.tables, autocast=self.autocast, processes=processes,
             state=None if stored is None else stored.gradients,
         )  # fmt: skip
         if stored is not None:
-            opened.readmit(stored.statement.releases)
+            opened.readmit(stored.statement.releases, stored.receipts)
             self._restore(stored.training)
-        return Run(opened, gradients, checkpoint, identity)
+        return Run(opened, gradients, checkpoint, identity, processes)
+
+    def _identity(self, units: Units, ledger: LedgerAccount | None) -> str:
+        account = None if ledger is None else str(getattr(ledger, "identity", type(ledger).__qualname__))
+        return units.identity({**self._settings(units), "account": account})
+
+    def _stored(self, checkpoint: TrainingCheckpoint, identity: str, processes: Processes) -> Stored | None:
+        """Return what the first process finds in the checkpoint."""
+        found = together(processes, lambda: None if processes.number > 0 else read(checkpoint, identity))
+        stored: Stored | None = processes.tell(found)
+        return stored
 
     def _states(self) -> dict[str, Any]:
         scheduler = None if self.scheduler is None else self.scheduler.state_dict()
@@ -265,6 +302,7 @@ class PrivateTrainer:
             "n_units": self.n_units, "clip": repr(self.clip), "scaling": repr(self.scaling),
             "mean_of_rows": self.mean_of_rows, "rows_at_once": self.rows_at_once, "module": repr(self.module),
             "parameters": named, "loss": loss, "optimizer": repr(self.optimizer.__class__), "units": units.name,
+            "losses": repr(self.losses), "autocast": str(self.autocast), "tables": repr(self.tables),
         }  # fmt: skip
 
     def epsilon_after(self, steps: int) -> float:

@@ -6,6 +6,7 @@ Rows are ordered by unit, so that a unit's gradient can be formed from its own r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ from apportion.privacy.purposes import Purpose
 from apportion.privacy.sampling import Keys
 from apportion.privacy.session import Session
 from apportion.training.checkpoints import identity_of
+from apportion.training.dropout import row_numbers, with_numbers
 from apportion.training.reading import Column, columns_of
 from apportion.training.structured import Layout
 
@@ -48,6 +50,7 @@ class Units:
         self._targets = targets
         self._offsets = offsets
         self._keys = keys
+        self._numbers: Tensor | None = None
         self.layout = layout
 
     def __repr__(self) -> str:
@@ -64,7 +67,20 @@ class Units:
     @property
     def like(self) -> tuple[Tensor, Tensor]:
         """Inputs and targets without rows, for their shapes, dtypes and devices, which are public."""
-        return self._inputs[:0], self._targets[:0]
+        return self._with_numbers(self._inputs[:0], slice(0)), self._targets[:0]
+
+    def numbered(self) -> Self:
+        """Return the same units with one more column of inputs: a number for each row, for masks of dropout."""
+        result = copy(self)
+        result._numbers = row_numbers(self._keys, self._offsets).to(self._inputs.device)
+        return result
+
+    def of_process(self, process: int, processes: int) -> NDArray[np.bool_]:
+        """Return which units belong to one of several processes. It follows from each unit's id alone."""
+        return np.asarray(self._keys[:, 0] % np.uint64(processes) == process)
+
+    def _with_numbers(self, inputs: Tensor, rows: Any) -> Tensor:
+        return inputs if self._numbers is None else with_numbers(inputs, self._numbers[rows])
 
     def identity(self, settings: dict[str, Any]) -> str:
         """Return a hash of settings and of all rows; as private as they are."""
@@ -77,9 +93,19 @@ class Units:
         for some in _chunks(sizes, rows_at_once):
             chosen, counts = units[some], sizes[some]
             offsets = np.concatenate([[0], np.cumsum(counts)])
-            starts = np.repeat(self._offsets[chosen] - offsets[:-1], counts)
-            rows = torch.as_tensor(starts + np.arange(offsets[-1]), device=self._inputs.device)
-            yield self._inputs[rows], self._targets[rows.to(self._targets.device)], torch.as_tensor(offsets)
+            rows = self._rows_of(chosen, counts, offsets)
+            held = self._inputs[rows]
+            inputs = self._with_numbers(held.clone() if isinstance(rows, slice) else held, rows)  # modules may write
+            there = rows if isinstance(rows, slice) else rows.to(self._targets.device)
+            yield inputs, self._targets[there], torch.as_tensor(offsets)
+
+    def _rows_of(self, chosen: NDArray[np.int64], counts: NDArray[np.int64], offsets: NDArray[np.int64]) -> Any:
+        """Return the rows of some units; a slice if they lie behind one another."""
+        first, last = int(chosen[0]), int(chosen[-1])
+        if last - first + 1 == len(chosen):
+            return slice(int(self._offsets[first]), int(self._offsets[last + 1]))
+        starts = np.repeat(self._offsets[chosen] - offsets[:-1], counts)
+        return torch.as_tensor(starts + np.arange(offsets[-1]), device=self._inputs.device)
 
 
 class UserRows(Units):

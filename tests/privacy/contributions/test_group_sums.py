@@ -46,6 +46,29 @@ def test_removing_any_user_moves_sums_and_norms_by_at_most_their_sensitivity(row
         assert np.linalg.norm(raw_value(full) - raw_value(without)) <= full.l2_sensitivity
 
 
+@settings(max_examples=40, deadline=None)
+@given(ROWS, st.integers(0, 5), st.floats(1e-3, 1e3), st.none() | st.floats(1e-3, 1e3))
+def test_removing_any_user_moves_sums_and_norms_by_at_most_their_l1_sensitivity(rows, user, cap, size_cap):
+    rows = [*rows, (6, 0, 1.0)]
+    rest = [row for row in rows if row[0] != user]
+    statistics = GroupMoments(moments_of_cells, 2, cap, size_cap), GroupMoments(ones_of_cells, 1, cap)
+    classes = NormClasses(statistics, (0.5, 1.0, 2.0, 4.0), (1.0, 2.0), 8.0, taxicab=True)
+    for form, moved in ((GroupSums(statistics, taxicab=True), 2), (ClippedParts(classes, (classes.output,)), None)):
+        full, without = (add_up_one(ENGINE, users_of(some), form) for some in (rows, rest))
+        assert np.abs(raw_value(full) - raw_value(without)).sum() <= full.l1_sensitivity
+        assert full.l1_sensitivity == pytest.approx(moved or 2 + (size_cap is not None))
+
+
+def test_a_user_of_all_groups_reaches_the_l1_bound_and_no_further():
+    """One user of six groups has the number of statistics as its L1 norm; the Euclidean form has twice that."""
+    rows = [(0, group, 1e5) for group in range(6) for _ in range(50)]
+    total = add_up_one(ENGINE, users_of(rows), GroupSums(STATISTICS, taxicab=True))
+    assert total.l1_sensitivity == pytest.approx(2)
+    assert np.abs(raw_value(total)).sum() == pytest.approx(2, rel=1e-5)
+    euclidean = add_up_one(ENGINE, users_of(rows), GroupSums(STATISTICS))
+    assert np.abs(raw_value(euclidean)).sum() > 4
+
+
 def test_a_user_of_all_groups_reaches_the_bound_and_no_further():
     """One user of six groups with large values: its whole vector has the norm that one group alone may have."""
     rows = [(0, group, 1e5) for group in range(6) for _ in range(50)]

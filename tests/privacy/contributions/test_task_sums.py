@@ -65,6 +65,7 @@ def test_a_user_at_the_bound_reaches_it(name):
         "user total": UserTotal(OwnRows(scaled=True)),
         "user gram": UserGram(OwnRows(scaled=True)),
         "sums by group": GroupSums(tuple(replace(each, cap=0.1) for each in STATISTICS)),
+        "sums by group in L1 norm": GroupSums(tuple(replace(each, cap=0.1) for each in STATISTICS), taxicab=True),
         "norms over groups": ClippedParts(replace(NORMS, most=1.0), (NORMS.output,)),
     }
 
@@ -73,7 +74,7 @@ def test_a_user_at_the_bound_reaches_it(name):
         return LocalEngine(np.float64).add_up(users, [reaching.get(name, CONTRIBUTIONS[name]())])
 
     for full, rest in zip(sums(data), sums(data.without(0)), strict=True):
-        if name == "shares of keys":  # bounded in the L1 norm
+        if name == "shares of keys" or "L1" in name:  # bounded in the L1 norm
             assert np.abs(raw_value(full) - raw_value(rest)).sum() >= 0.999 * full.l1_sensitivity
         else:
             assert distance(full, raw_value(rest), Gaussian()) >= 0.999 * full.l2_sensitivity
@@ -165,7 +166,12 @@ def test_sums_over_nobody_are_zeros_and_no_error():
 
 
 OF_USERS = ("user total", "user gram", "parts of users", "votes", "parts without held-out rows")
-OF_CELLS = ("sums by group", "norms over groups")  # several rows of a task are one cell
+OF_CELLS = (
+    "sums by group",
+    "norms over groups",
+    "sums by group in L1 norm",
+    "L1 norms over groups",
+)  # several rows of a task are one cell
 BY_TASK = [name for name in CONTRIBUTIONS if name not in (*OF_USERS, *OF_CELLS)]
 
 

@@ -9,10 +9,12 @@ from sklearn.base import clone
 from apportion.auditing import audit_neighbour
 from apportion.engines import LocalEngine
 from apportion.errors import InputError
+from apportion.postprocessing.class_counts import class_counts
 from apportion.privacy import ADD_REMOVE, Budget, SeededNoise, Session
 from apportion.statistics import UserGroupBy
 
 ALL = ("count", "users", "sum", "mean", "variance", "histogram", "quantile")
+LAWS = ("gaussian", "laplace")
 NAMES = ("east", "north", "south", "west", "zoo")
 LEARNED = ("groups_", "estimates_", "intervals_", "simultaneous_", "noise_stddev_", "threshold_", "statement_")
 
@@ -81,12 +83,14 @@ def test_with_a_large_budget_it_finds_what_is_there(of):
 
 
 @pytest.mark.parametrize("keys", [NAMES, "private", "from-data"], ids=str)
-@pytest.mark.parametrize("shrink", [True, False])
-def test_replay_on_neighbours_stays_within_every_sensitivity(keys, shrink):
+@pytest.mark.parametrize(("shrink", "law"), [(True, "gaussian"), (False, "gaussian"), (True, "laplace")])
+def test_replay_on_neighbours_stays_within_every_sensitivity(keys, shrink, law):
     values, users, groups = some_rows(120)
     values[users == 0] = 1e9
     groups = np.where((users == 1) & (keys == "private"), "only mine", groups)
     budget = Budget(8.0, 1e-3, 2e-4 if keys == "private" else 0.0)
+    if law == "laplace":
+        budget = Budget(8.0, 1e-3, 1e-3) if keys == "private" else Budget(8.0, 0.0)
 
     def fit(rows, session):
         found = fitted(rows, session, keys=keys, shrink=shrink)
@@ -144,6 +148,18 @@ def test_intervals_of_listed_groups_hold_although_they_were_listed_for_their_noi
     assert np.mean(held) >= 0.90
 
 
+def test_the_largest_groups_of_a_private_list_are_found_with_intervals_that_hold_for_all():
+    rows = some_rows(2000)
+    found = fitted(rows, statistics=("users", "quantile"), keys="private", epsilon=20.0)
+    top = found.top(2)
+    assert top.groups_ == ("east", "north")
+    np.testing.assert_array_equal(top.intervals_["users"], found.simultaneous_["users"][:2])
+    assert len(top.estimates_["quantile"]) == 2
+    assert found.top(99).groups_ == tuple(np.array(NAMES)[np.argsort(-found.estimates_["users"])])
+    with pytest.raises(InputError, match="one number a group"):
+        found.top(2, "quantile")
+
+
 def test_an_empty_list_is_an_answer():
     values, users, groups = some_rows(8)
     found = fitted((values, users, groups), keys="private", epsilon=0.1)
@@ -183,8 +199,8 @@ def test_the_noise_says_how_far_counts_are_off():
 
 
 @pytest.mark.parametrize("statistic", ["count", "users", "sum", "mean", "variance", "quantile"])
-@pytest.mark.parametrize("shrink", [True, False])
-def test_intervals_cover(statistic, shrink):
+@pytest.mark.parametrize(("shrink", "law"), [(True, "gaussian"), (False, "gaussian"), (True, "laplace")])
+def test_intervals_cover(statistic, shrink, law):
     """60 groups, 6 draws of noise: at least 90 % of 360 intervals hold; 95 % would miss that with chance below 3e-5."""
     rng = np.random.default_rng(2)
     n_users = 3000
@@ -205,13 +221,43 @@ def test_intervals_cover(statistic, shrink):
     }[statistic]
     covered = []
     for seed in range(6):
-        found = by_group(statistic, 2.0, keys=keys, shrink=shrink, noise=SeededNoise(seed))
+        found = by_group(statistic, 2.0, keys=keys, shrink=shrink, law=law, noise=SeededNoise(seed))
         found.fit(values, users=users, by=texts)
         low, high = found.intervals_[statistic].reshape(-1, 2).T
         wide = found.simultaneous_[statistic].reshape(-1, 2)
         assert ((wide[:, 0] <= low) & (wide[:, 1] >= high)).all()
         covered.append(np.mean((low <= true) & (true <= high)))
     assert np.mean(covered) >= 0.90
+
+
+def test_laplace_noise_has_a_pure_guarantee_and_less_noise_where_users_are_in_one_group():
+    rng = np.random.default_rng(5)
+    users, groups = np.repeat(np.arange(2000), 4), np.repeat(rng.integers(0, 20, 2000), 4)
+    keys, true = [str(k) for k in range(20)], np.bincount(groups, minlength=20)
+    fits = {law: by_group("count", 1.0, keys=keys, law=law).fit(users=users, by=groups) for law in LAWS}
+    assert (fits["laplace"].statement_.delta, fits["gaussian"].statement_.delta) == (0.0, 1e-6)
+    assert {each.mechanism for each in fits["laplace"].statement_.releases} == {"laplace"}
+    off = {law: np.sqrt(np.square(each.estimates_["count"] - true).mean()) for law, each in fits.items()}
+    assert off["laplace"] < 0.7 * off["gaussian"]
+
+
+def test_a_private_list_with_laplace_noise_takes_all_of_delta():
+    rows = some_rows(2000)
+    found = fitted(rows, statistics=("users", "mean"), keys="private", epsilon=20.0, law="laplace")
+    assert found.groups_ == NAMES
+    assert found.statement_.keys_delta == found.statement_.delta == 1e-6
+    np.testing.assert_allclose(found.estimates_["users"], truths(rows)["users"], rtol=0.05)
+    low, high = found.intervals_["users"].T
+    assert ((low <= found.estimates_["users"]) & (found.estimates_["users"] <= high)).all()
+
+
+def test_a_far_class_of_norms_is_not_believed_for_one_large_draw_of_laplace_noise():
+    """Noise of 8 deviations in a class of norms far above all users' has chance 1e-5 and must not set the cap."""
+    noisy = np.zeros(41)
+    noisy[6:10] = 500.0
+    noisy[38] = 8 * 35.0
+    assert class_counts(noisy, 35.0, "distances", laplace=True)[38] < 0.5
+    assert class_counts(noisy, 35.0, "distances")[38] > 100
 
 
 def test_shrinking_helps_where_groups_are_alike():
@@ -252,7 +298,9 @@ def test_integers_and_their_texts_are_the_same_groups():
     [
         ({"statistics": "median"}, "'median'"),
         ({"statistics": ("mean", "mean")}, "different statistics"),
-        ({"delta": 0.0}, "delta above 0"),
+        ({"delta": 0.0}, "because Gaussian noise needs one"),
+        ({"delta": 0.0, "law": "laplace", "keys": "private"}, "because a private list needs one"),
+        ({"law": "normal"}, "Expected law to be"),
         ({"value_range": None}, "public value range for 'mean'"),
         ({"keys": "public"}, "'public'"),
         ({"keys": ["a", "a"]}, "different groups"),

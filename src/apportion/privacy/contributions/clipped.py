@@ -43,7 +43,8 @@ class Output:
         clip_norm: the norm to which all rows of a user together are clipped.
         by_task: True for one row per observation, added to that observation's task; False for one row per user.
         what: what a part is, in words for the statement.
-        taxicab: a bound on the L1 norm of a user's one row, to which it is clipped as well; None for no such bound.
+        taxicab: a bound on the L1 norm of all rows of a user together, to which they are clipped as well; None for no
+            such bound.
     """
 
     width: int
@@ -53,10 +54,8 @@ class Output:
     taxicab: float | None = None
 
     def __post_init__(self) -> None:
-        if self.taxicab is not None and (self.by_task or not 0 < self.taxicab < np.inf):
-            raise InputError(
-                f"Expected an L1 bound above 0 for rows of users, not of tasks, got {self.taxicab}.", argument="taxicab"
-            )
+        if self.taxicab is not None and not 0 < self.taxicab < np.inf:
+            raise InputError(f"Expected a finite L1 bound above 0, got {self.taxicab}.", argument="taxicab")
 
     @property
     def step(self) -> float:
@@ -158,8 +157,9 @@ def whole_rows(rows: FloatArray, indptr: Offsets, output: Output) -> FloatArray:
             f"Expected rows of {output.width} numbers for {output.what!r}, got shape {rows.shape}.", argument=None
         )
     if output.taxicab is not None:
-        lengths = np.abs(rows).sum(axis=1)
-        rows = rows * (output.taxicab / np.maximum(lengths, output.taxicab))[:, None]
+        owner = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        lengths = np.bincount(owner, np.abs(rows).sum(axis=1), minlength=len(indptr) - 1)
+        rows = rows * (output.taxicab / np.maximum(lengths, output.taxicab))[owner][:, None]
     return linalg.whole_steps(Parts.clipped(rows, indptr, output.clip_norm)._values, output.step)
 
 

@@ -3,7 +3,8 @@
 A user's rows in one group are a *cell*. Several statistics may be asked for at once; each has moments, some numbers for
 every cell. All cells of a user are brought to a cap C of that statistic together, by one factor min(1, C / norm), so
 nothing of a user is dropped and cells keep their ratio. Each statistic's cells are divided by its cap; all statistics
-of a user together are clipped to √(number of statistics), which is what one user moves (docs/proofs/groups.md).
+of a user together are clipped to √(number of statistics), which is what one user moves (docs/proofs/groups.md). For
+Laplace noise all norms are L1 norms, and a user moves the number of statistics.
 """
 
 from __future__ import annotations
@@ -78,9 +79,13 @@ class Cells:
         return np.sqrt(np.bincount(owner, np.square(moments).sum(axis=1), minlength=len(self.indptr) - 1))
 
     def totals(self, moments: Floats) -> Floats:
-        """The sum of the absolute values of all of each user's cells."""
+        """The L1 norm of all of each user's cells together."""
         owner = np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
         return np.asarray(np.bincount(owner, np.abs(moments).sum(axis=1), minlength=len(self.indptr) - 1), np.float64)
+
+    def lengths(self, moments: Floats, *, taxicab: bool) -> Floats:
+        """The L1 norms or the Euclidean norms."""
+        return self.totals(moments) if taxicab else self.norms(moments)
 
 
 MomentsOf = Callable[[Any, Cells], Floats]
@@ -104,12 +109,13 @@ class GroupMoments:
     cap: float = 1.0
     size_cap: float | None = None
 
-    def within(self, users: UserRun, cells: Cells) -> Floats:
-        """The moments, each user's within the cap, over the cap."""
+    def within(self, users: UserRun, cells: Cells, *, taxicab: bool = False) -> Floats:
+        """The moments, each user's within the cap in that norm, over the cap."""
         held = self.moments(users, cells)
         if self.size_cap is not None:
-            held = _times(held, self.size_cap / np.maximum(cells.norms(held[:, -1:]), self.size_cap), cells)
-        return _times(held, 1 / np.maximum(cells.norms(held), self.cap), cells)
+            sizes = cells.lengths(held[:, -1:], taxicab=taxicab)
+            held = _times(held, self.size_cap / np.maximum(sizes, self.size_cap), cells)
+        return _times(held, 1 / np.maximum(cells.lengths(held, taxicab=taxicab), self.cap), cells)
 
     @property
     def has_sizes(self) -> bool:
@@ -119,9 +125,15 @@ class GroupMoments:
 
 @dataclass(frozen=True, eq=False)
 class GroupSums(Contribution):
-    """The moments of several statistics for every group, side by side."""
+    """The moments of several statistics for every group, side by side.
+
+    Attributes:
+        statistics: which.
+        taxicab: whether caps are of L1 norms, for Laplace noise.
+    """
 
     statistics: tuple[GroupMoments, ...]
+    taxicab: bool = False
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
         """Return the sums over these users, clipped and in whole steps."""
@@ -129,7 +141,7 @@ class GroupSums(Contribution):
         total = output.zeros(users.n_tasks)
         for run in users.runs(kernels.rows_at_once):
             cells = Cells.of(run)
-            rows = np.concatenate([each.within(run, cells) for each in self.statistics], axis=1)
+            rows = np.concatenate([each.within(run, cells, taxicab=self.taxicab) for each in self.statistics], axis=1)
             add_by_task(total, whole_rows(rows, cells.indptr, output), cells.tasks)
         return (total,)
 
@@ -141,6 +153,8 @@ class GroupSums(Contribution):
     def _output(self) -> Output:
         many, width = len(self.statistics), sum(each.width for each in self.statistics)
         what = f"what a user is in its groups, {many} statistic{'s' * (many != 1)}"
+        if self.taxicab:
+            return Output(width, float(many), True, what, float(many))
         return Output(width, math.sqrt(many), True, what)
 
 
@@ -156,23 +170,26 @@ class NormClasses:
         edges: where the classes of norms begin; public.
         ratios: where the classes of ratios begin; public.
         most: the largest ratio of an L1 norm that counts; public.
+        taxicab: whether the norms themselves are L1 norms; then their ratio to these is left out.
     """
 
     statistics: tuple[GroupMoments, ...]
     edges: tuple[float, ...]
     ratios: tuple[float, ...]
     most: float
+    taxicab: bool = False
 
     @property
     def output(self) -> Output:
-        """Two or three numbers of at most 1 for each statistic."""
-        norm = math.sqrt(sum(3 if each.has_sizes else 2 for each in self.statistics))
+        """One to three numbers of at most 1 for each statistic, whose sum is at most their number."""
+        ones = float(sum(1 + (not self.taxicab) + each.has_sizes for each in self.statistics))
         what = "one in the class of a user's norm, the ratio of its L1 norm to it, and one in the class of a ratio"
-        return Output(sum(map(self.width_of, self.statistics)), norm, False, what)
+        width = sum(map(self.width_of, self.statistics))
+        return Output(width, math.sqrt(ones), False, what, ones if self.taxicab else None)
 
     def width_of(self, statistic: GroupMoments) -> int:
         """How many numbers a statistic has."""
-        return len(self.edges) + 1 + len(self.ratios) * statistic.has_sizes
+        return len(self.edges) + (not self.taxicab) + len(self.ratios) * statistic.has_sizes
 
     def __call__(self, users: UserRun, weights: Any) -> tuple[Floats]:
         """One row per user: classes and ratios, statistic after statistic."""
@@ -182,11 +199,14 @@ class NormClasses:
     def _of(self, statistic: GroupMoments, users: UserRun, cells: Cells) -> list[Floats]:
         held = statistic.moments(users, cells)
         sizes = held[:, -1:] if statistic.has_sizes else held
-        norms = cells.norms(sizes)
+        norms = cells.lengths(sizes, taxicab=self.taxicab)
         some = np.maximum(norms, _SMALLEST)
-        ratio = np.minimum(cells.totals(sizes) / some / self.most, 1.0)[:, None]
-        further = [_one_in(cells.norms(held) / some, self.ratios)] if statistic.has_sizes else []
-        return [_one_in(norms, self.edges), ratio, *further]
+        found = [_one_in(norms, self.edges)]
+        if not self.taxicab:
+            found.append(np.minimum(cells.totals(sizes) / some / self.most, 1.0)[:, None])
+        if statistic.has_sizes:
+            found.append(_one_in(cells.lengths(held, taxicab=self.taxicab) / some, self.ratios))
+        return found
 
 
 def _times(held: Floats, factors: Floats, cells: Cells) -> Floats:

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.postprocessing.deconvolution import FEWEST, deconvolved_totals
 from apportion.postprocessing.group_shrinkage import Shrunk, positive_totals, shrunk_means, shrunk_totals
 from apportion.postprocessing.norm_caps import UNSURE, MeanCaps, Norms, Ratios, best_cap, best_mean_caps
 from apportion.postprocessing.ratio_intervals import NoisyRatio
 from apportion.privacy.contributions import GroupMoments
-from apportion.statistics.groups.found import Found, FoundNumbers, FoundQuantiles, FoundRatios, excess_of
+from apportion.statistics.groups.found import Found, FoundNumbers, FoundQuantiles, FoundRatios, FoundTotals, excess_of
 from apportion.statistics.groups.moments import BOTTOM, SQUARES, BinCounts, CentredMoments, SignedSums, ones, row_counts
 from apportion.statistics.user_parts import Target
 
@@ -34,6 +35,7 @@ class Released:
         unsure: standard deviation of what caps may do to a mean, as a share of the range.
         of_one: variance of the mean of a group of one row.
         shrink: whether groups borrow from one another.
+        laplace: whether noise is Laplace noise.
     """
 
     sums: Floats
@@ -43,23 +45,35 @@ class Released:
     unsure: float
     of_one: float
     shrink: bool
+    laplace: bool
 
-    def totals(self, bounds: tuple[float, float], factor: float = 1.0) -> FoundNumbers:
+    def totals(self, bounds: tuple[float, float], factor: float = 1.0) -> Found:
         """One total for each group, with what the cap took away added in proportion."""
         grown = self.sums[:, 0] * factor / (1 - self.lost)
+        if self.shrink and bounds[0] == 0 and len(grown) >= FEWEST:
+            posteriors = deconvolved_totals(grown, self._grown(factor), laplace=self.laplace)
+            noise = np.full(grown.shape, self._grown(factor))
+            return FoundTotals(posteriors.values, noise, posteriors, UNSURE * self.lost)
         found = shrunk_totals(grown, self._grown(factor), shrink=self.shrink)
         return self._around(found, bounds, factor, self.typical * factor if bounds[0] < 0 < bounds[1] else 0.0)
 
     def counts(self) -> FoundNumbers:
         """The same for every column, as released."""
         grown = self.sums / (1 - self.lost)
-        return self._around(Shrunk(grown, np.full(grown.shape, self._grown(1.0))), (0.0, np.inf), 1.0, 0.0)
+        noise = np.full(grown.shape, self._grown(1.0))
+        return self._around(Shrunk(grown, noise, noise), (0.0, np.inf), 1.0, 0.0)
 
     def _around(self, found: Shrunk, bounds: tuple[float, float], factor: float, least: float) -> FoundNumbers:
         """Numbers with what is not known; where signs may cancel, more than `least` went into each."""
         values = np.clip(found.values, *bounds)
         stddev = np.hypot(found.stddev, UNSURE * self.lost * np.maximum(np.abs(values), least))
-        return FoundNumbers(values, np.full(values.shape, self._grown(factor)), stddev, bounds)
+        return FoundNumbers(
+            values, np.full(values.shape, self._grown(factor)), stddev, self.of_laplace(found.of_noise), bounds
+        )
+
+    def of_laplace(self, noise: Floats) -> Floats:
+        """The part of noise that is Laplace noise: all of it, or nothing."""
+        return noise if self.laplace else np.zeros(noise.shape)
 
     def _grown(self, factor: float) -> float:
         return self.stddev * factor / (1 - self.lost)
@@ -146,9 +160,11 @@ class Mean(Asked):
         noise = width * released.stddev / sizes.values
         if released.shrink:
             stddev = width * np.hypot(apart.stddev, released.unsure)
-            return FoundNumbers(means, np.minimum(noise, stddev), stddev, (self.low, self.high))
+            laplace = released.of_laplace(width * apart.of_noise)
+            return FoundNumbers(means, np.minimum(noise, stddev), stddev, laplace, (self.low, self.high))
+        normal, laplace_scale = (0.0, released.stddev / 2**0.5) if released.laplace else (released.stddev, 0.0)
         ratios = tuple(
-            NoisyRatio(top, bottom, released.stddev, 0.0, (1.0, 0.0), (0.0, 1 / BOTTOM))
+            NoisyRatio(top, bottom, normal, laplace_scale, (1.0, 0.0), (0.0, 1 / BOTTOM))
             for top, bottom in zip(released.sums[:, 0].tolist(), sizes.values.tolist(), strict=True)
         )
         return FoundRatios(means, noise, ratios, centre, released.unsure, (self.low, self.high))
@@ -175,7 +191,9 @@ class Variance(Asked):
         values = np.clip(squares.values - np.square(apart.values), 0.0, 0.25)
         stddev = np.sqrt(np.square(squares.stddev) + np.square(2 * apart.values * apart.stddev) + released.unsure**2)
         noise = scale * released.stddev / SQUARES / sizes.values
-        return FoundNumbers(scale * values, np.minimum(noise, scale * stddev), scale * stddev, (0.0, scale / 4))
+        laplace = released.of_laplace(scale * np.hypot(squares.of_noise, 2 * apart.values * apart.of_noise))
+        bounds = (0.0, scale / 4)
+        return FoundNumbers(scale * values, np.minimum(noise, scale * stddev), scale * stddev, laplace, bounds)
 
 
 @dataclass(frozen=True)
@@ -222,7 +240,7 @@ class Quantiles(Asked):
         lower, upper, counts = np.asarray(self.lower), np.asarray(self.upper), released.sums
         values = np.stack([self._points(counts, released.stddev, rank, lower, upper) for rank in self.ranks], axis=1)
         noise = np.full(values.shape, np.nan)
-        return FoundQuantiles(values, noise, counts, released.stddev, self.ranks, lower, upper)
+        return FoundQuantiles(values, noise, counts, released.stddev, released.laplace, self.ranks, lower, upper)
 
     @staticmethod
     def _points(counts: Floats, stddev: float, rank: float, lower: Floats, upper: Floats) -> Floats:
@@ -245,10 +263,10 @@ class Capped:
     unsure: float = 0.0
     of_one: float = 0.0
 
-    def released(self, block: Floats, stddev: float, *, shrink: bool) -> Released:
+    def released(self, block: Floats, stddev: float, *, shrink: bool, laplace: bool) -> Released:
         """The numbers as released, in their own units."""
         cap = self.moments.cap
-        return Released(block * cap, stddev * cap, self.lost, self.typical, self.unsure, self.of_one, shrink)
+        return Released(block * cap, stddev * cap, self.lost, self.typical, self.unsure, self.of_one, shrink, laplace)
 
 
 @dataclass(frozen=True, eq=False)

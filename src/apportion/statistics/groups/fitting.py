@@ -3,6 +3,8 @@
 1. *Centre.* Where means or variances are wanted: about where values lie.
 2. *Norms.* How long users' vectors over all groups are, for each statistic, by octave: from it come the caps.
 3. *Sums by group.* All statistics of all groups in one release.
+
+Noise is what the budget allows: Laplace noise on vectors bounded in L1 norm where it is pure, else Gaussian noise.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 
 from apportion.data.users import Users
 from apportion.engines import Engine, add_up_one
+from apportion.estimators.contributions import release_noisy
 from apportion.estimators.counts import release_overview
 from apportion.postprocessing.class_counts import class_counts
 from apportion.postprocessing.norm_caps import Norms, Ratios
@@ -63,14 +66,15 @@ class GroupFit:
         norms = release_norms(
             self.users, self.session, self.engine, moments, self._share("norms", NORMS), Purpose.NORMS
         )
-        noise = math.sqrt(len(moments)) / share.mu
+        pure = self.session.budget.pure
+        noise = noise_of(len(moments), share)
         chosen = [each.capped(one, noise, self.users.n_tasks) for each, one in zip(norms, moments, strict=True)]
         capped = tuple(each.moments for each in chosen)
-        total = add_up_one(self.engine, self.users, GroupSums(capped))
-        sums = columns_of(capped, self.session.release(Purpose.GROUP_SUMS, total, share))
-        stddev = total.l2_sensitivity / share.mu
+        total = add_up_one(self.engine, self.users, GroupSums(capped, taxicab=pure))
+        released = release_noisy(self.session, Purpose.GROUP_SUMS, total, share)
+        sums, stddev = columns_of(capped, released.values), math.sqrt(released.variance)
         return {
-            name: one.found(each.released(block, stddev, shrink=self.shrink), centre)
+            name: one.found(each.released(block, stddev, shrink=self.shrink, laplace=pure), centre)
             for (name, one), block, each in zip(self.asked.items(), sums, chosen, strict=True)
         }
 
@@ -95,19 +99,25 @@ def release_norms(
     users: Users, session: Session, engine: Engine, moments: list[GroupMoments], share: Share, name: Name
 ) -> list[UsersNorms]:
     """Release how many users have about which norm, for each statistic."""
-    classes = NormClasses(tuple(moments), _EDGES, _RATIOS, _MOST_RATIO)
+    pure = session.budget.pure
+    classes = NormClasses(tuple(moments), _EDGES, _RATIOS, _MOST_RATIO, taxicab=pure)
     total = add_up_one(engine, users, ClippedParts(classes, (classes.output,)))
-    noisy = np.asarray(session.release(name, total, share), np.float64)
-    stddev = total.l2_sensitivity / share.mu
+    noisy = release_noisy(session, name, total, share)
     places = np.cumsum([classes.width_of(each) for each in moments])[:-1]
-    return [_norms(row, stddev) for row in np.split(noisy, places)]
+    return [_norms(row, math.sqrt(noisy.variance), pure=pure) for row in np.split(noisy.values, places)]
 
 
-def _norms(noisy: Floats, stddev: float) -> UsersNorms:
-    counts = class_counts(noisy[: len(_EDGES)], stddev, "distances")
-    ratio = float(noisy[len(_EDGES)]) * _MOST_RATIO / max(float(counts.sum()), 1.0)
-    norms = Norms.of(counts, np.asarray(_EDGES), float(np.clip(ratio, 1.0, _MOST_RATIO)))
-    further = noisy[len(_EDGES) + 1 :]
+def noise_of(statistics: int, share: Share) -> float:
+    """Standard deviation of the noise in a number that one user moves by 1, among so many statistics."""
+    return math.sqrt(2) * statistics / share.pure_epsilon if share.of.pure else math.sqrt(statistics) / share.mu
+
+
+def _norms(noisy: Floats, stddev: float, *, pure: bool) -> UsersNorms:
+    counts = class_counts(noisy[: len(_EDGES)], stddev, "distances", laplace=pure)
+    ratio = None if pure else float(noisy[len(_EDGES)]) * _MOST_RATIO / max(float(counts.sum()), 1.0)
+    held = None if ratio is None else float(np.clip(ratio, 1.0, _MOST_RATIO))
+    norms = Norms.of(counts, np.asarray(_EDGES), held)
+    further = noisy[len(_EDGES) + (not pure) :]
     if not len(further):
         return UsersNorms(norms, None)
-    return UsersNorms(norms, Ratios.of(class_counts(further, stddev, "distances"), np.asarray(_RATIOS)))
+    return UsersNorms(norms, Ratios.of(class_counts(further, stddev, "distances", laplace=pure), np.asarray(_RATIOS)))

@@ -9,6 +9,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.postprocessing.deconvolution import Deconvolved
+from apportion.postprocessing.mixed_widths import mixed_widths
 from apportion.postprocessing.ratio_intervals import NoisyRatio
 from apportion.postprocessing.truncated_intervals import truncated_ends
 
@@ -37,24 +39,51 @@ class Found(ABC):
 
 @dataclass(frozen=True, eq=False)
 class FoundNumbers(Found):
-    """Numbers around which what is not known is about normal.
+    """Numbers around which what is not known is about normal, or Laplace noise in part.
 
     Attributes:
         values: the estimates.
         noise: of privacy alone.
         stddev: of all that is not known.
+        laplace: standard deviation of the part of it that is Laplace noise.
         bounds: that every number lies within.
     """
 
     values: Floats
     noise: Floats
     stddev: Floats
+    laplace: Floats
     bounds: tuple[float, float]
 
     def ends(self, level: float) -> Floats:
         """So many standard deviations on both sides."""
-        reach = NormalDist().inv_cdf((1 + level) / 2) * self.stddev
+        reach = mixed_widths(level, self.stddev, self.laplace)
         return np.clip(np.stack([self.values - reach, self.values + reach], axis=-1), *self.bounds)
+
+
+@dataclass(frozen=True, eq=False)
+class FoundTotals(Found):
+    """Totals of many groups that are not negative, from posteriors of any shape.
+
+    Attributes:
+        values: the estimates.
+        noise: of privacy alone.
+        posteriors: of all totals.
+        unsure: standard deviation of what else may be off, as a share of each total.
+    """
+
+    values: Floats
+    noise: Floats
+    posteriors: Deconvolved
+    unsure: float
+
+    def ends(self, level: float) -> Floats:
+        """Between quantiles of the posterior, widened by what else may be off."""
+        found = self.posteriors.ends(level)
+        reach = NormalDist().inv_cdf((1 + level) / 2) * self.unsure * self.values
+        below = np.hypot(np.maximum(self.values - found[:, 0], 0.0), reach)
+        above = np.hypot(np.maximum(found[:, 1] - self.values, 0.0), reach)
+        return np.stack([np.maximum(self.values - below, 0.0), self.values + above], axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +125,7 @@ class FoundListed(Found):
         threshold: that they passed.
         factor: users for each unit of a count.
         unsure: standard deviation of what else may be off, as a share of each number.
+        laplace: whether it is Laplace noise.
     """
 
     values: Floats
@@ -105,10 +135,12 @@ class FoundListed(Found):
     threshold: float
     factor: float
     unsure: float
+    laplace: bool = False
 
     def ends(self, level: float) -> Floats:
         """Intervals given that the counts passed, widened by what else may be off."""
-        found = np.maximum(truncated_ends(self.counts, self.stddev, self.threshold, level), 0.0) * self.factor
+        held = truncated_ends(self.counts, self.stddev, self.threshold, level, laplace=self.laplace)
+        found = np.maximum(held, 0.0) * self.factor
         reach = NormalDist().inv_cdf((1 + level) / 2) * self.unsure * self.values
         below = np.hypot(np.maximum(self.values - found[:, 0], 0.0), reach)
         above = np.hypot(np.maximum(found[:, 1] - self.values, 0.0), reach)
@@ -124,6 +156,7 @@ class FoundQuantiles(Found):
         noise: not a number: noise moves ranks.
         counts: noisy, one row for each group.
         stddev: of each count.
+        laplace: whether noise is Laplace noise.
         ranks: which are wanted.
         lower: where bins begin.
         upper: where they end.
@@ -133,13 +166,15 @@ class FoundQuantiles(Found):
     noise: Floats
     counts: Floats
     stddev: float
+    laplace: bool
     ranks: tuple[float, ...]
     lower: Floats
     upper: Floats
 
     def ends(self, level: float) -> Floats:
         """From the first to the last bin that is possible."""
-        beyond = NormalDist().inv_cdf((1 + level) / 2)
+        one = np.ones(1)
+        beyond = float(mixed_widths(level, one, one * self.laplace)[0])  # one bin's law is the widest of all sums'
         return np.stack([self._ends(rank, beyond, k) for k, rank in enumerate(self.ranks)], axis=1)
 
     def _ends(self, rank: float, beyond: float, column: int) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -18,12 +19,13 @@ from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
 from apportion.estimators.contributions import one_of_words
 from apportion.estimators.private import PrivateEstimator, check_value_range
-from apportion.privacy import ADD_REMOVE, Budget, NoiseSource, Session
+from apportion.privacy import ADD_REMOVE, NoiseSource, Session
+from apportion.privacy.keys import Law
 from apportion.privacy.statement import STATISTICS_DEFAULTS, Statement
 from apportion.statistics.groups.asked import Asked, Count, Histogram, Mean, NumberOfUsers, Quantiles, Sum, Variance
 from apportion.statistics.groups.fitting import GroupFit
 from apportion.statistics.groups.found import Found
-from apportion.statistics.groups.keys import FROM_DATA, KEYS_PART, LIST, OWN_GROUPS, PRIVATE, GroupList, release_list
+from apportion.statistics.groups.keys import FROM_DATA, LIST, OWN_GROUPS, PRIVATE, GroupList, group_budget, release_list
 from apportion.statistics.user_parts import Target
 
 COUNTS = ("count", "users")
@@ -39,7 +41,7 @@ class UserGroupBy(PrivateEstimator):
         statistics: which: "count" (of rows), "users", "sum", "mean", "variance", "histogram", "quantile". Each takes a
             part of the noise's bound.
         epsilon: ε of the whole fit.
-        delta: δ, above 0: noise is Gaussian.
+        delta: δ. With Laplace noise it is for a private list alone, and 0 otherwise.
         value_range: (low, high), public; values beyond are clipped. Counts of rows and of users need none.
         keys: the groups: a public list, in which rows of other groups are left out; "private" for a list that is
             released, of groups that enough users are in; "from-data" for the groups that occur, which does not protect
@@ -50,6 +52,8 @@ class UserGroupBy(PrivateEstimator):
         bins: of "histogram": how many, or their ends.
         shrink: whether groups borrow from one another by empirical Bayes. Intervals then hold for the level's share of
             groups; otherwise for each group.
+        law: "gaussian", or "laplace": noise on vectors bounded in L1 norm, whose guarantee is pure but for a private
+            list. It is better where users are in few groups, up to about eight for one statistic.
         level: of the intervals.
         public: further sentences for the statement on what is assumed public.
         window: the time span of the data, for the statement.
@@ -101,6 +105,7 @@ class UserGroupBy(PrivateEstimator):
         step: float | None = None,
         bins: int | Sequence[float] = 10,
         shrink: bool = True,
+        law: Law = "gaussian",
         level: float = 0.95,
         public: Sequence[str] = (),
         window: str = "not declared",
@@ -118,6 +123,7 @@ class UserGroupBy(PrivateEstimator):
         self.step = step
         self.bins = bins
         self.shrink = shrink
+        self.law = law
         self.level = level
         self.public = public
         self.window = window
@@ -158,6 +164,29 @@ class UserGroupBy(PrivateEstimator):
         self.statement_ = opened.statement()
         return self
 
+    def top(self, most: int, statistic: str | None = None) -> Self:
+        """Return the groups with the largest estimates, heavy hitters, as a fit of these groups alone.
+
+        Its intervals are those that hold for all groups together, so choosing the largest does not harm them. Nothing
+        is spent: this is a function of what was released.
+
+        Args:
+            most: how many groups at most.
+            statistic: by which; the first that has one number for each group, if None.
+        """
+        single = [name for name, held in self.estimates_.items() if np.ndim(held) == 1]
+        if not single or (statistic or single[0]) not in single:
+            raise InputError(f"Expected one of {single}, with one number a group, got {statistic!r}.", argument=None)
+        if most < 1:
+            raise InputError(f"Expected at least one group, got {most}.", argument=None)
+        places = np.argsort(-self.estimates_[statistic or single[0]], kind="stable")[:most]
+        chosen = copy(self)
+        chosen.groups_ = tuple(self.groups_[k] for k in places)
+        for name in ("estimates_", "noise_stddev_", "simultaneous_"):
+            setattr(chosen, name, {key: held[places] for key, held in getattr(self, name).items()})
+        chosen.intervals_ = chosen.simultaneous_
+        return chosen
+
     def _found(
         self,
         data: RowsByGroup,
@@ -194,11 +223,7 @@ class UserGroupBy(PrivateEstimator):
             one_of_words("statistics", name, (*COUNTS, *OF_VALUES))
         if not 0 < self.level < 1:
             raise InputError(f"Expected a level between 0 and 1, got {self.level:g}.", argument="level")
-        if not self.delta > 0:
-            raise InputError(
-                f"Expected a delta above 0, because statistics by group use Gaussian noise, got {self.delta}.",
-                argument="delta",
-            )
+        one_of_words("law", self.law, ("gaussian", "laplace"))
         return {name: self._one(name) for name in names}
 
     def _one(self, name: str) -> Asked:
@@ -279,13 +304,11 @@ class UserGroupBy(PrivateEstimator):
     def _opened(self, given: Session | None, listed: tuple[str, ...] | None, n_columns: int) -> Session:
         """The session of this fit, with what it says about groups."""
         private = listed is None and self.keys == PRIVATE
-        budget = Budget(self.epsilon, self.delta, KEYS_PART * self.delta if private else 0.0)
+        budget = group_budget(self.epsilon, self.delta, private_keys=private, law=self.law)
         public = [] if self.value_range is None else [f"the range of values, {_words(self.value_range)}"]
         if listed is not None and n_columns:
             public.append(f"the list of {len(listed)} groups, as given; rows of other groups are left out")
         session = self._open(given, budget, ADD_REMOVE, public)
-        if session.budget.pure:
-            raise InputError("Statistics by group need a session with a delta for Gaussian noise.", argument="session")
         if private and not session.budget.keys_delta:
             raise InputError(
                 "A private list of groups takes a part of delta, and this session keeps none for it; open it with "

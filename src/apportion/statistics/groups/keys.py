@@ -2,7 +2,8 @@
 
 A private list costs one release, which also says how many users each listed group has. A user gives each of its groups
 the weight 1/√max(l, its number of groups). l is chosen so that most users have no more groups: then a count is √l times
-smaller than the number of users, and no user is dropped (docs/proofs/groups.md).
+smaller than the number of users, and no user is dropped (docs/proofs/groups.md). With Laplace noise the weight is
+1/max(l, its number of groups).
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import numpy as np
 
 from apportion.data.groups import RowsByGroup
 from apportion.engines import Engine, add_up_one
+from apportion.errors import InputError
 from apportion.postprocessing.group_shrinkage import listed_totals
 from apportion.postprocessing.norm_caps import UNSURE, Norms, best_cap
-from apportion.privacy import Session
-from apportion.privacy.contributions import GroupMoments, KeyCounts
-from apportion.privacy.keys import KeyedSum, Listed
+from apportion.privacy import Budget, Session
+from apportion.privacy.contributions import GroupMoments, KeyCounts, KeyShares
+from apportion.privacy.keys import KeyedSum, Law, Listed
 from apportion.privacy.purposes import Purpose
-from apportion.statistics.groups.fitting import release_norms
+from apportion.statistics.groups.fitting import noise_of, release_norms
 from apportion.statistics.groups.found import FoundListed
 from apportion.statistics.groups.moments import ones
 
@@ -52,6 +54,22 @@ class GroupList:
     taken: float
 
 
+def group_budget(epsilon: float, delta: float, *, private_keys: bool, law: Law) -> Budget:
+    """The budget of a fit. Laplace noise leaves all of δ to a private list, and needs none without.
+
+    >>> group_budget(1.0, 1e-6, private_keys=False, law="laplace").delta
+    0.0
+    """
+    needs = [
+        words for words, wanted in (("Gaussian noise", law == "gaussian"), ("a private list", private_keys)) if wanted
+    ]
+    if needs and not delta > 0:
+        raise InputError(f"Expected a delta above 0, because {needs[0]} needs one, got {delta}.", argument="delta")
+    if law == "gaussian":
+        return Budget(epsilon, delta, KEYS_PART * delta if private_keys else 0.0)
+    return Budget(epsilon, delta, delta) if private_keys else Budget(epsilon, 0.0)
+
+
 def release_list(data: RowsByGroup, session: Session, engine: Engine, fraction: float) -> GroupList:
     """Release the list of groups with the number of users of each.
 
@@ -61,25 +79,27 @@ def release_list(data: RowsByGroup, session: Session, engine: Engine, fraction: 
         engine: adds up.
         fraction: of the budget, for both releases.
     """
-    shares = session.plan(groups=GROUPS, keys=fraction - GROUPS)
+    shares, pure = session.plan(groups=GROUPS, keys=fraction - GROUPS), session.budget.pure
     (found,) = release_norms(
         data.users, session, engine, [GroupMoments(ones, 1)], shares.one("groups"), Purpose.GROUPS_OF_USERS
     )
     norms = found.norms
-    cap = best_cap(norms, 1 / shares.one("keys").mu, _TYPICAL)
-    form = KeyCounts(MOST_GROUPS, session.neighbours, int(np.clip(round(cap**2), 1, MOST_GROUPS)))
+    cap = best_cap(norms, noise_of(1, shares.one("keys")), _TYPICAL)
+    least = int(np.clip(round(cap if pure else cap**2), 1, MOST_GROUPS))
+    form = (KeyShares if pure else KeyCounts)(MOST_GROUPS, session.neighbours, least)
     counts: Any = add_up_one(engine, data.held(), form)
     listed = session.release_keys(
         Purpose.GROUP_LIST, KeyedSum(counts, data.texts), shares.one("keys"), session.budget.keys_delta
     )
-    unit = float(np.sqrt(form.least))
-    return GroupList(data.on_list(listed.texts), _users(listed, unit, norms), listed.threshold * unit, fraction)
+    unit = float(least if pure else np.sqrt(least))
+    numbers = _users(listed, unit, norms, pure=pure)
+    return GroupList(data.on_list(listed.texts), numbers, listed.threshold * unit, fraction)
 
 
-def _users(listed: Listed, unit: float, norms: Norms) -> FoundListed:
+def _users(listed: Listed, unit: float, norms: Norms, *, pure: bool) -> FoundListed:
     """Numbers of users of listed groups, given that they passed the threshold."""
     lost = min(norms.lost(unit), 0.9)
-    factor = unit / (1 - lost)
-    values = factor * listed_totals(listed.counts, listed.scale, listed.threshold, float(norms.counts.sum()))
-    noise = np.full(values.shape, listed.scale * factor)
-    return FoundListed(values, noise, listed.counts, listed.scale, listed.threshold, factor, UNSURE * lost)
+    factor, stddev = unit / (1 - lost), listed.scale * (2**0.5 if pure else 1.0)
+    values = factor * listed_totals(listed.counts, stddev, listed.threshold, float(norms.counts.sum()))
+    noise = np.full(values.shape, stddev * factor)
+    return FoundListed(values, noise, listed.counts, stddev, listed.threshold, factor, UNSURE * lost, laplace=pure)

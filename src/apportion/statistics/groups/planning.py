@@ -1,7 +1,8 @@
 """What statistics by group will cost and how wide their intervals will be: from public numbers alone.
 
 How wide they are depends on how much one user is in all groups together: the root of the sum of its squared rows by
-group. That is private, and released before the sums; here it takes the values of a public table.
+group, with Laplace noise the sum of its rows. That is private, and released before the sums; here it takes the values
+of a public table.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
+from typing import cast
 
-from apportion.privacy import Budget
-from apportion.privacy.keys import threshold_for
-from apportion.statistics.groups.fitting import CENTRE, NORMS
-from apportion.statistics.groups.keys import GROUPS, KEYS_PART, LIST, MOST_GROUPS
+import numpy as np
+
+from apportion.postprocessing.mixed_widths import mixed_widths
+from apportion.privacy import Budget, Share
+from apportion.privacy.keys import Law, threshold_for
+from apportion.statistics.groups.fitting import CENTRE, NORMS, noise_of
+from apportion.statistics.groups.keys import GROUPS, LIST, MOST_GROUPS, group_budget
 from apportion.statistics.groups.moments import BOTTOM
 
 REACHES = (1.0, 3.0, 10.0, 30.0)
@@ -63,6 +67,7 @@ def plan_groups(
     delta: float,
     *,
     private_keys: bool,
+    law: Law = "gaussian",
     value_range: tuple[float, float] | None = None,
     level: float = 0.95,
 ) -> GroupPlan:
@@ -71,17 +76,25 @@ def plan_groups(
     >>> plan = plan_groups(["count"], 1.0, 1e-6, private_keys=False)
     >>> plan.shares, round(plan.widths[0].half_width, 1)
     ({'norms': 0.08, 'sums by group': 0.92}, 8.6)
+    >>> plan = plan_groups(["count"], 1.0, 1e-6, private_keys=False, law="laplace")
+    >>> round(plan.widths[0].half_width, 1)
+    3.3
     """
-    budget = Budget(epsilon, delta, KEYS_PART * delta if private_keys else 0.0)
+    budget = group_budget(epsilon, delta, private_keys=private_keys, law=law)
     shares, rest = _shares(statistics, private_keys=private_keys)
     thresholds = _thresholds(budget, shares) if private_keys else {}
     if not rest:
-        unit = NormalDist().inv_cdf((1 + level) / 2) / (budget.mu * math.sqrt(shares["list of groups"]))
+        unit = _unit(1, Share(shares["list of groups"], budget), level)
         return GroupPlan(budget, shares, tuple(PlannedWidth("users", r, None, unit * r) for r in REACHES), thresholds)
-    noise = math.sqrt(len(rest)) / (budget.mu * math.sqrt(shares["sums by group"]))
-    unit = NormalDist().inv_cdf((1 + level) / 2) * noise
+    unit = _unit(len(rest), Share(shares["sums by group"], budget), level)
     widths = tuple(each for name in rest for each in _widths(name, unit, value_range or (0.0, 1.0)))
     return GroupPlan(budget, shares, widths, thresholds)
+
+
+def _unit(statistics: int, share: Share, level: float) -> float:
+    """The half-width of a number that one user moves by 1."""
+    noise = np.array([noise_of(statistics, share)])
+    return float(mixed_widths(level, noise, noise * share.of.pure)[0])
 
 
 def _shares(statistics: Sequence[str], *, private_keys: bool) -> tuple[dict[str, float], list[str]]:
@@ -105,8 +118,10 @@ def _widths(name: str, unit: float, value_range: tuple[float, float]) -> list[Pl
 
 
 def _thresholds(budget: Budget, shares: dict[str, float]) -> dict[int, float]:
-    scale = 1 / (budget.mu * math.sqrt(shares["list of groups"]))
+    share = Share(shares["list of groups"], budget)
+    scale, law = (1 / share.pure_epsilon, "laplace") if budget.pure else (1 / share.mu, "gaussian")
     return {
-        groups: math.sqrt(groups) * threshold_for(budget.keys_delta, scale, MOST_GROUPS, "gaussian", groups)
+        groups: (groups if budget.pure else math.sqrt(groups))
+        * threshold_for(budget.keys_delta, scale, MOST_GROUPS, cast("Law", law), groups)
         for groups in (1, 10, 100)
     }

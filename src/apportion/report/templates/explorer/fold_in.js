@@ -68,7 +68,7 @@ class FoldIn {
   }
 }
 
-// Items whose vectors point in a similar direction.
+// Similar items: products of vectors over the lengths that items are expected to have, uncertainty included.
 class Neighbours {
   constructor(data) {
     this.data = data;
@@ -76,7 +76,10 @@ class Neighbours {
     this.whole = own ? data.vectors : data.features;
     this.steps = own ? data.vectorSteps : data.steps;
     this.first = own ? 0 : data.vectorStart;
-    this.lengths = Float64Array.from({ length: data.n }, (_, position) => Math.sqrt(this.product(position, this.scaled(position))));
+    const squares = Float64Array.from({ length: data.n }, (_, position) => this.product(position, this.scaled(position)));
+    const known = Float64Array.from(data.reliability, (share) => share / 65535);
+    const usual = squares.reduce((a, b) => a + b, 0) / Math.max(known.reduce((a, b) => a + b, 0), 1e-9);
+    this.lengths = squares.map((square, position) => Math.sqrt(square + (1 - known[position]) * usual));
   }
 
   scaled(position) {
@@ -93,12 +96,12 @@ class Neighbours {
 
   nearest(position, k) {
     const scaled = this.scaled(position);
-    const cosines = new Float64Array(this.data.n);
+    const similarities = new Float64Array(this.data.n);
     for (let other = 0; other < this.data.n; other++) {
-      cosines[other] = this.product(other, scaled) / Math.max(this.lengths[other] * this.lengths[position], 1e-30);
+      similarities[other] = this.product(other, scaled) / Math.max(this.lengths[other] * this.lengths[position], 1e-30);
     }
-    cosines[position] = -Infinity;
-    return largest(cosines, k, this.data.codes).map((other) => ({ position: other, similarity: cosines[other] }));
+    similarities[position] = -Infinity;
+    return largest(similarities, k, this.data.codes).map((other) => ({ position: other, similarity: similarities[other] }));
   }
 }
 

@@ -30,10 +30,10 @@ class ItemPanel {
         shared && shared.has(position) ? { class: "shared" } : {},
         element("td", {}, element("button", { type: "button", class: "link", click: () => this.actions.choose(position) }, this.data.titles[position]), ...(shared && shared.has(position) ? [element("span", { class: "both" }, " in both")] : [])),
         element("td", { class: "right" }, similarity.toFixed(2)),
-        ...(shared ? [] : [element("td", { class: "right" }, `${angle(similarity).toFixed(0)}°`)]),
+        ...(shared ? [] : [element("td", { class: "right" }, percent(this.data.reliability[position] / 65535, 0))]),
       ),
     );
-    const head = ["Item", "Cosine", ...(shared ? [] : ["Angle"])].map((words, k) => element("th", { scope: "col", class: k ? "right" : "" }, words));
+    const head = ["Item", "Similarity", ...(shared ? [] : ["From data"])].map((words, k) => element("th", { scope: "col", class: k ? "right" : "" }, words));
     return element("table", { class: "dense near" }, element("caption", {}, caption), element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
   }
 
@@ -42,7 +42,7 @@ class ItemPanel {
     const width = this.data.twinWidth;
     const twin = Array.from({ length: width }, (_, place) => ({
       position: this.data.twinNear[k * width + place],
-      similarity: this.data.twinCosines[k * width + place] / 32767,
+      similarity: this.data.twinSimilarities[k * width + place] / 32767,
     }));
     const ours = new Set(near.map(({ position }) => position));
     const theirs = new Set(twin.map(({ position }) => position));
@@ -59,10 +59,6 @@ function bar(share) {
   const inner = element("span", { class: "inner" });
   inner.style.width = `${100 * share}%`;
   return element("span", { class: "bar", role: "img", "aria-label": `${percent(share, 0)} from data` }, inner);
-}
-
-function angle(cosine) {
-  return (Math.acos(Math.min(1, Math.max(-1, cosine))) * 180) / Math.PI;
 }
 
 // The same items as a table, a page at a time.
