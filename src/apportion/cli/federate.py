@@ -80,14 +80,14 @@ def server(
     refuse_unless_writable_model(out)
     agreed(Federation.read(federation))  # refused before anything listens
     with tempfile.TemporaryDirectory(prefix="apportion-federation-") as folder:
-        home, app = Path(folder) / "flower", Path(folder) / "app"
+        home, app, done = (Path(folder) / name for name in ("flower", "app", "done"))
         write_app(app)
         write_connection(home, f"localhost:{port}", root_certificates)
         with _running(link_command(host, port, certificate, secret, root_certificates), home, port):
-            asked = {"federation": str(federation.resolve()), "out": str(out.resolve())}
+            asked = {"federation": str(federation.resolve()), "out": str(out.resolve()), "done": str(done)}
             subprocess.run(run_command(app, asked), env=environment(home), check=False)
-    if not out.exists():
-        raise ApportionError("The fit ended without a result; the lines above say why.")
+        if not done.exists():
+            raise ApportionError("The fit ended without a result; the lines above say why.")
     _say(out)
 
 

@@ -122,6 +122,7 @@ def run_server(grid: Any, settings: Mapping[str, Any]) -> None:
     nodes = connected(grid, conditions, federation.timeout)
     clients = ClientsByPost(FlowerPost(grid, nodes, federation.timeout), conditions)
     fit_over(federation, conditions, clients, Path(str(settings["out"])))
+    Path(str(settings["done"])).touch()
 
 
 def server() -> Any:

@@ -39,6 +39,7 @@ clientapp = "apportion_federation.client:app"
 [tool.flwr.app.config]
 federation = ""
 out = ""
+done = ""
 """
 _SERVER: Final = '''\
 """The server of a federation, as installed on this machine."""
