@@ -75,6 +75,24 @@ def generated(seed: int, sizes: tuple[int, int, int], levels: tuple[float, ...] 
     return Interactions.from_arrays(users, tasks, values, task_ids=data.task_ids.ids), (1.0, 5.0)
 
 
+def drawn(seed: int) -> Ratings:
+    """Ratings of a shape drawn at random: 500 to 16,000 users with 1.5 to 30 ratings each, every second set skewed."""
+    rng = np.random.default_rng(2000 + seed)
+    n_users, n_tasks = int(10 ** rng.uniform(2.7, 4.2)), int(10 ** rng.uniform(2.0, 3.6))
+    rows = min(10 ** rng.uniform(0.2, 1.5), n_tasks / 8)
+    shape: dict[str, Any] = {
+        "rank": int(rng.integers(1, 10)),
+        "skew": rng.uniform(0.2, 1.3),
+        "activity_spread": rng.uniform(0.5, 1.5),
+        "user_bias_stddev": rng.uniform(0.1, 0.9),
+        "task_bias_stddev": rng.uniform(0.1, 0.6),
+        "taste_stddev": rng.uniform(0.05, 0.7),
+        "noise_stddev": rng.uniform(0.5, 1.2),
+    }
+    levels = tuple(rng.dirichlet((0.6, 0.5, 0.8, 1.5, 4.0))) if seed % 2 else None
+    return generated(seed, (n_users, n_tasks, int(n_users * rows)), levels, **shape)
+
+
 _USUAL = (3000, 400, 60_000)
 _NO_TASTE: dict[str, Any] = {"rank": 1, "taste_stddev": 1e-3}
 
@@ -112,4 +130,5 @@ GENERATED: dict[str, Callable[[], Ratings]] = {
     "strong users": partial(generated, 15, (4000, 500, 60_000), user_bias_stddev=1.2, noise_stddev=0.6),
     "many items": partial(generated, 16, (8000, 6000, 80_000), rank=3, skew=0.8),
     "half stars": partial(generated, 17, (2500, 500, 50_000), rank=4, stars="half", noise_stddev=0.4, taste_stddev=0.4),
+    **{f"drawn {seed}": partial(drawn, seed) for seed in range(1, 14)},
 }

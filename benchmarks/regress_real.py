@@ -124,7 +124,9 @@ class _Geometry:
 
     def distance(self, models: list[LabelPrivateRegression]) -> float:
         """Root mean square distance of predictions from the line, over rows, runs and all draws of the noise."""
-        squares = [np.square(self._bias(model)).sum() + 2 * len(self.line) * self._scale(model) ** 2 for model in models]
+        squares = [
+            np.square(self._bias(model)).sum() + 2 * len(self.line) * self._scale(model) ** 2 for model in models
+        ]
         return float(np.sqrt(np.mean(squares)))
 
     def errors(self, model: LabelPrivateRegression) -> tuple[Floats, Floats]:

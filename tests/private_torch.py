@@ -19,7 +19,7 @@ from apportion.published.public_features.joint import JointGradient
 from apportion.published.public_features.minimisation import EncoderMinimisation
 from apportion.published.public_features.ssp import EncoderStatistics
 from apportion.published.public_features.training import Training
-from apportion.training import DPSGD, DPAdamBC, PrivateTrainer, QuantileClip, UserRows
+from apportion.training import DPSGD, DPAdamBC, PrivateTrainer, QuantileClip, ReleasedLoss, UserRows
 from apportion.training.units import Units
 
 from encoder_cases import estimator, features_of, linear, two_layers
@@ -88,12 +88,12 @@ def squared(outputs, targets):
     return (outputs[:, 0] - targets).square()
 
 
-def trainer(optimizer=DPSGD, **settings):
+def trainer(optimizer=DPSGD, dropout=0.0, **settings):
     """Trainers of a small network."""
 
     def make(**given):
         torch.manual_seed(0)
-        module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
+        module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Dropout(dropout), nn.Linear(4, 1)).double()
         chosen = optimizer(module.parameters(), lr=0.05)
         defaults = {"epsilon": 2.0, "delta": 1e-5, "steps": 3, "rows_at_once": 40}
         return PrivateTrainer(module, chosen, squared, **{**defaults, **settings, **given})
@@ -106,6 +106,7 @@ PRIVATE_TRAINERS = {
     "trained module, DP-AdamBC, sampled users": trainer(DPAdamBC, sampling=0.5),
     "trained module, clip by a quantile": trainer(clip=QuantileClip(0.2)),
     "trained module, means of rows, declared number": trainer(mean_of_rows=True, n_units=12),
+    "trained module, dropout, released loss": trainer(dropout=0.5, losses=ReleasedLoss(2.0, 0.1)),
 }
 
 

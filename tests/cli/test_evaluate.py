@@ -14,8 +14,16 @@ SMALL = ("--dimension", "2", "--rounds", "2")
 @pytest.mark.parametrize(
     ("kind", "metrics", "models"),
     [
-        ("ratings", {"rmse", "mae"}, ["private, ε = 8", "without privacy", "global mean", "item and user means"]),
-        ("clicks", {"recall@20", "ndcg@100"}, ["private, ε = 8", "without privacy", "popularity ranking"]),
+        (
+            "ratings",
+            {"rmse", "mae"},
+            ["private, ε = 8", "private means, ε = 8", "without privacy", "global mean", "item and user means"],
+        ),
+        (
+            "clicks",
+            {"recall@20", "ndcg@100"},
+            ["private, ε = 8", "private popularity, ε = 8", "without privacy", "popularity ranking"],
+        ),
     ],
 )
 def test_all_models_are_measured_overall_and_by_slice(run, ratings, folder, kind, metrics, models):
@@ -80,9 +88,31 @@ def test_a_declared_number_of_users_is_brought_down_to_the_training_users(run, r
     ]
     held_out = int(re.search(r"(\d+) for test", split)[1])
     run("evaluate", ratings, "--ratings", "--epsilon", 8, "--n-users", 300, *SMALL)
-    assert declared == [300 - 2 * held_out, 300]
+    assert declared == [300 - 2 * held_out, 300, 300]  # the last one fits private means
 
 
 def test_too_few_users_to_hold_out_are_refused(run, write):
     few = write("few.csv", "user,item", [[1, 1], [1, 2], [2, 1], [2, 3]])
     assert "Cannot hold out" in run("evaluate", few, "--epsilon", 1, code=2).stderr
+
+
+def test_several_runs_have_standard_errors(run, ratings, folder):
+    asked = ("evaluate", ratings, "--epsilon", 8, *SMALL, "--json")
+    alone = [run(*asked, "--split-seed", seed).json["models"]["global mean"]["metrics"]["rmse"] for seed in (3, 4)]
+    both = run(*asked, "--split-seed", 3, "--runs", 2).json
+    found = both["models"]["global mean"]["metrics"]["rmse"]
+    first, second = (each["overall"] for each in alone)
+    assert found["overall"] == pytest.approx((first + second) / 2)
+    assert found["error"] == pytest.approx(abs(first - second) / 2)
+    assert alone[0]["error"] is None
+    assert both["facts"]["Runs"].startswith("2, each with its own noise")
+    assert f"{found['overall']:.4f} ± {found['error']:.4f}" in (folder / "ratings-evaluation.html").read_text("utf-8")
+
+
+def test_the_latest_rows_are_held_out_if_asked(run, refused, folder):
+    rows = [f"{user},{item},{1 + (user + item) % 5},{1000 * item + user}" for user in range(60) for item in range(12)]
+    (folder / "timed.csv").write_text("\n".join(["user,item,rating,when", *rows]), encoding="utf-8")
+    asked = ("evaluate", "timed.csv", "--epsilon", 8, *SMALL, "--items", "from-data", "--split", "time")
+    found = run(*asked, "--timestamp", "when", "--json").json
+    assert found["facts"]["Split"] == "by time: the first 80 % for training, 10 % for validation, 10 % for test"
+    assert "--split time needs a time column" in refused(*asked)

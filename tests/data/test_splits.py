@@ -108,3 +108,22 @@ def test_impossible_splits_are_refused():
         data.split_by_value(rng, (0.8, 0.3))
     with pytest.raises(InputError, match=r"A fraction 0\.1 of 3 observations is less than one"):
         Interactions.from_arrays([1, 2, 3], [1, 1, 1]).split_by_value(rng)
+
+
+def test_a_split_by_time_trains_on_the_past():
+    rng = np.random.default_rng(0)
+    data = Interactions.from_arrays(np.arange(200) % 20, np.arange(200), timestamps=rng.permutation(200))
+    train, validation, test = data.split_by_time()
+    assert [part.n_observations for part in (train, validation, test)] == [160, 20, 20]
+    assert train.timestamps.max() < validation.timestamps.min() <= validation.timestamps.max() < test.timestamps.min()
+    with pytest.raises(InputError, match="timestamps"):
+        Interactions.from_arrays([1, 2], [1, 2]).split_by_time((0.5, 0.5))
+
+
+def test_held_out_users_show_their_past_if_asked():
+    rng = np.random.default_rng(0)
+    data = Interactions.from_arrays(np.arange(200) % 20, np.arange(200), timestamps=rng.permutation(200))
+    test = data.split_by_users(rng, 3, 5, by_time=True).test
+    for user in np.unique(test.history.users):
+        latest_shown = test.history.timestamps[test.history.users == user].max()
+        assert latest_shown < test.target.timestamps[test.target.users == user].min()

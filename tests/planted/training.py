@@ -9,6 +9,9 @@ import numpy as np
 import torch
 
 from apportion.auditing.hidden_values import raw_copy
+from apportion.privacy import clipped_gradients
+from apportion.training import ReleasedLoss
+from apportion.training.dropout import with_numbers
 from apportion.training.private_gradients import PrivateGradients
 from apportion.training.units import Units
 from planted.cases import Case, patched, replayed_as_it_is
@@ -17,6 +20,7 @@ from private_torch import audit_trainer, trainer
 EPSILONS = (5.0, 100.0)
 summed = trainer()
 followed = trainer(steps=4)
+dropping = trainer(dropout=0.5, losses=ReleasedLoss(1e-4, 0.5))
 
 
 def each_row_a_unit(right):
@@ -78,6 +82,20 @@ def clip_by_the_sum(right):
     return wrong
 
 
+def masks_by_place(right):
+    """A row's dropout mask follows from its place among all rows, which moves when another user leaves."""
+
+    def wrong(self, inputs, rows):
+        return inputs if self._numbers is None else with_numbers(inputs, torch.arange(len(inputs)))
+
+    return wrong
+
+
+def losses_without_limit(right):
+    """Losses are added up as they are, though their limit sets the noise."""
+    return lambda losses, largest, real: float(losses.double()[real].sum())
+
+
 PLANTED = {
     ("rows clipped instead of users", "habit"): (summed, Units, "batches", each_row_a_unit),
     ("a user's rows clipped piece by piece", "habit"): (summed, Units, "batches", each_piece_a_unit),
@@ -87,6 +105,13 @@ PLANTED = {
         PrivateGradients,
         "_released",
         noise_on_the_first_piece,
+    ),
+    ("dropout masks by place among all rows", "habit"): (dropping, Units, "_with_numbers", masks_by_place),
+    ("a released loss without its limit", "habit"): (
+        dropping,
+        clipped_gradients,
+        "_around_the_middle",
+        losses_without_limit,
     ),
     ("clip norm from sums before their noise", "habit"): (followed, PrivateGradients, "_sum", clip_by_the_sum),
 }

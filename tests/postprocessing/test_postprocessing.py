@@ -101,16 +101,15 @@ def test_rounds_are_pooled_by_their_noise():
     np.testing.assert_allclose(pooled.noise_variance, 0.9)
 
 
-def test_the_offset_of_rounds_is_pooled_by_their_noise_and_nothing_where_it_is_noise_alone():
+def test_the_offset_of_rounds_is_pooled_by_their_noise_and_drawn_to_what_is_expected():
     def rounds(*offsets):
         return [evidence.RoundEvidence(np.ones((1, 1)), np.eye(1), np.ones(1), o, v) for o, v in offsets]
 
-    pooled, noise = (1.0 * 4 + 2.0 * 1) / 5, 1e-4 / 5
-    expected = pooled * (1 - 3 * noise / pooled**2) * 0.01 / (0.01 + noise)
-    assert evidence.offset(rounds((1.0, 0.25e-4), (2.0, 1e-4))) == pytest.approx(expected)
-    assert abs(evidence.offset(rounds((9.0, 1.0)))) < 0.1  # one vote of noise does not move all predictions
-    assert evidence.offset(rounds((0.4, 1.0), (0.5, 1.0))) == 0.0
-    assert evidence.offset([]) == 0.0
+    pooled, noise = (1.0 * 4 + 2.0 * 1) / 5 / 0.5, 1e-4 / 5 / 0.25
+    expected = 0.3 + (pooled - 0.3) * 0.0025 / (0.0025 + noise)
+    assert evidence.offset(rounds((1.0, 0.25e-4), (2.0, 1e-4)), 0.5, 0.3) == pytest.approx(expected)
+    assert evidence.offset(rounds((9.0, 1.0)), 1.0, 0.3) == pytest.approx(0.3, abs=0.03)  # noise does not move it
+    assert evidence.offset([], 1.0, 0.3) == 0.3
 
 
 def test_statistics_of_residuals_are_shifted_back_to_the_parameters():

@@ -64,7 +64,7 @@ def demo(
 
     The data have a long tail of rare items and a known truth. Nobody's privacy is at stake.
     """
-    from apportion.cli.evaluate import run_evaluation, write_page
+    from apportion.cli.evaluate import Splits, run_evaluation, write_page
     from apportion.cli.fit import run_fit
     from apportion.recommend import load
     from apportion.report.explorer import explorer_page
@@ -82,7 +82,7 @@ def demo(
         write_bytes(catalogue, "\n".join(["item", *map(str, range(items))]).encode())
         fitted = run_fit(file, model, data_as, privacy, None, reporter)
         reporter.say("Fitting again on a training part, to measure quality on the rest.")
-        result = run_evaluation(file, data_as, privacy, 0, reporter, published=PUBLISHED)
+        result = run_evaluation(file, data_as, privacy, Splits(0), reporter, published=PUBLISHED)
         write_page(replace(result, remarks=(_PUBLISHED_WORDS, *result.remarks)), page)
         write_text(explorer, explorer_page(load(model)))
     assert fitted.statement is not None

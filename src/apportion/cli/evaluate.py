@@ -36,7 +36,8 @@ from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
-    from apportion.data import Interactions
+    from apportion.cli.loading import Loaded
+    from apportion.data import Interactions, ItemFeatures
     from apportion.data.sources import Place
     from apportion.evaluation import Comparison, PopularitySlices
     from apportion.recommend.model import ItemModel
@@ -45,6 +46,24 @@ if TYPE_CHECKING:
 INTERNAL: Final = "computed from raw data, not covered by epsilon"
 _N_SLICES: Final = 5
 _TWIN: Final = "without privacy"
+
+
+@dataclass(frozen=True)
+class Splits:
+    """How data are split: a seed, whether the latest rows are held out, and how many times.
+
+    >>> list(Splits(3, runs=2).seeds)
+    [3, 4]
+    """
+
+    seed: int
+    by_time: bool = False
+    runs: int = 1
+
+    @property
+    def seeds(self) -> range:
+        """The seeds of all runs."""
+        return range(self.seed, self.seed + self.runs)
 
 
 @dataclass(frozen=True)
@@ -82,6 +101,20 @@ class Evaluated:
     "--split-seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the train/test split."
 )
 @click.option(
+    "--split",
+    type=click.Choice(["random", "time"]),
+    default="random",
+    show_default=True,
+    help="What is held out: random rows, or the latest (for clicks: of each held-out user).",
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of fits, each with its own noise and random split; shows means and their standard errors.",
+)
+@click.option(
     "--out",
     type=click.Path(path_type=Path),
     help="Page to write; default: DATA's name with -evaluation.html.",
@@ -93,12 +126,15 @@ def evaluate(
     hold_out_items: float | None,
     model_folder: Path | None,
     split_seed: int,
+    split: str,
+    runs: int,
     out: Path | None,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Split DATA, fit the private model, its non-private twin and the baselines, and compare them.
 
+    Beside them stand private means or private popularity, which spend the same budget without learning any taste.
     With --features, the private model is fitted both with and without them. The command writes an internal page with
     quality overall and by item popularity. The page is computed from raw data, is not covered by epsilon and must not
     be shared.
@@ -116,9 +152,10 @@ def evaluate(
     with Reporter() as reporter:
         if model_folder is None:
             privacy = collect(FitOptions, options)
-            result = run_evaluation(data, data_as, privacy, split_seed, reporter, feature_settings, hold_out_items)
+            how = Splits(split_seed, split == "time", runs)
+            result = run_evaluation(data, data_as, privacy, how, reporter, feature_settings, hold_out_items)
         else:
-            result = run_saved(data, data_as, model_folder, split_seed, reporter)
+            result = run_saved(data, data_as, model_folder, Splits(split_seed, split == "time"), reporter)
     write_page(result, target)
     _print_result(result, target, as_json)
     say_page(target, what="\nInternal page", quiet=as_json)
@@ -128,7 +165,7 @@ def run_evaluation(
     path: Place,
     data_as: DataOptions,
     privacy: FitOptions,
-    seed: int,
+    how: Splits,
     reporter: Reporter,
     feature_settings: FeatureOptions | None = None,
     items_held_out: float | None = None,
@@ -148,14 +185,17 @@ def run_evaluation(
     privacy = replace(privacy, rules=loaded.rules)
     for remark in loaded.remarks:
         reporter.say(remark)
+    _require_times(loaded.data, how)
     match_features(features, loaded.data.task_ids, reporter)
-    split = split_data(loaded.data, loaded.kind, seed)
-    parts = None if features is None or items_held_out is None else new_items(loaded, features, items_held_out, seed)
-    models = private_models(split, loaded.kind, privacy, data_as.scale, features, reporter)
-    others = (
-        {} if published is None else published_model(split, loaded.kind, privacy, data_as.scale, published, reporter)
-    )
-    result = _compare(models, split, loaded.data, data_as.scale, reporter, others)
+    parts = None
+    if features is not None and items_held_out is not None:
+        parts = new_items(loaded, features, items_held_out, how.seed)
+    found = []
+    for run, seed in enumerate(how.seeds):
+        split = split_data(loaded.data, loaded.kind, seed, how.by_time)
+        own = privacy if privacy.seed is None else replace(privacy, seed=privacy.seed + run)
+        found.append(_run(loaded, split, own, data_as, features, published, reporter))
+    result = found[0] if len(found) == 1 else _averaged(found)
     if features is None:
         return result
     result.facts["Public features"] = (
@@ -163,10 +203,46 @@ def run_evaluation(
     )
     if parts is None:
         return result
-    return replace(result, new_items=serve_new_items(loaded, parts, features, privacy, data_as.scale, seed, reporter))
+    return replace(
+        result, new_items=serve_new_items(loaded, parts, features, privacy, data_as.scale, how.seed, reporter)
+    )
 
 
-def run_saved(path: Place, data_as: DataOptions, folder: Path, seed: int, reporter: Reporter) -> Evaluated:
+def _require_times(data: Interactions, how: Splits) -> None:
+    if how.by_time and data.timestamps is None:
+        raise InputError("--split time needs a time column; name it with --timestamp COLUMN.", argument=None)
+
+
+def _run(
+    loaded: Loaded,
+    split: Split,
+    privacy: FitOptions,
+    data_as: DataOptions,
+    features: ItemFeatures | None,
+    published: Mapping[str, Any] | None,
+    reporter: Reporter,
+) -> Evaluated:
+    """Fit everything on the training part of one split, and compare on its test part."""
+    from apportion.cli.training import fit_simple
+
+    scale = data_as.scale
+    models = private_models(split, loaded.kind, privacy, scale, features, reporter)
+    others = {} if published is None else published_model(split, loaded.kind, privacy, scale, published, reporter)
+    simple = dict([fit_simple(split.train, loaded.kind, privacy, scale, reporter)])
+    return _compare(models, split, loaded.data, scale, reporter, others, simple)
+
+
+def _averaged(found: list[Evaluated]) -> Evaluated:
+    """Return the first run with the figures of all."""
+    from apportion.evaluation import Comparison
+
+    first = found[0]
+    runs = f"{len(found)}, each with its own noise; figures are means, ± their standard errors"
+    comparison = Comparison.averaged([each.comparison for each in found])
+    return replace(first, comparison=comparison, facts={**first.facts, "Runs": runs})
+
+
+def run_saved(path: Place, data_as: DataOptions, folder: Path, how: Splits, reporter: Reporter) -> Evaluated:
     """Compare a saved model on data that it may or may not have been fitted to."""
     from apportion.cli.history import read_history
     from apportion.recommend import load
@@ -175,7 +251,8 @@ def run_saved(path: Place, data_as: DataOptions, folder: Path, seed: int, report
     data, remarks = read_history(path, data_as, model)
     for remark in remarks:
         reporter.say(remark)
-    split = split_data(data, _kind(model), seed)
+    _require_times(data, how)
+    split = split_data(data, _kind(model), how.seed, how.by_time)
     epsilon = f"private, ε = {model.statement.epsilon:g}" if model.statement else "saved model"
     result = _compare({epsilon: model}, split, data, model.value_range, reporter)
     caution = (
@@ -207,6 +284,7 @@ def _compare(
     scale: tuple[float, float],
     reporter: Reporter,
     published: Mapping[str, ItemModel] = MappingProxyType({}),
+    simple: Mapping[str, Any] = MappingProxyType({}),
 ) -> Evaluated:
     from apportion.cli.training import fit_baselines, fit_twin
     from apportion.evaluation import OnLongerList, compare_rankings, compare_ratings, popularity_slices
@@ -217,14 +295,17 @@ def _compare(
     twin, tuned = fit_twin(split, kind, scale, reporter)
     baselines = fit_baselines(split.train, kind)
     on_list = {name: OnLongerList(model) for name, model in {**private, **published}.items()}
-    models: dict[str, Any] = {**on_list, _TWIN: twin, **baselines}
+    if kind == "ratings":
+        simple = {name: OnLongerList(model) for name, model in simple.items()}
+    models: dict[str, Any] = {**on_list, **simple, _TWIN: twin, **baselines}
     slices = popularity_slices(split.train.by_task.counts, min(_N_SLICES, data.n_tasks))
     reporter.say("comparing the models on the test part")
     if kind == "ratings":
         comparison = compare_ratings(models, split.history, split.targets, slices=slices)
     else:
         comparison = compare_rankings(models, split.history, split.targets, slices=slices)
-    roles = Roles(name, _TWIN, tuple(baselines), next(iter(others), None), next(iter(published), None))
+    beside = (next(iter(each), None) for each in (others, published, simple))
+    roles = Roles(name, _TWIN, tuple(baselines), *beside)
     facts = _facts(data, kind, split) | {"Model without privacy": tuned}
     return Evaluated(comparison, roles, private[name], twin, slices, facts, ())
 

@@ -34,22 +34,28 @@ class Split:
     validation: tuple[Interactions, Interactions]
 
 
-def split_data(data: Interactions, kind: Kind, seed: int) -> Split:
-    """Split random rows for ratings, whole users for clicks."""
+def split_data(data: Interactions, kind: Kind, seed: int, by_time: bool = False) -> Split:
+    """Split rows for ratings, whole users for clicks; at random, or so that the later rows are to be predicted."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
     if kind == "ratings":
-        train, tuned_on, test = data.split_by_value(rng, (1 - 2 * HELD_OUT, HELD_OUT, HELD_OUT))
-        words = f"random rows: 80 % for training, 10 % for validation, 10 % for test; split seed {seed}"
-        return Split(train, train, test, words, 1.0, (train, tuned_on))
+        fractions = (1 - 2 * HELD_OUT, HELD_OUT, HELD_OUT)
+        train, tuned_on, test = data.split_by_time(fractions) if by_time else data.split_by_value(rng, fractions)
+        how = "by time: the first" if by_time else "random rows:"
+        words = f"{how} 80 % for training, 10 % for validation, 10 % for test"
+        return Split(train, train, test, words + ("" if by_time else f"; split seed {seed}"), 1.0, (train, tuned_on))
     n_eligible = int((data.by_user.counts >= 5).sum())
     n_held = min(_MOST_HELD_OUT, max(1, round(HELD_OUT * n_eligible)))
-    parts = data.split_by_users(rng, n_held, n_held)
+    parts = data.split_by_users(rng, n_held, n_held, by_time=by_time)
+    shown = (
+        "the first 80 % of a test user's rows are shown and the others"
+        if by_time
+        else ("80 % of a test user's rows are shown and 20 %")
+    )
     words = (
         f"random whole users: {n_held:,} for validation, {n_held:,} for test, the others for "
-        "training; 80 % of a test user's rows are shown and 20 % are to be predicted; split seed "
-        f"{seed}"
+        f"training; {shown} are to be predicted; split seed {seed}"
     )
     kept = 1 - 2 * n_held / max(1, int((data.by_user.counts > 0).sum()))
     tuning = (parts.validation.history, parts.validation.target)

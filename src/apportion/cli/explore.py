@@ -79,10 +79,10 @@ def explore(
 
 def _inside(data: Path, data_as: DataOptions, model: Path, seed: int) -> Inside:
     """Return quality on a split of the data, and the neighbours in the non-private model."""
-    from apportion.cli.evaluate import run_saved
+    from apportion.cli.evaluate import Splits, run_saved
     from apportion.report.explorer_internal import inside_of
 
     with Reporter() as reporter:
-        result = run_saved(data, data_as, model, seed, reporter)
+        result = run_saved(data, data_as, model, Splits(seed), reporter)
         reporter.say("comparing neighbours with those of the non-private model")
         return inside_of(result.model, result.twin, result.comparison, result.roles, result.slices, result.remarks)

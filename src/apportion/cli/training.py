@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from apportion.cli.cautions import weak_delta
@@ -33,6 +34,7 @@ def fit_private(
     features: ItemFeatures | None = None,
     memory: str = MEMORY,
     engine: Engine | None = None,
+    means_only: bool = False,
 ) -> ItemModel:
     """Fit the private model. A session that charges a ledger brings its own budget, noise and window."""
     from apportion import recommend
@@ -47,10 +49,12 @@ def fit_private(
         settings["engine"] = DiskEngine(memory, "float64" if kind == "ratings" else "float32")
     estimator: Any
     if kind == "ratings":
+        if means_only:
+            settings["settings"] = recommend.RatingSettings(rounds=0)
         estimator = recommend.PrivateRatingRecommender(value_range=scale, **settings)
     else:
         estimator = recommend.PrivateClickRecommender(**settings)
-    job = "private model" if features is None else "private model with features"
+    job = "private means" if means_only else "private model" if features is None else "private model with features"
     session = session or options.session()
     for rule in options.rules:
         session.assume_public(rule, of_rows=True)
@@ -98,6 +102,19 @@ def fit_baselines(data: Interactions, kind: Kind) -> dict[str, Any]:
     if kind == "ratings":
         return {"global mean": GlobalMean().fit(data), "item and user means": BiasModel().fit(data)}
     return {"popularity ranking": Popularity().fit(data)}
+
+
+def fit_simple(
+    data: Interactions, kind: Kind, options: FitOptions, scale: tuple[float, float], reporter: Reporter
+) -> tuple[str, Any]:
+    """Fit what the same budget buys without any taste: private means or private popularity, and its name."""
+    from apportion.evaluation import PrivatePopularity
+
+    if kind == "clicks":
+        return f"private popularity, ε = {options.epsilon:g}", PrivatePopularity(options.session()).fit(data)
+    plain = replace(options, rounds=None, dimension=None, tuning=None)
+    means = fit_private(data, kind, plain, scale, reporter, means_only=True)
+    return f"private means, ε = {options.epsilon:g}", means
 
 
 def cost_of_list(model: ItemModel) -> list[str]:

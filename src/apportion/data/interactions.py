@@ -350,13 +350,19 @@ class Interactions:
 
         return split_by_value(self, rng, fractions)
 
+    def split_by_time(self, fractions: tuple[float, ...] = (0.8, 0.1, 0.1)) -> tuple[Interactions, ...]:
+        """Partition the observations by time; see `apportion.data.splits.split_by_time`."""
+        from apportion.data.splits import split_by_time
+
+        return split_by_time(self, fractions)
+
     def split_by_users(
-        self, rng: np.random.Generator, n_validation: int, n_test: int, history: float = 0.8
+        self, rng: np.random.Generator, n_validation: int, n_test: int, history: float = 0.8, *, by_time: bool = False
     ) -> UserSplit:
         """Hold out whole users; see `apportion.data.splits.split_by_users`."""
         from apportion.data.splits import split_by_users
 
-        return split_by_users(self, rng, n_validation, n_test, history)
+        return split_by_users(self, rng, n_validation, n_test, history, by_time=by_time)
 
     # -- manners --
 

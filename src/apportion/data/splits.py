@@ -62,13 +62,45 @@ def split_by_value(
     return tuple(data.where(part_of == part) for part in range(len(fractions)))
 
 
+def split_by_time(data: Interactions, fractions: tuple[float, ...] = (0.8, 0.1, 0.1)) -> tuple[Interactions, ...]:
+    """Partition the observations by time: the earliest first. Ties are in the order of the rows.
+
+    Args:
+        data: the observations, with timestamps.
+        fractions: sizes of the parts, adding up to 1; each part is within one observation of its fraction.
+
+    Example:
+        >>> from apportion.data import Interactions
+        >>> data = Interactions.from_arrays([1, 1, 2, 2], [1, 2, 1, 2], timestamps=[40, 10, 30, 20])
+        >>> [part.timestamps.tolist() for part in split_by_time(data, (0.5, 0.5))]
+        [[10, 20], [40, 30]]
+    """
+    edges = _edges(data.n_observations, fractions)
+    part_of = np.empty(data.n_observations, np.int8)
+    order = np.argsort(_times(data), kind="stable")
+    part_of[order] = np.repeat(np.arange(len(fractions), dtype=np.int8), np.diff(edges))
+    return tuple(data.where(part_of == part) for part in range(len(fractions)))
+
+
+def _times(data: Interactions) -> NDArray[np.int64]:
+    if data.timestamps is None:
+        raise InputError("Expected data with timestamps, to split it by time; there are none.", argument="timestamps")
+    return data.timestamps
+
+
 def split_by_users(
-    data: Interactions, rng: np.random.Generator, n_validation: int, n_test: int, history: float = 0.8
+    data: Interactions,
+    rng: np.random.Generator,
+    n_validation: int,
+    n_test: int,
+    history: float = 0.8,
+    *,
+    by_time: bool = False,
 ) -> UserSplit:
     """Hold out whole users, chosen at random among those with at least five observations.
 
-    Each held-out user's observations are divided at random into a history and a target, each of at least one
-    observation; everybody else is for training.
+    Each held-out user's observations are divided into a history and a target, each of at least one observation: at
+    random, or the earlier and the later ones. Everybody else is for training.
 
     Args:
         data: the observations.
@@ -76,6 +108,7 @@ def split_by_users(
         n_validation: number of users held out for validation.
         n_test: number of users held out for test.
         history: fraction of a held-out user's observations that is shown.
+        by_time: whether the earliest observations are shown, and not random ones.
     """
     if not 0.0 < history < 1.0:
         raise InputError(f"Expected 0 < history < 1, got {history}.", argument="history")
@@ -85,8 +118,8 @@ def split_by_users(
     training[chosen] = False
     return UserSplit(
         train=data.select_users(training),
-        validation=_show_history(validation, rng, history),
-        test=_show_history(test, rng, history),
+        validation=_show_history(validation, rng, history, by_time),
+        test=_show_history(test, rng, history, by_time),
     )
 
 
@@ -121,12 +154,12 @@ def _choose_users(data: Interactions, rng: np.random.Generator, n_validation: in
     return rng.choice(eligible, size=wanted, replace=False)
 
 
-def _show_history(data: Interactions, rng: np.random.Generator, fraction: float) -> HeldOut:
-    """Divide every user's observations; a random order within the user decides which are shown."""
+def _show_history(data: Interactions, rng: np.random.Generator, fraction: float, by_time: bool) -> HeldOut:
+    """Divide every user's observations; time, or a random order within the user, decides which are shown."""
     counts = data.by_user.counts
     n_shown = np.clip(np.rint(counts * fraction).astype(np.int64), 1, np.maximum(counts - 1, 1))
-    shuffled = np.lexsort((rng.random(data.n_observations), data.users))
+    order = np.lexsort((_times(data) if by_time else rng.random(data.n_observations), data.users))
     rank = np.empty(data.n_observations, np.int64)
-    rank[shuffled] = np.arange(data.n_observations) - data.by_user.indptr[data.users]
+    rank[order] = np.arange(data.n_observations) - data.by_user.indptr[data.users]
     shown = rank < n_shown[data.users]
     return HeldOut(history=data.where(shown), target=data.where(~shown))

@@ -6,7 +6,7 @@ Everything except `tuning` is computed from raw data and not covered by ε: its 
 
 from __future__ import annotations
 
-from apportion.evaluation.baselines import BiasModel, GlobalMean, Popularity
+from apportion.evaluation.baselines import BiasModel, GlobalMean, Popularity, PrivatePopularity
 from apportion.evaluation.compare import compare, compare_rankings, compare_ratings
 from apportion.evaluation.inspection import nearest, neighbours, overlap
 from apportion.evaluation.new_items import HeldOutItems, compare_on_new_items, hold_out_items
@@ -35,6 +35,7 @@ __all__ = [
     "OnLongerList",
     "Popularity",
     "PopularitySlices",
+    "PrivatePopularity",
     "RankingModel",
     "RatingModel",
     "Study",

@@ -1,6 +1,7 @@
 """Baselines to compare every model with: predictions that learn nobody's taste.
 
-They are fitted on raw counts and means, without privacy: their results belong on an internal page.
+Most are fitted on raw counts and means, without privacy: their results belong on an internal page. `PrivatePopularity`
+is what a whole budget buys without any taste.
 """
 
 from __future__ import annotations
@@ -10,8 +11,14 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.allocation import SplitEqually
 from apportion.data import Interactions
+from apportion.engines import LocalEngine
+from apportion.engines.protocol import add_up_one
 from apportion.errors import InputError
+from apportion.privacy import Session
+from apportion.privacy.contributions import TaskCounts
+from apportion.privacy.purposes import Purpose
 
 
 class GlobalMean:
@@ -73,6 +80,30 @@ class Popularity:
     def fit(self, train: Interactions) -> Self:
         """Count the users of each task."""
         self.counts_ = np.bincount(train.tasks, minlength=train.n_tasks).astype(np.float64)
+        return self
+
+    def score(self, history: Interactions, users: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the counts, one row per user (a view, not a copy)."""
+        return np.broadcast_to(self.counts_, (len(users), len(self.counts_)))
+
+
+class PrivatePopularity:
+    """Scores every task by its popularity, released with the noise of a whole budget.
+
+    Args:
+        session: all of its budget is spent.
+    """
+
+    counts_: NDArray[np.float64]
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def fit(self, train: Interactions) -> Self:
+        """Release each task's weighted count of users."""
+        share = self.session.plan(popularity=1.0).one("popularity")
+        counts = add_up_one(LocalEngine(), train.as_users, TaskCounts(SplitEqually(self.session.neighbours)))
+        self.counts_ = np.asarray(self.session.release(Purpose.POPULARITY.at(), counts, share), np.float64)
         return self
 
     def score(self, history: Interactions, users: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ A slice in which nothing could be measured has the value `None`; NaN is never a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MetricValue:
-    """One metric: overall and by slice, each with the number of targets (or users) in the average."""
+    """One metric: overall and by slice, each with the number of targets (or users) in the average.
+
+    Attributes:
+        overall: over all targets.
+        n: their number; where several runs were averaged, that of all runs.
+        by_slice: for each slice; None where nothing could be measured.
+        n_by_slice: their numbers.
+        error: standard error of `overall` over several runs; None for a single run.
+    """
 
     overall: float
     n: int
     by_slice: tuple[float | None, ...] = ()
     n_by_slice: tuple[int, ...] = ()
+    error: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return numbers and lists, ready for JSON."""
@@ -34,12 +43,35 @@ class MetricValue:
             "n": self.n,
             "by_slice": list(self.by_slice),
             "n_by_slice": list(self.n_by_slice),
+            "error": self.error,
         }
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> MetricValue:
         """Read back what `to_dict` wrote."""
-        return cls(stored["overall"], stored["n"], tuple(stored["by_slice"]), tuple(stored["n_by_slice"]))
+        slices = tuple(stored["by_slice"]), tuple(stored["n_by_slice"])
+        return cls(stored["overall"], stored["n"], *slices, stored.get("error"))
+
+    @classmethod
+    def averaged(cls, values: Sequence[MetricValue]) -> MetricValue:
+        """Return the mean over runs, with its standard error; a slice is averaged over the runs that measured it.
+
+        >>> MetricValue.averaged([MetricValue(1.0, 10), MetricValue(3.0, 10)])
+        MetricValue(overall=2.0, n=20, by_slice=(), n_by_slice=(), error=1.0)
+        """
+        if len(values) == 1:
+            return values[0]
+        found = [each.overall for each in values]
+        slices = zip(*(each.by_slice for each in values), strict=True)
+        known = [[value for value in column if value is not None] for column in slices]
+        sizes = zip(*(each.n_by_slice for each in values), strict=True)
+        return cls(
+            float(np.mean(found)),
+            sum(each.n for each in values),
+            tuple(float(np.mean(column)) if column else None for column in known),
+            tuple(map(sum, sizes)),
+            float(np.std(found, ddof=1) / np.sqrt(len(found))),
+        )
 
 
 @dataclass(frozen=True)
@@ -86,6 +118,20 @@ class Comparison:
     def __iter__(self) -> Iterator[str]:
         return iter(self.evaluations)
 
+    @classmethod
+    def averaged(cls, runs: Sequence[Comparison]) -> Comparison:
+        """Return the means over several runs of the same models, with their standard errors."""
+        first = runs[0]
+        return cls(
+            {
+                model: Evaluation(
+                    {name: MetricValue.averaged([run[model][name] for run in runs]) for name in evaluation.metrics},
+                    evaluation.slices,
+                )
+                for model, evaluation in first.evaluations.items()
+            }
+        )
+
     def rows(self) -> list[dict[str, str | float | int | None]]:
         """Yield one row per model, metric and slice (`overall` first): model, metric, slice, value, n."""
         return [
@@ -113,7 +159,8 @@ class Comparison:
         lines = [["model", "metric", "overall", *next(iter(self.evaluations.values())).slices]]
         for model, evaluation in self.evaluations.items():
             for metric, measured in evaluation.metrics.items():
-                lines.append([model, metric, *map(_shown, (measured.overall, *measured.by_slice))])
+                overall = _shown(measured.overall) + ("" if measured.error is None else f" ± {measured.error:.4f}")
+                lines.append([model, metric, overall, *map(_shown, measured.by_slice)])
         widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
         return "\n".join(
             "  ".join(

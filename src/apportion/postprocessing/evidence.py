@@ -14,8 +14,7 @@ from apportion.postprocessing.popularity import Exposure
 
 Floats = NDArray[np.floating[Any]]
 
-_USUAL_OFFSET = 0.1  # of data sets, in labels
-_DOUBT = 3.0  # variances of noise that a mean residual is drawn to 0 by
+_OFFSET_SPREAD = 0.05  # of what predictions lack around what is expected, among data sets, in labels
 
 
 @dataclass(frozen=True)
@@ -119,12 +118,18 @@ def combine(rounds: Sequence[RoundEvidence], exposure: Exposure, label_variance:
     )
 
 
-def offset(rounds: Sequence[RoundEvidence]) -> float:
-    """The mean residual of several rounds, shrunk to 0 by as much as its noise asks for."""
+def offset(rounds: Sequence[RoundEvidence], left: float, expected: float) -> float:
+    """Return what predictions lack: the mean residual of several rounds, drawn to what is expected.
+
+    Args:
+        rounds: those whose residuals are of the model.
+        left: the part of an offset that is seen in residuals, after users' own biases took the rest.
+        expected: what predictions lack according to other releases; all there is where there are no rounds.
+    """
     if not rounds:
-        return 0.0
+        return expected
     precision = np.array([1 / r.offset_variance for r in rounds])
-    mean = float(precision @ np.array([r.offset for r in rounds]) / precision.sum())
-    noise = 1 / float(precision.sum())
-    usual = _USUAL_OFFSET**2 / (_USUAL_OFFSET**2 + noise)
-    return usual * mean * max(0.0, 1 - _DOUBT * noise / max(mean**2, 1e-300))
+    mean = float(precision @ np.array([r.offset for r in rounds]) / precision.sum()) / left
+    noise = 1 / float(precision.sum()) / left**2
+    trust = _OFFSET_SPREAD**2 / (_OFFSET_SPREAD**2 + noise)
+    return expected + trust * (mean - expected)

@@ -16,7 +16,7 @@ Only item parameters are published; users compute their own vectors from their o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Self
 
 import numpy as np
@@ -39,11 +39,12 @@ from apportion.recommend import clip_norms
 from apportion.recommend.als import Progress
 from apportion.recommend.categories import Categories
 from apportion.recommend.features.prior import FeaturesEstimator
-from apportion.recommend.features.ratings_items import ItemSide, Posterior
+from apportion.recommend.features.ratings_items import ItemSide
 from apportion.recommend.model import FoldIn, RatingModel
 from apportion.recommend.overviews import Overview
 from apportion.recommend.rating_settings import RatingSettings
-from apportion.recommend.rating_votes import Ballot, Known
+from apportion.recommend.rating_state import Start, State
+from apportion.recommend.rating_votes import Ballot
 from apportion.recommend.variance_votes import UserVariances
 
 Floats = NDArray[np.floating[Any]]
@@ -51,12 +52,10 @@ Floats = NDArray[np.floating[Any]]
 
 _SUMMARY_CLIP = 2.0
 _LONGEST = 8  # of item vectors, where their length is not given
-_LEAST_LEFT = 0.5  # of an offset, after users' own biases took some back
 _MOST_HELD_OUT = 1  # rows of a user
 _MOST_VOTERS = 30_000.0  # users who hold out a row, about; more would cost time and say the same
 _ROUNDS_AFTER_VOTES = 2
 _CAUTIOUS = 0.1  # of the variance of tastes for features, unless users vote for all of it
-_STARTING_ROUNDS = 2  # whose residuals are not yet those of the model
 
 
 class PrivateRatingRecommender(FeaturesEstimator):
@@ -161,39 +160,6 @@ class PrivateRatingRecommender(FeaturesEstimator):
         return self
 
 
-@dataclass(frozen=True)
-class _Start:
-    """What is known before the first round; all released."""
-
-    n_users: float
-    centre: float
-    exposure: popularity.Exposure
-    popularity: popularity.Popularity
-    covariates: NDArray[np.float64]
-    residuals: clip_norms.Residuals
-    dimension: int
-
-    @property
-    def typical_root(self) -> float:
-        """The mean of √n^j over users, n^j the ratings of a user."""
-        return max(float(self.popularity.mean.sum()) / self.n_users, 1.0)
-
-
-@dataclass(frozen=True)
-class _State:
-    """What is known about the tasks after a round; all released."""
-
-    start: _Start
-    posterior: Posterior
-    residual_variance: float
-    rounds: tuple[evidence.RoundEvidence, ...]
-
-    @property
-    def known(self) -> Known:
-        """What users are told of the tasks to solve their regressions."""
-        return self.posterior.mean, self.posterior.variance, self.residual_variance
-
-
 class _Fit:
     """One fit: private data on one side, released state on the other, the session in between."""
 
@@ -227,7 +193,7 @@ class _Fit:
         self._listed = listed
         self._unit = (value_range[1] - value_range[0]) / 4
 
-    def run(self, rng: np.random.Generator, progress: Progress | None) -> _State:
+    def run(self, rng: np.random.Generator, progress: Progress | None) -> State:
         """Make every release in order; return what was learned."""
         overview = self._overview()
         plan = self._plan(overview.share)
@@ -290,16 +256,16 @@ class _Fit:
             found = found.with_another(Overview(*again, wanted - share))
         return found.with_likely_mean(self._range, mu)
 
-    def _ballot(self, state: _State) -> Ballot:
+    def _ballot(self, state: State) -> Ballot:
         assert self._held_out is not None
         voters = state.start.n_users * self._held_out.voters
         parts = (self._data.as_users, self._engine, self._session, self._held_out)
         return Ballot(*parts, voters, self._range, state.start.centre, self._unit)
 
-    def _vote_on_variances(self, state: _State, plan: Plan) -> None:
+    def _vote_on_variances(self, state: State, plan: Plan) -> None:
         self._spread = self._ballot(state).on_variances(self._spread, state.known, plan.one("votes"))
 
-    def _vote_on_features(self, state: _State, plan: Plan) -> None:
+    def _vote_on_features(self, state: State, plan: Plan) -> None:
         """Let users vote on their tastes for features, if there are any."""
         if self._items.has_directions:
             usual = self._settings.taste_variance
@@ -308,7 +274,7 @@ class _Fit:
             chosen = self._ballot(state).on_features(fold_ins, plan.one("feature_votes"))
             self._items = self._items.trusting(tastes[chosen])
 
-    def _start(self, plan: Plan, overview: Overview) -> tuple[_Start, Weighting]:
+    def _start(self, plan: Plan, overview: Overview) -> tuple[Start, Weighting]:
         session, engine, n_users, centre = self._session, self._engine, overview.n_users, overview.centre
         users = self._users = self._without_held_out(n_users)
         if self._listed is None:
@@ -321,7 +287,7 @@ class _Fit:
         logs = popularity.log_popularity(found)
         covariates = np.stack([np.ones_like(logs), logs], axis=1)
         residuals = self._residuals(plan, centre, exposure)
-        start = _Start(n_users, centre, exposure, found, covariates, residuals, _LONGEST)
+        start = Start(n_users, centre, exposure, found, covariates, residuals, _LONGEST)
         return replace(start, dimension=self._dimension(plan, start)), given.weights
 
     def _without_held_out(self, n_users: float) -> UserParts:
@@ -342,7 +308,7 @@ class _Fit:
         released = self._session.release(Purpose.NORMS, total, share)
         return clip_norms.choose(released, total.l2_sensitivity / share.mu, exposure, _mu_of_rounds(plan))
 
-    def _dimension(self, plan: Plan, start: _Start) -> int:
+    def _dimension(self, plan: Plan, start: Start) -> int:
         """As given, or as far as items stand out of the noise."""
         if self._settings.dimension is not None:
             return min(self._settings.dimension, self._data.n_tasks)
@@ -352,12 +318,12 @@ class _Fit:
     def _round(
         self,
         k: int,
-        start: _Start,
-        before: _State | None,
+        start: Start,
+        before: State | None,
         weights: Weighting,
         shares: tuple[Share, Share],
         rng: np.random.Generator,
-    ) -> _State:
+    ) -> State:
         this_round = self._round_numbers(k, start, before, rng)
         task_sums, user_sums = self._engine.add_up(self._users, [RatingParts(this_round, weights, f"round {k}")])
         released = self._session.release(Purpose.ITEM_SUMS.at(round=k), task_sums, shares[0])
@@ -367,7 +333,7 @@ class _Fit:
         )
         return self._learn(k, start, before, this_round, moments, released, task_sums.l2_sensitivity / shares[0].mu)
 
-    def _round_numbers(self, k: int, start: _Start, before: _State | None, rng: np.random.Generator) -> RatingRound:
+    def _round_numbers(self, k: int, start: Start, before: State | None, rng: np.random.Generator) -> RatingRound:
         """What users are told at the beginning of round k: biases first, then random tastes, then estimates."""
         chosen = self._settings
         latent = start.dimension if k else 0
@@ -398,7 +364,7 @@ class _Fit:
             start_norm=float(np.sqrt(chosen.start_level * latent)),
         )
 
-    def _first_vectors(self, start: _Start, biases: Floats, rng: np.random.Generator) -> Floats:
+    def _first_vectors(self, start: Start, biases: Floats, rng: np.random.Generator) -> Floats:
         """Return random directions, except those known to matter: popularity, the item's own bias, and features."""
         vectors = rng.standard_normal((self._data.n_tasks, start.dimension))
         vectors[:, 0] = start.covariates[:, 1]
@@ -413,13 +379,13 @@ class _Fit:
     def _learn(
         self,
         k: int,
-        start: _Start,
-        before: _State | None,
+        start: Start,
+        before: State | None,
         this_round: RatingRound,
         moments: evidence.SharedMoments,
         released: Floats,
         stddev: float,
-    ) -> _State:
+    ) -> State:
         """Post-processing of one round: all evidence so far, then the posterior of every task."""
         around = this_round.features[:, 1:].copy()
         if k == 1:
@@ -429,19 +395,9 @@ class _Fit:
         combined = evidence.combine(rounds, start.exposure, moments.clipped_variance)
         known = None if before is None else before.posterior
         posterior = self._items.posterior(combined, start.covariates, known, this_round.width)
-        return _State(start, posterior, moments.residual_variance, rounds)
+        return State(start, posterior, moments.residual_variance, rounds)
 
-    def _offset(self, state: _State) -> float:
-        """What is added to every prediction: the mean residual, and more of it where users' own biases take some back.
-
-        A user of n ratings takes back n / (n + residual variance / bias variance) of it; n is that of a typical user.
-        """
-        rows = state.start.typical_root**2
-        taken_back = rows / (rows + state.residual_variance / self._spread.bias)
-        missing = evidence.offset(state.rounds[_STARTING_ROUNDS:]) / max(1 - taken_back, _LEAST_LEFT)
-        return self._unit * missing
-
-    def model(self, state: _State, statement: Statement) -> RatingModel:
+    def model(self, state: State, statement: Statement) -> RatingModel:
         """Return the public model, in the units of the values."""
         mean, variance = state.posterior.mean, state.posterior.variance
         spread = np.diag(state.posterior.prior.covariance)
@@ -452,7 +408,7 @@ class _Fit:
             reliability=np.clip(1 - variance.sum(axis=1) / max(float(spread.sum()), 1e-9), 0, 1).astype(np.float32),
             task_ids=self._data.task_ids,
             statement=statement,
-            offset=state.start.centre + self._offset(state),
+            offset=state.start.centre + self._unit * state.offset(self._spread.bias),
             value_range=self._range,
             settings=asdict(self._settings),
             feature_map=self._items.feature_map(

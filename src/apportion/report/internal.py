@@ -27,6 +27,7 @@ class Roles:
         baselines: predictions that learn nobody's taste, weakest first.
         plain: the private model without features, if the page's model has features.
         published: a private model by a published method, if there is one.
+        simple: what the same budget buys without any taste, if there is such a model.
     """
 
     private: str
@@ -34,11 +35,12 @@ class Roles:
     baselines: tuple[str, ...] = field(default=())
     plain: str | None = None
     published: str | None = None
+    simple: str | None = None
 
     @property
     def in_order(self) -> tuple[str, ...]:
         """All models, in the order of tables and charts."""
-        models = (self.private, self.plain, self.published, self.twin)
+        models = (self.private, self.plain, self.published, self.simple, self.twin)
         return (*(name for name in models if name), *reversed(self.baselines))
 
 
@@ -107,17 +109,24 @@ def summary(comparison: Comparison, roles: Roles) -> str:
     words = f"{display_name(metric)} of the private model is {mine:.4f}"
     if roles.plain:
         words += f" with features ({comparison[roles.plain][metric].overall:.4f} without features)"
-    others = {roles.published: "by a published method", roles.twin: "without privacy"}
+    others = {
+        roles.published: "by a published method",
+        roles.simple: f"({roles.simple})",
+        roles.twin: "without privacy",
+    }
     found = [f"{comparison[name][metric].overall:.4f} {what}" for name, what in others.items() if name]
     if found:
         words += f", against {_joined(found)}"
     if roles.baselines:
         each = [f"{comparison[name][metric].overall:.4f} ({name})" for name in roles.baselines]
         words += f"{' and' if found else ', against'} {_joined(each)} for baselines that learn nobody’s taste"
+    words += "."
+    if roles.simple and _is_better(comparison[roles.simple][metric].overall, mine, metric):
+        words += f" At the same budget, {roles.simple} does better than the private model."
     ahead = [name for name in roles.baselines if _is_better(comparison[name][metric].overall, mine, metric)]
-    if not ahead:
-        return words + "."
-    return words + f". Without privacy, {_joined(ahead)} would do better than the private model."
+    if ahead:
+        words += f" Without privacy, {_joined(ahead)} would do better than the private model."
+    return words
 
 
 def display_name(metric: str) -> str:
@@ -163,8 +172,12 @@ def _overall_row(comparison: Comparison, roles: Roles, name: str, metrics: Seque
         "name": name,
         "main": name == roles.private,
         "colour": _colour(roles, name),
-        "figures": [f"{comparison[name][metric].overall:.4f}" for metric in metrics],
+        "figures": [_with_error(comparison[name][metric]) for metric in metrics],
     }
+
+
+def _with_error(value: MetricValue) -> str:
+    return f"{value.overall:.4f}" + ("" if value.error is None else f" ± {value.error:.4f}")
 
 
 def metric_part(comparison: Comparison, roles: Roles, metric: str, slices: Sequence[str]) -> dict[str, Any]:
@@ -202,14 +215,20 @@ def _new_items(result: NewItems) -> dict[str, Any]:
 
 
 def _line(value: MetricValue, roles: Roles, name: str) -> Line:
-    style = "main" if name == roles.private else "" if name in (roles.twin, roles.plain, roles.published) else "minor"
+    style = (
+        "main"
+        if name == roles.private
+        else ""
+        if name in (roles.twin, roles.plain, roles.published, roles.simple)
+        else "minor"
+    )
     return Line(name, _colour(roles, name), style, value.overall, value.by_slice)
 
 
 def _colour(roles: Roles, name: str) -> int:
     if name == roles.private:
         return 3
-    special = {roles.twin: 1, roles.plain: 4, roles.published: 4}
+    special = {roles.twin: 1, roles.plain: 4, roles.published: 4, roles.simple: 2}
     if name in special:
         return special[name]
     return _BASELINE_COLOURS[roles.baselines.index(name) % len(_BASELINE_COLOURS)]

@@ -30,6 +30,7 @@ COLOURS: Final = {
     Purpose.COEFFICIENTS: 3,
     Purpose.GROUP_SUMS: 3,
     Purpose.MEAN: 3,
+    Purpose.COVARIANCE: 3,
     Purpose.QUANTILES: 3,
     Purpose.MODEL_COVARIANCE: 3,
     Purpose.SUM_OF_MODELS: 3,

@@ -1,0 +1,64 @@
+"""What a ratings fit knows before its first round, and after each; all of it released."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.postprocessing import evidence, popularity
+from apportion.recommend.clip_norms import Residuals
+from apportion.recommend.features.ratings_items import Posterior
+from apportion.recommend.rating_votes import Known
+
+_LEAST_LEFT = 0.5  # of an offset, after users' own biases took some back
+_STARTING_ROUNDS = 2  # whose residuals are not yet those of the model
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is known before the first round."""
+
+    n_users: float
+    centre: float
+    exposure: popularity.Exposure
+    popularity: popularity.Popularity
+    covariates: NDArray[np.float64]
+    residuals: Residuals
+    dimension: int
+
+    @property
+    def typical_root(self) -> float:
+        """The mean of √n^j over users, n^j the ratings of a user."""
+        return max(float(self.popularity.mean.sum()) / self.n_users, 1.0)
+
+
+@dataclass(frozen=True)
+class State:
+    """What is known about the tasks after a round."""
+
+    start: Start
+    posterior: Posterior
+    residual_variance: float
+    rounds: tuple[evidence.RoundEvidence, ...]
+
+    @property
+    def known(self) -> Known:
+        """What users are told of the tasks to solve their regressions."""
+        return self.posterior.mean, self.posterior.variance, self.residual_variance
+
+    def offset(self, bias_variance: float) -> float:
+        """Return what predictions lack, in labels, from mean residuals and from what item biases add up to.
+
+        A user of n ratings takes back n / (n + residual variance / bias variance) of an offset; n is that of a typical
+        user. Biases of items as users encounter them should cancel out, since the centre is the mean of users' means.
+        What is left of them comes from clipping.
+
+        Args:
+            bias_variance: prior variance of a user's bias.
+        """
+        rows, found = self.start.typical_root**2, self.start.popularity.mean
+        taken_back = rows / (rows + self.residual_variance / bias_variance)
+        expected = -float(found @ self.posterior.mean[:, 0]) / max(float(found.sum()), 1e-9)
+        return evidence.offset(self.rounds[_STARTING_ROUNDS:], max(1 - taken_back, _LEAST_LEFT), expected)
