@@ -18,6 +18,7 @@ LENGTH = 5
 
 def terms_of(n_clients=6, colluding=1, dropping=2, length=LENGTH, *, active=False, secrets=None, **changes):
     """Terms of a pass in which everybody is everybody's neighbour, or as many as are planned."""
+    dropping = min(dropping, 1) if active else dropping
     degree = planned(n_clients, colluding, dropping)
     identities = tuple(public_of(each) for each in secrets) if active else ()
     given = {

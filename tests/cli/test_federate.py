@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not linalg.compiled_available(), reason="exact s
 
 @pytest.mark.parametrize("kind", ["ratings", "clicks"])
 def test_a_rehearsal_writes_a_model_whose_statement_names_the_server(run, folder, kind):
-    config, rows = write_federation(folder, 4, noise="server", kind=kind, seed=1)
+    config, rows = write_federation(folder, 5, noise="server", kind=kind, seed=1)
     run("federate", "simulate", config, *rows, "--out", "model")
     statement = load(folder / "model").statement
     assert "Not protected: anything against the server, which draws the noise" in statement.to_text()
@@ -30,7 +30,7 @@ def test_a_rehearsal_writes_a_model_whose_statement_names_the_server(run, folder
 
 def test_means_and_quantiles_are_near_those_of_all_rows(run, folder):
     for kind in ("mean", "quantiles"):
-        config, rows = write_federation(folder / kind, 4, n_users=400, kind=kind, rounds=1)
+        config, rows = write_federation(folder / kind, 5, n_users=400, kind=kind, rounds=1)
         run("federate", "simulate", config, *rows, "--out", folder / kind / "out")
     mean = json.loads((folder / "mean" / "out" / "released.json").read_text())["mean"]
     median = json.loads((folder / "quantiles" / "out" / "released.json").read_text())["quantiles"]["0.5"]
@@ -39,14 +39,14 @@ def test_means_and_quantiles_are_near_those_of_all_rows(run, folder):
 
 
 def test_clients_who_draw_the_noise_pay_from_their_own_account_and_see_it_on_their_page(run, folder):
-    config, rows = write_federation(folder, 4)
+    config, rows = write_federation(folder, 5)
     told = Federation.read(config)
     conditions = agreed(told)
     desks = {
         each: desk_of(conditions, users_of(told, rows[each]), folder / f"client{each}") for each in range(len(rows))
     }  # fmt: skip
     statement = fit_over(told, conditions, ClientsByPost(LocalPost(desks), conditions), folder / "model")
-    assert "up to 1 of 4 clients who collude" in statement
+    assert "up to 1 of 5 clients who collude" in statement
     entries = Account.shown(folder / "client0" / ACCOUNT)
     assert len(entries) == len(load(folder / "model").statement.releases)
     run("federate", "page", config, "--client", folder / "client0")
@@ -66,7 +66,7 @@ def test_a_key_is_made_once_and_kept_from_others(run, folder):
 
 
 def test_a_person_alone_is_a_client(folder):
-    config, rows = write_federation(folder, 4)
+    config, rows = write_federation(folder, 5)
     first, *lines = rows[0].read_text().splitlines(keepends=True)
     alone = folder / "alone.csv"
     alone.write_text(first + "".join(line for line in lines if line.split(",")[0] == lines[0].split(",")[0]))
@@ -83,18 +83,19 @@ def test_a_person_alone_is_a_client(folder):
         ({"passes": 2.5}, "Expected passes of type int, got 2.5"),
         ({"scale": [1]}, "Expected a scale [low, high]"),
         ({"scale": ["a", "b"]}, "Expected numbers in scale"),
-        ({"colluding": 3}, "at least 2 honest clients who stay"),
+        ({"colluding": 4}, "at least 2 honest clients who stay"),
+        ({"dropping": 2}, "Expected at least 8 clients, three for each that may drop out"),
         ({"seed": 1, "noise": "clients"}, "A seed is for noise of the server"),
     ],
     ids=lambda each: next(iter(each)) if isinstance(each, dict) else "",
 )
 def test_a_configuration_that_makes_no_sense_is_refused(run, folder, settings, problem):
-    config, rows = write_federation(folder, 4, **settings)
+    config, rows = write_federation(folder, 5, **settings)
     assert problem in run("federate", "simulate", config, *rows, "--out", "model", code=2).stderr
 
 
 def test_a_file_that_is_no_toml_or_lacks_a_setting_or_a_roster_is_refused(run, folder):
-    config, rows = write_federation(folder, 4)
+    config, rows = write_federation(folder, 5)
     (folder / "roster.txt").write_text("me and you")
     assert "hexadecimal digits in roster.txt" in run("federate", "page", config, "--client", "client0", code=2).stderr
     for text, problem in (("items =", "federation.toml"), ('items = "items.txt"\n', "Expected the setting 'roster'")):
@@ -103,7 +104,7 @@ def test_a_file_that_is_no_toml_or_lacks_a_setting_or_a_roster_is_refused(run, f
 
 
 def test_a_client_without_a_key_is_refused(run, folder):
-    config, rows = write_federation(folder, 4)
+    config, rows = write_federation(folder, 5)
     (folder / "x.pem").write_text("x")
     asked = ("client", config, rows[0], "--server", "localhost:1", "--root-certificates", "x.pem")
     assert "Expected the key of a client in nowhere" in run("federate", *asked, "--client", "nowhere", code=2).stderr
@@ -113,7 +114,7 @@ def test_a_client_without_a_key_is_refused(run, folder):
 @pytest.mark.skipif(find_spec("flwr") is not None, reason="Flower is there")
 @pytest.mark.parametrize("command", ["server", "client"])
 def test_without_flower_the_commands_say_what_to_install(run, folder, command):
-    config, rows = write_federation(folder, 4)
+    config, rows = write_federation(folder, 5)
     (folder / "x.pem").write_text("x")
     pem = ("--root-certificates", "x.pem")
     asked = {

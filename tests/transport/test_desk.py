@@ -389,11 +389,11 @@ def _moved(federation, each, conditions):
 
 
 def test_terms_that_a_client_derives_are_of_a_complete_graph_with_the_threshold_above_those_who_collude(tmp_path):
-    conditions = Federation(tmp_path, n_clients=7, colluding=2, dropping=2).conditions
+    conditions = Federation(tmp_path, n_clients=9, colluding=2, dropping=2).conditions
     terms = conditions.terms(bytes(16), 6, bytes(32))
     assert terms.graph.complete
     assert terms.active
-    assert (terms.threshold, terms.least, terms.colluding, terms.n_clients) == (3, 5, 2, 7)
+    assert (terms.threshold, terms.least, terms.colluding, terms.n_clients) == (3, 7, 2, 9)
 
 
 # A9: each client is asked something else.

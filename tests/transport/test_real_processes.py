@@ -52,7 +52,7 @@ def in_memory(config, rows, folder):
 
 def test_real_processes_release_what_memory_does_and_run_no_code_of_the_server(tmp_path):
     """The server plants code in the app that Flower sends to nodes. Flower's own node runs it; our clients do not."""
-    config, rows = write_federation(tmp_path, 4, noise="server", seed=1, kind="mean", timeout=60.0)
+    config, rows = write_federation(tmp_path, 5, noise="server", seed=1, kind="mean", timeout=60.0)
     planted = PLANTED.format(folder=str(tmp_path))
     said = run_over_loopback(tmp_path, config, rows, planted=planted, stranger=True)
     assert (tmp_path / "out" / "released.json").exists(), said

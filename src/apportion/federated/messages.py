@@ -81,6 +81,12 @@ class Terms:
                 f"neighbours for {self.n_clients} clients.",
                 argument="identities",
             )
+        if self.active and self.quorum > self.least:
+            raise InputError(
+                f"Expected at most {(self.n_clients - self.colluding - 1) // 3} of {self.n_clients} clients to be able "
+                f"to drop out, so that the {self.quorum} who must sign are there, got {self.n_clients - self.least}.",
+                argument="least",
+            )
         if len(self.run) < 16 or self.length < 1:
             raise InputError(
                 f"Expected a name of at least 16 bytes and at least 1 number, got {len(self.run)} and {self.length}.",
@@ -99,8 +105,13 @@ class Terms:
 
     @property
     def quorum(self) -> int:
-        """Clients who must have signed a list of survivors: two lists cannot both have so many."""
-        return (self.n_clients + self.colluding) // 2 + 1
+        """Clients who must have signed a list of survivors.
+
+        Two lists cannot both have so many signatures, and no honest clients of a list can be without masks with the
+        others of it: they do not sign, and would be too many (`docs/proofs/secure_aggregation.md`).
+        """
+        one_list = (self.n_clients + self.colluding) // 2 + 1
+        return max(one_list, 2 * (self.n_clients - self.least) + self.colluding + 1)
 
     @cached_property
     def digest(self) -> bytes:
