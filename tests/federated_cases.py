@@ -43,6 +43,11 @@ def public_of(secret):
     return Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 
 
+def signed_by(secret, text):
+    """A signature of a text."""
+    return Ed25519PrivateKey.from_private_bytes(secret).sign(text)
+
+
 def numbers_of(n_clients, length=LENGTH, seed=1):
     """A vector of whole numbers for each client, of both signs."""
     return np.random.default_rng(seed).integers(-(2**40), 2**40, (n_clients, length))

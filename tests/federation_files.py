@@ -22,7 +22,7 @@ def write_federation(folder, n_clients, n_users=60, **settings):
         rows[-1].write_text("user,item,rating\n" + "".join(lines))
     keys = [new_client(folder / f"client{number}") for number in range(n_clients)]
     (folder / "roster.txt").write_text("\n".join(keys) + "\n")
-    files = {"items": "items.txt", "roster": "roster.txt"}
+    files = {"items": "items.txt", "roster": "roster.txt", "server": new_client(folder / "server")}
     given = {**files, "epsilon": 5.0, "rounds": 1, "dimension": 1, **settings}
     lines = [f"{name} = {value!r}\n".replace("'", '"') for name, value in given.items()]
     (folder / "federation.toml").write_text("".join(lines))

@@ -129,7 +129,7 @@ def run_over_loopback(folder, config, rows, seconds=300, clients=None, planted=N
     port = free_port()
     out = folder / "out"
     tls = ("--root-certificates", root)
-    link = ("--certificate", certificate, "--key", key, "--host", HOST, "--port", port)
+    link = ("--certificate", certificate, "--key", key, "--identity", folder / "server", "--port", port)
     change = f"import apportion.cli.federate_processes as p; p._CLIENT = {planted!r}" if planted else ""
     running = [started(("federate", "server", config, "--out", out, *tls, *link), folder / "server.log", change)]
     try:

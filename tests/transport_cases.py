@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 from apportion.data import Interactions
 from apportion.data.synthetic import long_tailed_ratings
 from apportion.data.vocabulary import Vocabulary
 from apportion.federated import DataElsewhere
-from apportion.transport import CATALOGUE, Account, ClientsByPost, Conditions, Desk, LocalPost, PublicFacts
-from federated_cases import identity, public_of
+from apportion.transport import CATALOGUE, Account, ClientsByPost, Conditions, Desk, LocalPost, PublicFacts, letters
+from federated_cases import identity, public_of, signed_by
 
 N_ITEMS = 6
 
@@ -24,9 +26,11 @@ class Federation:
         self.data = Interactions.from_codes(
             made.users, made.tasks, made.values, user_ids=made.user_ids, task_ids=self.items
         )
+        self.server = identity()
         self.secrets = [identity() for _ in range(n_clients)]
         given = {
             "roster": tuple(map(public_of, self.secrets)),
+            "server": public_of(self.server),
             "facts": PublicFacts(self.data.n_tasks),
             "allowed": frozenset(CATALOGUE),
             "noise": "server",
@@ -55,7 +59,13 @@ class Federation:
         return self.desks[each]
 
     def clients(self, post=None):
-        return ClientsByPost(post or LocalPost(self.desks), self.conditions)
+        return ClientsByPost(post or LocalPost(self.desks), self.conditions, self.server)
+
+    def opening(self, content, run=None, secret=None, conditions=None):
+        """The letter that opens a pass, signed with the server's key or another, for these conditions or others."""
+        run = run or os.urandom(16)
+        signature = signed_by(secret or self.server, (conditions or self.conditions).opening(run, content))
+        return letters.first_letter(run, content, signature)
 
     @property
     def elsewhere(self):

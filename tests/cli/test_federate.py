@@ -8,13 +8,14 @@ from importlib.util import find_spec
 import pytest
 
 from apportion import linalg
-from apportion.cli.federate_app import ACCOUNT, KEY, agreed, desk_of, fit_over, users_of
+from apportion.cli.federate_app import ACCOUNT, KEY, agreed, desk_of, fit_over, secret_key, users_of
 from apportion.federated import RefusedError
 from apportion.recommend import load
 from apportion.transport import Account, ClientsByPost, LocalPost
 from apportion.transport.configuration import Federation
 from federation_files import write_federation
 
+TLS = ("--certificate", "x.pem", "--key", "x.pem")
 pytestmark = pytest.mark.skipif(not linalg.compiled_available(), reason="exact sums need the compiled kernel")
 
 
@@ -45,7 +46,8 @@ def test_clients_who_draw_the_noise_pay_from_their_own_account_and_see_it_on_the
     desks = {
         each: desk_of(conditions, users_of(told, rows[each]), folder / f"client{each}") for each in range(len(rows))
     }  # fmt: skip
-    statement = fit_over(told, conditions, ClientsByPost(LocalPost(desks), conditions), folder / "model")
+    asking = secret_key(folder / "server", "server")
+    statement = fit_over(told, conditions, ClientsByPost(LocalPost(desks), conditions, asking), folder / "model")
     assert "up to 1 of 5 clients who collude" in statement
     entries = Account.shown(folder / "client0" / ACCOUNT)
     assert len(entries) == len(load(folder / "model").statement.releases)
@@ -54,7 +56,7 @@ def test_clients_who_draw_the_noise_pay_from_their_own_account_and_see_it_on_the
     assert f"{len(entries)} questions agreed to. Your rows never left." in page
     assert "which items a person has" in page
     with pytest.raises(RefusedError, match="Only 0 clients are left"):  # a second fit
-        fit_over(told, conditions, ClientsByPost(LocalPost(desks), conditions), folder / "again")
+        fit_over(told, conditions, ClientsByPost(LocalPost(desks), conditions, asking), folder / "again")
 
 
 def test_a_key_is_made_once_and_kept_from_others(run, folder):
@@ -118,7 +120,29 @@ def test_without_flower_the_commands_say_what_to_install(run, folder, command):
     (folder / "x.pem").write_text("x")
     pem = ("--root-certificates", "x.pem")
     asked = {
-        "server": ("server", config, "--out", "model", "--certificate", "x.pem", "--key", "x.pem", *pem),
+        "server": ("server", config, "--out", "model", *TLS, "--identity", folder / "server", *pem),
         "client": ("client", config, rows[0], "--server", "localhost:1", *pem, "--client", folder / "client0"),
     }
     assert "pip install 'apportion[federated]'" in run("federate", *asked[command], code=2).stderr
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "localhost", "::", "192.0.2.1"])
+def test_a_server_for_other_machines_is_refused_with_the_reason(run, folder, host):
+    config, _ = write_federation(folder, 5)
+    (folder / "x.pem").write_text("x")
+    asked = (config, "--out", "model", *TLS, "--root-certificates", "x.pem", "--host", host)
+    said = run("federate", "server", *asked, code=2).stderr
+    assert (
+        f"Expected the host 127.0.0.1, got {host}: whoever reaches a link of Flower can run code on the server" in said
+    )
+
+
+def test_a_server_without_its_key_and_a_file_without_it_are_refused(run, folder):
+    config, rows = write_federation(folder, 5)
+    (folder / "x.pem").write_text("x")
+    asked = (config, "--out", "model", *TLS, "--root-certificates", "x.pem", "--identity", "nowhere")
+    assert "Expected the key of a server in nowhere" in run("federate", "server", *asked, code=2).stderr
+    text = config.read_text()
+    config.write_text("".join(line for line in text.splitlines(keepends=True) if not line.startswith("server")))
+    assert "Expected the setting 'server'" in run("federate", "simulate", config, *rows, "--out", "m", code=2).stderr
+    assert not (folder / "model").exists()

@@ -14,7 +14,15 @@ ROSTER = tuple(bytes([each] * 32) for each in range(5))
 
 
 def made(**changes):
-    return Conditions(**{"roster": ROSTER, "facts": PublicFacts(6), "allowed": frozenset({"popularity"}), **changes})
+    return Conditions(
+        **{
+            "roster": ROSTER,
+            "server": bytes([9] * 32),
+            "facts": PublicFacts(6),
+            "allowed": frozenset({"popularity"}),
+            **changes,
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -24,7 +32,10 @@ def made(**changes):
         ({"roster": (*ROSTER, b"short")}, "different keys"),
         ({"roster": ()}, "different keys"),
         ({"roster": ROSTER[:2]}, "from 3 to 512"),
+        ({"server": b"short"}, "key of the server"),
+        ({"server": ROSTER[0]}, "no client's"),
         ({"colluding": 4}, "honest"),
+        ({"dropping": 2}, "at least 8 clients"),
         ({"noise": "nobody"}, "noise of clients or of the server"),
         ({"allowed": frozenset({"everything"})}, "got everything"),
         ({"allowed": frozenset()}, "got none"),

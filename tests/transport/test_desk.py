@@ -21,7 +21,6 @@ from apportion.transport import LocalPost, letters, question
 from apportion.transport.conditions import Conditions
 from apportion.transport.listed import PublicFacts
 from apportion.transport.plain import packed, unpacked
-from apportion.transport.post import ClientsByPost
 from transport_cases import Federation
 
 LARGE = 4.5
@@ -31,10 +30,6 @@ POPULARITY = {"name": "popularity", "given": {}, "without": None}
 def asked(*contributions, noise=None, precision="float64", **further):
     """A question as bytes."""
     return packed({"asked": list(contributions), "noise": noise, "precision": precision, **further})
-
-
-def opening(content, run=None):
-    return letters.first_letter(run or os.urandom(16), content)
 
 
 def stages(answers):
@@ -171,13 +166,13 @@ def test_too_many_that_drop_out_end_the_pass_and_nothing_is_revealed(tmp_path):
 def test_a_question_that_is_not_in_the_list_is_refused_before_anything_is_charged(tmp_path, content):
     federation = Federation(tmp_path)
     desk = federation.desks[0]
-    assert desk.answered(opening(content)) == letters.REFUSAL
+    assert desk.answered(federation.opening(content)) == letters.REFUSAL
     assert desk._account.entries == ()
 
 
 def test_a_contribution_that_was_not_agreed_to_is_refused(tmp_path):
     federation = Federation(tmp_path, allowed=frozenset({"user-means"}))
-    assert federation.desks[0].answered(opening(asked(POPULARITY))) == letters.REFUSAL
+    assert federation.desks[0].answered(federation.opening(asked(POPULARITY))) == letters.REFUSAL
 
 
 # A2: a server understates what a pass costs.
@@ -207,7 +202,7 @@ def test_the_share_of_noise_follows_from_the_clients_own_conditions(tmp_path):
 def test_other_noise_is_refused_before_anything_is_charged(tmp_path, noise):
     federation = Federation(tmp_path, noise="clients")
     desk = federation.desks[0]
-    assert desk.answered(opening(asked(POPULARITY, noise=noise))) == letters.REFUSAL
+    assert desk.answered(federation.opening(asked(POPULARITY, noise=noise))) == letters.REFUSAL
     assert desk._account.entries == ()
 
 
@@ -216,7 +211,7 @@ def test_the_budget_of_a_client_ends_whatever_the_server_says_and_after_a_restar
     content = asked(POPULARITY, noise={"output": 0, "multiplier": 2 / Budget(1.0, 1e-6).mu})
     answers = []
     for _ in range(6):
-        answers.append(federation.desks[0].answered(opening(content)))
+        answers.append(federation.desks[0].answered(federation.opening(content)))
         federation.restarted(0)
     assert [answer == letters.REFUSAL for answer in answers] == [False] * 4 + [True] * 2
     assert federation.desks[0]._account.spent == pytest.approx(Budget(1.0, 1e-6).mu ** 2)
@@ -224,7 +219,7 @@ def test_the_budget_of_a_client_ends_whatever_the_server_says_and_after_a_restar
 
 def test_the_number_of_passes_ends_too(tmp_path):
     federation = Federation(tmp_path, passes=2)
-    answers = [federation.desks[0].answered(opening(asked(POPULARITY))) for _ in range(3)]
+    answers = [federation.desks[0].answered(federation.opening(asked(POPULARITY))) for _ in range(3)]
     assert [answer == letters.REFUSAL for answer in answers] == [False, False, True]
 
 
@@ -253,8 +248,8 @@ class _Failing(Users):
             raise ValueError(f"secret row {super().column('values').tolist()}")
         return super().column(name)
 
-    def run(self, first, last):
-        cut = super().run(first, last)
+    def apart(self, first, last):
+        cut = super().apart(first, last)
         return _Failing(cut.indptr, cut._columns, n_tasks=cut.n_tasks, keys=cut.keys)
 
     def nobody(self):
@@ -283,11 +278,11 @@ def test_a_refusal_is_the_same_bytes_whatever_the_reason_and_the_reason_stays_in
     bad = [
         b"",
         b"secret",
-        opening(asked({**POPULARITY, "name": "x"})),
+        federation.opening(asked({**POPULARITY, "name": "x"})),
         letters.answer(_masked(), {"length": 2, "clients": 5}),
     ]
-    desk.answered(opening(asked(POPULARITY)))
-    answers = {desk.answered(letter) for letter in (*bad, opening(asked(POPULARITY)))}
+    desk.answered(federation.opening(asked(POPULARITY)))
+    answers = {desk.answered(letter) for letter in (*bad, federation.opening(asked(POPULARITY)))}
     assert answers == {letters.REFUSAL}
     assert "answers 1 passes" in caplog.text
 
@@ -313,10 +308,10 @@ def test_rows_that_no_pass_could_use_are_refused_before_the_first_letter(tmp_pat
 def test_a_name_is_answered_once_also_after_a_restart(tmp_path):
     federation = Federation(tmp_path)
     run = os.urandom(16)
-    first = federation.desks[0].answered(opening(asked(POPULARITY), run))
+    first = federation.desks[0].answered(federation.opening(asked(POPULARITY), run))
     assert first != letters.REFUSAL
-    assert federation.desks[0].answered(opening(asked(POPULARITY), run)) == letters.REFUSAL
-    assert federation.restarted(0).answered(opening(asked(POPULARITY), run)) == letters.REFUSAL
+    assert federation.desks[0].answered(federation.opening(asked(POPULARITY), run)) == letters.REFUSAL
+    assert federation.restarted(0).answered(federation.opening(asked(POPULARITY), run)) == letters.REFUSAL
 
 
 def test_a_pass_does_not_go_on_after_a_restart(tmp_path):
@@ -353,7 +348,7 @@ def test_a_letter_is_answered_once(tmp_path, stage):
 @pytest.mark.parametrize("further", ["identities", "position", "degree", "threshold", "least", "length", "graph"])
 def test_a_server_cannot_say_who_takes_part_or_how_secrets_are_shared(tmp_path, further):
     federation = Federation(tmp_path)
-    plain = unpacked(opening(asked(POPULARITY)))
+    plain = unpacked(federation.opening(asked(POPULARITY)))
     plain["held"][further] = 1
     assert federation.desks[0].answered(packed(plain)) == letters.REFUSAL
 
@@ -369,13 +364,23 @@ def test_clients_that_the_server_invented_are_not_heard(tmp_path, monkeypatch, c
     roster = (*federation.conditions.roster[:3], *invented.conditions.roster[3:])
     false = _with_roster(federation.conditions, roster)
     desks = {**federation.desks, **{each: _moved(invented, each, false) for each in (3, 4)}}
-    post = Posts(desks)
+    post = Posts(desks, _signed_for(federation, federation.conditions))
     federation.conditions = false
     with pytest.raises(RefusedError, match=f"Only {2 if careful else 0} clients are left"):
         one_pass(federation, asked(POPULARITY), post)
     assert set(stages(post.came[0]).values()) == {"advertised"}
     assert len(post.came) == (1 if careful else 2)
     assert careful or set(stages(post.came[1]).values()) == {"refused"}
+
+
+def _signed_for(federation, conditions):
+    """What opens the pass at the first three clients with a signature for the roster that they know."""
+
+    def change(stage, each, letter):
+        run = unpacked(letter)["held"]["run"]
+        return federation.opening(asked(POPULARITY), run, conditions=conditions) if stage == 0 and each < 3 else letter
+
+    return change
 
 
 def _with_roster(conditions, roster):
@@ -404,7 +409,7 @@ def test_clients_who_were_asked_different_questions_reveal_nothing(tmp_path):
     other = {"name": "popularity", "given": {}, "without": {"fraction": 0.5, "most": 1, "voters": 1.0}}
 
     def change(stage, each, letter):
-        return opening(asked(other), unpacked(letter)["held"]["run"]) if (stage, each) == (0, 1) else letter
+        return federation.opening(asked(other), unpacked(letter)["held"]["run"]) if (stage, each) == (0, 1) else letter
 
     post = Posts(federation.desks, change)
     _, clients, by_post = one_pass(federation, asked(POPULARITY), post)
@@ -419,7 +424,7 @@ def test_a_server_that_hides_the_difference_stops_at_the_clients(tmp_path, monke
     other = {"name": "popularity", "given": {}, "without": {"fraction": 0.5, "most": 1, "voters": 1.0}}
 
     def change(stage, each, letter):
-        return opening(asked(other), unpacked(letter)["held"]["run"]) if (stage, each) == (0, 1) else letter
+        return federation.opening(asked(other), unpacked(letter)["held"]["run"]) if (stage, each) == (0, 1) else letter
 
     post = Posts(federation.desks, change)
     with pytest.raises(RefusedError, match="Only 0 clients are left"):
@@ -454,6 +459,6 @@ def test_a_release_with_noise_of_clients_is_charged_by_each_of_them_as_by_the_se
 
 def test_an_engine_with_other_numbers_of_clients_is_refused(tmp_path):
     federation = Federation(tmp_path)
-    engine = FederatedEngine(Trust(5, 1, 2), ClientsByPost(LocalPost(federation.desks), federation.conditions))
+    engine = FederatedEngine(Trust(5, 1, 2), federation.clients())
     with pytest.raises(InputError, match="numbers of clients"):
         engine.add_up(federation.elsewhere.as_users, [TaskCounts(SplitEqually())])

@@ -42,11 +42,12 @@ def federate() -> None:
 
     \b
     apportion federate key                                    # every client, once; the keys make the roster
+    apportion federate key --client server                    # the server, once; clients answer to this key alone
     apportion federate server federation.toml --out model --certificate link.pem --key link.key \\
         --root-certificates ca.pem
-    apportion federate client federation.toml ratings.csv --server host:9443 --root-certificates ca.pem
+    apportion federate client federation.toml ratings.csv --server localhost:9443 --root-certificates ca.pem
 
-    FEDERATION.toml says which items there are, who the clients are, how many of them may collude with the server or
+    FEDERATION.toml says which items there are, who the server and the clients are, how many of them may collude with the server or
     drop out, what epsilon may be spent, and who draws the noise. The server and every client have a copy; a client goes
     by its own. Rows never leave a client: it sends masked whole numbers, and the server can read their sum only.
     """  # noqa: D301
@@ -67,24 +68,56 @@ def key(own: Path) -> None:
 @click.option("--certificate", type=FILE, required=True, help="This server's TLS certificate (PEM).")
 @click.option("--key", "secret", type=FILE, required=True, help="Its private key (PEM).")
 @_ROOT
-@click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen on.")
+@click.option(
+    "--identity",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("server"),
+    show_default=True,
+    help="Folder with the key that clients know this server by; `federate key --client server` makes it.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on: this machine alone.")
 @click.option("--port", type=click.IntRange(1, 65535), default=9443, show_default=True, help="Port to listen on.")
 def server(
-    federation: Path, out: Path, certificate: Path, secret: Path, root_certificates: Path, host: str, port: int
+    federation: Path,
+    out: Path,
+    certificate: Path,
+    secret: Path,
+    root_certificates: Path,
+    identity: Path,
+    host: str,
+    port: int,
 ) -> None:
-    """Open a Flower link over TLS, wait for the clients, fit, and write the result with its statement."""
-    from apportion.cli.federate_app import agreed
-    from apportion.cli.federate_processes import environment, link_command, run_command, write_app, write_connection
+    """Open a Flower link over TLS, wait for the clients, fit, and write the result with its statement.
+
+    Clients must be on this machine: whoever reaches a link of Flower can run code where it runs.
+    """
+    from apportion.cli.federate_app import agreed, secret_key
+    from apportion.cli.federate_processes import (
+        LOCAL,
+        environment,
+        link_command,
+        run_command,
+        write_app,
+        write_connection,
+    )
     from apportion.transport.configuration import Federation
 
+    if host != LOCAL:
+        raise InputError(
+            f"Expected the host {LOCAL}, got {host}: whoever reaches a link of Flower can run code on the server, so "
+            "it is for clients on this machine alone.",
+            argument="host",
+        )
     refuse_unless_writable_model(out)
     agreed(Federation.read(federation))  # refused before anything listens
+    secret_key(identity, "server")
     with tempfile.TemporaryDirectory(prefix="apportion-federation-") as folder:
         home, app, done = (Path(folder) / name for name in ("flower", "app", "done"))
         write_app(app)
         write_connection(home, f"localhost:{port}", root_certificates)
         with _running(link_command(host, port, certificate, secret, root_certificates), home, port):
-            asked = {"federation": str(federation.resolve()), "out": str(out.resolve()), "done": str(done)}
+            places = {"federation": federation, "out": out, "identity": identity, "done": done}
+            asked = {name: str(path.resolve()) for name, path in places.items()}
             subprocess.run(run_command(app, asked), env=environment(home), check=False)
         if not done.exists():
             raise ApportionError("The fit ended without a result; the lines above say why.")
@@ -146,8 +179,8 @@ def page(federation: Path, own: Path, out: Path) -> None:
 @click.argument("rows", type=FILE, nargs=-1, required=True)
 @_OUT
 def simulate(federation: Path, rows: tuple[Path, ...], out: Path) -> None:
-    """Fit over clients in this process, with the same letters as between machines and keys made for it; no Flower."""
-    from apportion.cli.federate_app import agreed, desk_of, fit_over, new_client, users_of
+    """Fit over clients in this process, with the same letters as between processes and keys made for it; no Flower."""
+    from apportion.cli.federate_app import desk_of, fit_over, new_client, rehearsed, secret_key, users_of
     from apportion.transport import ClientsByPost, LocalPost
     from apportion.transport.configuration import Federation
 
@@ -155,10 +188,12 @@ def simulate(federation: Path, rows: tuple[Path, ...], out: Path) -> None:
     told = Federation.read(federation)
     with tempfile.TemporaryDirectory(prefix="apportion-rehearsal-") as name:
         folders = [Path(name) / str(each) for each in range(len(rows))]
-        conditions = agreed(told, tuple(bytes.fromhex(new_client(each)) for each in folders))
+        keys, asking = tuple(bytes.fromhex(new_client(each)) for each in folders), Path(name) / "server"
+        conditions = rehearsed(told, keys, bytes.fromhex(new_client(asking)))
         users = [users_of(told, path) for path in rows]
         desks = {each: desk_of(conditions, users[each], folder) for each, folder in enumerate(folders)}
-        statement = fit_over(told, conditions, ClientsByPost(LocalPost(desks), conditions), out)
+        clients = ClientsByPost(LocalPost(desks), conditions, secret_key(asking, "server"))
+        statement = fit_over(told, conditions, clients, out)
     click.echo(statement)
     _say(out)
 

@@ -32,9 +32,14 @@ _CUTS = 40  # steps that a scale is divided into for quantiles
 KEY, ACCOUNT, RELEASED = "key", "account", "released.json"
 
 
-def agreed(federation: Federation, keys: tuple[bytes, ...] | None = None) -> Conditions:
-    """Return the conditions of a federation; the roster is that of its file unless keys are given."""
-    return federation.conditions(read_item_list(federation.items), keys or federation.keys)
+def agreed(federation: Federation) -> Conditions:
+    """Return the conditions of a federation, with the keys that its file names."""
+    return federation.conditions(read_item_list(federation.items), federation.keys, federation.server_key)
+
+
+def rehearsed(federation: Federation, keys: tuple[bytes, ...], server: bytes) -> Conditions:
+    """Return the conditions of a rehearsal, with keys that were made for it."""
+    return federation.conditions(read_item_list(federation.items), keys, server)
 
 
 def users_of(federation: Federation, rows: Path) -> Users:
@@ -64,14 +69,21 @@ def new_client(folder: Path) -> str:
 
 def desk_of(conditions: Conditions, users: Users, folder: Path) -> Desk:
     """Return the desk of the client whose key and account are in a folder."""
+    secret = secret_key(folder, "client")
+    public = Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+    return Desk(users, conditions, secret, Account(folder / ACCOUNT, public))
+
+
+def secret_key(folder: Path, whose: str) -> bytes:
+    """Return the secret key in a folder of a client or of the server."""
     try:
         secret = bytes.fromhex((folder / KEY).read_text(encoding="utf-8").strip())
-        public = Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+        Ed25519PrivateKey.from_private_bytes(secret)
     except (OSError, ValueError):
         raise InputError(
-            f"Expected the key of a client in {folder.name}; `apportion federate key` makes one.", argument="client"
+            f"Expected the key of a {whose} in {folder.name}; `apportion federate key` makes one.", argument="client"
         ) from None
-    return Desk(users, conditions, secret, Account(folder / ACCOUNT, public))
+    return secret
 
 
 def fit_over(federation: Federation, conditions: Conditions, clients: Clients, out: Path) -> str:
@@ -120,7 +132,8 @@ def run_server(grid: Any, settings: Mapping[str, Any]) -> None:
     federation = Federation.read(Path(str(settings["federation"])))
     conditions = agreed(federation)
     nodes = connected(grid, conditions, federation.timeout)
-    clients = ClientsByPost(FlowerPost(grid, nodes, federation.timeout), conditions)
+    identity = secret_key(Path(str(settings["identity"])), "server")
+    clients = ClientsByPost(FlowerPost(grid, nodes, federation.timeout), conditions, identity)
     fit_over(federation, conditions, clients, Path(str(settings["out"])))
     Path(str(settings["done"])).touch()
 

@@ -39,6 +39,7 @@ clientapp = "apportion_federation.client:app"
 [tool.flwr.app.config]
 federation = ""
 out = ""
+identity = ""
 done = ""
 """
 _SERVER: Final = '''\
@@ -119,7 +120,8 @@ def environment(home: Path) -> dict[str, str]:
     folder = str(Path(sys.executable).parent)
     path = os.pathsep.join([folder, os.environ.get("PATH", "")])
     own = {"FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "PATH": path}
-    return {**os.environ, **own}
+    ports = dict.fromkeys(("FLWR_INTERNAL_GRPC_CONTROL_API", "FLWR_INTERNAL_GRPC_FLEET_API"), "0")  # no further ones
+    return {**os.environ, **own, **ports}
 
 
 def _program(name: str) -> list[str]:

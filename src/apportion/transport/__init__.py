@@ -1,4 +1,4 @@
-"""Federated fits between machines: a closed list of questions, a client's own conditions and account, and the post."""
+"""Federated fits by letters: a closed list of questions, a client's own conditions and account, and the post."""
 
 from apportion.transport.account import Account, Entry
 from apportion.transport.catalogue import CATALOGUE

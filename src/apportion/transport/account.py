@@ -108,10 +108,14 @@ class Account:
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         return tuple(Entry.of(line) for line in lines[1:] if line.endswith("\n"))
 
+    def refuse_again(self, run: str) -> None:
+        """Refuse the name of a pass that was answered before."""
+        if any(each.run == run for each in self._entries):
+            raise RefusedError("Expected a pass of a new name, got one that was answered before.")
+
     def charge(self, entry: Entry) -> None:
         """Add a pass and force it to disk; refuse a name that was seen before."""
-        if any(each.run == entry.run for each in self._entries):
-            raise RefusedError("Expected a pass of a new name, got one that was answered before.")
+        self.refuse_again(entry.run)
         self._entries.append(entry)  # counts even if the disk fails
         self._file.write(json.dumps(asdict(entry)).encode() + b"\n")
         _force(self._file)

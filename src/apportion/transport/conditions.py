@@ -7,8 +7,12 @@ nothing is revealed.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from apportion.errors import InputError
 from apportion.federated import Graph, RefusedError, Terms, Trust
@@ -30,6 +34,7 @@ class Conditions:
 
     Attributes:
         roster: Ed25519 public keys of all clients, in order, from somewhere that the client trusts, not the server.
+        server: Ed25519 public key of the server, from the same place; nobody else can open a pass.
         facts: the public list of items and the scale of values.
         allowed: names of contributions that it answers.
         colluding: how many clients may collude with the server.
@@ -41,6 +46,7 @@ class Conditions:
     """
 
     roster: tuple[bytes, ...]
+    server: bytes
     facts: PublicFacts
     allowed: frozenset[str]
     colluding: int = 1
@@ -55,6 +61,11 @@ class Conditions:
             raise InputError(
                 f"Expected a roster of different keys of {KEY_BYTES} bytes, got {len(self.roster)} entries.",
                 argument="roster",
+            )
+        if len(self.server) != KEY_BYTES or self.server in self.roster:
+            raise InputError(
+                f"Expected a key of the server of {KEY_BYTES} bytes that is no client's, got another.",
+                argument="server",
             )
         if not 3 <= len(self.roster) <= MOST_CLIENTS:
             raise InputError(f"Expected from 3 to {MOST_CLIENTS} clients, got {len(self.roster)}.", argument="roster")
@@ -93,6 +104,23 @@ class Conditions:
         trust, degree = self.trust, self.trust.degree
         graph = Graph(trust.n_clients, degree.neighbours, bytes(32))
         return Terms(run, graph, degree.threshold, trust.least, trust.colluding, length, self.roster, question)
+
+    def opening(self, run: bytes, question: bytes) -> bytes:
+        """Return what a server signs to open a pass: its name, the question, and what this client knows of both.
+
+        Args:
+            run: the name of the pass.
+            question: as it is sent.
+        """
+        clients = hashlib.sha256(b"".join(self.roster)).digest()
+        return b"apportion pass 1|" + clients + run + self.facts.digest_with(question)
+
+    def refuse_stranger(self, run: bytes, question: bytes, signature: bytes) -> None:
+        """Refuse a pass that somebody else than the server opens."""
+        try:
+            Ed25519PublicKey.from_public_bytes(self.server).verify(signature, self.opening(run, question))
+        except InvalidSignature:
+            raise RefusedError("Expected a pass that the server signed, got another's or a changed one.") from None
 
     def position(self, identity: bytes) -> int:
         """Return the place of a public key in the roster; refuse one that is not there."""

@@ -42,6 +42,7 @@ class Federation:
     Attributes:
         items: file with the public list of items, one id in each line.
         roster: file with the public keys of all clients, one in each line; `apportion federate key` prints one.
+        server: the public key of the server, in hexadecimal digits; clients answer nobody else.
         kind: what is learned: a recommender from ratings or clicks, or the mean or quantiles of users' values.
         epsilon: ε that a client allows in all.
         delta: δ of it.
@@ -60,6 +61,7 @@ class Federation:
 
     items: Path
     roster: Path
+    server: str
     kind: Kind = "ratings"
     epsilon: float = 1.0
     delta: float = 1e-6
@@ -105,7 +107,7 @@ class Federation:
                 raise InputError(f"Expected one of the settings {', '.join(known)}, got {name!r}.", argument=None)
             if isinstance(value, bool) or not isinstance(value, _TYPES.get(known[name], str)):
                 raise InputError(f"Expected {name} of type {known[name]}, got {value!r}.", argument=None)
-        missing = [name for name in ("items", "roster") if name not in given]
+        missing = [name for name in ("items", "roster", "server") if name not in given]
         if missing:
             raise InputError(f"Expected the setting {missing[0]!r}, got none.", argument=None)
         paths = {name: folder / given[name] for name in ("items", "roster")}
@@ -123,17 +125,29 @@ class Federation:
                 argument="roster",
             ) from None
 
-    def conditions(self, items: Sequence[Any], keys: tuple[bytes, ...]) -> Conditions:
+    @property
+    def server_key(self) -> bytes:
+        """The public key of the server."""
+        try:
+            return bytes.fromhex(self.server)
+        except ValueError:
+            raise InputError(
+                f"Expected the server's public key in hexadecimal digits, got {self.server!r}.", argument="server"
+            ) from None
+
+    def conditions(self, items: Sequence[Any], keys: tuple[bytes, ...], server: bytes) -> Conditions:
         """Return what a client with this file agrees to.
 
         Args:
             items: the public list of items.
             keys: the roster.
+            server: the public key of the server.
         """
         listed = hashlib.sha256(repr([str(each) for each in items]).encode()).digest()
         low, high = self.scale
         return Conditions(
             roster=keys,
+            server=server,
             facts=PublicFacts(len(items), (low, high), listed),
             allowed=frozenset(_ASKED[self.kind]),
             **{

@@ -1,9 +1,9 @@
 """A client's desk: it answers a server's letters from its own rows, within its owner's conditions.
 
-What it does in a pass, in this order: it reads the question and refuses what it does not know or what was not agreed
-to; it writes the name and the cost of the pass into its account, on disk; then it takes part. Rows are first looked at
-in the stage of masks, when nothing can be refused any more because of them. The secrets of a pass are in memory only:
-after a restart the pass cannot go on, and its name is never answered again.
+What it does in a pass, in this order: it refuses whoever is not the server; it reads the question and refuses what it
+does not know or what was not agreed to; it writes the name and the cost of the pass into its account, on disk; then it
+takes part. Rows are first looked at in the stage of masks, when nothing can be refused any more because of them. The
+secrets of a pass are in memory only: after a restart the pass cannot go on, and its name is never answered again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from apportion.data.users import Users
@@ -23,7 +24,7 @@ from apportion.privacy.noise import NoiseSource, SystemNoise
 from apportion.transport import letters
 from apportion.transport.account import Account, Entry
 from apportion.transport.conditions import MOST_USERS, Conditions
-from apportion.transport.question import Asked, understood
+from apportion.transport.question import Asked, offered
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class Desk:
         if stage == "hello":
             return letters.here(self.position, held["nonce"], Ed25519PrivateKey.from_private_bytes(self._identity))
         if stage == "terms":
-            under_way = self._begun(held["run"], held["question"])
+            under_way = self._begun(held["run"], held["question"], held["signature"])
             message: Message = under_way.masking.advertise()
         elif under_way is None:
             raise RefusedError("Expected the question of a pass first.")
@@ -89,12 +90,15 @@ class Desk:
         self._pass = under_way
         return answer
 
-    def _begun(self, run: bytes, question: bytes) -> _Pass:
-        """Agree to a pass, pay for it, and only then begin."""
+    def _begun(self, run: bytes, question: bytes, signature: bytes) -> _Pass:
+        """Agree to a pass, pay for it, and only then begin. What costs too much is refused before it makes work."""
         conditions, account = self._conditions, self._account
-        asked = understood(question, conditions)
+        conditions.refuse_stranger(run, question, signature)
+        offer = offered(question, conditions)
+        account.refuse_again(run.hex())
+        conditions.refuse_beyond(account.spent, offer.cost, len(account.entries))
+        asked = offer.understood(conditions.facts)
         terms = conditions.terms(run, asked.length, asked.digest)
-        conditions.refuse_beyond(account.spent, asked.cost, len(account.entries))
         account.charge(Entry(run.hex(), asked.names, asked.length, asked.cost, terms.least))
         return _Pass(MaskingClient(terms, self.position, self._identity), asked)
 
@@ -125,4 +129,6 @@ def _check_users(users: Users, conditions: Conditions) -> None:
         )
     if users.n_users > MOST_USERS:
         raise InputError(f"Expected at most {MOST_USERS} users at one client, got {users.n_users}.", argument="users")
+    if not np.isfinite(users.column("values")).all():
+        raise InputError("Expected values that are numbers, got some that are infinite or missing.", argument="users")
     require_distinct_tasks(users)

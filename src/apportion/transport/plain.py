@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 from apportion.errors import InputError
 
 MOST_BYTES: Final = 1 << 27  # in a message
-_MOST_HEADER: Final = 1 << 24
+_MOST_HEADER: Final = 1 << 20
 _DEEPEST: Final = 12
 _LENGTH: Final = 4  # bytes that say how long the header is
 _MARK: Final = "bytes"

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from apportion.data.users import UserParts
 from apportion.errors import ApportionError, InputError
 from apportion.federated import MaskingServer, Question, Terms, Total
@@ -30,14 +32,18 @@ class ClientsByPost:
     Args:
         post: to them.
         conditions: what the server expects that clients agreed to; terms follow from it.
+        identity: the server's Ed25519 secret key, with which it opens passes.
 
     Attributes:
         left_out: for each position, why it was left out, the last time that it was.
     """
 
-    def __init__(self, post: Post, conditions: Conditions) -> None:
+    def __init__(self, post: Post, conditions: Conditions, identity: bytes) -> None:
         self._post = post
+        self._identity = Ed25519PrivateKey.from_private_bytes(identity)
         self._conditions = conditions
+        if self._identity.public_key().public_bytes_raw() != conditions.server:
+            raise InputError("Expected the key of the server that clients know, got another.", argument="identity")
         self.left_out: dict[int, str] = {}
 
     def add_up(self, terms: Terms, question: Question, users: UserParts) -> Total:
@@ -46,7 +52,8 @@ class ClientsByPost:
         ours = self._conditions.terms(terms.run, terms.length, self._conditions.facts.digest_with(asked))
         self._check(ours, terms, question)
         server = MaskingServer(ours)
-        self._stage(server, dict.fromkeys(range(ours.n_clients), letters.first_letter(ours.run, asked)))
+        signature = self._identity.sign(self._conditions.opening(ours.run, asked))
+        self._stage(server, dict.fromkeys(range(ours.n_clients), letters.first_letter(ours.run, asked, signature)))
         self._stage(server, self._written(ours, server.directories()))
         self._stage(server, self._written(ours, server.deliveries()))
         survivors = server.survivors()

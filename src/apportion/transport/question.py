@@ -27,6 +27,7 @@ from apportion.transport.schema import Maybe, Real, Table, Whole, Word
 
 _MOST_ASKED: Final = 8  # contributions in one question
 _MOST_STEPS: Final = 2.0**35  # that one user may move a sum by
+_MOST_NUMBERS: Final = 1 << 24  # in an answer
 _NOISE: Final = Maybe(Table({"output": Whole(0, 7), "multiplier": Real(1e-3, 1e12)}))
 _PRECISION: Final = Word(("float32", "float64"))
 _FIELDS: Final = {"asked", "noise", "precision"}
@@ -80,8 +81,38 @@ def question_bytes(question: Question, facts: PublicFacts) -> bytes:
     )
 
 
-def understood(content: bytes, conditions: Conditions) -> Asked:
-    """Read a question within a client's conditions, or refuse it. No rows are looked at."""
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """A question of which only the names and the cost were read: little work, whatever it holds.
+
+    Attributes:
+        asked: plain data of the contributions.
+        names: of the contributions.
+        precision: of the evaluation.
+        share: the client's share of the noise.
+        digest: the hash of the question and of what client and server know alike.
+    """
+
+    asked: list[Any]
+    names: tuple[str, ...]
+    precision: str
+    share: NoiseShare | None
+    digest: bytes
+
+    @property
+    def cost(self) -> float:
+        """μ² that the client counts; 0 where the server draws the noise."""
+        return 0.0 if self.share is None else self.share.multiplier**-2
+
+    def understood(self, facts: PublicFacts) -> Asked:
+        """Make the contributions, or refuse them. No rows are looked at."""
+        contributions = tuple(read(each, facts) for each in self.asked)
+        question = Question(contributions, np.dtype(self.precision), self.share)
+        return Asked(question, self.names, _length(question, facts), self.cost, self.digest)
+
+
+def offered(content: bytes, conditions: Conditions) -> Offer:
+    """Read the names and the cost of a question within a client's conditions, or refuse it."""
     plain = unpacked(content)
     if type(plain) is not dict or set(plain) != _FIELDS or type(plain["asked"]) is not list:
         raise RefusedError("Expected a question, got something else.")
@@ -90,11 +121,14 @@ def understood(content: bytes, conditions: Conditions) -> Asked:
     names = tuple(map(name_of, plain["asked"]))
     if not set(names) <= conditions.allowed:
         raise RefusedError(f"Expected contributions that were agreed to, got {', '.join(names)}.")
-    contributions = tuple(read(each, conditions.facts) for each in plain["asked"])
     share = _share(_NOISE.read(plain["noise"], {}), len(names), conditions)
-    question = Question(contributions, np.dtype(_PRECISION.read(plain["precision"], {})), share)
-    cost = 0.0 if share is None else share.multiplier**-2
-    return Asked(question, names, _length(question, conditions.facts), cost, conditions.facts.digest_with(content))
+    precision = _PRECISION.read(plain["precision"], {})
+    return Offer(plain["asked"], names, precision, share, conditions.facts.digest_with(content))
+
+
+def understood(content: bytes, conditions: Conditions) -> Asked:
+    """Read a question within a client's conditions, or refuse it. No rows are looked at."""
+    return offered(content, conditions).understood(conditions.facts)
 
 
 def _share(noise: Any, n_asked: int, conditions: Conditions) -> NoiseShare | None:
@@ -111,6 +145,8 @@ def _share(noise: Any, n_asked: int, conditions: Conditions) -> NoiseShare | Non
 def _length(question: Question, facts: PublicFacts) -> int:
     """Return how many numbers come out, from an answer of nobody, with noise; refuse sums that could wrap around."""
     sums = _over(question, no_users(facts.n_items))
+    if sums.n_numbers > _MOST_NUMBERS:
+        raise RefusedError(f"Expected at most {_MOST_NUMBERS} numbers in an answer, got {sums.n_numbers}.")
     for total in sums.sealed(question.contributions):
         if total.step is None or total.l2_sensitivity / total.step > _MOST_STEPS:
             raise RefusedError("Expected sums on a lattice that 64 bits hold, got others.")
@@ -129,7 +165,7 @@ def sums_over(question: Question, users: Users) -> PartialSums:
     except Exception:  # whatever rows do, they must not decide whether there is an answer
         total = _over(question, users.nobody())
         for each in range(users.n_users):
-            total = total + _alone(question, users.run(each, each + 1))
+            total = total + _alone(question, users.apart(each, each + 1))
         return total
 
 
