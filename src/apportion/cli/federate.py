@@ -47,9 +47,10 @@ def federate() -> None:
         --root-certificates ca.pem
     apportion federate client federation.toml ratings.csv --server localhost:9443 --root-certificates ca.pem
 
-    FEDERATION.toml says which items there are, who the server and the clients are, how many of them may collude with the server or
-    drop out, what epsilon may be spent, and who draws the noise. The server and every client have a copy; a client goes
-    by its own. Rows never leave a client: it sends masked whole numbers, and the server can read their sum only.
+    FEDERATION.toml says which items there are, who the server and the clients are, how many clients may collude with
+    the server or drop out, what epsilon may be spent, and who draws the noise. The server and every client have a copy;
+    a client goes by its own. Rows never leave a client: it sends masked whole numbers, and the server can read their
+    sum only. Server and clients are processes of one machine.
     """  # noqa: D301
 
 
