@@ -14,7 +14,7 @@ from apportion.statistics import UserMean, UserQuantile
 from benchmarks.claim import Outcome, Rehearsal, print_table
 from benchmarks.real_rows import DIALS, EPSILONS, RealRows, generated, real_sets
 
-RUNS, QUICK_RUNS = 100, 40
+RUNS, QUICK_RUNS = 200, 40
 LEAST, WIDEST = 0.93, 2.0
 
 

@@ -34,7 +34,7 @@ REHEARSED = {
         "features-ml1m",
         "features-prior",
     ),
-    "a GPU, or its size": ("gpu-fit", "heavytail-synthetic", "heavytail-pairs"),
+    "a GPU, or its size": ("gpu-fit", "heavytail-synthetic", "heavytail-pairs", "rare-classes"),
     "the speed or memory of a machine": (
         "items-private",
         "keys-recall",

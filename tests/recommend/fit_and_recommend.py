@@ -36,7 +36,7 @@ def with_twins(model):
         fold_in=fold_in,
         vectors=model.vectors[twin],
         popularity=model.popularity,
-        reliability=model.reliability,
+        reliability=model.reliability[twin],
         task_ids=model.task_ids,
         statement=None,
     )

@@ -2,13 +2,16 @@
 
 Classes are octaves: of users' sizes, or of how far their sums lie from a centre. Few users and much noise leave single
 counts meaningless, so a shape is fitted to all of them together: two halves of normal distributions of the logarithm,
-each with a spread of its own. Shapes are averaged by how well they fit. A
-count that stands far out of the noise around the fit is believed instead of it; so with much budget the counts are the
-released ones.
+each with a spread of its own. Shapes are averaged by how well they fit. A count that stands far out of the noise around
+the fit is believed instead of it; so with much budget the counts are the released ones.
+
+What is chosen from counts should be good under every shape that fits, not only under their average: a few users who
+are not there, in a class of large sizes, are in the average but in few of the shapes (`LikelyCounts.each`).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
@@ -22,11 +25,32 @@ _LEFT, _RIGHT = (0.5, 1.0, 2.0, 3.0), (0.3, 0.5, 0.7, 0.9, 1.1, 1.4, 1.7, 2.1, 2
 _MODEST = 0.35  # by which the logarithm of a shape's prior falls with every octave of large sizes
 _NEAR, _FAR = {"sizes": 3.0, "distances": 2.0}, 6.0  # standard deviations of noise that an odd count must stand out by
 _FAR_LAPLACE = 14.0  # the same where noise is Laplace noise: as likely as 6 of normal noise
+_LEAST_WEIGHT = 1e-4  # of all, that a shape is kept
 _REACH = 3  # octaves beyond nine tenths of the users that are near
 
 
+@dataclass(frozen=True, eq=False)
+class LikelyCounts:
+    """What counts may be.
+
+    Attributes:
+        mean: the average, none negative.
+        each: one row for every shape that fits, none negative.
+        weights: how well each one fits; together 1.
+    """
+
+    mean: Floats
+    each: Floats
+    weights: Floats
+
+
 def class_counts(noisy: Floats, stddev: float, kind: Kind, *, laplace: bool = False) -> Floats:
-    """The counts, none negative.
+    """The counts, none negative; arguments as in `likely_counts`."""
+    return likely_counts(noisy, stddev, kind, laplace=laplace).mean
+
+
+def likely_counts(noisy: Floats, stddev: float, kind: Kind, *, laplace: bool = False) -> LikelyCounts:
+    """The counts, and the shapes that they are averaged from.
 
     Args:
         noisy: released numbers of users, one for each octave, from the smallest.
@@ -43,7 +67,13 @@ def class_counts(noisy: Floats, stddev: float, kind: Kind, *, laplace: bool = Fa
     odd = noisy - fitted
     least = _least_odd(fitted, kind, _FAR_LAPLACE if laplace else _FAR) * stddev
     believed = np.clip(1 - np.square(least) / np.maximum(np.square(odd), 1e-300), 0.0, 1.0)
-    return np.asarray(np.maximum(fitted + believed * odd, 0.0))
+    kept = weights > _LEAST_WEIGHT * weights.sum()
+    each = totals[kept, None] * shapes[kept]
+    return LikelyCounts(
+        np.maximum(fitted + believed * odd, 0.0),
+        np.maximum(each + believed * (noisy - each), 0.0),
+        weights[kept] / weights[kept].sum(),
+    )
 
 
 def _least_odd(fitted: Floats, kind: Kind, far: float) -> Floats:

@@ -14,14 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.postprocessing.class_counts import LikelyCounts
+
 Floats = NDArray[np.float64]
 
 _UNKNOWN = 0.25  # prior standard deviation of a mean on a scale from 0 to 1
 _SLOPE = 0.006  # the same of b where nothing shows
-_SLOPE_FEARED = 0.02  # the same for intervals
+_SLOPE_FEARED = 0.03  # the same for intervals
 _BENT, _CURVED = 0.001, 0.004  # what a straight line misses an octave: as expected, and for intervals
 _BETWEEN = 0.03  # variance of users' means
-_STRIKING = 6.0  # squared standard deviations of a slope that is believed
+_STRIKING = 9.0  # squared standard deviations of a slope that is believed
+_STEEPEST = 0.08  # prior standard deviation of a slope, at most: no mean goes from one end of its range to the other
 _UNCOUNTED = 0.25  # users in a class next to the last counted ones that may have been missed
 
 
@@ -33,11 +36,13 @@ class SizeClasses:
         counts: how many there are in each class; none negative, not all 0.
         sizes: that stand for the classes.
         stddev: of the noise that counts were released with.
+        shapes: what else the counts may be.
     """
 
     counts: Floats
     sizes: Floats
     stddev: float = 0.0
+    shapes: LikelyCounts | None = None
 
     @property
     def n_users(self) -> float:
@@ -62,6 +67,14 @@ class SizeClasses:
         missed = np.where(np.arange(len(self.counts)) <= last + 2, _UNCOUNTED, 0.0)
         variances = np.minimum(self.stddev**2, self.counts + missed)
         return every - capped, float(np.sqrt((np.square(moved) * variances).sum()))
+
+    def likely(self, cap: float) -> tuple[Floats, Floats, Floats]:
+        """For each likely shape its weight, all sizes together up to the cap, and by how many octaves that is below."""
+        shapes = LikelyCounts(self.counts, self.counts[None], np.ones(1)) if self.shapes is None else self.shapes
+        places, capped = np.log2(self.sizes), np.minimum(self.sizes, cap)
+        totals = np.maximum(shapes.each @ capped, 1.0)
+        every = shapes.each @ (self.sizes * places) / np.maximum(shapes.each @ self.sizes, 1.0)
+        return shapes.weights, totals, every - shapes.each @ (capped * places) / totals
 
     @property
     def octaves(self) -> Floats:
@@ -91,12 +104,14 @@ class SizeLine:
         there = np.array([1.0, octave])
         return float(np.clip(0.5 + self.level + self.slope * octave, 0, 1)), math.sqrt(there @ self.covariance @ there)
 
-    def missed(self, octaves: float, doubt: float) -> float:
-        """Standard deviation of what so many octaves change, given that of the octaves: as expected, for a choice."""
-        return self._unsure(octaves, doubt, math.hypot(math.sqrt(self.covariance[1, 1]), _BENT))
+    def expected_miss(self, weights: Floats, octaves: Floats) -> float:
+        """Mean square of what octaves change that are known by several likely numbers, with these weights."""
+        of_slope = float(self.covariance[1, 1]) + _BENT**2
+        apart = np.square(octaves - weights @ octaves)
+        return float(weights @ (of_slope * np.square(octaves) + self.slope**2 * apart))
 
     def feared_miss(self, octaves: float, doubt: float) -> float:
-        """The same as feared, for an interval."""
+        """Standard deviation of what so many octaves change, given that of the octaves; as feared, for an interval."""
         return self._unsure(octaves, doubt, math.hypot(self.feared, _CURVED))
 
     def _unsure(self, octaves: float, doubt: float, of_slope: float) -> float:
@@ -112,8 +127,8 @@ def fitted_line(sums: Floats, noise_variance: float, classes: SizeClasses) -> Si
     design = np.stack([classes.counts, classes.counts * classes.octaves], axis=1)
     weights = 1 / (noise_variance + _BETWEEN * classes.counts)
     gram, moments = design.T @ (weights[:, None] * design), design.T @ (weights * sums)
-    rough = np.linalg.inv(gram + np.diag([_UNKNOWN**-2, 1e-9]))
-    shown = max(float((rough @ moments)[1]) ** 2 - _STRIKING * rough[1, 1], 0.0)
+    rough = np.linalg.inv(gram + np.diag([_UNKNOWN**-2, _STEEPEST**-2]))
+    shown = min(max(float((rough @ moments)[1]) ** 2 - _STRIKING * rough[1, 1], 0.0), _STEEPEST**2)
     covariance, careful = (
         np.linalg.inv(gram + np.diag([_UNKNOWN**-2, 1 / (prior**2 + shown)])) for prior in (_SLOPE, _SLOPE_FEARED)
     )

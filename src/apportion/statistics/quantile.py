@@ -32,7 +32,7 @@ from apportion.privacy.purposes import ReleaseName, Stage
 from apportion.privacy.ranks import Candidates
 from apportion.privacy.statement import Statement
 from apportion.statistics.quantile_line import line_of
-from apportion.statistics.rank_caps import RankCap, rank_cap
+from apportion.statistics.rank_caps import GRADES, RankCap, rank_cap
 from apportion.statistics.user_parts import Target
 
 Floats = NDArray[np.float64]
@@ -163,7 +163,7 @@ class UserQuantile(ContributionsEstimator):
         if opened.exact:
             raise BudgetError("Quantiles have no form in exact arithmetic; use noise from the operating system.")
         owners = grouping.users(values=values[:, 0])
-        found, cap = self._weighed(owners, sought, opened)
+        found, cap = self._weighed(owners, sought, opened, line)
         rows = RankedRows(in_memory(found.users, "A quantile"), found.weights, line)
         left = 1 - opened.spent
         if isinstance(line, Candidates):
@@ -175,10 +175,13 @@ class UserQuantile(ContributionsEstimator):
         self.statement_ = opened.statement()
         return self
 
-    def _weighed(self, users: Users, sought: list[float], session: Session) -> tuple[Bounded, RankCap | None]:
+    def _weighed(
+        self, users: Users, sought: list[float], session: Session, line: Base | Candidates
+    ) -> tuple[Bounded, RankCap | None]:
         """Return the weights of all rows and, for a named target, the cap."""
         if self.weights == "target":
-            cap = rank_cap(users, self.of, self.max_size, sought, session, self._release)
+            grades = isinstance(line, Candidates) and len(line.points) <= GRADES
+            cap = rank_cap(users, self.of, self.max_size, sought, session, self._release, grades=grades)
             return Bounded(capped_weights(cap.cap), cap.cap, users), cap
         fractions = self._sizes_fractions()
         if sum(fractions.values()) >= 1:

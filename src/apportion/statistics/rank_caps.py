@@ -2,8 +2,8 @@
 
 Each row of a user of size s weighs min(h, s)/s. The noise in ranks is proportional to h over the total weight. A low
 h gives large users less weight, which moves ranks if values depend on sizes. Each octave of sizes is expected to move
-them a little, and may move them more. The cap with the least expected squared error is taken, and the bound on ranks is
-widened for the rest.
+them a little, and may move them more; where candidates are few, such as grades, a small move changes no answer. The cap
+with the least expected squared error is taken, and the bound on ranks is widened for the rest.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ import numpy as np
 from apportion.allocation.users import size_buckets
 from apportion.data.users import Users
 from apportion.estimators.contributions import Noisy
-from apportion.postprocessing.class_counts import class_counts
+from apportion.postprocessing.class_counts import likely_counts
 from apportion.postprocessing.size_dependence import SizeClasses
 from apportion.privacy import Purpose, Session
 from apportion.privacy.contributions import SizeHistogram
 from apportion.statistics.user_parts import Target
 
-SIZES = 0.15  # share of the budget
-_EXPECTED, _FEARED = 0.01, 0.04  # by how much an octave of sizes moves ranks, standard deviations
+SIZES = 0.1  # share of the budget
+_EXPECTED, _FEARED = 0.05, 0.08  # by how much an octave of sizes moves ranks, standard deviations
+_EXPECTED_OF_GRADES, GRADES = 0.01, 20  # the same where candidates are so few that a small move changes none
 
 
 @dataclass(frozen=True)
@@ -48,20 +49,34 @@ class RankCap:
 
 
 def rank_cap(
-    users: Users, of: Target, max_size: int, sought: list[float], session: Session, release: Callable[..., Noisy]
+    users: Users,
+    of: Target,
+    max_size: int,
+    sought: list[float],
+    session: Session,
+    release: Callable[..., Noisy],
+    *,
+    grades: bool,
 ) -> RankCap:
-    """Release the histogram and choose the cap."""
+    """Release the histogram and choose the cap; `grades` where there are few candidates, at most `GRADES`."""
     edges = np.asarray(size_buckets(max_size if of == "rows" else 1), np.float64)
     share = session.plan(sizes=SIZES).one("sizes")
     noisy = release(session, Purpose.SIZES, users, SizeHistogram(edges), share)
     stddev = math.sqrt(noisy.variance)
     ends = np.minimum(2 * edges - 1, max_size)
-    classes = SizeClasses(class_counts(noisy.values, stddev, "sizes"), np.sqrt(edges * ends), stddev)
+    shapes = likely_counts(noisy.values, stddev, "sizes")
+    classes = SizeClasses(shapes.mean, np.sqrt(edges * ends), stddev, shapes)
     noise = 2 * len(sought) / ((1 - SIZES) * session.budget.epsilon)
-    errors = [(noise * cap / classes.total(cap)) ** 2 + (_EXPECTED * classes.below(cap)[0]) ** 2 for cap in ends]
-    cap = float(ends[int(np.argmin(errors))])
+    moved = _EXPECTED_OF_GRADES if grades else _EXPECTED
+    cap = float(min(ends, key=lambda cap: _expected_error(classes, float(cap), noise * float(cap), moved)))
     counted = np.minimum(classes.sizes, cap)[classes.counts >= 1]
     doubt = stddev * math.sqrt(float(np.square(counted).sum()))
     total = classes.total(cap)
     octaves, unsure = classes.below(cap)
     return RankCap(cap, max(total - 2 * doubt, total / 4, cap), octaves + unsure)
+
+
+def _expected_error(classes: SizeClasses, cap: float, noise: float, moved: float) -> float:
+    """The squared error of ranks with a cap that an octave moves by so much, over all likely numbers by size."""
+    weights, totals, octaves = classes.likely(cap)
+    return float(weights @ (np.square(noise / totals) + np.square(moved * octaves)))

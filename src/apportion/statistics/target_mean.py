@@ -3,7 +3,7 @@
 1. *Sizes.* A histogram of how many rows users have. It gives the cap h: a user's weight is min(s, h).
 2. *Sums by size class.* They show how users' means depend on their sizes. The cap with the least predicted mean squared
    error is taken, its bias is corrected, and what remains uncertain widens the interval. With few users there is no
-   budget for this step: then h is the cap with the least noise, and the interval allows for an unseen dependence.
+   budget for this step: then h is chosen from the sizes alone, and the interval allows for an unseen dependence.
 3. *Distances.* With many users, a histogram of how far users' sums lie from a first centre, in octaves. Few sums are as
    large as the range allows, so they are clipped at the C with the least predicted mean squared error.
 4. *The mean.* Σ clip(min(s, h) (z - centre), ±C) and Σ min(s, h). With fewer users, Σ min(s, h) z and
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from apportion.allocation.users import size_buckets
 from apportion.data.users import UserParts
 from apportion.estimators.contributions import Noisy
-from apportion.postprocessing.class_counts import class_counts
+from apportion.postprocessing.class_counts import class_counts, likely_counts
 from apportion.postprocessing.ratio_intervals import NoisyRatio
 from apportion.postprocessing.size_dependence import UNSEEN, SizeClasses, SizeLine, fitted_line
 from apportion.privacy import Session, Share
@@ -45,13 +45,12 @@ Floats = NDArray[np.float64]
 Release = Callable[[Name, Contribution, Share], Noisy]
 
 SIZES, SUMS, DISTANCES, SPREAD = 0.15, 0.1, 0.15, 0.1  # shares of the budget
-_FEW, _MANY = 100.0, 400.0  # users, in units of the noise of a number that one user moves by 1
+_FEW, _MANY = 150.0, 400.0  # users, in units of the noise of a number that one user moves by 1
 _TYPICAL_CLIP = 0.3  # C/h, before distances are known
-_UNSURE = 0.25  # how much of what clipping takes away is not known from counts by octave
+_UNSURE = 0.15  # how much of what clipping takes away is not known from counts by octave
 _SHOWN = 2.2  # standard deviations by which a net loss must stand out of its noise
 _OCTAVES = 7  # of distances, up to the furthest that a sum can lie from its centre
 _DOUBT = 0.2  # prior standard deviation of a mean around 1/2
-_LIKE = 1.1  # caps whose noise is within this factor of the least are as good: take the largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +115,8 @@ class TargetMean:
         plenty = classes.n_users / self._price(1.0, *in_columns(self.columns, 1.0))
         if plenty < _FEW:
             lines = [UNSEEN] * self.columns
-            cap, estimates = self._plain(classes, lines, _quietest_cap(classes, self._caps), left)
-            return self._with_intervals(cap, estimates)
+            cap = self._best_cap(classes, lines, left, 0.5)
+            return self._with_intervals(*self._plain(classes, lines, cap, left))
         lines = self._lines(classes)
         left -= SUMS
         if plenty < _MANY:
@@ -141,8 +140,9 @@ class TargetMean:
         edges = self._edges
         histogram = SizeHistogram(edges)
         noisy = self.release(Purpose.SIZES, histogram, self._share("sizes", SIZES))
-        counts = class_counts(noisy.values, math.sqrt(noisy.variance), "sizes")
-        return SizeClasses(counts, np.sqrt(edges * self._caps), math.sqrt(noisy.variance))
+        stddev = math.sqrt(noisy.variance)
+        shapes = likely_counts(noisy.values, stddev, "sizes")
+        return SizeClasses(shapes.mean, np.sqrt(edges * self._caps), stddev, shapes)
 
     def _lines(self, classes: SizeClasses) -> list[SizeLine]:
         width = self.columns * len(self._edges)
@@ -153,13 +153,13 @@ class TargetMean:
         return [fitted_line(sums, noisy.variance, classes) for sums in noisy.values.reshape(self.columns, -1)]
 
     def _best_cap(self, classes: SizeClasses, lines: list[SizeLine], share: float, reach: float) -> float:
-        """The cap with the least predicted mean squared error."""
-        taxicab, euclidean = in_columns(self.columns, reach)
+        """The cap with the least predicted mean squared error, over all likely numbers of users by size."""
+        price = self._price(share, *in_columns(self.columns, reach))
         errors = []
         for cap in self._caps:
-            below = classes.below(cap)
-            noise = self._price(share, taxicab, euclidean) * cap / classes.total(cap)
-            errors.append(noise**2 + float(np.mean([line.missed(*below) ** 2 for line in lines])))
+            weights, totals, octaves = classes.likely(cap)
+            missed = float(np.mean([line.expected_miss(weights, octaves) for line in lines]))
+            errors.append((price * cap) ** 2 * float(weights @ totals**-2) + missed)
         return float(self._caps[int(np.argmin(errors))])
 
     def _plain(
@@ -274,12 +274,6 @@ class TargetMean:
         if budget.pure:
             return math.sqrt(2) * taxicab / (fraction * budget.epsilon)
         return euclidean / (math.sqrt(fraction) * budget.mu)
-
-
-def _quietest_cap(classes: SizeClasses, caps: Floats) -> float:
-    """The largest cap whose noise is about the least."""
-    noise = np.array([cap / classes.total(cap) for cap in caps])
-    return float(caps[np.flatnonzero(noise <= _LIKE * noise.min())[-1]])
 
 
 @dataclass(frozen=True)
