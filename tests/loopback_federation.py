@@ -122,7 +122,7 @@ def run_over_loopback(folder, config, rows, seconds=300, clients=None, planted=N
         rows: a file for each client.
         seconds: the most to wait.
         clients: which of them are started; all by default.
-        planted: code that the server puts into the app that Flower sends to nodes.
+        planted: code in the apps that Flower has for the server and sends to nodes.
         stranger: whether a node of Flower's own connects too, which is nobody of the roster.
     """
     certificate, key, root = write_certificates(folder)
@@ -130,7 +130,7 @@ def run_over_loopback(folder, config, rows, seconds=300, clients=None, planted=N
     out = folder / "out"
     tls = ("--root-certificates", root)
     link = ("--certificate", certificate, "--key", key, "--identity", folder / "server", "--port", port)
-    change = f"import apportion.cli.federate_processes as p; p._CLIENT = {planted!r}" if planted else ""
+    change = f"import apportion.cli.federate_processes as p; p._CLIENT = p._SERVER = {planted!r}" if planted else ""
     running = [started(("federate", "server", config, "--out", out, *tls, *link), folder / "server.log", change)]
     try:
         wait_for(port, running[0])

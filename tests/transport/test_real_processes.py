@@ -27,6 +27,7 @@ PLANTED = """
 import os
 from pathlib import Path
 from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
 Path({folder!r}, "ran-" + os.environ.get("WHOSE_NODE", "nobody")).touch()
 app = ClientApp()
 """

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -90,38 +91,38 @@ def server(
 ) -> None:
     """Open a Flower link over TLS, wait for the clients, fit, and write the result with its statement.
 
-    Clients must be on this machine: whoever reaches a link of Flower can run code where it runs.
+    Clients must be on this machine: whoever reaches a link of Flower can start and stop runs on it.
     """
-    from apportion.cli.federate_app import agreed, secret_key
+    from apportion.cli.federate_app import agreed, run_server, secret_key
     from apportion.cli.federate_processes import (
         LOCAL,
-        environment,
         link_command,
-        run_command,
+        started_run,
         write_app,
         write_connection,
     )
     from apportion.transport.configuration import Federation
+    from apportion.transport.flower import fit_in_run
 
     if host != LOCAL:
         raise InputError(
-            f"Expected the host {LOCAL}, got {host}: whoever reaches a link of Flower can run code on the server, so "
-            "it is for clients on this machine alone.",
+            f"Expected the host {LOCAL}, got {host}: whoever reaches a link of Flower can start, stop and read runs "
+            "on it without a key, so it is for clients on this machine alone.",
             argument="host",
         )
     refuse_unless_writable_model(out)
-    agreed(Federation.read(federation))  # refused before anything listens
+    told = Federation.read(federation)
+    agreed(told)  # refused before anything listens
     secret_key(identity, "server")
     with tempfile.TemporaryDirectory(prefix="apportion-federation-") as folder:
-        home, app, done = (Path(folder) / name for name in ("flower", "app", "done"))
+        home, app = Path(folder) / "flower", Path(folder) / "app"
         write_app(app)
         write_connection(home, f"localhost:{port}", root_certificates)
-        with _running(link_command(host, port, certificate, secret, root_certificates), home, port):
-            places = {"federation": federation, "out": out, "identity": identity, "done": done}
-            asked = {name: str(path.resolve()) for name, path in places.items()}
-            subprocess.run(run_command(app, asked), env=environment(home), check=False)
-        if not done.exists():
-            raise ApportionError("The fit ended without a result; the lines above say why.")
+        shared = _new_secret(home / "secret")
+        with _running(link_command(port, certificate, secret, root_certificates, home / "secret"), home, port):
+            fit = partial(run_server, federation=told, identity=identity, out=out)
+            number = started_run(app, home)
+            fit_in_run(f"localhost:{port}", root_certificates.read_bytes(), shared, number, fit)
     _say(out)
 
 
@@ -148,10 +149,10 @@ def client(federation: Path, rows: Path, address: str, root_certificates: Path, 
     told = Federation.read(federation)
     desk = desk_of(agreed(told), users_of(told, rows), own)
     with tempfile.TemporaryDirectory(prefix="apportion-client-") as name:
-        home, secret = Path(name), os.urandom(32).hex()
-        (home / "secret").write_text(secret, encoding="utf-8")
+        home = Path(name)
+        secret = _new_secret(home / "secret")
         with _running(node_command(address, root_certificates, local_port, home / "secret"), home, local_port) as node:
-            answer_letters(desk, f"{LOCAL}:{local_port}", secret.encode(), lambda: node.poll() is None)
+            answer_letters(desk, f"{LOCAL}:{local_port}", secret, lambda: node.poll() is None)
 
 
 @federate.command(short_help="Show a client what it was asked, what left it, and what is promised.")
@@ -203,6 +204,14 @@ def _say(out: Path) -> None:
     click.echo(f"\nReleased: {out}")
     if (out / REPORT).exists():
         say_page(out / REPORT)
+
+
+def _new_secret(path: Path) -> bytes:
+    """Write a new secret that a program of Flower and this process share; nobody else on the machine can read it."""
+    secret = os.urandom(32).hex().encode()
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(secret)
+    return secret
 
 
 def _listens(port: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommende
 from apportion.statistics.value_shares import SharesBetween
 from apportion.transport import Account, ClientsByPost, Conditions, Desk
 from apportion.transport.configuration import Federation
-from apportion.transport.flower import FlowerPost, connected, server_app
+from apportion.transport.flower import FlowerPost, connected
 
 _CUTS = 40  # steps that a scale is divided into for quantiles
 KEY, ACCOUNT, RELEASED = "key", "account", "released.json"
@@ -127,17 +126,9 @@ def _released(federation: Federation, data: DataElsewhere, engine: Any, out: Pat
     return statement
 
 
-def run_server(grid: Any, settings: Mapping[str, Any]) -> None:
-    """Fit over the connected clients, and write what was released. Flower calls this in a process of its own."""
-    federation = Federation.read(Path(str(settings["federation"])))
+def run_server(grid: Any, federation: Federation, identity: Path, out: Path) -> None:
+    """Fit over the connected clients, and write what was released."""
     conditions = agreed(federation)
     nodes = connected(grid, conditions, federation.timeout)
-    identity = secret_key(Path(str(settings["identity"])), "server")
-    clients = ClientsByPost(FlowerPost(grid, nodes, federation.timeout), conditions, identity)
-    fit_over(federation, conditions, clients, Path(str(settings["out"])))
-    Path(str(settings["done"])).touch()
-
-
-def server() -> Any:
-    """Return the Flower ServerApp."""
-    return server_app(run_server)
+    post = FlowerPost(grid, nodes, federation.timeout)
+    fit_over(federation, conditions, ClientsByPost(post, conditions, secret_key(identity, "server")), out)

@@ -1,17 +1,19 @@
 """Flower's programs as `apportion federate` starts them: the link of a server, the node of a client, and the run.
 
-Flower takes an app as a folder, and sends it to clients. The folder that is written here names the server's app of this
-library. Its client's app answers nothing: our clients run no code of it, and other nodes should not either.
+Flower takes an app as a folder, and sends it to clients. The apps in the folder that is written here do nothing:
+neither our server nor our clients run code of it.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
-from apportion.errors import InputError
+from apportion.errors import ApportionError, InputError
 
 LINK: Final = "federation"
 LOCAL: Final = "127.0.0.1"
@@ -35,19 +37,13 @@ publisher = "apportion"
 [tool.flwr.app.components]
 serverapp = "apportion_federation.server:app"
 clientapp = "apportion_federation.client:app"
-
-[tool.flwr.app.config]
-federation = ""
-out = ""
-identity = ""
-done = ""
 """
 _SERVER: Final = '''\
-"""The server of a federation, as installed on this machine."""
+"""Nothing: `apportion federate server` fits by itself."""
 
-from apportion.cli.federate_app import server
+from flwr.serverapp import ServerApp
 
-app = server()
+app = ServerApp()
 '''
 _CLIENT: Final = '''\
 """Nothing: `apportion federate client` answers by itself."""
@@ -81,11 +77,20 @@ def write_connection(home: Path, address: str, root_certificates: Path) -> None:
     (home / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def link_command(host: str, port: int, certificate: Path, key: Path, root_certificates: Path) -> list[str]:
-    """Return the command of the server's link, which clients connect to over TLS."""
+def link_command(port: int, certificate: Path, key: Path, root_certificates: Path, secret: Path) -> list[str]:
+    """Return the command of the server's link, which clients connect to over TLS. It runs no app itself.
+
+    Args:
+        port: on this machine alone.
+        certificate: of the link.
+        key: of the certificate.
+        root_certificates: that it is checked against.
+        secret: file with what a process must know that takes the task of a run.
+    """
     return [
         *_program("flower-superlink"),
-        *("--host", host, "--port", str(port)),
+        *("--isolation", "process", "--host", LOCAL, "--port", str(port)),
+        *("--superexec-auth-secret-file", str(secret)),
         *("--ssl-certfile", str(certificate), "--ssl-keyfile", str(key)),
         *("--ssl-ca-certfile", str(root_certificates)),
         "--disable-runtime-dependency-installation",
@@ -109,10 +114,14 @@ def node_command(address: str, root_certificates: Path, port: int, secret: Path)
     ]
 
 
-def run_command(app: Path, settings: dict[str, str]) -> list[str]:
-    """Return the command that starts the fit on a link whose clients are connected."""
-    config = " ".join(f'{name}="{value}"' for name, value in settings.items())
-    return [*_program("flwr"), "run", str(app), LINK, "--run-config", config, "--stream"]
+def started_run(app: Path, home: Path) -> int:
+    """Start a run on the link, which is what nodes get messages in; return its number."""
+    command = [*_program("flwr"), "run", str(app), LINK, "--format", "json"]
+    said = subprocess.run(command, env=environment(home), check=False, capture_output=True, text=True)
+    try:
+        return int(json.loads(said.stdout)["run-id"])
+    except (ValueError, KeyError, TypeError):
+        raise ApportionError(f"Flower did not start a run: {said.stdout} {said.stderr}") from None
 
 
 def environment(home: Path) -> dict[str, str]:

@@ -23,9 +23,7 @@ _RECORD: Final = "letter"
 _FIELD: Final = "bytes"
 _WAIT: Final = 0.5  # seconds between looks at what has come
 _INTRODUCTION: Final = 20.0  # seconds in which a node says who it is; others are asked again
-
-ServerMain = Callable[[Any, Mapping[str, Any]], None]
-"""Runs a fit over a grid, with the run's configuration."""
+_TASK: Final = 60.0  # seconds for a link to hand out the task of a run
 
 
 class FlowerPost:
@@ -74,18 +72,55 @@ def connected(grid: Any, conditions: Conditions, timeout: float) -> dict[int, in
     return found
 
 
-def server_app(main: ServerMain) -> Any:
-    """Return a Flower ServerApp that runs a fit."""
+def fit_in_run(address: str, root_certificates: bytes, secret: bytes, run: int, fit: Callable[[Any], None]) -> None:
+    """Take the task of one run from a link of Flower, and fit over its grid here. No app is loaded, whoever sent it.
+
+    Args:
+        address: of the link.
+        root_certificates: that the link's certificate is checked against.
+        secret: that the link was started with, so that no other process takes its tasks.
+        run: the number of the run; tasks of other runs are ended.
+        fit: what to do over the grid.
+    """
     required()
-    from flwr.serverapp import ServerApp
+    from flwr.proto.runtime_pb2 import AcquireTaskRequest
+    from flwr.supercore.constant import TaskType
 
-    app = ServerApp()
+    link = _node(address, _secret_of_executor(secret), root_certificates)
+    wanted = AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP])
+    until = time.monotonic() + _TASK
+    while time.monotonic() < until:
+        found = link.AcquireTask(wanted)
+        if found.HasField("task") and found.token and _fitted(address, root_certificates, found.token, run, fit):
+            return
+        time.sleep(_WAIT)
+    raise ApportionError("Flower did not hand out the task of the fit.")
 
-    @app.main()  # type: ignore[untyped-decorator, unused-ignore]
-    def run(grid: Any, context: Any) -> None:
-        main(grid, dict(context.run_config))
 
-    return app
+def _fitted(address: str, root_certificates: bytes, token: str, run: int, fit: Callable[[Any], None]) -> bool:
+    """Fit if a task is that of the run; end it in any case. Return whether it was."""
+    from flwr.common.constant import SubStatus
+    from flwr.common.serde import run_from_proto
+    from flwr.proto.runtime_pb2 import PullTaskInputRequest, PushTaskOutputRequest
+    from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+    from flwr.supercore.task_identity import TaskIdentity
+    from flwr.superlink.grid import HttpGrid
+
+    grid = HttpGrid(address, insecure=False, root_certificates=root_certificates, token=token)
+    alive, how = HeartbeatSender(make_task_heartbeat_fn_http(grid._runtime_client)), SubStatus.FAILED
+    alive.start()
+    try:
+        task = grid._runtime_client.PullTaskInput(PullTaskInputRequest())
+        if task.run.run_id == run:
+            TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = task.task_id, run, task.context.node_id
+            grid.set_run(run_from_proto(task.run))
+            fit(grid)
+            how = SubStatus.COMPLETED
+        return bool(task.run.run_id == run)
+    finally:
+        grid._runtime_client.PushTaskOutput(PushTaskOutputRequest(sub_status=how, details=""))
+        alive.stop()
+        grid.close()
 
 
 def answer_letters(desk: Desk, address: str, secret: bytes, going_on: Callable[[], bool]) -> None:
@@ -162,16 +197,18 @@ def _introduced(grid: Any, nodes: set[int], conditions: Conditions, timeout: flo
     return found
 
 
-def _node(address: str, interceptor: Any) -> Any:
+def _node(address: str, interceptor: Any, root_certificates: bytes | None = None) -> Any:
+    """Return the interface of a node on this machine, or of a link if its root certificates are given."""
     from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
     from flwr.supercore.retry import make_simple_http_retry_invoker
     from flwr.supercore.runtime import RuntimeHttpClient
 
+    component = "flwr-clientapp" if root_certificates is None else "flwr-serverapp"
     return RuntimeHttpClient.from_server_address(
         server_address=address,
-        insecure=True,  # on this machine alone
-        root_certificates=None,
-        interceptors=[RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"), interceptor],
+        insecure=root_certificates is None,  # a node is on this machine
+        root_certificates=root_certificates,
+        interceptors=[RuntimeVersionHttpInterceptor(component_name=component), interceptor],
         retry_invoker=make_simple_http_retry_invoker(),
     )
 
