@@ -111,6 +111,7 @@ def ended(processes, seconds=20):
             process.wait(seconds)
         except subprocess.TimeoutExpired:
             process.kill()
+            process.wait()
 
 
 def run_over_loopback(folder, config, rows, seconds=300, clients=None, planted=None, stranger=False):

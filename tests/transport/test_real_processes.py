@@ -14,12 +14,13 @@ import pytest
 
 from apportion import linalg
 from apportion.cli.federate_app import agreed, fit_over, users_of
-from apportion.cli.federate_processes import environment
+from apportion.cli.federate_processes import environment, link_command, started_run, write_app, write_connection
 from apportion.federated import SimulatedClients
 from apportion.transport import Account
 from apportion.transport.configuration import Federation
+from apportion.transport.flower import fit_in_run
 from federation_files import write_everybody, write_federation
-from loopback_federation import run_over_loopback
+from loopback_federation import ended, free_port, run_over_loopback, wait_for, write_certificates
 
 pytest.importorskip("flwr", reason="Flower has an environment of its own: make test-federated")
 pytestmark = pytest.mark.skipif(not linalg.compiled_available(), reason="exact sums need the compiled kernel")
@@ -78,3 +79,24 @@ def test_clients_who_draw_the_noise_finish_without_one_of_them(tmp_path):
     assert "up to 1 of 5 clients who collude" in released["statement"]
     (entry,) = Account.shown(tmp_path / "client1" / "account")
     assert entry.cost == pytest.approx(agreed(Federation.read(config)).budget.mu ** 2)
+
+
+def test_a_strangers_run_on_the_link_is_ended_and_no_code_of_any_run_is_loaded(tmp_path, monkeypatch):
+    """Whoever reaches a link can start a run with an app; nothing of it runs, and the server gets to its own run."""
+    certificate, key, root = write_certificates(tmp_path)
+    port, secret, home = free_port(), tmp_path / "secret", tmp_path / "flower"
+    secret.write_bytes(b"s" * 64)
+    write_connection(home, f"localhost:{port}", root)
+    monkeypatch.setattr("apportion.cli.federate_processes._SERVER", PLANTED.format(folder=str(tmp_path)))
+    write_app(tmp_path / "app")
+    link = subprocess.Popen(link_command(port, certificate, key, root, secret), env=environment(home))
+    try:
+        wait_for(port, link)
+        stranger, own = started_run(tmp_path / "app", home), started_run(tmp_path / "app", home)
+        seen = []
+        fit_in_run(f"localhost:{port}", root.read_bytes(), b"s" * 64, own, lambda grid: seen.append(grid.run.run_id))
+    finally:
+        ended([link])
+    assert seen == [own]
+    assert stranger != own
+    assert list(tmp_path.glob("ran-*")) == []

@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any, Final
 
 from apportion.errors import ApportionError, InputError
@@ -89,11 +90,12 @@ def fit_in_run(address: str, root_certificates: bytes, secret: bytes, run: int, 
     link = _node(address, _secret_of_executor(secret), root_certificates)
     wanted = AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP])
     until = time.monotonic() + _TASK
-    while time.monotonic() < until:
-        found = link.AcquireTask(wanted)
-        if found.HasField("task") and found.token and _fitted(address, root_certificates, found.token, run, fit):
-            return
-        time.sleep(_WAIT)
+    with closing(link):
+        while time.monotonic() < until:
+            found = link.AcquireTask(wanted)
+            if found.HasField("task") and found.token and _fitted(address, root_certificates, found.token, run, fit):
+                return
+            time.sleep(_WAIT)
     raise ApportionError("Flower did not hand out the task of the fit.")
 
 
