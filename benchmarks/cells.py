@@ -54,6 +54,11 @@ def span(values: dict[str, float], digits: int = 2) -> str:
     return f"{min(values.values()):.{digits}f} to {max(values.values()):.{digits}f}"
 
 
+def span_of(values: dict[str, float], kind: str) -> str:
+    """The least and the largest of the figures whose names begin so."""
+    return span({name: value for name, value in values.items() if name.startswith(kind)})
+
+
 def rarest(stored: Stored, optimizer: str) -> float:
     """Accuracy of an optimizer in the rarest group at its lowest loss, in per cent."""
     found = stored["value"][f"{optimizer}, by loss"]

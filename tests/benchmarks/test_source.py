@@ -94,6 +94,6 @@ def test_a_result_is_stored_with_the_hash_and_marked_once_the_code_is_another(mo
 
 def test_a_result_without_a_hash_is_marked(monkeypatch, tmp_path):
     monkeypatch.setattr(table, "RESULTS", tmp_path)
-    old = {"claim": "items-private", "headline": "one", "holds": False, "machine": "some"}
-    (tmp_path / "items-private.json").write_text(json.dumps(old))
-    assert f"| **no** | {table.EARLIER} |" in table.page(["items-private"])
+    old = {"claim": "mutants", "headline": "one", "holds": False, "machine": "some"}
+    (tmp_path / "mutants.json").write_text(json.dumps(old))
+    assert f"| **no** | {table.EARLIER} |" in table.page(["mutants"])
