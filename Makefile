@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := $(shell find src -type f \( -name '*.py' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.js' -o -name '*.html' -o -name '*.css' \)) pyproject.toml setup.py
 
-.PHONY: demo test test-narrow test-spark java lint bench claim claims table docs clean wheel browser
+.PHONY: demo test test-narrow test-federated test-spark java lint bench claim claims table docs clean wheel browser
 .DELETE_ON_ERROR:
 
 # A fresh clone is timed from its first file on; `make` alone is timed in an older one.
@@ -42,6 +42,12 @@ java:
 	@command -v java > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null \
 		&& { apt-get install -y -q openjdk-17-jre-headless || { apt-get update -q && apt-get install -y -q openjdk-17-jre-headless; }; } \
 		> /dev/null 2>&1; } || true
+
+# Fits over real processes of Flower. It moves pins of the other environment, so this one is its own.
+FEDERATED := .venv-federated/bin
+test-federated: .venv-federated/ready
+	@test -s .venv-federated/ready || { echo "Flower could not be installed: fits over its processes are not tested."; exit 0; }; \
+	OMP_NUM_THREADS=1 timeout 360 $(FEDERATED)/python -m pytest -q tests/transport/test_real_processes.py
 
 # Code, types, layers, spelling and prose.
 PROSE = README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $(wildcard papers/*/README.md docs/*.md \
@@ -97,6 +103,13 @@ browser:
 	$(BIN)/pip check
 	touch .venv/core $@
 
+.venv-federated/ready: .venv/wheel constraints.txt
+	$(PYTHON) -m venv .venv-federated
+	$(FEDERATED)/pip install -q -c constraints.txt dist/*.whl cryptography hypothesis pytest
+	$(FEDERATED)/pip install -q --no-deps --force-reinstall dist/*.whl
+	-$(FEDERATED)/pip install -q -c constraints.txt "$$(ls dist/*.whl)[federated]"
+	if $(FEDERATED)/python -c "import flwr"; then echo ready > $@; else : > $@; fi
+
 .venv-spark/ready: .venv/wheel constraints.txt
 	$(PYTHON) -m venv .venv-spark
 	$(SPARK)/pip install -q -c constraints.txt dist/*.whl cryptography duckdb hypothesis pytest "scikit-learn>=1.6,<2"
@@ -105,4 +118,4 @@ browser:
 	if $(SPARK)/python -c "import pyspark"; then echo ready > $@; else : > $@; fi
 
 clean:
-	rm -rf .venv .venv-spark build dist demo docs/_build docs/reference docs/gallery .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -rf .venv .venv-federated .venv-spark build dist demo docs/_build docs/reference docs/gallery .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

@@ -1,40 +1,54 @@
 """Claim: a fit over clients releases what a fit in memory does, for the same noise, bit for bit.
 
 In simulation, 500 clients with a few people each run secure aggregation on the sparse graph for every pass of a rating
-and a click recommender, whose server has no rows.
+and a click recommender, whose server has no rows. Over real processes, `apportion federate server` and 8 of `apportion
+federate client` on this machine fit both recommenders by letters, over TLS. That part needs an interpreter that has
+Flower: `make test-federated` sets one up, or APPORTION_FLOWER_PYTHON names one.
 """
 
 from __future__ import annotations
 
+import importlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from apportion.cli.federate_app import rows_of
 from apportion.data import Interactions
 from apportion.data.synthetic import long_tailed_ratings
 from apportion.data.users import UserParts, Users
 from apportion.engines import LocalEngine
 from apportion.federated import DataElsewhere, FederatedEngine, Question, SimulatedClients, Terms, Total, Trust
 from apportion.privacy import SeededNoise
-from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
-from benchmarks.claim import Outcome, Rehearsal, print_table
+from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender, load
+from apportion.transport.configuration import Federation
+from benchmarks.claim import Outcome, Rehearsal, UnavailableError, print_table
 
-CLIENTS, QUICK_CLIENTS = 500, 12
+ROOT = Path(__file__).parents[1]
+TESTS = ROOT / "tests"
+CLIENTS, QUICK_CLIENTS, PROCESSES = 500, 12, 8
+PUBLISHED = ("vectors", "popularity", "reliability")
 ESTIMATORS = {"ratings": PrivateRatingRecommender, "clicks": PrivateClickRecommender}
 
 
 def measure(quick: bool) -> Outcome | Rehearsal:
-    """Fit twice, over clients and in memory."""
+    """Fit over clients, over processes, and in memory."""
     if quick:
         few = _simulated(Trust(QUICK_CLIENTS))
         return Rehearsal({"unequal": few}, {"fits over a few clients agree with memory": not any(few.values())})
-    trust = Trust(CLIENTS, colluding=CLIENTS // 10, dropping=CLIENTS // 10)
-    differing = _simulated(trust)
+    python, trust = _flower(), Trust(CLIENTS, colluding=CLIENTS // 10, dropping=CLIENTS // 10)
+    differing = {**_simulated(trust), **{f"{kind}, processes": _over_processes(python, kind) for kind in ESTIMATORS}}
     return Outcome(
-        value={"unequal": differing, "clients": CLIENTS},
+        value={"unequal": differing, "clients": CLIENTS, "processes": PROCESSES},
         target={"unequal": 0},
         holds=not any(differing.values()),
-        headline=f"fits over {CLIENTS} simulated clients: {sum(differing.values())} numbers differ from fits in memory",
+        headline=f"fits over {CLIENTS} simulated clients and over {PROCESSES} real processes: "
+        f"{sum(differing.values())} numbers differ from fits in memory",
         settings={"neighbours": trust.degree.neighbours, "threshold": trust.degree.threshold, "seed": 1},
     )
 
@@ -72,5 +86,44 @@ def _unequal(estimator: Any, trust: Trust) -> int:
     releases = sum(
         int(one != two) for one, two in zip(here.statement_.releases, there.statement_.releases, strict=True)
     )
-    arrays = ((getattr(fit.model_, name) for fit in (here, there)) for name in ("vectors", "popularity", "reliability"))
-    return releases + sum(int(np.count_nonzero(one != two)) for one, two in arrays)
+    return releases + _differing(here.model_, there.model_)
+
+
+def _differing(one: Any, two: Any) -> int:
+    """How many published numbers of two models differ."""
+    return sum(int(np.count_nonzero(getattr(one, name) != getattr(two, name))) for name in PUBLISHED)
+
+
+def _flower() -> str:
+    """Return an interpreter that has Flower."""
+    named = os.environ.get("APPORTION_FLOWER_PYTHON", str(ROOT / ".venv-federated" / "bin" / "python"))
+    if not Path(named).exists():
+        raise UnavailableError("There is no Python with Flower here; run `make test-federated`, which sets one up.")
+    return named
+
+
+def _over_processes(python: str, kind: str) -> int:
+    """Fit over real processes; return how many published numbers and releases differ from those of memory."""
+    sys.path.insert(0, str(TESTS))
+    files = importlib.import_module("federation_files")
+    call = "import sys; from pathlib import Path; from loopback_federation import run_over_loopback; "
+    call += "print(run_over_loopback(Path(sys.argv[1]), Path(sys.argv[2]), list(map(Path, sys.argv[3:])), 1500))"
+    path = os.pathsep.join([str(TESTS), str(ROOT / "src")])
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        config, rows = files.write_federation(folder, PROCESSES, 160, kind=kind, noise="server", seed=1, timeout=180.0)
+        asked = [python, "-c", call, str(folder), str(config), *map(str, rows)]
+        said = subprocess.run(asked, env={**os.environ, "PYTHONPATH": path}, check=True, capture_output=True, text=True)
+        if not (folder / "out").exists():
+            raise RuntimeError(said.stdout[-4000:])
+        there = load(folder / "out")
+        here = _fitted_in_memory(Federation.read(config), files.write_everybody(folder, rows))
+    assert there.statement is not None
+    return _differing(here.model_, there) + int(here.statement_.releases != there.statement.releases)
+
+
+def _fitted_in_memory(federation: Federation, everybody: Path) -> Any:
+    """Return the same fit by one machine that has all rows."""
+    engine = LocalEngine("float32" if federation.kind == "clicks" else "float64", exact=True)
+    settings = {"epsilon": 5.0, "dimension": 1, "rounds": 1, "noise": federation.source, "engine": engine}
+    return ESTIMATORS[federation.kind](**settings).fit(rows_of(federation, everybody))

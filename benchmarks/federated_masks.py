@@ -20,7 +20,7 @@ import numpy as np
 
 from apportion.errors import InputError
 from apportion.federated.client import MaskingClient, add_pair_mask, self_key
-from apportion.federated.graph import Graph, everybody
+from apportion.federated.graph import Graph, planned
 from apportion.federated.masks import KeyPair, Numbers, expanded
 from apportion.federated.messages import Terms
 from apportion.federated.server import MaskingServer
@@ -72,7 +72,7 @@ class _Pass:
     """
 
     def __init__(self, length: int, entropy: dict[int, Entropy] | None = None, run: bytes | None = None) -> None:
-        degree = everybody(CLIENTS, COLLUDING, DROPPING)
+        degree = planned(CLIENTS, COLLUDING, DROPPING)
         graph, least = Graph(CLIENTS, degree.neighbours, bytes(32)), CLIENTS - DROPPING
         self.terms = Terms(run or os.urandom(16), graph, degree.threshold, least, COLLUDING, length)
         drawn = entropy or {}

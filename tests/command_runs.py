@@ -77,6 +77,7 @@ NOT_COMPARED = {
     "compare": "internal: it measures quality on raw data and says so",
     "demo": "generates its data",
     "evaluate": "internal: it measures quality on raw data and says so",
+    "federate": "fits by the estimators of `fit`, over clients; tests/transport compares the releases",
     "ledger": "its entries hold the time; what it is charged is compared with every release",
     "serve": "reads a saved model and answers requests; it takes no data",
     "plan": "takes no data",

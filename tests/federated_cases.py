@@ -18,6 +18,7 @@ LENGTH = 5
 
 def terms_of(n_clients=6, colluding=1, dropping=2, length=LENGTH, *, active=False, secrets=None, **changes):
     """Terms of a pass in which everybody is everybody's neighbour, or as many as are planned."""
+    dropping = min(dropping, 1) if active else dropping
     degree = planned(n_clients, colluding, dropping)
     identities = tuple(public_of(each) for each in secrets) if active else ()
     given = {
@@ -40,6 +41,11 @@ def identity():
 def public_of(secret):
     """The public key of a secret one."""
     return Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+def signed_by(secret, text):
+    """A signature of a text."""
+    return Ed25519PrivateKey.from_private_bytes(secret).sign(text)
 
 
 def numbers_of(n_clients, length=LENGTH, seed=1):

@@ -51,8 +51,8 @@ def test_the_honest_who_stay_are_connected():
 
 
 def test_few_clients_are_all_joined_and_need_more_shares_than_colluding_ones_hold():
-    assert planned(8, 2, 2) == everybody(8, 2, 2)
-    assert everybody(8, 2, 2).threshold == 3
+    assert planned(9, 2, 2) == everybody(9, 2, 2)
+    assert everybody(9, 2, 2).threshold == 3
 
 
 @pytest.mark.parametrize(

@@ -40,19 +40,23 @@ class Loaded:
     rules: tuple[str, ...] = ()
 
 
-def load_data(path: Place, options: DataOptions, item_list: str = "--items FILE") -> Loaded:
+def load_data(
+    path: Place, options: DataOptions, item_list: str = "--items FILE", *, single_user: bool = False
+) -> Loaded:
     """Read data by the options given.
 
     Args:
         path: a file, several, or a database.
         options: how it is to be read.
         item_list: the caller's name for the option with the public item list.
+        single_user: whether one user is enough.
     """
     source = open_source(path, options)
     has_value, kind = kind_of(path, options)
     listed = read_item_list(options.items) if isinstance(options.items, Path) else None
     drops = options.unlisted == "drop"
-    rows = read_rows(path, source, options, value_choice(kind, options), task_ids=None if drops else listed)
+    wanted = {"task_ids": None if drops else listed, "single_user": single_user}
+    rows = read_rows(path, source, options, value_choice(kind, options), **wanted)
     data, remarks = rows.data, list(rows.remarks)
     if drops and listed is not None:
         data, dropped = _of_listed(data, listed, path)

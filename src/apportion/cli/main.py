@@ -22,6 +22,7 @@ from apportion.cli.demo import demo
 from apportion.cli.evaluate import evaluate
 from apportion.cli.explore import explore
 from apportion.cli.export import export
+from apportion.cli.federate import federate
 from apportion.cli.fit import fit
 from apportion.cli.ledger import ledger
 from apportion.cli.logistic import logistic
@@ -141,6 +142,7 @@ for command in (
     regress,
     logistic,
     protect,
+    federate,
     account,
     ledger,
     card,

@@ -214,14 +214,18 @@ class Users:
         """Return users first to last; nothing is copied."""
         if first == 0 and last == self.n_users:
             return self
+        made = self.apart(first, last)
+        made._whole = (self, slice(first, last))
+        return made
+
+    def apart(self, first: int, last: int) -> Users:
+        """Return users first to last; nothing is copied, and nothing of theirs is computed together with others'."""
         rows = slice(int(self.indptr[first]), int(self.indptr[last]))
         indptr = self.indptr[first : last + 1] - self.indptr[first]
         columns = {name: column[rows] for name, column in self._columns.items()}
         of_users = {name: column[first:last] for name, column in self._user_columns.items()}
         keys = None if self._keys is None else self.keys[first:last]
-        made = self._like(indptr, columns, of_users, keys)
-        made._whole = (self, slice(first, last))
-        return made
+        return self._like(indptr, columns, of_users, keys)
 
     def _like(
         self,

@@ -24,10 +24,11 @@ LEAST_USERS = 10.0  # a noisy number of users below this is replaced by it
 
 def number_of_users(session: Session) -> ClippedParts:
     """Return a contribution of one for each user who has rows."""
-    return ClippedParts(_ones, (Output(1, 1.0, False, "one for each user"),), neighbours=session.neighbours)
+    return ClippedParts(one_each, (Output(1, 1.0, False, "one for each user"),), neighbours=session.neighbours)
 
 
-def _ones(users: Users, weights: Any) -> tuple[NDArray[np.float64]]:
+def one_each(users: Users, weights: Any) -> tuple[NDArray[np.float64]]:
+    """Return a row with a one for every user."""
     return (np.ones((users.n_users, 1)),)
 
 

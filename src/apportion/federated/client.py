@@ -190,7 +190,7 @@ class MaskingClient:
             raise RefusedError("Expected different keys of all neighbours, got one twice.")
         if self.terms.active:
             for each, keys in held.items():
-                self._verify(each, keys.signature, b"keys|" + keys.mask_key + keys.share_key)
+                verify(self.terms, each, keys.signature, b"keys|" + keys.mask_key + keys.share_key)
         self._directory = held
 
     def _check_quorum(self, confirmations: Confirmations) -> None:
@@ -198,7 +198,7 @@ class MaskingClient:
             return
         assert self._told is not None
         for each, signature in confirmations.signatures.items():
-            self._verify(each, signature, b"survivors|" + self._told.digest)
+            verify(self.terms, each, signature, b"survivors|" + self._told.digest)
         if len(confirmations.signatures) < self.terms.quorum:
             raise RefusedError(
                 f"Expected {self.terms.quorum} clients to have signed the same survivors, got "
@@ -208,15 +208,6 @@ class MaskingClient:
     def _signed(self, text: bytes) -> bytes:
         """Return a signature of a text in this pass, if identities are known."""
         return b"" if self._identity is None else self._identity.sign(self.terms.digest + b"|" + text)
-
-    def _verify(self, client: int, signature: bytes, text: bytes) -> None:
-        if client not in range(self.terms.n_clients):
-            raise RefusedError(f"Expected a signature of one of {self.terms.n_clients} clients, got one of {client}.")
-        try:
-            key = Ed25519PublicKey.from_public_bytes(self.terms.identities[client])
-            key.verify(signature, self.terms.digest + b"|" + text)
-        except InvalidSignature:
-            raise RefusedError(f"Expected a signature of client {client}, got another's or none.") from None
 
     def _seal(self, receiver: int, text: bytes) -> bytes:
         purpose = self.terms.purpose(b"shares", self.position, receiver)
@@ -233,6 +224,16 @@ class MaskingClient:
         if len(text) != 2 * SHARE_BYTES:
             raise RefusedError(f"Expected two shares of client {sender}, got {len(text)} bytes.")
         return text
+
+
+def verify(terms: Terms, client: int, signature: bytes, text: bytes) -> None:
+    """Refuse what is not this client's signature of a text in this pass."""
+    if client not in range(terms.n_clients):
+        raise RefusedError(f"Expected a signature of one of {terms.n_clients} clients, got one of {client}.")
+    try:
+        Ed25519PublicKey.from_public_bytes(terms.identities[client]).verify(signature, terms.digest + b"|" + text)
+    except InvalidSignature:
+        raise RefusedError(f"Expected a signature of client {client}, got another's or none.") from None
 
 
 def self_key(terms: Terms, client: int, seed: bytes) -> bytes:

@@ -95,7 +95,7 @@ def planned(n_clients: int, colluding: int, dropping: int) -> Degree:
                 if _tail(n_clients - 1, dropping, degree, degree - threshold + 1) <= _per_client(n_clients):
                     return Degree(degree, threshold)
                 break
-    return everybody(n_clients, colluding, dropping)
+    return _complete(n_clients, colluding)
 
 
 def _per_client(n_clients: int) -> float:
@@ -103,11 +103,27 @@ def _per_client(n_clients: int) -> float:
 
 
 def everybody(n_clients: int, colluding: int, dropping: int) -> Degree:
-    """Return the complete graph: a secret takes one share more than colluding clients hold.
+    """Return the complete graph, for a server that may not keep to the protocol; refuse too few clients for it.
 
-    Those who stay hold enough: without the owner there are at least n - dropping - 1 > colluding of them.
+    A secret takes one share more than colluding clients hold. So many signatures of one list of survivors are needed
+    that no client's masks lack others of the list (`Terms.quorum`), and those who stay must be as many.
+
+    >>> everybody(9, 2, 2)
+    Degree(neighbours=8, threshold=3)
     """
     _require_honest(n_clients, colluding, dropping)
+    needed = 3 * dropping + colluding + 1
+    if n_clients < needed:
+        raise InputError(
+            f"Expected at least {needed} clients, three for each that may drop out, one for each that may collude and "
+            f"one more, got {n_clients} clients of whom {colluding} may collude and {dropping} may drop out.",
+            argument="dropping",
+        )
+    return _complete(n_clients, colluding)
+
+
+def _complete(n_clients: int, colluding: int) -> Degree:
+    """Return the complete graph. Those who stay hold enough: without the owner, they are more than the colluding."""
     return Degree(n_clients - 1, colluding + 1)
 
 

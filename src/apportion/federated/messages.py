@@ -47,6 +47,8 @@ class Terms:
         length: numbers in a vector.
         identities: Ed25519 public keys of all clients, which they know beforehand, for a server that may not keep to
             the protocol; empty for one that does.
+        question: a hash of what is asked, so that clients who were asked different things have different terms; empty
+            within one process.
     """
 
     run: bytes
@@ -56,6 +58,7 @@ class Terms:
     colluding: int
     length: int
     identities: tuple[bytes, ...] = ()
+    question: bytes = b""
 
     def __post_init__(self) -> None:
         if not self.colluding + 2 <= self.least <= self.n_clients:
@@ -78,6 +81,12 @@ class Terms:
                 f"neighbours for {self.n_clients} clients.",
                 argument="identities",
             )
+        if self.active and self.quorum > self.least:
+            raise InputError(
+                f"Expected at most {(self.n_clients - self.colluding - 1) // 3} of {self.n_clients} clients to be able "
+                f"to drop out, so that the {self.quorum} who must sign are there, got {self.n_clients - self.least}.",
+                argument="least",
+            )
         if len(self.run) < 16 or self.length < 1:
             raise InputError(
                 f"Expected a name of at least 16 bytes and at least 1 number, got {len(self.run)} and {self.length}.",
@@ -96,15 +105,21 @@ class Terms:
 
     @property
     def quorum(self) -> int:
-        """Clients who must have signed a list of survivors: two lists cannot both have so many."""
-        return (self.n_clients + self.colluding) // 2 + 1
+        """Clients who must have signed a list of survivors.
+
+        Two lists cannot both have so many signatures, and no honest clients of a list can be without masks with the
+        others of it: they do not sign, and would be too many (`docs/proofs/secure_aggregation.md`).
+        """
+        one_list = (self.n_clients + self.colluding) // 2 + 1
+        return max(one_list, 2 * (self.n_clients - self.least) + self.colluding + 1)
 
     @cached_property
     def digest(self) -> bytes:
         """A hash of all terms, which every key and signature depends on."""
         numbers = (self.n_clients, self.graph.degree, self.threshold, self.least, self.colluding, self.length)
-        text = b"|".join([self.run, self.graph.seed, repr(numbers).encode(), *self.identities])
-        return hashlib.sha256(b"apportion terms 1|" + text).digest()
+        parts = [self.run, self.graph.seed, repr(numbers).encode(), self.question, *self.identities]
+        text = b"".join(len(part).to_bytes(4, "big") + part for part in parts)  # no other parts give the same text
+        return hashlib.sha256(b"apportion terms 2|" + text).digest()
 
     def purpose(self, kind: bytes, *clients: int) -> bytes:
         """Return the purpose of a key of this pass."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from apportion.errors import InputError
-from apportion.federated.client import add_pair_mask, self_key
+from apportion.federated.client import add_pair_mask, self_key, verify
 from apportion.federated.masks import KEY_BYTES, KeyPair, Numbers, expanded, is_public_key
 from apportion.federated.messages import (
     Advertised,
@@ -172,6 +172,16 @@ class MaskingServer:
                 problem = f"a share of {SHARE_BYTES} bytes of each neighbour who shared"
         if problem:
             raise RefusedError(f"Expected {problem} of client {message.sender}, got something else.")
+        if self.terms.active:
+            self._check_signature(message)
+
+    def _check_signature(self, message: Message) -> None:
+        """Refuse what other clients would refuse, so that one client's bad signature does not end the pass."""
+        if isinstance(message, Advertised):
+            verify(self.terms, message.sender, message.signature, b"keys|" + message.mask_key + message.share_key)
+        elif isinstance(message, Confirmed):
+            survivors = Survivors(self.terms.run, tuple(sorted(self._finished)))
+            verify(self.terms, message.sender, message.signature, b"survivors|" + survivors.digest)
 
     def _of_neighbours(self, client: int, held: Mapping[int, Advertised]) -> dict[int, Advertised]:
         return {each: held[each] for each in self.terms.graph.neighbours(client) if each in held}

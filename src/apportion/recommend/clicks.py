@@ -236,24 +236,26 @@ class PrivateClickRecommender(FeaturesEstimator):
 
 
 @dataclass(frozen=True, eq=False)
-class _Totals:
+class ClickTotals:
     """The sum of the vectors of a user's own tasks, scaled to length 1."""
 
     vectors: Floats
     norm: float = 1.0
 
     def __call__(self, users: Users, kernels: Kernels) -> Rows:
+        """Return the row of every user."""
         return Rows.scaled(kernels.total_of_users(users, self.vectors), self.norm)
 
 
 @dataclass(frozen=True, eq=False)
-class _Tastes:
+class ClickTastes:
     """The taste from a user's own regression, scaled to length 1."""
 
     fold_in: FoldIn
     norm: float = 1.0
 
     def __call__(self, users: Users, kernels: Kernels) -> Rows:
+        """Return the row of every user."""
         solved = self.fold_in.solve(kernels, users, np.ones(users.n_rows, np.float32))
         return Rows.scaled(solved[:, 1:], self.norm)
 
@@ -401,8 +403,8 @@ class _Fit:
     def _user_rows(self, k: int, items: Items) -> RowsOf:
         """Every user's unit vector, from its own clicks and released values."""
         if k == 0:
-            return _Totals(items.rows.mean)
-        return _Tastes(self._fold_in(items, Trust(self._settings.ridge, 0.0), with_features=False))
+            return ClickTotals(items.rows.mean)
+        return ClickTastes(self._fold_in(items, Trust(self._settings.ridge, 0.0), with_features=False))
 
     def _fold_in(self, items: Items, trust: Trust, *, with_features: bool = True) -> FoldIn:
         chosen = self._settings

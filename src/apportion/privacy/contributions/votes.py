@@ -147,7 +147,7 @@ class Losses(Protocol):
 class Votes(Contribution):
     """Each user's losses under all other settings minus its loss under the first; clipped as one vector.
 
-    Users without a held-out row, or whose losses are not finite, add zero.
+    Users without a held-out row, or whose losses or squares of differences are not finite, add zero.
 
     Attributes:
         losses: of the users; it must return for each user what it would for that user alone.
@@ -181,9 +181,10 @@ class Votes(Contribution):
             return self.output.zeros(run.n_tasks)
         kept, shown = self.rows.kept(run).with_users(voting), self.rows.shown(run).with_users(voting)
         losses = np.asarray(self.losses(kept, shown, kernels), np.float64)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             differences = losses[:, 1:] - losses[:, :1]
-        good = np.asarray(np.isfinite(differences).all(axis=1))
+            squares = 2 * np.square(differences).sum(axis=1)  # twice: however a norm is added up, it is finite then
+        good = np.isfinite(squares)
         return np.asarray(whole_parts(np.where(good[:, None], differences, 0.0), self.output).sum(axis=0))
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:

@@ -1,0 +1,79 @@
+"""Contributions of the click recommender."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from apportion.allocation.weightings import SplitEqually
+from apportion.privacy.contributions import HeldOut, TaskMoments, Votes
+from apportion.recommend.clicks import ClickTastes, ClickTotals
+from apportion.recommend.clicks_votes import RankLosses
+from apportion.transport.listed import CLIP_NORM, Listed, PublicFacts, regression
+from apportion.transport.rating_questions import fold_in_of, fold_ins_of, plain_of
+from apportion.transport.schema import Array, Real, Several, Table, Whole
+
+Given = Mapping[str, Any]
+
+_VOTES: Final = Table(
+    {
+        "fold_ins": Several(regression("<f4"), 2, 32),
+        "clip_norm": CLIP_NORM,
+        "fraction": Real(1e-9, 0.5),
+        "most": Whole(1, 1000),
+        "voters": Real(1e-12, 1.0),
+    }
+)
+
+
+def _is_moments(contribution: Any, rows: type) -> bool:
+    return type(contribution) is TaskMoments and type(contribution.rows) is rows and contribution.labels is None
+
+
+def _totals(given: Given, facts: PublicFacts) -> TaskMoments:
+    return TaskMoments(SplitEqually(), ClickTotals(given["vectors"]))
+
+
+def _taken_totals(contribution: Any, facts: PublicFacts) -> Given | None:
+    if not _is_moments(contribution, ClickTotals):
+        return None
+    vectors = contribution.rows.vectors
+    return {"dimension": vectors.shape[1], "vectors": vectors}
+
+
+def _tastes(given: Given, facts: PublicFacts) -> TaskMoments:
+    return TaskMoments(SplitEqually(), ClickTastes(fold_in_of(given)))
+
+
+def _taken_tastes(contribution: Any, facts: PublicFacts) -> Given | None:
+    return plain_of(contribution.rows.fold_in) if _is_moments(contribution, ClickTastes) else None
+
+
+def _votes(given: Given, facts: PublicFacts) -> Votes:
+    losses = RankLosses(fold_ins_of(given["fold_ins"]))
+    rows = HeldOut(given["fraction"], 0, given["most"], given["voters"])
+    return Votes(losses, rows, given["clip_norm"], "votes on how far vectors are trusted")
+
+
+def _taken_votes(contribution: Any, facts: PublicFacts) -> Given | None:
+    if type(contribution) is not Votes or type(contribution.losses) is not RankLosses:
+        return None
+    rows = contribution.rows
+    return {
+        "fold_ins": [plain_of(each) for each in contribution.losses.fold_ins],
+        "clip_norm": contribution.clip_norm,
+        **{name: getattr(rows, name) for name in ("fraction", "most", "voters")},
+    }
+
+
+CLICK_QUESTIONS: Final = (
+    Listed(
+        "click-totals",
+        "the direction of the items that a person has, by item",
+        Table({"dimension": Whole(1, 514), "vectors": Array(("items", "dimension"))}),
+        _totals,
+        _taken_totals,
+    ),
+    Listed("click-tastes", "the direction of a person's taste, by item", regression("<f4"), _tastes, _taken_tastes),
+    Listed("click-votes", "which settings rank a person's items best", _VOTES, _votes, _taken_votes),
+)

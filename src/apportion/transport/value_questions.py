@@ -1,0 +1,74 @@
+"""Contributions about values alone: how many users there are, users' means, and the shares of values between cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from apportion.allocation.weightings import SplitEqually
+from apportion.errors import InputError
+from apportion.estimators.counts import ScaledMeans, one_each
+from apportion.privacy.contributions import ClippedParts, Output, TaskCounts
+from apportion.statistics.value_shares import SharesBetween
+from apportion.transport.listed import Listed, PublicFacts
+from apportion.transport.schema import Array, Table, Whole
+
+Given = Mapping[str, Any]
+
+
+def _is_parts(contribution: Any, part: Any) -> bool:
+    return type(contribution) is ClippedParts and (contribution.part is part or type(contribution.part) is part)
+
+
+def _users(given: Given, facts: PublicFacts) -> ClippedParts:
+    return ClippedParts(one_each, (Output(1, 1.0, False, "one for each user"),))
+
+
+def _means(given: Given, facts: PublicFacts) -> ClippedParts:
+    low, high = facts.value_range
+    means = ScaledMeans((low + high) / 2, (high - low) / 2)
+    return ClippedParts(means, (Output(2, float(np.sqrt(2)), False, "one, and the scaled mean of a user"),))
+
+
+def _popularity(given: Given, facts: PublicFacts) -> TaskCounts:
+    return TaskCounts(SplitEqually())
+
+
+def _shares(given: Given, facts: PublicFacts) -> ClippedParts:
+    cuts = given["cuts"]
+    if (np.diff(cuts) <= 0).any():
+        raise InputError("Expected cuts in ascending order, got others.", argument="cuts")
+    return SharesBetween(tuple(cuts.tolist())).contribution()
+
+
+def _taken_shares(contribution: Any, facts: PublicFacts) -> Given | None:
+    if not _is_parts(contribution, SharesBetween):
+        return None
+    cuts = contribution.part.cuts
+    return {"number": len(cuts), "cuts": np.array(cuts, np.float64)}
+
+
+def _nothing(kind: Any) -> Any:
+    return lambda contribution, facts: {} if _is_parts(contribution, kind) else None
+
+
+VALUE_QUESTIONS: Final = (
+    Listed("number-of-users", "a one for each person", Table({}), _users, _nothing(one_each)),
+    Listed("user-means", "a one for each person, and the person's mean", Table({}), _means, _nothing(ScaledMeans)),
+    Listed(
+        "popularity",
+        "which items a person has, each counting less if there are more",
+        Table({}),
+        _popularity,
+        lambda contribution, facts: {} if type(contribution) is TaskCounts else None,
+    ),
+    Listed(
+        "value-shares",
+        "which share of a person's values lies between public cuts",
+        Table({"number": Whole(1, 4096), "cuts": Array(("number",))}),
+        _shares,
+        _taken_shares,
+    ),
+)
