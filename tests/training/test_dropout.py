@@ -155,3 +155,22 @@ def test_a_transformer_of_torch_trains_with_its_dropout():
     first = trained(0.3)
     assert torch.equal(first, trained(0.3))
     assert not torch.equal(first, trained(0.0))
+
+
+def test_dropout_that_is_switched_on_later_is_refused():
+    """It would not be keyed by unit: torch draws one mask for all rows of a pass."""
+    module = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.0), nn.Linear(4, 2))
+    rows = UserRows(torch.randn((12, 3)), torch.zeros(12, dtype=torch.int64), GROUPS)
+    gradients = PrivateGradients(
+        module,
+        cross_entropy,
+        rows,
+        Session(Budget(1.0, 1e-5), noise=SeededNoise(0)),
+        steps=2,
+        n_units=8,
+        clip=FixedClip(1.0),
+    )
+    gradients.fill()
+    module[1].p = 0.5
+    with pytest.raises(InputError, match="same dropout rates"):
+        gradients.fill()

@@ -100,7 +100,7 @@ def test_gradients_are_right_where_a_layer_works_in_place():
     blocks = way.blocks(ROWS, ONES, torch.arange(10))
     expected = torch.autograd.grad(squares(module(ROWS), ONES).sum(), list(module.parameters()))
     for block, gradient in zip(blocks, expected, strict=True):
-        assert torch.allclose(block.each().sum(0), gradient, atol=1e-5)
+        assert torch.allclose(block.each().sum(0).to(gradient.dtype), gradient, atol=1e-5)
 
 
 @pytest.mark.parametrize("length", [3, 4, 9])

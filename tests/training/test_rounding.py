@@ -139,10 +139,10 @@ def test_many_units_that_point_the_same_way_add_up_to_float64(way):
     found = total(module, (inputs, targets, np.arange(n)), way) - total(
         module, (inputs[1:], targets[1:], np.arange(n - 1)), way
     )
-    assert abs(np.linalg.norm(found) - (1 - 1e-5)) < 1e-9
+    assert abs(np.linalg.norm(found) - (1 - 1e-5) / np.sqrt(1 + 1e-8)) < 1e-9
 
 
-def test_lengths_are_never_below_what_is_added_and_no_more_than_a_millionth_of_the_terms_above():
+def test_lengths_are_never_below_what_is_added_and_little_above_where_terms_do_not_cancel():
     """Against the same sums in exact rational arithmetic would be slow; integers that float64 holds do as well."""
     rng = np.random.default_rng(0)
     a = torch.as_tensor(rng.integers(-(2**20), 2**20, (6, 4, 30)), dtype=SINGLE)
@@ -156,7 +156,8 @@ def test_lengths_are_never_below_what_is_added_and_no_more_than_a_millionth_of_t
         truth = exact if isinstance(block, Product) else b.double().sum(1).norm(dim=1)
         found = block.squared_norms(None).sqrt()
         assert (found >= truth * (1 - 1e-12)).all()
-        assert (found <= truth * (1 + 1e-9) + 1.001e-6 * size).all()
+        assert (found <= truth + 1.001e-4 * size).all()
+        assert (found >= 0.999e-4 * size).all()
     assert (exact[3:] == 0).all()
 
 
@@ -218,3 +219,35 @@ def test_a_user_without_a_gradient_does_not_move_others_over_a_kink():
     arguments = {"budget": Budget(1.0, 1e-5), "noise": SeededNoise(1)}
     found = audit_neighbour(step, np.ones(len(names), bool), names != "000000", arguments)
     assert found["step 1: gradient"] <= 1e-6
+
+
+@WAYS
+@pytest.mark.parametrize("kind", ["weight", "bias", "normed"])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_long_user_without_a_gradient_moves_nothing_where_all_others_cancel(way, kind, scaled):
+    """How many rows the longest user of a pass has decides how others are added up; their rounding must not show."""
+    generator = torch.Generator().manual_seed(3)
+    k, width, out = 6, 32, 65
+    module = nn.LayerNorm(width) if kind == "normed" else nn.Linear(width, out, bias=kind == "bias")
+    if kind == "bias":
+        module.weight.requires_grad_(False)
+    a = 1e3 * torch.randn((k, width), generator=generator)
+    b = 1e6 * torch.randn((k, width if kind == "normed" else out), generator=generator)
+    mixed = torch.randperm(k, generator=generator)
+    inputs, targets = torch.cat([a, a[mixed]]).repeat(30, 1), torch.cat([b, -b[mixed]]).repeat(30, 1)
+    users = np.repeat(np.arange(30), 2 * k)
+    shapes = [tuple(p.shape) for p in module.parameters() if p.requires_grad]
+    scales = [torch.rand(shape, generator=generator) + 0.1 for shape in shapes] if scaled else None
+    added = torch.zeros((40, width)), torch.zeros((40, targets.shape[1])), np.full(40, 99)
+    both = [
+        np.concatenate(pair) if isinstance(pair[0], np.ndarray) else torch.cat(pair)
+        for pair in zip((inputs, targets, users), added, strict=True)
+    ]
+    found = []
+    for rows in ((inputs, targets, users), both):
+        held = GradientTotal(1.0, shapes, scales=scales)
+        units = UserRows(*rows)
+        for x, t, offsets in units.batches(np.arange(len(units)), 2048):
+            held.add(way(module, sums).blocks(x, t, offsets))
+        found.append(raw_value(held.sealed()))
+    assert np.linalg.norm(found[0] - found[1]) < 1e-5  # of a clip norm of 1; 5 to 40 in float32 without a floor

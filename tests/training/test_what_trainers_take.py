@@ -302,6 +302,45 @@ def test_a_checkpoint_is_refused_for_other_rows_or_settings(tmp_path):
         made(sampling=0.5, steps=7).fit(rows, checkpoint=TrainingCheckpoint(file))
 
 
+def test_a_checkpoint_is_refused_with_another_learning_rate_or_scheduler(tmp_path):
+    """Steps that are repeated have the same noise: other parameters would take it off."""
+    file, rows = TrainingCheckpoint(tmp_path / "run", 2), UserRows(X, Y, USERS)
+
+    def trainer(rate=0.1, scheduler=None):
+        module = nn.Linear(4, 2)
+        with torch.no_grad():
+            module.weight.zero_()
+        optimizer = torch.optim.SGD(module.parameters(), lr=rate)
+        given = None if scheduler is None else scheduler(optimizer)
+        settings = {"epsilon": 1.0, "delta": 1e-5, "steps": 4, "noise": SeededNoise(0), "scheduler": given}
+        return PrivateTrainer(module, optimizer, cross_entropy, **settings)
+
+    trainer(scheduler=lambda held: torch.optim.lr_scheduler.StepLR(held, 2)).fit(rows, checkpoint=file)
+    for other in (
+        trainer(),
+        trainer(0.2, lambda held: torch.optim.lr_scheduler.StepLR(held, 2)),
+        trainer(scheduler=lambda held: torch.optim.lr_scheduler.StepLR(held, 3)),
+        trainer(scheduler=lambda held: torch.optim.lr_scheduler.ConstantLR(held, 0.5, 2)),
+    ):
+        with pytest.raises(InputError, match="same rows and settings"):
+            other.fit(rows, checkpoint=file)
+
+
+@pytest.mark.parametrize("changed", ["rate", "weights"])
+def test_callbacks_of_a_training_with_a_checkpoint_change_nothing(tmp_path, changed):
+    def change(done):
+        if changed == "rate":
+            done.optimizer.param_groups[0]["lr"] *= 2
+        else:
+            with torch.no_grad():
+                next(done.module.parameters()).zero_()
+
+    rows = UserRows(X, Y, USERS)
+    made(sampling=0.5, steps=3).fit(rows, callbacks=[change])
+    with pytest.raises(InputError, match="callbacks that change neither"):
+        made(sampling=0.5, steps=3).fit(rows, checkpoint=TrainingCheckpoint(tmp_path / "run"), callbacks=[change])
+
+
 def test_keys_of_a_ratchet_never_repeat_and_later_ones_follow_from_its_state():
     noise = RatchetNoise(SeededNoise(3))
     first = [noise.key() for _ in range(50)]

@@ -95,6 +95,17 @@ def refuse_surroundings(module: nn.Module, units: Units) -> None:
         )
 
 
+def dropout_rates(module: nn.Module) -> list[float]:
+    """Return the rates of all parts of the module that drop out."""
+    rates = []
+    for part in module.modules():
+        if isinstance(part, nn.modules.dropout._DropoutNd):
+            rates.append(float(part.p))
+        elif isinstance(part, nn.MultiheadAttention):
+            rates.append(float(part.dropout))
+    return rates
+
+
 def modes(module: nn.Module) -> list[tuple[int, bool]]:
     """Return the module's parts and which of them are in training mode."""
     return [(id(part), part.training) for part in module.modules()]

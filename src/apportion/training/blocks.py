@@ -4,9 +4,10 @@ The gradient of a linear map's weight, for one unit, is Σ_t b_t a_tᵀ over the
 where a is the input and b the gradient of the output. Its squared length is Σ_{t,t'} (a_t · a_t')(b_t · b_t'), and a
 weighted sum over units is one matrix product, so no unit's gradient is formed if that would cost more.
 
-Lengths and sums are float64, whatever the gradients are. Positions may cancel, and then the squared length of the sum
-is lost in the rounding of its terms. So a length from factors has `_ROUNDING` times the size of its terms added to it,
-and is never below the length of what the unit adds (docs/proofs/optimizers.md).
+Lengths, sums over positions and sums over units are float64, whatever the gradients are. Positions may cancel, and then
+the length of the sum is lost in the rounding of its terms, which depends on how many positions other units of the pass
+have. So every length of a sum over positions has a small part of the size of its terms added to it (`rounding_of`):
+what rounding leaves of a unit that cancels is then far below the clip norm (docs/proofs/optimizers.md).
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_ROUNDING = 1e-6  # of Σ_t |a_t||b_t|: bounds the float64 rounding of a length computed from factors
+
+def rounding_of(values: Tensor) -> float:
+    """Return what is added to a length, over the size of its terms: far above their rounding, and that of their sum."""
+    return 1e-6 if values.dtype == torch.float64 else 1e-4
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,14 +31,19 @@ class Stored:
 
     Attributes:
         values: units along the first axis, then the shape of the parameter.
+        sizes: sums of the absolute values of a unit's terms; None where each value is one term.
+        rounding: what is added to a length, over the length of the sizes.
     """
 
     values: Tensor
+    sizes: Tensor | None = None
+    rounding: float = 0.0
 
     def squared_norms(self, scales: Any | None) -> Tensor:
         """Return the squared length of each unit's gradient, divided by scales if given."""
-        values = self.values.double().flatten(1)
-        return lengths(values if scales is None else values / scales.double().flatten()).square()
+        result = _scaled_lengths(self.values, scales).square()
+        sizes = result if self.sizes is None else _scaled_lengths(self.sizes, scales).square()
+        return result + self.rounding**2 * sizes
 
     def weighted_sum(self, factors: Any) -> Tensor:
         """Return the sum over units, each times its factor."""
@@ -48,7 +57,8 @@ class Stored:
     def keeping(self, kept: Any) -> Stored:
         """Return the block with zeros for units that are not kept."""
         mask = kept.to(self.values.device).reshape(-1, *[1] * (self.values.dim() - 1))
-        return Stored(self.values.where(mask, 0.0))
+        sizes = None if self.sizes is None else self.sizes.where(mask, 0.0)
+        return Stored(self.values.where(mask, 0.0), sizes, self.rounding)
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,18 +79,23 @@ class Product:
         """Return the squared length of each unit's gradient, computed in the cheapest way."""
         a, b = self.incoming, self.outgoing
         if scales is not None:
-            return Stored(self._formed).squared_norms(scales)
+            wide = self._wide
+            sizes = torch.bmm(wide[1].abs().mT, wide[0].abs()).flatten(1)
+            return Stored(self._formed, sizes, rounding_of(b)).squared_norms(scales)
         narrow = a.dtype != torch.float64 and b.dtype != torch.float64
         if a.shape[1] == 1:
-            return (lengths(self._wide[0][:, 0], narrow) * lengths(self._wide[1][:, 0], narrow)).square()
+            plain = lengths(self._wide[0][:, 0], narrow) * lengths(self._wide[1][:, 0], narrow)
+            return plain.square() * (1 + rounding_of(b) ** 2)
         if 3 * a.shape[1] * (a.shape[2] + b.shape[2]) > 2 * a.shape[2] * b.shape[2]:
-            return Stored(self._formed).squared_norms(None)
+            sizes = (lengths(self._wide[0], narrow) * lengths(self._wide[1], narrow)).sum(1)
+            return Stored(self._formed).squared_norms(None) + (rounding_of(b) * sizes).square()
+        rounding = rounding_of(b)
         (a, tops), (b, others) = (_at_most_one(wide, narrow) for wide in self._wide)
         products = torch.bmm(a, a.mT), torch.bmm(b, b.mT)
         squares = [each.diagonal(dim1=1, dim2=2).clamp_min(0) for each in products]
         sizes = (squares[0] * squares[1]).sqrt().sum(1)
         result = (products[0] * products[1]).sum((1, 2)).clamp_min(0)
-        return (result + (_ROUNDING * sizes).square()) * (tops * others).square()
+        return (result + (rounding * sizes).square()) * (tops * others).square()
 
     def weighted_sum(self, factors: Any) -> Tensor:
         """Return the sum over units, each times its factor; from their gradients, if those were formed."""
@@ -108,8 +123,8 @@ class Product:
 
     @cached_property
     def _formed(self) -> Tensor:
-        """Return the gradients of all units. Lengths and sums use the same numbers, so their rounding does no harm."""
-        return torch.bmm(self.outgoing.mT, self.incoming).flatten(1).double()
+        """Return the gradients of all units."""
+        return torch.bmm(self._wide[1].mT, self._wide[0]).flatten(1)
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,7 +149,7 @@ class Lookup:
             b = b / scales.double()[self.rows.clamp_min(0)]
         same = self.rows[:, :, None] == self.rows[:, None, :]
         result = (torch.bmm(b, b.mT) * same).sum((1, 2)).clamp_min(0)
-        return (result + (_ROUNDING * lengths(b).sum(1)).square()) * tops.square()
+        return (result + (rounding_of(self.outgoing) * lengths(b).sum(1)).square()) * tops.square()
 
     def weighted_sum(self, factors: Any) -> Tensor:
         """Return the sum over units, each times its factor."""
@@ -153,6 +168,11 @@ class Lookup:
     def keeping(self, kept: Any) -> Lookup:
         """Return the block with zeros for units that are not kept."""
         return Lookup(self.outgoing.where(kept.to(self.outgoing.device)[:, None, None], 0.0), self.rows, self.shape)
+
+
+def _scaled_lengths(values: Tensor, scales: Any | None) -> Tensor:
+    wide = values.double().flatten(1)
+    return lengths(wide if scales is None else wide / scales.double().flatten())
 
 
 def lengths(values: Tensor, narrow: bool | None = None) -> Tensor:

@@ -16,7 +16,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional
 
 from apportion.errors import InputError
-from apportion.training.blocks import Lookup, Product, Stored
+from apportion.training.blocks import Lookup, Product, Stored, rounding_of
 
 LayerBlock = Stored | Product | Lookup
 
@@ -111,13 +111,20 @@ def _blocks_of(layer: nn.Module, a: Tensor, b: Tensor, offsets: Tensor) -> dict[
     if isinstance(layer, nn.LayerNorm):
         slopes = b * functional.layer_norm(a, layer.normalized_shape, eps=layer.eps)
         if layer.weight is not None and layer.weight.requires_grad:
-            made[id(layer.weight)] = Stored(by_unit(slopes.sum(1, keepdim=True), offsets).sum(1))
+            made[id(layer.weight)] = _summed(slopes, offsets)
     elif layer.weight.requires_grad:
         assert isinstance(layer.weight, Tensor)
         made[id(layer.weight)] = Product(by_unit(b, offsets), by_unit(a, offsets), tuple(layer.weight.shape))
     if layer.bias is not None and layer.bias.requires_grad:
-        made[id(layer.bias)] = Stored(by_unit(b.sum(1, keepdim=True), offsets).sum(1))
+        made[id(layer.bias)] = _summed(b, offsets)
     return made
+
+
+def _summed(values: Tensor, offsets: Tensor) -> Stored:
+    """Return the sums over each unit's rows and positions."""
+    wide = values.double()
+    sums, sizes = (by_unit(each.sum(1, keepdim=True), offsets).sum(1) for each in (wide, wide.abs()))
+    return Stored(sums, sizes, rounding_of(values))
 
 
 def _windows(a: Tensor, layer: nn.Conv2d) -> Tensor:

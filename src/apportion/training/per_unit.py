@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from apportion.errors import InputError
 from apportion.privacy.clipped_gradients import Block
-from apportion.training.blocks import Stored
+from apportion.training.blocks import Stored, rounding_of
 from apportion.training.layers import LayerFactors
 from apportion.training.module_state import unchanged
 from apportion.training.probing import factors_suffice
@@ -78,7 +78,15 @@ class FunctionalGradients:
 
         by_row = torch.func.vmap(torch.func.grad(loss_of_row), in_dims=(None, 0, 0), randomness="error")
         result = by_row(held, inputs, targets)
-        return [Stored(added_by_unit(result[name], offsets)) for name in parameters]
+        return [_stored(result[name], offsets) for name in parameters]
+
+
+def _stored(by_row: Tensor, offsets: Tensor) -> Stored:
+    """Return the sums over the rows of each unit, in float64 where there are several."""
+    if len(by_row) == len(offsets) - 1 and bool((offsets.diff() == 1).all()):
+        return Stored(by_row, None, rounding_of(by_row))
+    wide = by_row.double()
+    return Stored(added_by_unit(wide, offsets), added_by_unit(wide.abs(), offsets), rounding_of(by_row))
 
 
 def added_by_unit(values: Tensor, offsets: Tensor) -> Tensor:

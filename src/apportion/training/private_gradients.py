@@ -19,7 +19,7 @@ from apportion.errors import BudgetError, InputError
 from apportion.privacy import BoundedSum, PlannedShare, Purpose, ReleaseName, SampledGaussian, Session, Share
 from apportion.privacy.clipped_gradients import GradientTotal, RowCounts, number_of_units
 from apportion.privacy.sampling import Sample
-from apportion.training.applied import applied, modes, refuse_surroundings
+from apportion.training.applied import applied, dropout_rates, modes, refuse_surroundings
 from apportion.training.clipping import Clip, ComingStep, FixedClip, ReleasedLoss, SecondMomentScales, noise_of
 from apportion.training.known_noise import NO_NOISE, AddedNoise, KnownNoiseOptimizer
 from apportion.training.layers import LayerFactors
@@ -124,7 +124,7 @@ class PrivateGradients:
         self._applied = applied(module, loss, units, autocast)
         self._module, self._loss, self._units = self._applied.module, self._applied.loss, self._applied.units
         self._given = way
-        self._modes = modes(self._module)
+        self._modes, self._rates = modes(self._module), dropout_rates(self._module)
         self._rows_at_once = rows_at_once
         self._apart = 0
         self._way = self._checked_way()
@@ -229,6 +229,10 @@ class PrivateGradients:
         if list(map(id, now)) != list(map(id, self._parameters)):
             raise InputError(
                 "Expected the same trained parameters at every step, got others than at the start.", argument="module"
+            )
+        if self._rates != dropout_rates(self._module):
+            raise InputError(
+                "Expected the same dropout rates at every step, got others than at the start.", argument="module"
             )
         if self._modes != modes(self._module):
             self._way = self._checked_way()

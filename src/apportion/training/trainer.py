@@ -194,12 +194,28 @@ class PrivateTrainer:
             run.keep(self._states(), step + 1, self.steps)
             if progress is not None:
                 progress(step + 1, self.steps)
-            for callback in callbacks:
-                callback(StepDone(step + 1, self.steps, self.module, self.optimizer, noise))
+            self._tell(callbacks, StepDone(step + 1, self.steps, self.module, self.optimizer, noise), checkpoint)
         if watch is not None:
             self._look(watch, self.steps, run)
         self.statement_ = run.processes.tell(run.session.statement())
         return self
+
+    def _tell(
+        self, callbacks: Sequence[Callable[[StepDone], None]], done: StepDone, checkpoint: TrainingCheckpoint | None
+    ) -> None:
+        """Call the callbacks. With a checkpoint, what they change would differ after a resume, with the same noise."""
+        before = self._now()
+        for callback in callbacks:
+            callback(done)
+        if checkpoint is not None and self._now() != before:
+            raise InputError(
+                "Expected callbacks that change neither module nor optimizer, because a training with a checkpoint "
+                "repeats steps with the same noise; use a scheduler for learning rates.",
+                argument="callbacks",
+            )
+
+    def _now(self) -> tuple[str, list[int]]:
+        return optimizer_settings(self.optimizer), [p._version for p in self.module.parameters()]
 
     def _step(self, run: Run) -> AddedNoise:
         noise = run.gradients.fill(self.optimizer)
@@ -303,6 +319,7 @@ class PrivateTrainer:
             "mean_of_rows": self.mean_of_rows, "rows_at_once": self.rows_at_once, "module": repr(self.module),
             "parameters": named, "loss": loss, "optimizer": repr(self.optimizer.__class__), "units": units.name,
             "losses": repr(self.losses), "autocast": str(self.autocast), "tables": repr(self.tables),
+            "groups": optimizer_settings(self.optimizer), "scheduler": _scheduler_settings(self.scheduler),
         }  # fmt: skip
 
     def epsilon_after(self, steps: int) -> float:
@@ -312,3 +329,16 @@ class PrivateTrainer:
         z, q = self.noise_multiplier_, self.sampling
         event = accounting.Gaussian(z, steps) if q == 1 else accounting.SampledGaussian(z, q, steps)
         return accounting.epsilon_of([event], self.delta, accounting.interval_for(Budget(self.epsilon, self.delta)))
+
+
+def optimizer_settings(optimizer: torch.optim.Optimizer) -> str:
+    """Return the settings of all groups of parameters, such as learning rates, in words that can be compared."""
+    groups = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+    return repr([sorted((name, repr(value)) for name, value in group.items()) for group in groups])
+
+
+def _scheduler_settings(scheduler: Any | None) -> str:
+    if scheduler is None:
+        return "none"
+    held = sorted((name, repr(value)) for name, value in scheduler.state_dict().items())
+    return f"{type(scheduler).__qualname__} {held}"
