@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,7 +67,7 @@ class SqliteStore(Store):
         with self._told():
             connection = self._opened("rwc")
             try:
-                connection.execute("PRAGMA journal_mode = WAL")
+                _log_ahead(connection)
                 connection.execute("BEGIN IMMEDIATE")
                 for statement in (*_TABLES, f"PRAGMA user_version = {FORMAT}"):
                     connection.execute(statement)
@@ -152,6 +153,19 @@ class _SqliteTransaction(Transaction):
     def add(self, row: Row) -> None:
         values = (self._name, row.number, row.body, row.hash, row.code)
         self._connection.execute("INSERT INTO apportion_entries VALUES (?, ?, ?, ?, ?)", values)
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Switch a file to a write-ahead log. SQLite itself does not wait here: of two that switch at once, one fails."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
 
 
 def _account(connection: sqlite3.Connection, name: str) -> Stored | None:
