@@ -20,6 +20,7 @@ from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.counts import allocated, release_number_of_users
 from apportion.estimators.private import InteractionsEstimator
+from apportion.linalg.fixed_order import dot_rows
 from apportion.privacy import Purpose, Session
 from apportion.privacy.budget import Plan
 from apportion.privacy.contributions import TaskCounts, Weighting
@@ -121,7 +122,7 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
             raise InputError(
                 f"Expected tasks to have {len(x)} rows, one per row of X, got {len(codes)}.", argument="tasks"
             )
-        return np.asarray(np.einsum("nd,nd->n", x, self.coef_[codes]))
+        return dot_rows(x, self.coef_[codes])
 
     @abstractmethod
     def _learn(self, observations: Observations, session: Session, engine: Engine) -> Floats:
