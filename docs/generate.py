@@ -13,6 +13,7 @@ from types import ModuleType
 import click
 
 from apportion.estimators import Estimator
+from apportion.privacy import Session
 
 DOCS = Path(__file__).parent
 
@@ -67,7 +68,7 @@ def _entries(name: str, module: ModuleType, documented: dict[int, str]) -> list[
 
 def _directive(name: str, thing: object) -> list[str]:
     if inspect.isclass(thing):
-        inherited = ["   :inherited-members:"] if issubclass(thing, Estimator) else []
+        inherited = ["   :inherited-members:"] if issubclass(thing, Estimator | Session) else []
         return [f".. autoclass:: {name}", "   :members:", *inherited, "   :show-inheritance:"]
     if inspect.isroutine(thing):
         return [f".. autofunction:: {name}"]
