@@ -217,3 +217,18 @@ def _numbers_from_objects(array: NDArray[Any], column: str) -> NDArray[np.float6
 
 def _is_number(cell: object) -> bool:
     return isinstance(cell, int | float | np.number)
+
+
+def checked_codes(codes: ArrayLike, vocabulary: Vocabulary) -> NDArray[np.int32]:
+    """Return codes as int32; refuse any that the vocabulary does not have."""
+    array = np.asarray(codes)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise InputError(
+            f"Expected {vocabulary.name} codes as a one-dimensional integer array, "
+            f"got {array.dtype} of shape {array.shape}.",
+            argument="codes",
+        )
+    if array.size:
+        for code in (int(array.min()), int(array.max())):
+            vocabulary.id_of(code)  # refuses codes out of range
+    return array.astype(np.int32, copy=False)
