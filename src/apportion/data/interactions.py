@@ -31,6 +31,7 @@ from apportion.data.user_keys import sampling_keys
 from apportion.data.users import Users
 from apportion.data.vocabulary import Vocabulary, as_array
 from apportion.errors import InputError
+from apportion.linalg.orders import take
 
 if TYPE_CHECKING:
     from apportion.data.columns import ColumnChoice
@@ -443,6 +444,6 @@ def _sort_user_major(columns: list[NDArray[Any] | None], user_ids: Vocabulary, t
     del users, tasks
     for position, column in enumerate(columns):
         if column is not None:
-            columns[position] = column.copy() if order is None else column[order]
+            columns[position] = column.copy() if order is None else take(column, order)
         if position == 1:
             refuse_repeated_pairs(columns[0], columns[1], order, user_ids, task_ids)  # type: ignore[arg-type]

@@ -1,8 +1,4 @@
-"""Sorting observations: user-major order, the order by task, and the search for repeated pairs.
-
-Codes are small integers, so rows are put in order by radix sorts in digits of 16 bits (NumPy's stable sort of uint16 is
-one), linear in the number of observations.
-"""
+"""Sorting observations: user-major order, and the search for repeated pairs."""
 
 from __future__ import annotations
 
@@ -11,8 +7,7 @@ from numpy.typing import NDArray
 
 from apportion.data.vocabulary import Vocabulary
 from apportion.errors import InputError
-
-_DIGIT_BITS = 16
+from apportion.linalg.orders import stable_order
 
 
 def user_major_order(
@@ -24,17 +19,7 @@ def user_major_order(
     if bool(ordered.all()):
         return None
     del ordered
-    by_task = stable_order(tasks, n_tasks)
-    return by_task[stable_order(users[by_task], n_users)]
-
-
-def stable_order(codes: NDArray[np.int32], n_codes: int) -> NDArray[np.int64]:
-    """Return the stable order by code, with one radix pass per 16 bits of the largest code."""
-    order = np.argsort(codes.astype(np.uint16), kind="stable")  # the cast keeps the low digit
-    if n_codes > 1 << _DIGIT_BITS:
-        high_digit = (codes[order] >> _DIGIT_BITS).astype(np.uint16)
-        order = order[np.argsort(high_digit, kind="stable")]
-    return order
+    return stable_order(users, n_users, tasks, n_tasks)
 
 
 def refuse_repeated_pairs(
