@@ -23,6 +23,7 @@ from apportion.data.vocabulary import (
     plain_texts,
 )
 from apportion.errors import InputError
+from apportion.linalg.orders import take
 
 _COMPACT_SPAN_PER_ROW = 2
 _COMPACT_SPAN_ALWAYS = 1 << 16
@@ -72,7 +73,7 @@ class TextCodes:
         texts = sorted(self._code_of)
         rank = np.empty(len(texts), np.int32)
         rank[self.codes_of(texts)] = np.arange(len(texts), dtype=np.int32)
-        codes = rank[codes]
+        codes = take(rank, codes)
         plain = all(map(str.isascii, texts))
         unfit = [] if plain else [code for code, text in enumerate(texts) if not encodable(text)]
         if unfit:

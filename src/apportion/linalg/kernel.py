@@ -94,6 +94,8 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.users_information.argtypes = [number, number, pointer]
     loaded.users_solutions.restype = size
     loaded.users_solutions.argtypes = [number, number, pointer]
+    loaded.users_order.restype = size
+    loaded.users_order.argtypes = [number, size, size, pointer, pointer, pointer]
     loaded.kernel_best_level.restype = number
     loaded.kernel_best_level.argtypes = []
     return loaded
@@ -228,6 +230,18 @@ def solutions(arguments: ctypes.Structure, *, threads: int | None = None) -> Non
     failed: int = _loaded().users_solutions(_level.get(), thread_count(threads), ctypes.byref(arguments))
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
+
+
+def order(
+    codes: NDArray[np.int32], n_codes: int, seconds: NDArray[np.int32] | None, *, threads: int | None = None
+) -> NDArray[np.int64] | None:
+    """Return the stable order by code and second code, or None if a code is out of range; see `linalg.orders`."""
+    found = np.empty(codes.size, np.int64)
+    addresses = [_address(array) for array in (codes, seconds, found)]
+    failed: int = _loaded().users_order(thread_count(threads), codes.size, n_codes, *addresses)
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+    return found if failed == _SUCCESS else None
 
 
 def rounded_normals(
