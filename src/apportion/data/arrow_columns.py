@@ -72,7 +72,7 @@ class IdColumn:
         self._integers.append(ids.astype(narrow))
 
     def _encode_texts(self) -> None:
-        """Codes of the batches at hand: Arrow finds their distinct texts, and those alone become Python's."""
+        """Codes of the current batches: Arrow finds their distinct texts, and only these become Python texts."""
         import pyarrow as pa
 
         batches = pa.chunked_array(self._cells).unify_dictionaries()

@@ -73,7 +73,7 @@ class LabelPrivateRegression(EngineEstimator):
             for the C that is best if the truth is linear; SampleLimit(h) for least squares on at most h rows of each
             user (None: the h with the least total variance), Unbounded() for least squares on all rows; or the
             `label_weights_` of another fit to the same features and users, for other labels of theirs.
-        level: of the intervals.
+        level: coverage of the intervals.
         interval_for: "rows" for intervals of the least squares line over these rows; "population" for that of the
             population which these users were drawn from. Intervals of "paper" weights assume that labels' means are
             linear in the features and that labels vary independently, and are for the population then.

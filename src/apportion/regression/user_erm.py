@@ -91,7 +91,7 @@ class UserERM(ContributionsEstimator):
             the model is the mean of the K and intervals are those of Student's t. It costs about √K in noise, and needs
             public sizes. That all descents stop early is not in the intervals, so they are refused where noise stopped
             a descent: where `n_steps_` is at its least, 20, or the whole model did not beat the constant. 0 for none.
-        level: of the intervals.
+        level: coverage of the intervals.
 
     Attributes:
         coef_: coefficients.
@@ -373,7 +373,7 @@ class UserERM(ContributionsEstimator):
         return Descent(self._design, clip, *settings, Purpose.GRADIENT).run(start, risk, session, share, progress)
 
     def _descent_on_constant(self, risk: Risk, share: Share, purpose: Purpose) -> Descent:
-        """A descent on the intercept alone, for losses whose best constant no mean tells."""
+        """A descent on the intercept alone, for losses whose best constant does not follow from the mean label."""
         clip = min(self._clip_norm(), self._constant * self._steepest())
         size = self.step_size if self.step_size is not None else 1 / self._smoothness(self._constant)
         n_steps = int(np.clip(steps_for(self._time(risk, clip, share, 1), size), 1, _MOST_CONSTANT_STEPS))
