@@ -333,7 +333,7 @@ class _Fit:
         return choices[chosen_by_votes(released, doubt, self._settings.caution)]
 
     def _choices(self) -> tuple[Trust, ...]:
-        """The list of the settings; with features, the same with trust in them beside, but for the cautious ones."""
+        """Return the choices of the settings; with features, also the bolder ones with weight on the features."""
         listed = self._settings.choices
         if self._directions is None or len(listed) == 1:
             return listed

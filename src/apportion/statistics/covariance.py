@@ -125,7 +125,7 @@ class CovarianceEstimator(UserStatistic):
     Args:
         delta: δ, above 0: noise is Gaussian.
         value_range: (low, high), public, numbers or one for each column; values beyond are clipped.
-        level: of the intervals of the covariance matrix.
+        level: coverage of the intervals of the covariance matrix.
     """
 
     _: KW_ONLY
@@ -177,14 +177,14 @@ class CovarianceEstimator(UserStatistic):
 class UserCovariance(CovarianceEstimator):
     """The covariance matrix of rows that belong to users, every user counting one, under user-level privacy.
 
-    It is that of one row of one user, both drawn at random from the data.
+    It is the covariance of one row, drawn at random from the rows of a user drawn at random.
 
     Args:
-        level: of the intervals.
+        level: coverage of the intervals.
 
     Attributes:
         covariance_: the matrix; no eigenvalue is negative.
-        mean_: of users' means, one for each column.
+        mean_: the mean over users of each user's own mean, one for each column.
         noise_stddev_: standard deviation of what privacy added to each entry.
         interval_: (low, high) of each entry, for these users.
         statement_: the privacy statement.

@@ -58,7 +58,7 @@ class PaperMean(ContributionsEstimator, UserStatistic):
         sizes_share: share of the budget for a histogram of sizes, from which the threshold is chosen, if they are
             private.
         max_size: a public bound on the threshold where sizes are private.
-        level: of the interval.
+        level: coverage of the interval.
 
     Attributes:
         mean_: a number, or one for each column.

@@ -27,9 +27,9 @@ class UserPCA(CovarianceEstimator):
 
     Attributes:
         components_: one row for each, by falling variance; the entry that is largest in size is positive.
-        explained_variance_: along each.
-        explained_variance_ratio_: over the whole variance.
-        covariance_: see `UserCovariance`, as for the others.
+        explained_variance_: the variance along each component.
+        explained_variance_ratio_: the same as a share of the whole variance.
+        covariance_: the released matrix; this and other attributes are those of `UserCovariance`.
 
     Example:
         >>> rng = np.random.default_rng(0)

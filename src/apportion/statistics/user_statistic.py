@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
@@ -12,7 +12,7 @@ from apportion.estimators.private import EngineEstimator
 from apportion.privacy import Session
 
 
-class UserStatistic(EngineEstimator):
+class UserStatistic(EngineEstimator, ABC):
     """A private statistic of rows, each of which belongs to a user."""
 
     delta: float

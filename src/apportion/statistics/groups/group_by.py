@@ -46,17 +46,17 @@ class UserGroupBy(EngineEstimator):
         delta: δ. With Laplace noise it is for a private list alone, and 0 otherwise.
         value_range: (low, high), public; values beyond are clipped. Counts of rows and of users need none.
         keys: the groups: a public list, in which rows of other groups are left out; "private" for a list that is
-            released, of groups that enough users are in; "from-data" for the groups that occur, which does not protect
-            who is in a group that nobody else is in.
+            released and holds the groups with enough users; "from-data" for the groups that occur, which does not
+            protect a user who is alone in a group.
         of: "rows", where a user counts in a group by its rows there; "users", where it counts one.
         quantiles: ranks of "quantile".
         step: public: values lie at low, low + step, ...; for "quantile".
         bins: of "histogram": how many, or their ends.
         shrink: whether groups borrow from one another by empirical Bayes. Intervals then hold for the level's share of
             groups; otherwise for each group.
-        law: "gaussian", or "laplace": noise on vectors bounded in L1 norm, whose guarantee is pure but for a private
-            list. It is better where users are in few groups, up to about eight for one statistic.
-        level: of the intervals.
+        law: "gaussian", or "laplace", which bounds users in L1 norm; its guarantee is pure, except for a private list.
+            Laplace noise is better if users are in few groups, up to about eight for one statistic.
+        level: coverage of the intervals.
 
     Attributes:
         groups_: the groups, in text order, or in the order of a list that was given. A text each; a tuple where several
