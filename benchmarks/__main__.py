@@ -94,6 +94,7 @@ CLAIMS = (
     "federated-agrees",
     "federated-masks",
     "federated-dropouts",
+    "federated-liars",
     "federated-noise",
     "federated-scale",
     "exports",

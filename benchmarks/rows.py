@@ -440,6 +440,11 @@ HOUSE = {
         lambda r: f"{r['value']['wrong']} of {r['value']['runs']}, {r['value']['refused']} refused",
         lambda r: "0",
     ),
+    "federated-liars": Row(
+        "one of 50 clients sends -1,000 times its sums: error over that of honest clients, under masks; silos checked",
+        lambda r: f"{r['value']['ruined']:.2f}; {r['value']['worst_checked']:.3f}",
+        lambda r: f"at least {r['target']['ruined']:.2f}; at most {r['target']['worst_checked']:.2f}",
+    ),
     "federated-noise": Row(
         "noise in clients' shares under the worst allowed collusion: audited ε",
         lambda r: f"{r['value']['counted']['epsilon']:.2f}",

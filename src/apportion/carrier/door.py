@@ -49,6 +49,7 @@ class Door:
 
     def __init__(self, application: Callable[..., Any], tls: ssl.SSLContext, limits: CarrierLimits) -> None:
         self._tls, self._limits = tls, limits
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # strangers cannot fill a log
         self._settings = Config(
             application, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False
         )

@@ -49,7 +49,7 @@ class HttpsPost:
             raise InputError("A federation needs uvicorn: pip install 'apportion[federated]'.", argument=None) from None
         limits = limits or CarrierLimits.of(len(conditions.roster), timeout)
         self._conditions, self._at, self._timeout = conditions, at, timeout
-        self._counter = Counter(conditions.roster, limits)
+        self._counter = Counter(conditions, limits)
         self._door = Door(self._counter, tls, limits)
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
