@@ -28,7 +28,7 @@ _EXPECTED, _FEARED = (
 _BENT, _CURVED = 0.001, 0.01  # by how much the mean of a class is off the line: for estimates, for intervals
 _OF_USERS, _OF_ROWS = 0.005, 0.08  # variance of users' means around the line, and that of rows around users' means
 _TAILS = 2.0  # by which the variance of noise is larger in fits: Laplace noise is often far out
-_DOUBTED = 0.25  # power of how likely numbers of users are, for intervals
+_DOUBTED = 0.15  # power of how likely numbers of users are, for intervals
 _UNCOUNTED = 0.25  # users in a class next to the last counted ones that may have been missed
 
 
@@ -131,13 +131,7 @@ class ClassMeans:
         weights = weights**_DOUBTED / (weights**_DOUBTED).sum()
         spread = np.einsum("sk,kl,sl->s", taken, self.feared, taken)
         missed = float(weights @ (spread + np.square(taken @ self.values - change)))
-        moved = np.square(classes.moved(cap, self.values)) + self._feared_moves(classes, cap)
-        return change, math.sqrt(missed + float(moved @ classes.variances))
-
-    def _feared_moves(self, classes: SizeClasses, cap: float) -> Floats:
-        """Squares of what one user more in a class changes where the dependence is not known."""
-        moves = np.stack([classes.moved(cap, each) for each in np.eye(len(classes.sizes))], axis=1)
-        return np.asarray(np.einsum("jk,kl,jl->j", moves, self.feared, moves))
+        return change, math.sqrt(missed)
 
 
 def class_means(high: Floats, low: Floats, noise_variance: float, classes: SizeClasses) -> ClassMeans:
