@@ -11,7 +11,8 @@ import numpy as np
 
 from apportion.cli.cautions import said_of_folder
 from apportion.cli.item_files import read_item_list
-from apportion.cli.options import ITEMS_FROM_DATA, DataOptions, Kind
+from apportion.cli.option_types import ITEMS_FROM_DATA
+from apportion.cli.options import DataOptions, Kind
 from apportion.data import IGNORE, Interactions
 from apportion.data.columns import ColumnChoice, choose_columns, usually
 from apportion.data.item_lists import on_list

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from apportion.cli.cautions import weak_delta
-from apportion.cli.options import MEMORY, PRIVATE_ITEMS, FitOptions, Kind
+from apportion.cli.option_types import PRIVATE_ITEMS
+from apportion.cli.options import MEMORY, FitOptions, Kind
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:

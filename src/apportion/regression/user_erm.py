@@ -17,7 +17,7 @@ least. On the same problems the excess risk was least where sampling counts as L
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import KW_ONLY, field
 from typing import Any, Self
 
 import numpy as np
@@ -27,15 +27,16 @@ from apportion.allocation.users import ContributionPolicy, Smooth
 from apportion.data.grouping import group_rows, one_of
 from apportion.data.numbers import finite_column, finite_matrix
 from apportion.data.users import UserParts, Users, in_memory
-from apportion.engines import Engine, add_up_one
+from apportion.engines import add_up_one
 from apportion.errors import InputError
+from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import ContributionsEstimator, Sizes
 from apportion.losses import Loss, loss_of
 from apportion.postprocessing.intervals import student_half_width
-from apportion.privacy import BoxedValues, NoiseSource, PublicRowWeights, Purpose, Session, Share
+from apportion.privacy import BoxedValues, PublicRowWeights, Purpose, Session, Share
 from apportion.privacy.budget import Plan
 from apportion.privacy.contributions import RowTotal
-from apportion.privacy.statement import STATISTICS_DEFAULTS, Statement
+from apportion.privacy.statement import STATISTICS_DEFAULTS
 from apportion.regression.descent import Descent, Progress, Risk, steps_for
 from apportion.regression.floor import WAYS, Ends, LossDifferences, stands_out, why_no_intervals
 from apportion.regression.multi_task import not_negative, positive
@@ -55,6 +56,7 @@ _MOST_CONSTANT_STEPS = 40
 _PARTS_SEED = 0  # public
 
 
+@with_constructor
 class UserERM(ContributionsEstimator):
     """A linear model by noisy gradient descent on a convex loss, under user-level differential privacy.
 
@@ -64,7 +66,6 @@ class UserERM(ContributionsEstimator):
     Args:
         loss: "logistic", "squared", "huber", "smoothed-hinge", or an object with `value` and `derivative` (see
             `apportion.losses.Loss`).
-        epsilon: ε of the whole fit.
         delta: δ of the whole fit, above 0; keep it far below one over the number of users.
         feature_norm: the norm to which rows of X are clipped; public.
         gradient_bound: L, the norm to which the gradient of every row is clipped; None for the largest that the loss
@@ -91,10 +92,6 @@ class UserERM(ContributionsEstimator):
             public sizes. That all descents stop early is not in the intervals, so they are refused where noise stopped
             a descent: where `n_steps_` is at its least, 20, or the whole model did not beat the constant. 0 for none.
         level: of the intervals.
-        public: further sentences for the statement on what is assumed public.
-        window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any were given.
-        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
 
     Attributes:
         coef_: coefficients.
@@ -119,68 +116,35 @@ class UserERM(ContributionsEstimator):
         array([1., 0.])
     """
 
-    coef_: Floats
-    intercept_: float
-    coef_intervals_: Floats | None
-    intercept_interval_: Floats | None
-    about_intervals_: str
-    model_part_: float
-    threshold_: float
-    n_steps_: int
-    statement_: Statement
+    loss: str | Loss = "logistic"
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    _: KW_ONLY
+    feature_norm: float = 1.0
+    gradient_bound: float | None = None
+    domain_radius: float = 10.0
+    ridge: float = 0.0
+    fit_intercept: bool = True
+    trade_off: float | None = None
+    bounding: ContributionPolicy = Smooth()
+    floor: bool = True
+    sizes: Sizes = "private"
+    sizes_share: float = 0.05
+    max_size: int = 1 << 20
+    steps: int | None = None
+    step_size: float | None = None
+    average: bool = True
+    interval_parts: int = 0
+    level: float = 0.95
 
-    def __init__(
-        self,
-        loss: str | Loss = "logistic",
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        feature_norm: float = 1.0,
-        gradient_bound: float | None = None,
-        domain_radius: float = 10.0,
-        ridge: float = 0.0,
-        fit_intercept: bool = True,
-        trade_off: float | None = None,
-        bounding: ContributionPolicy = Smooth(),  # noqa: B008 - frozen
-        floor: bool = True,
-        sizes: Sizes = "private",
-        sizes_share: float = 0.05,
-        max_size: int = 1 << 20,
-        steps: int | None = None,
-        step_size: float | None = None,
-        average: bool = True,
-        interval_parts: int = 0,
-        level: float = 0.95,
-        public: Sequence[str] = (),
-        window: str = "not declared",
-        tuning: str | None = None,
-        noise: NoiseSource | str | None = None,
-        engine: Engine | None = None,
-    ) -> None:
-        self.loss = loss
-        self.epsilon = epsilon
-        self.delta = delta
-        self.feature_norm = feature_norm
-        self.gradient_bound = gradient_bound
-        self.domain_radius = domain_radius
-        self.ridge = ridge
-        self.fit_intercept = fit_intercept
-        self.trade_off = trade_off
-        self.bounding = bounding
-        self.floor = floor
-        self.sizes = sizes
-        self.sizes_share = sizes_share
-        self.max_size = max_size
-        self.steps = steps
-        self.step_size = step_size
-        self.average = average
-        self.interval_parts = interval_parts
-        self.level = level
-        self.public = public
-        self.window = window
-        self.tuning = tuning
-        self.noise = noise
-        self.engine = engine
+    coef_: Floats = field(init=False)
+    intercept_: float = field(init=False)
+    coef_intervals_: Floats | None = field(init=False)
+    intercept_interval_: Floats | None = field(init=False)
+    about_intervals_: str = field(init=False)
+    model_part_: float = field(init=False)
+    threshold_: float = field(init=False)
+    n_steps_: int = field(init=False)
 
     def fit(
         self,
