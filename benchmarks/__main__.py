@@ -59,6 +59,7 @@ CLAIMS = (
     "noise-independence",
     "bytes-equal",
     "mutants",
+    "canaries-on-engines",
     "audit-tight",
     "audit-published",
     "exact-mode",

@@ -50,8 +50,8 @@ def measure(quick: bool) -> Outcome | Rehearsal:
         int(os.environ.get(f"APPORTION_MUTANTS{name}", given)) for name, given in (("", WANTED), ("_SEED", SEED))
     )
     run = _Run(sources.Strata(everything, seed), seed)
-    honest = run.honest()
     found = run.breaking(wanted)
+    honest = run.honest()
     survivors = [f"{_line(mutant)}: {why}" for mutant, (why, noticed) in found.items() if noticed is None]
     _show({mutant: noticed is not None for mutant, (_, noticed) in found.items()})
     print("survivors:", *survivors, sep="\n  ")
@@ -131,7 +131,8 @@ class _Kept:
     def __init__(self, name: str, stands: Callable[[dict[str, Any]], bool] = lambda answer: True) -> None:
         self._path = PARTIAL / name
         lines = self._path.read_text().splitlines() if self._path.exists() else []
-        self._held = {held["mutant"]: held for held in map(json.loads, lines) if stands(held)}
+        read: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        self._held = {str(held["mutant"]): held for held in read if stands(held)}
 
     def of(self, mutant: str, ask: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
         """The answer for a mutant."""
