@@ -93,7 +93,8 @@ class _Run:
         self._verdicts = _Kept(f"mutants-judged-{source}-{_hash([TESTS / 'mutation'])}.jsonl")
         self._audits = _Kept(f"mutants-audited-{source}.jsonl", _test_stands)
         self._honest = _Kept(f"mutants-honest-{source}-{_hash([TESTS])}.jsonl")
-        self._judges, self._auditors = _Workers("judge"), _Workers("audits")
+        lines = PARTIAL / f"mutants-lines-{source}-{_hash([TESTS / 'mutation'])}.json"
+        self._judges, self._auditors = _Workers("judge", str(lines)), _Workers("audits")
         self._pool = ThreadPoolExecutor(_processes())
         self.counted: Counter[str] = Counter()
         self.counted.update({"judged": 0, "holds": 0, "fails": 0})

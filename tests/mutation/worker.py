@@ -1,6 +1,6 @@
 """A process that has imported the library, and judges or audits one mutant after another in copies of itself.
 
-Run it as `python -m mutation.worker judge` or `... audits`. It reads names of mutants, one a line, and answers
+Run it as `python -m mutation.worker judge FILE` or `... audits`. It reads names of mutants, one a line, and answers
 each in one line of JSON. An empty name stands for the library as it is.
 """
 
@@ -102,10 +102,14 @@ def changed(mutant: Mutant, codes: dict[live.Place, Any] | None) -> None:
 # -- judging --
 
 
-def judging() -> Callable[[str], dict[str, Any]]:
-    """What answers with a verdict."""
+def judging(kept: Path) -> Callable[[str], dict[str, Any]]:
+    """What answers with a verdict.
+
+    Args:
+        kept: where the lines are kept that every scenario runs.
+    """
     at_import = imported()
-    traced = {name: _traced(name) for name in judge.scenarios()}
+    traced = _all_traced(kept)
     traced = dict(sorted(traced.items(), key=lambda held: held[1][1]))
     places = Places(at_import, {name: lines for name, (lines, _) in traced.items()})
     seconds = {name: held for name, (_, held) in traced.items()}
@@ -134,9 +138,17 @@ def _as_answer(found: tuple[str, str] | None) -> dict[str, Any]:
     return {"verdict": verdict, "why": why[:200]}
 
 
-def _traced(scenario: str) -> tuple[Lines, float]:
-    """Lines that a scenario runs, and how long it takes."""
+def _all_traced(kept: Path) -> dict[str, tuple[Lines, float]]:
+    """Lines that every scenario runs, and how long it takes."""
+    if not kept.exists():
+        found = {name: _traced(name) for name in judge.scenarios()}
+        kept.with_suffix(".new").write_text(json.dumps(found))
+        kept.with_suffix(".new").rename(kept)
+    told = json.loads(kept.read_text())
+    return {name: ({(path, line) for path, line in lines}, seconds) for name, (lines, seconds) in told.items()}
 
+
+def _traced(scenario: str) -> tuple[list[tuple[str, int]], float]:
     def traced() -> tuple[list[tuple[str, int]], float]:
         lines: Lines = set()
         with noted(lines):
@@ -145,8 +157,8 @@ def _traced(scenario: str) -> tuple[Lines, float]:
         judge.scenarios()[scenario]()
         return sorted(lines), time.process_time() - began
 
-    found, seconds = forks.in_copy(traced, 600)
-    return {(path, line) for path, line in found}, seconds
+    found: tuple[list[tuple[str, int]], float] = forks.in_copy(traced, 600)
+    return found
 
 
 # -- the process --
@@ -166,7 +178,7 @@ def main() -> None:
     handle = os.dup(1)
     os.dup2(2, 1)  # what anything prints is no answer
     if sys.argv[1] == "judge":
-        answered(judging(), iter(sys.stdin.readline, ""), handle)
+        answered(judging(Path(sys.argv[2])), iter(sys.stdin.readline, ""), handle)
         return
     from mutation.audits import audit
 

@@ -142,7 +142,7 @@ class TargetMean:
         noisy = self.release(Purpose.SIZES, histogram, self._share("sizes", SIZES))
         stddev = math.sqrt(noisy.variance)
         shapes = likely_counts(noisy.values, stddev, "sizes")
-        return SizeClasses(shapes.mean, np.sqrt(edges * self._caps), stddev, shapes)
+        return SizeClasses.of(shapes, np.sqrt(edges * self._caps), stddev)
 
     def _lines(self, classes: SizeClasses) -> list[SizeLine]:
         width = self.columns * len(self._edges)
