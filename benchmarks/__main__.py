@@ -60,6 +60,7 @@ CLAIMS = (
     "noise-independence",
     "bytes-equal",
     "mutants",
+    "canaries-on-engines",
     "audit-tight",
     "audit-published",
     "exact-mode",

@@ -101,6 +101,11 @@ GUARANTEES = {
     "noise-independence": Row("noise that does not repeat and does not depend on data"),
     "bytes-equal": Row("bytes of files that depend on anything private but released values"),
     "mutants": Row("machine-made faults in the guarantee that tests catch"),
+    "canaries-on-engines": Row(
+        "ε that canary users show in whole fits on any engine; of engines that count users twice",
+        lambda r: f"at most {r['value']['shown']:.2f}; at least {r['value']['counted twice']:.2f}",
+        lambda r: f"{r['settings']['epsilon']:g}",
+    ),
     "audit-tight": Row(
         "share of ε that audits show on worst-case releases",
         lambda r: span({name: share for name, share in r["value"].items() if name.startswith(("Lap", "Gau"))}),

@@ -48,6 +48,13 @@ class SizeClasses:
     stddev: float = 0.0
     shapes: LikelyCounts | None = None
 
+    @classmethod
+    def of(cls, shapes: LikelyCounts, sizes: Floats, stddev: float) -> SizeClasses:
+        """At least one user: noise may leave nobody, and a mean over nobody is not a number."""
+        counts = shapes.mean.copy()
+        counts[0] += max(1 - float(counts.sum()), 0.0)
+        return cls(counts, sizes, stddev, shapes)
+
     @property
     def n_users(self) -> float:
         """How many users there are."""

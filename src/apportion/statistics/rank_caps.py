@@ -65,7 +65,7 @@ def rank_cap(
     stddev = math.sqrt(noisy.variance)
     ends = np.minimum(2 * edges - 1, max_size)
     shapes = likely_counts(noisy.values, stddev, "sizes")
-    classes = SizeClasses(shapes.mean, np.sqrt(edges * ends), stddev, shapes)
+    classes = SizeClasses.of(shapes, np.sqrt(edges * ends), stddev)
     noise = 2 * len(sought) / ((1 - SIZES) * session.budget.epsilon)
     moved = _EXPECTED_OF_GRADES if grades else _EXPECTED
     cap = float(min(ends, key=lambda cap: _expected_error(classes, float(cap), noise * float(cap), moved)))

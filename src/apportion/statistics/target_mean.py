@@ -139,7 +139,7 @@ class TargetMean:
         sums = noisy.values.reshape(self.columns, 2, -1)
         stddev = math.sqrt(2 * noisy.variance / self.columns)
         shapes = likely_counts(sums.sum(axis=(0, 1)) / self.columns, stddev, "sizes")
-        classes = SizeClasses(shapes.mean, np.sqrt(edges * self._caps), stddev, shapes)
+        classes = SizeClasses.of(shapes, np.sqrt(edges * self._caps), stddev)
         return classes, [class_means(high, low, noisy.variance, classes) for high, low in sums]
 
     def _best_cap(self, classes: SizeClasses, means: list[ClassMeans], price: float) -> float:
