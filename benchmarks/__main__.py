@@ -13,6 +13,7 @@ CLAIMS = (
     "replay-at-size",
     "engines-agree",
     "spark-faults",
+    "spark-vs-als",
     "ml1m-ratings",
     "ml1m-ratings-tuned",
     "ml1m-clicks",

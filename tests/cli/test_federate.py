@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from importlib.util import find_spec
 
 import pytest
@@ -14,6 +15,7 @@ from apportion.recommend import load
 from apportion.transport import Account, ClientsByPost, LocalPost
 from apportion.transport.configuration import Federation
 from federation_files import write_federation
+from loopback_federation import write_certificates
 
 TLS = ("--certificate", "x.pem", "--key", "x.pem")
 pytestmark = pytest.mark.skipif(not linalg.compiled_available(), reason="exact sums need the compiled kernel")
@@ -118,7 +120,7 @@ def test_a_client_without_a_key_is_refused(run, folder):
 def test_without_flower_the_commands_say_what_to_install(run, folder, command):
     config, rows = write_federation(folder, 5)
     (folder / "x.pem").write_text("x")
-    pem = ("--root-certificates", "x.pem")
+    pem = ("--root-certificates", "x.pem", "--carrier", "flower")
     asked = {
         "server": ("server", config, "--out", "model", *TLS, "--identity", folder / "server", *pem),
         "client": ("client", config, rows[0], "--server", "localhost:1", *pem, "--client", folder / "client0"),
@@ -127,12 +129,25 @@ def test_without_flower_the_commands_say_what_to_install(run, folder, command):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "localhost", "::", "192.0.2.1"])
-def test_a_server_for_other_machines_is_refused_with_the_reason(run, folder, host):
+def test_a_link_of_flower_for_other_machines_is_refused_with_the_reason(run, folder, host):
     config, _ = write_federation(folder, 5)
     (folder / "x.pem").write_text("x")
-    asked = (config, "--out", "model", *TLS, "--root-certificates", "x.pem", "--host", host)
+    asked = (config, "--out", "model", *TLS, "--root-certificates", "x.pem", "--host", host, "--carrier", "flower")
     said = run("federate", "server", *asked, code=2).stderr
     assert f"Expected the host 127.0.0.1, got {host}: whoever reaches a link of Flower can start" in said
+
+
+def test_a_server_that_cannot_listen_or_has_no_certificate_says_so(run, folder):
+    config, _ = write_federation(folder, 5)
+    asked = ("federate", "server", config, "--out", "model")
+    (folder / "x.pem").write_text("x")
+    assert "Expected a certificate and its private key (PEM) in x.pem" in run(*asked, *TLS, code=2).stderr
+    certificate, key, _ = write_certificates(folder)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = ("--certificate", certificate, "--key", key, "--port", taken.getsockname()[1])
+        assert "Nothing can listen at 127.0.0.1 port" in run(*asked, *place, code=2).stderr
+    assert "Flower needs the certificates" in run(*asked, *place, "--carrier", "flower", code=2).stderr
+    assert not (folder / "model").exists()
 
 
 def test_a_server_without_its_key_and_a_file_without_it_are_refused(run, folder):

@@ -23,9 +23,8 @@ from apportion.federated import Clients, DataElsewhere
 from apportion.privacy import Budget, Purpose, Session
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
 from apportion.statistics.value_shares import SharesBetween
-from apportion.transport import Account, ClientsByPost, Conditions, Desk
+from apportion.transport import Account, Conditions, Desk
 from apportion.transport.configuration import Federation
-from apportion.transport.flower import FlowerPost, connected
 
 _CUTS = 40  # steps that a scale is divided into for quantiles
 KEY, ACCOUNT, RELEASED = "key", "account", "released.json"
@@ -124,11 +123,3 @@ def _released(federation: Federation, data: DataElsewhere, engine: Any, out: Pat
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / RELEASED, json.dumps({**found, "statement": statement}, indent=2) + "\n")
     return statement
-
-
-def run_server(grid: Any, federation: Federation, identity: Path, out: Path) -> None:
-    """Fit over the connected clients, and write what was released."""
-    conditions = agreed(federation)
-    nodes = connected(grid, conditions, federation.timeout)
-    post = FlowerPost(grid, nodes, federation.timeout)
-    fit_over(federation, conditions, ClientsByPost(post, conditions, secret_key(identity, "server")), out)
