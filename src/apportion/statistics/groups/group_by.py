@@ -145,6 +145,8 @@ class UserGroupBy(EngineEstimator):
             statistic: by which; the first that has one number for each group, if None.
         """
         single = [name for name, held in self.estimates_.items() if np.ndim(held) == 1]
+        if not self.groups_:  # a private list may be empty, and has no larger groups
+            return copy(self)
         if not single or (statistic or single[0]) not in single:
             raise InputError(f"Expected one of {single}, with one number a group, got {statistic!r}.", argument=None)
         if most < 1:
