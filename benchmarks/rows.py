@@ -101,6 +101,11 @@ GUARANTEES = {
     "noise-independence": Row("noise that does not repeat and does not depend on data"),
     "bytes-equal": Row("bytes of files that depend on anything private but released values"),
     "mutants": Row("machine-made faults in the guarantee that tests catch"),
+    "canaries-on-engines": Row(
+        "ε that canary users show in whole fits on any engine; of engines that count users twice",
+        lambda r: f"at most {r['value']['shown']:.2f}; at least {r['value']['counted twice']:.2f}",
+        lambda r: f"{r['settings']['epsilon']:g}",
+    ),
     "audit-tight": Row(
         "share of ε that audits show on worst-case releases",
         lambda r: span({name: share for name, share in r["value"].items() if name.startswith(("Lap", "Gau"))}),
@@ -385,7 +390,11 @@ SPEED = {
         lambda r: "; ".join(span_of(r["value"], kind) for kind in ("ratings", "clicks")),
         lambda r: "; ".join("{:g} to {:g}".format(*r["target"][kind]) for kind in ("ratings", "clicks")),
     ),
-    "read-speed": Row("seconds to read files"),
+    "read-speed": Row(
+        "25M rows with text ids become `Interactions`, over the time in which DuckDB sorts the file: CSV; Parquet",
+        lambda r: f"{r['value']['csv']:.2f}; {r['value']['parquet']:.2f}",
+        lambda r: f"at most {r['target']['csv']}",
+    ),
     "memory": Row(
         "`apportion fit` on a CSV of 25 million ratings: peak memory",
         lambda r: f"{r['value']['csv_fit_gib']:.2f} GiB",
@@ -398,6 +407,11 @@ SPEED = {
             f"{r['value']['over_memory']:.2f}"
         ),
         lambda r: f"at most {r['target']['peak_gib']:.0f} GiB, {r['target']['over_memory']}",
+    ),
+    "spark-vs-als": Row(
+        "a private fit of 10M ratings on Spark: time over that of Spark's ALS; over that of memory",
+        lambda r: f"{r['value']['over_als']:.2f}; {r['value']['over_memory']:.2f}",
+        lambda r: f"at most {r['target']['over_als']:.0f}; {r['target']['over_memory']:.0f}",
     ),
     "serve-load": Row(
         "serving 20,000 items to 64 clients: requests a second over FastAPI with implicit",

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import click
 
-from apportion.cli.options import FILE
+from apportion.cli.option_types import FILE
 from apportion.cli.outputs import REPORT, refuse_folder, refuse_unless_writable_model, say_page, write_text
 from apportion.errors import InputError
 

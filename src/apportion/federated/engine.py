@@ -66,7 +66,7 @@ class Trust:
 
     @property
     def counted(self) -> int:
-        """Clients whose noise counts, at least 1: those who finish, but colluding ones and the one protected."""
+        """How many clients' noise counts, at least 1: those who finish, less the colluding and the protected one."""
         return self.least - self.colluding - 1
 
     def terms(self, length: int) -> Terms:
