@@ -24,6 +24,7 @@ from apportion.data.users import Users
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.contributions import Noisy, release_noisy
+from apportion.estimators.frames import refuse_frame
 from apportion.estimators.private import PrivateEstimator, check_value_range
 from apportion.postprocessing.intervals import half_widths
 from apportion.privacy import REPLACE_LABELS, Budget, NoiseSource, Purpose, Session, Share
@@ -176,6 +177,7 @@ class LabelPrivateRegression(PrivateEstimator):
             progress: called with the kind of step, the number done and the total.
         """
         self._check()
+        refuse_frame(X, "Private labels with public features need all features in memory; a Spark frame is not.")
         features = finite_matrix(X, "X")
         labels = finite_column(y, "y", len(features))
         grouping = group_rows(one_of(users, groups), len(features))

@@ -30,6 +30,7 @@ from apportion.data.users import UserParts, Users, in_memory
 from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.contributions import ContributionsEstimator, Sizes
+from apportion.estimators.frames import is_frame, rows_of_frame
 from apportion.losses import Loss, loss_of
 from apportion.postprocessing.intervals import student_half_width
 from apportion.privacy import BoxedValues, NoiseSource, PublicRowWeights, Purpose, Session, Share
@@ -204,8 +205,8 @@ class UserERM(ContributionsEstimator):
             progress: called with the kind of step, the number done and the total.
         """
         self._check()
-        if hasattr(X, "mapInArrow"):
-            with self._rows_of(X, one_of(users, groups), y) as (on_cluster, width):
+        if is_frame(X):
+            with rows_of_frame(self.engine, X, one_of(users, groups), y) as (on_cluster, width):
                 owners = on_cluster.mapped(CodedLabels(loss_of(self.loss)))
                 return self._fit(owners, width, None, session, progress)
         features = finite_matrix(X, "X")

@@ -18,10 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from apportion.data.grouping import group_rows, one_of
 from apportion.data.numbers import finite_rows
-from apportion.data.users import Users
+from apportion.data.users import UserParts
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.counts import LEAST_USERS
+from apportion.estimators.frames import is_frame, rows_of_frame
 from apportion.estimators.private import PrivateEstimator
 from apportion.postprocessing.class_counts import class_counts
 from apportion.privacy import ADD_REMOVE, Budget, NoiseSource, Session, Share
@@ -53,7 +54,7 @@ class _Found:
 class _CovarianceFit:
     """One fit, step by step, each paid for."""
 
-    users: Users
+    users: UserParts
     session: Session
     engine: Engine
     rows: ScaledRows
@@ -183,7 +184,7 @@ class UserCovariance(PrivateEstimator):
 
     def fit(
         self,
-        X: ArrayLike,  # noqa: N803
+        X: Any,  # noqa: N803
         y: object = None,
         *,
         users: ArrayLike | None = None,
@@ -193,23 +194,29 @@ class UserCovariance(PrivateEstimator):
         """Spend the budget on the data; afterwards everything that ends in _ may be released.
 
         Args:
-            X: a matrix with one row for each row of a user.
+            X: a matrix with one row for each row of a user. With `engine=SparkEngine(spark)`, a frame of that session,
+                each column but that of the users with values.
             y: ignored, for compatibility.
-            users: whose row it is, integers or text.
+            users: whose row it is, integers or text; the name of a column of a Spark frame.
             groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
         """
         if not 0 < self.level < 1:
             raise InputError(f"Expected a level between 0 and 1, got {self.level:g}.", argument="level")
+        if is_frame(X):
+            with rows_of_frame(self.engine, X, one_of(users, groups)) as (on_cluster, width):
+                return self._fit(on_cluster, width, session)
         values = finite_rows(X, "X")
-        columns = values.shape[1]
+        owners = group_rows(one_of(users, groups), len(values), single_user=True).users(values=values)
+        return self._fit(owners, values.shape[1], session)
+
+    def _fit(self, owners: UserParts, columns: int, session: Session | None) -> Self:
         if columns > _MOST_COLUMNS:
             raise InputError(f"Expected at most {_MOST_COLUMNS} columns, got {columns}.", argument="X")
         box = ValueBox.of(self.value_range, columns)
         opened = self._open(session, self._budget(), ADD_REMOVE, [f"the range of values, {box.words}"])
         if opened.budget.pure:
             raise InputError("A covariance matrix needs a session with a delta for Gaussian noise.", argument="session")
-        owners = group_rows(one_of(users, groups), len(values), single_user=True).users(values=values)
         engine = LocalEngine(np.float64) if self.engine is None else self.engine
         self._publish(_CovarianceFit(owners, opened, engine, ScaledRows(box.low, box.high)).found(), box)
         self.statement_ = opened.statement()

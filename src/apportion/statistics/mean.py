@@ -16,6 +16,7 @@ from apportion.data.users import UserParts
 from apportion.engines import Engine
 from apportion.errors import InputError
 from apportion.estimators.contributions import ContributionsEstimator, Noisy, Sizes, one_of_words
+from apportion.estimators.frames import is_frame, rows_of_frame
 from apportion.privacy import NoiseSource, Session, Share
 from apportion.privacy.contributions import Contribution
 from apportion.privacy.purposes import Name
@@ -152,8 +153,8 @@ class UserMean(ContributionsEstimator):
         self._check()
         if self.weights == "paper":
             return self._follow_paper(X, one_of(users, groups), session)
-        if hasattr(X, "mapInArrow"):
-            with self._rows_of(X, one_of(users, groups)) as (on_cluster, columns):
+        if is_frame(X):
+            with rows_of_frame(self.engine, X, one_of(users, groups)) as (on_cluster, columns):
                 return self._fit(on_cluster, columns, session, flat=columns == 1)
         values = finite_rows(X, "X")
         owners = group_rows(one_of(users, groups), len(values), single_user=True).users(values=values)

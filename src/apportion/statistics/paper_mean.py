@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.allocation.users import ContributionPolicy, Smooth
 from apportion.data.grouping import group_rows, one_of
 from apportion.data.numbers import finite_rows
-from apportion.data.users import Users
+from apportion.data.users import UserParts, in_memory
 from apportion.engines import Engine
 from apportion.errors import InputError
 from apportion.estimators.contributions import (
@@ -29,6 +29,7 @@ from apportion.estimators.contributions import (
     capped_weights,
     publicly_weighed,
 )
+from apportion.estimators.frames import is_frame, rows_of_frame
 from apportion.postprocessing.intervals import half_widths
 from apportion.privacy import NoiseSource, PublicRowWeights, Purpose, Session, Share
 from apportion.privacy.budget import Plan
@@ -133,7 +134,7 @@ class PaperMean(ContributionsEstimator):
 
     def fit(
         self,
-        X: ArrayLike,  # noqa: N803
+        X: Any,  # noqa: N803
         y: object = None,
         *,
         users: ArrayLike | None = None,
@@ -143,18 +144,24 @@ class PaperMean(ContributionsEstimator):
         """Spend the budget on the data. Afterwards, attributes that end in _ may be released.
 
         Args:
-            X: values, one per row, or a matrix with one column for each mean.
+            X: values, one per row, or a matrix with one column for each mean. With `engine=SparkEngine(spark)` and
+                private sizes, a frame of that session, each column but that of the users with values.
             y: ignored, for compatibility.
-            users: the user of each row, integers or text.
+            users: the user of each row, integers or text; the name of a column of a Spark frame.
             groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
         """
+        if is_frame(X):
+            with rows_of_frame(self.engine, X, one_of(users, groups)) as (on_cluster, width):
+                return self._fit(on_cluster, width, session, flat=width == 1)
         values = finite_rows(X, "X")
-        box = ValueBox.of(self.value_range, values.shape[1])
-        given = self._given_variance(box)
         grouping = group_rows(one_of(users, groups), len(values), single_user=self._sizes_are_private)
+        return self._fit(grouping.users(values=values), values.shape[1], session, flat=np.ndim(X) == 1)
+
+    def _fit(self, owners: UserParts, width: int, session: Session | None, *, flat: bool) -> Self:
+        box = ValueBox.of(self.value_range, width)
+        given = self._given_variance(box)
         opened = self._session(session, self._assumed_public(box, given is not None))
-        owners, width = grouping.users(values=values), values.shape[1]
         plan = self._plan(opened, estimates_variance=given is None)
         spread = _Spread(given, given) if given is not None else self._spread(owners, box, opened, plan)
         share = plan.one("mean")
@@ -162,7 +169,7 @@ class PaperMean(ContributionsEstimator):
         found = self._bounded(owners, trade_off, opened, _maybe(plan, "sizes"), self.correlation)
         name = ReleaseName(Purpose.MEAN, label="mean by the paper's weights")
         estimate = self._released(name, BoxedColumns(box.low, box.high), width, found, opened, share)
-        self._publish(estimate, spread, box, flat=np.ndim(X) == 1)
+        self._publish(estimate, spread, box, flat=flat)
         self.threshold_ = found.threshold
         self.statement_ = opened.statement()
         return self
@@ -205,15 +212,16 @@ class PaperMean(ContributionsEstimator):
             return 2 * (columns / share.pure_epsilon) ** 2 / (4 if self._sizes_are_private else 1)
         return columns / share.mu**2 / (4 if self._sizes_are_private else 1)
 
-    def _spread(self, users: Users, box: ValueBox, session: Session, plan: Plan) -> _Spread:
+    def _spread(self, users: UserParts, box: ValueBox, session: Session, plan: Plan) -> _Spread:
         """Estimate the variance of every column from first and second moments in which each user counts the same."""
         width = len(box.low)
         if self._sizes_are_private:
             equal = Bounded(capped_weights(1.0), 1.0, users)
         else:
-            sizes = users.sizes
+            held = in_memory(users, "Weights by public sizes")
+            sizes = held.sizes
             each = np.repeat(1 / np.maximum(sizes, 1) / (sizes > 0).sum(), sizes)
-            equal = publicly_weighed(users, each, "every user with the same total weight", 1.0)
+            equal = publicly_weighed(held, each, "every user with the same total weight", 1.0)
         share = plan.one("variance")
         values = BoxedColumns(box.low, box.high, squares=True)
         found = self._released(Purpose.FIRST_MOMENTS, values, width, equal, session, share)

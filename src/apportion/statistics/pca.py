@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from apportion.data.numbers import finite_rows
+from apportion.data.users import UserParts
 from apportion.engines import Engine
 from apportion.errors import InputError
 from apportion.privacy import NoiseSource, Session
@@ -81,7 +82,7 @@ class UserPCA(UserCovariance):
 
     def fit(
         self,
-        X: ArrayLike,  # noqa: N803
+        X: Any,  # noqa: N803
         y: object = None,
         *,
         users: ArrayLike | None = None,
@@ -89,11 +90,13 @@ class UserPCA(UserCovariance):
         session: Session | None = None,
     ) -> Self:
         """Spend the budget on the covariance matrix, and take its eigenvectors; arguments as of `UserCovariance`."""
-        columns = finite_rows(X, "X").shape[1]
+        return super().fit(X, users=users, groups=groups, session=session)
+
+    def _fit(self, owners: UserParts, columns: int, session: Session | None) -> Self:
         wanted = columns if self.n_components is None else self.n_components
         if not 1 <= wanted <= columns:
             raise InputError(f"Expected from 1 to {columns} components, got {wanted}.", argument="n_components")
-        super().fit(X, users=users, groups=groups, session=session)
+        super()._fit(owners, columns, session)
         values, vectors = np.linalg.eigh(self.covariance_)
         variances, rows = np.maximum(values[::-1], 0.0), vectors.T[::-1][:wanted]
         largest = rows[np.arange(wanted), np.abs(rows).argmax(axis=1)]

@@ -26,6 +26,7 @@ from apportion.data.users import Users, in_memory
 from apportion.engines import Engine
 from apportion.errors import BudgetError, InputError
 from apportion.estimators.contributions import Bounded, ContributionsEstimator, Sizes, capped_weights
+from apportion.estimators.frames import refuse_frame
 from apportion.privacy import Base, NoiseSource, PublicRowWeights, Purpose, RankedRows, Session
 from apportion.privacy.mechanisms import PointsOfList
 from apportion.privacy.purposes import ReleaseName, Stage
@@ -152,6 +153,7 @@ class UserQuantile(ContributionsEstimator):
             groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
         """
+        refuse_frame(X, "Quantiles of a Spark frame are those of UserGroupBy('quantile'), with or without groups.")
         sought = self._sought()
         self._check_target(("bounding", "sizes_share"))
         line, about = line_of(self.value_range, self.step, self.candidates, self.base)
