@@ -12,7 +12,7 @@ _FOLDER = "src/apportion/linalg/"
 
 kernel = Extension(
     "apportion.linalg._kernel",
-    sources=[f"{_FOLDER}_kernel.cpp", f"{_FOLDER}_users.cpp"],
+    sources=[f"{_FOLDER}_{name}.cpp" for name in ("kernel", "users", "reading")],
     depends=sorted(map(str, Path(_FOLDER).glob("*.hpp"))),
     language="c++",
     extra_compile_args=["-O3", "-std=c++17", "-pthread", "-fno-math-errno", "-ffp-contract=off", "-Wno-psabi"],

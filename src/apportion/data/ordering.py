@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.vocabulary import Vocabulary
 from apportion.errors import InputError
-from apportion.linalg.orders import stable_order
+from apportion.linalg.orders import stable_order, take
+
+
+def sort_user_major(columns: list[NDArray[Any] | None], user_ids: Vocabulary, task_ids: Vocabulary) -> None:
+    """Sort rows in place in the list, one column after another, so that only one is held twice."""
+    users, tasks = columns[0], columns[1]
+    assert users is not None
+    assert tasks is not None
+    order = user_major_order(users, tasks, len(user_ids), len(task_ids))
+    del users, tasks
+    for position, column in enumerate(columns):
+        if column is not None:
+            columns[position] = column.copy() if order is None else take(column, order)
+        if position == 1:
+            refuse_repeated_pairs(columns[0], columns[1], order, user_ids, task_ids)  # type: ignore[arg-type]
 
 
 def user_major_order(
@@ -51,3 +67,13 @@ def refuse_repeated_pairs(
         f"and again in row {row + 1} (counting data rows from 1); expected each pair once.",
         argument=None,
     )
+
+
+def refuse_other_order(users: NDArray[np.int32], tasks: NDArray[np.int32]) -> None:
+    """Refuse rows that are not sorted by user and task, or that hold a pair twice."""
+    ascending = (users[1:] > users[:-1]) | ((users[1:] == users[:-1]) & (tasks[1:] > tasks[:-1]))
+    if not ascending.all():
+        row = int(np.argmin(ascending)) + 2
+        raise InputError(
+            f"Expected rows sorted by user and task, each pair once, got row {row} out of order.", argument=None
+        )

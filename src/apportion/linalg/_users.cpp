@@ -1,6 +1,6 @@
 // What users compute for themselves, user by user, in one pass that stays in cache: weighted counts
 // (_task_counts.hpp), the round on ratings (_rating_round.hpp), regressions under other settings (_solutions.hpp) and
-// recommendations (_ranking.hpp); how their observations are put in order (_orders.hpp); and what follows a round, task by task, from released numbers (_information.hpp).
+// recommendations (_ranking.hpp); and what follows a round, task by task, from released numbers (_information.hpp).
 // Plain C interface, loaded with ctypes; Python checks all arguments.
 //
 // The same bits everywhere.  Only + - * / and the square root are used, each rounded once (the file is compiled without
@@ -16,7 +16,6 @@
 #include <immintrin.h>
 #endif
 
-#include "_orders.hpp"
 #include "_threads.hpp"
 
 #define INLINE inline __attribute__((always_inline))
@@ -241,20 +240,6 @@ Index users_solutions(int level, int threads, const SolutionsArguments* task) {
     level = std::min(level, kernel_best_level());
     try {
         AT_LEVEL(level, solutions(*task, threads));
-        return kSuccess;
-    } catch (const std::bad_alloc&) {
-        return kOutOfMemory;
-    }
-}
-
-// Fills order with positions sorted by code, then by second code (null for none), then by position.  Names the first
-// position, 0, if a code is out of range.
-Index users_order(int threads, Index n, Index n_codes, const int32_t* codes, const int32_t* seconds, int64_t* order) {
-    try {
-        const Buffer<int64_t> starts = zeros<int64_t>(n_codes + 1);
-        if (!count_codes(threads, n, n_codes, codes, starts.get())) return 0;
-        fill_runs(threads, n, n_codes, codes, seconds, starts.get(), order);
-        if (seconds) sort_runs(threads, n_codes, starts.get(), order);
         return kSuccess;
     } catch (const std::bad_alloc&) {
         return kOutOfMemory;

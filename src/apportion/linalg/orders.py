@@ -53,13 +53,21 @@ def stable_order(
     return order
 
 
-def take(values: NDArray[Any], positions: NDArray[Any], *, threads: int | None = None) -> NDArray[Any]:
+def take(
+    values: NDArray[Any], positions: NDArray[Any], out: NDArray[Any] | None = None, *, threads: int | None = None
+) -> NDArray[Any]:
     """Return `values[positions]`, by several threads. The positions must be within the values; nobody checks them.
+
+    Args:
+        values: one-dimensional.
+        positions: which of them.
+        out: where to write them; None for a new array.
+        threads: number of threads; None is all.
 
     >>> take(np.array([5, 6, 7]), np.array([2, 0]))
     array([7, 5])
     """
-    taken = np.empty(positions.size, values.dtype)
+    taken = np.empty(positions.size, values.dtype) if out is None else out
 
     def fill(first: int) -> None:
         rows = slice(first, first + _TAKEN_AT_ONCE)
