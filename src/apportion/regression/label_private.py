@@ -25,6 +25,7 @@ from apportion.engines import add_up_one
 from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import Noisy, release_noisy
+from apportion.estimators.frames import refuse_frame
 from apportion.estimators.private import check_value_range
 from apportion.postprocessing.intervals import half_widths
 from apportion.privacy import REPLACE_LABELS, Budget, Purpose, Session, Share
@@ -135,6 +136,7 @@ class LabelPrivateRegression(UserRegression):
         session: Session | None,
         progress: Progress | None,
     ) -> Self:
+        refuse_frame(X, "Private labels with public features need all features in memory; a Spark frame is not.")
         features = finite_matrix(X, "X")
         labels = finite_column(y, "y", len(features))
         grouping = group_rows(users, len(features))
