@@ -32,6 +32,7 @@ CARD = "privacy-card.json"
 """Name of the privacy card that it writes there too."""
 _MAP = "feature_map."
 _CATEGORIES = "categories."
+_CHOICE = "choice."
 
 
 def save(model: ItemModel, path: str | Path) -> None:
@@ -144,6 +145,8 @@ def _loaded(folder: Path) -> ItemModel:
     ids = tensors["task_ids"] if description["task_ids"] is None else np.array(description["task_ids"], dtype=object)
     fold_in = FoldIn(*(tensors[f"fold_in.{name}"] for name in FoldIn.__dataclass_fields__))
     further = kind.extra_from_stored(description)
+    if f"{_CHOICE}features" in tensors:
+        further["choice"] = FoldIn(*(tensors[_CHOICE + name] for name in FoldIn.__dataclass_fields__))
     if "no_map" in description:
         further["no_map"] = description["no_map"]
     return kind(
@@ -201,6 +204,9 @@ def _tensors(model: ItemModel) -> dict[str, Any]:
         tensors |= {_MAP + name: values for name, values in model.feature_map.tensors().items()}
     if model.categories is not None:
         tensors |= {_CATEGORIES + name: values for name, values in model.categories.tensors().items()}
+    choice = getattr(model, "choice", None)
+    if choice is not None:
+        tensors |= {_CHOICE + name: getattr(choice, name) for name in FoldIn.__dataclass_fields__}
     if not model.task_ids.holds_text:
         tensors["task_ids"] = np.array(model.task_ids.ids)
     return {name: np.ascontiguousarray(values) for name, values in tensors.items()}
