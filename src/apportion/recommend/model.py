@@ -134,6 +134,7 @@ class ItemModel(ABC):
         self.feature_map = feature_map
         self.no_map = no_map
         self.categories = categories
+        self.titles: dict[int | str, str] = {}  # by the ids of tasks; public
         self._kernels: Kernels = Processors(np.float32)
 
     @abstractmethod

@@ -149,7 +149,7 @@ def _loaded(folder: Path) -> ItemModel:
         further["choice"] = FoldIn(*(tensors[_CHOICE + name] for name in FoldIn.__dataclass_fields__))
     if "no_map" in description:
         further["no_map"] = description["no_map"]
-    return kind(
+    model = kind(
         fold_in=fold_in,
         vectors=tensors["vectors"],
         popularity=tensors["popularity"],
@@ -163,6 +163,9 @@ def _loaded(folder: Path) -> ItemModel:
         categories=_categories(description, tensors),
         **further,
     )
+    titles = zip(model.task_ids, description.get("titles") or (), strict=False)
+    model.titles = {task: title for task, title in titles if title is not None}
+    return model
 
 
 def _model_kind(name: object) -> type[ItemModel] | None:
@@ -225,6 +228,7 @@ def _description(model: ItemModel) -> dict[str, Any]:
         "settings": model.settings,
         **model.stored_fields(),
         **_category_groups(model.categories),
+        **({"titles": [model.titles.get(each) for each in model.task_ids]} if model.titles else {}),
         **({"no_map": model.no_map} if model.feature_map is None else {"features": _map(model.feature_map)}),
     }
 
