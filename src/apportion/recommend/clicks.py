@@ -222,7 +222,7 @@ class PrivateClickRecommender(FeaturesEstimator):
         settings: ClickSettings = self._chosen_settings(ClickSettings.for_budget)
         entered = self._entered(session, data, self._public_features(), settings.counts_share, LocalEngine())
         if entered.data.n_tasks < 2:
-            raise InputError(f"Expected a list of at least 2 tasks to rank, got {entered.data.n_tasks}.", argument=None)
+            raise InputError(f"Expected a list of at least 2 items to rank, got {entered.data.n_tasks}.", argument=None)
         session, policy = entered.session, self.allocation or EqualSplit()
         fit = _Fit(
             entered.data, session, entered.engine, settings, policy, entered.n_users, self.features, entered.items

@@ -271,7 +271,7 @@ class ItemModel(ABC):
         """
         scored = scored or self
         if not 1 <= k <= scored.n_tasks:
-            raise InputError(f"Expected k from 1 to {scored.n_tasks}, the number of tasks, got {k}.", argument="k")
+            raise InputError(f"Expected k from 1 to {scored.n_tasks}, the number of items, got {k}.", argument="k")
         limits = scored._caps(caps)
         users = np.flatnonzero(np.diff(history.by_user.indptr)).astype(np.int32)
         ranking = self._ranking(history, scored)
@@ -319,7 +319,7 @@ class ItemModel(ABC):
             return None
         if self.categories is None:
             raise InputError(
-                f"This model has no categories of its tasks, so {next(iter(caps))!r} cannot be capped.",
+                f"This model has no categories of its items, so {next(iter(caps))!r} cannot be capped.",
                 argument="caps",
             )
         return Caps.of(self.categories, caps)
@@ -356,7 +356,7 @@ class ItemModel(ABC):
     def _check_tasks(self, history: Interactions) -> None:
         if history.task_ids is not self.task_ids and history.task_ids != self.task_ids:
             raise InputError(
-                f"The history's task list ({history.n_tasks} tasks) is not the model's ({self.n_tasks}); "
+                f"The history's list of {history.n_tasks} items is not the model's ({self.n_tasks}); "
                 "build it with task_ids=model.task_ids.ids.",
                 argument="history",
             )
