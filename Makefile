@@ -43,11 +43,11 @@ java:
 		&& { apt-get install -y -q openjdk-17-jre-headless || { apt-get update -q && apt-get install -y -q openjdk-17-jre-headless; }; } \
 		> /dev/null 2>&1; } || true
 
-# Fits over real processes of Flower. It moves pins of the other environment, so this one is its own.
+# Fits over real processes, by HTTPS and by Flower. Flower moves pins of the other environment, so this one is its own.
 FEDERATED := .venv-federated/bin
 test-federated: .venv-federated/ready
 	@test -s .venv-federated/ready || { echo "Flower could not be installed: fits over its processes are not tested."; exit 0; }; \
-	OMP_NUM_THREADS=1 timeout 360 $(FEDERATED)/python -m pytest -q tests/transport/test_real_processes.py
+	OMP_NUM_THREADS=1 timeout 420 $(FEDERATED)/python -m pytest -q tests/transport/test_real_processes.py
 
 # Code, types, layers, spelling and prose.
 PROSE = README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $(wildcard papers/*/README.md docs/*.md \

@@ -4,17 +4,16 @@ Without a C++ compiler the extension is skipped and the NumPy path does the same
 contracted to fused operations by the compiler: whether that happens would depend on the instruction set.
 """
 
+from pathlib import Path
+
 from setuptools import Extension, setup
 
 _FOLDER = "src/apportion/linalg/"
 
 kernel = Extension(
     "apportion.linalg._kernel",
-    sources=[f"{_FOLDER}_kernel.cpp", f"{_FOLDER}_users.cpp"],
-    depends=[
-        f"{_FOLDER}{name}.hpp"
-        for name in ("_threads", "_lanes", "_task_counts", "_rating_round", "_ranking", "_information", "_solutions")
-    ],
+    sources=[f"{_FOLDER}_{name}.cpp" for name in ("kernel", "users", "reading")],
+    depends=sorted(map(str, Path(_FOLDER).glob("*.hpp"))),
     language="c++",
     extra_compile_args=["-O3", "-std=c++17", "-pthread", "-fno-math-errno", "-ffp-contract=off", "-Wno-psabi"],
     extra_link_args=["-pthread"],

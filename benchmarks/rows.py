@@ -106,6 +106,11 @@ GUARANTEES = {
     "noise-independence": Row("noise that does not repeat and does not depend on data"),
     "bytes-equal": Row("bytes of files that depend on anything private but released values"),
     "mutants": Row("machine-made faults in the guarantee that tests catch"),
+    "canaries-on-engines": Row(
+        "ε that canary users show in whole fits on any engine; of engines that count users twice",
+        lambda r: f"at most {r['value']['shown']:.2f}; at least {r['value']['counted twice']:.2f}",
+        lambda r: f"{r['settings']['epsilon']:g}",
+    ),
     "audit-tight": Row(
         "share of ε that audits show on worst-case releases",
         lambda r: span({name: share for name, share in r["value"].items() if name.startswith(("Lap", "Gau"))}),
@@ -404,6 +409,11 @@ SPEED = {
         ),
         lambda r: f"at most {r['target']['peak_gib']:.0f} GiB, {r['target']['over_memory']}",
     ),
+    "spark-vs-als": Row(
+        "a private fit of 10M ratings on Spark: time over that of Spark's ALS; over that of memory",
+        lambda r: f"{r['value']['over_als']:.2f}; {r['value']['over_memory']:.2f}",
+        lambda r: f"at most {r['target']['over_als']:.0f}; {r['target']['over_memory']:.0f}",
+    ),
     "serve-load": Row(
         "serving 20,000 items to 64 clients: requests a second over FastAPI with implicit",
         lambda r: f"{r['value']['requests_ratio']:.2f}",
@@ -439,6 +449,11 @@ HOUSE = {
         "passes with 30 % of clients leaving: wrong sums",
         lambda r: f"{r['value']['wrong']} of {r['value']['runs']}, {r['value']['refused']} refused",
         lambda r: "0",
+    ),
+    "federated-liars": Row(
+        "one of 50 clients sends -1,000 times its sums: error over that of honest clients, under masks; silos checked",
+        lambda r: f"{r['value']['ruined']:.2f}; {r['value']['worst_checked']:.3f}",
+        lambda r: f"at least {r['target']['ruined']:.2f}; at most {r['target']['worst_checked']:.2f}",
     ),
     "federated-noise": Row(
         "noise in clients' shares under the worst allowed collusion: audited ε",

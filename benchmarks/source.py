@@ -40,8 +40,12 @@ def reached(module: str) -> set[Path]:
             found[name] = path
             waiting += _imports(path)
     if "apportion" not in found:
-        return {*found.values(), *PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.cpp")}
-    return {*found.values(), *(PACKAGE.rglob("*.cpp") if "apportion.linalg.kernel" in found else ())}
+        return {*found.values(), *PACKAGE.rglob("*.py"), *_kernel()}
+    return {*found.values(), *(_kernel() if "apportion.linalg.kernel" in found else ())}
+
+
+def _kernel() -> set[Path]:
+    return {*PACKAGE.rglob("*.cpp"), *PACKAGE.rglob("*.hpp")}
 
 
 @cache

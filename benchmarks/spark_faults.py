@@ -1,9 +1,11 @@
 """Claim: whatever a cluster loses, repeats or delays, a fit gives the same bits or stops with one clear sentence.
 
-A cluster of two workers on this machine (Spark's `local-cluster`, each executor a process of its own), with speculation
-on. During every fit executors are killed at random moments, with the shuffles and cached buckets that they hold, so
-tasks are repeated and doubled. The model and the statement of each fit are compared with those of memory: same bits,
-each release charged once; or the fit stopped with one sentence, and nothing was released after it.
+A standalone master and two workers on this machine, each executor a process of its own, with speculation on. During
+every fit, at random moments, executors are killed, with the shuffles and cached buckets that they hold; or halted for a
+while, so that their tasks are late and doubled; or the files of their shuffles are deleted. In every second fit another
+stage merges the sums, however small; in every third, workers keep no rows between passes. The model and the statement
+of each fit are compared with those of memory: same bits, each release charged once; or the fit stopped with one
+sentence, and nothing was released after it.
 
 The quick form has no Java. It runs the same fits on frames in this process that repeat, reorder and lose partitions.
 """
@@ -16,13 +18,16 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,8 +47,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 FITS, QUICK_FITS = 100, 12
 USERS, ITEMS, RATINGS = 2000, 60, 20_000
 QUICK_USERS, QUICK_RATINGS = 60, 300
-KILLS_EVERY = (0.5, 6.0)  # seconds between two kills
-MOST_KILLS = 3  # in one fit
+FAULTS = ("executors killed", "executors halted", "shuffles lost")
+FAULTS_EVERY = (0.3, 5.0)  # seconds between two faults
+MOST_FAULTS = 4  # in one fit
+HALTED_FOR = (0.3, 2.0)  # seconds
 _PYTHON = Path(__file__).parents[1] / ".venv-spark" / "bin" / "python"
 
 
@@ -57,18 +64,18 @@ def measure(quick: bool) -> Outcome | Rehearsal:
     python = Path(os.environ.get("APPORTION_SPARK_PYTHON", _PYTHON))
     if shutil.which("java") is None or not python.exists():
         raise UnavailableError("Apache Spark is not here; `make test-spark` installs Java and PySpark.")
-    made = subprocess.run([python, "-m", "benchmarks.spark_faults"], capture_output=True, text=True, check=False)
+    made = subprocess.run([python, "-m", "benchmarks.spark_faults"], stdout=subprocess.PIPE, text=True, check=False)
     if made.returncode:
-        raise UnavailableError(f"The cluster could not be started: {made.stderr.strip().splitlines()[-1]}")
+        raise UnavailableError("The cluster could not be started, or did not get to the end; it says why above.")
     seen = Counter(json.loads(made.stdout.strip().splitlines()[-1]))
     print_table(["what happened", "times"], [list(each) for each in seen.items()])
     ended = seen["same bits"] + seen["refused"]
     return Outcome(
         value={**seen, "wrong": FITS - ended},
         target={"wrong": 0, "same bits": "most"},
-        holds=ended == FITS and seen["same bits"] > FITS / 2 and seen["executors killed"] >= FITS,
-        headline=f"{FITS} fits, {seen['executors killed']} executors killed: {seen['same bits']} the same in every "
-        f"bit, {seen['refused']} stopped with one sentence, {FITS - ended} wrong",
+        holds=ended == FITS and seen["same bits"] > FITS / 2 and all(seen[fault] > 0 for fault in FAULTS),
+        headline=f"{FITS} fits, {', '.join(f'{seen[fault]} {fault}' for fault in FAULTS)}: {seen['same bits']} the "
+        f"same in every bit, {seen['refused']} stopped with one sentence, {FITS - ended} wrong",
         settings={"fits": FITS, "users": USERS, "items": ITEMS, "ratings": RATINGS, "workers": 2, "speculation": True},
     )
 
@@ -100,15 +107,23 @@ def _in_memory() -> Counter[str]:
     for number in range(QUICK_FITS):
         frames = SparkInMemory(partial(FaultyFrame, rng=random.Random(number)))
         anew = data.where(np.ones(data.n_observations, bool))
-        seen[_tried(anew, SparkEngine(frames, partitions=2), wanted)] += 1
+        seen[_tried(anew, _engine(frames, 2, number), wanted)] += 1
     return seen
+
+
+def _engine(spark: Any, partitions: int, number: int) -> SparkEngine:
+    """The engine of a fit: in every second one a second stage merges the sums, in every third workers keep nothing."""
+    engine = SparkEngine(spark, partitions=partitions, kept=0 if number % 3 == 2 else "64MiB")
+    if number % 2:
+        engine.most_gathered = 0
+    return engine
 
 
 # -- what runs in the environment of Apache Spark --
 
 
 def _executors() -> list[int]:
-    """The processes of executors that this driver's Java started."""
+    """The processes of executors, which the workers started."""
     children: dict[int, list[int]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -131,21 +146,60 @@ def _command(process: int) -> str:
         return ""
 
 
+@dataclass
+class _Faults:
+    """What goes wrong in one fit.
+
+    Attributes:
+        rng: decides what, and when.
+        folder: where executors write.
+        seen: counts.
+    """
+
+    rng: random.Random
+    folder: Path
+    seen: Counter[str]
+
+    def commit(self, done: threading.Event) -> None:
+        """Do something wrong now and then, until the fit is done."""
+        for _ in range(MOST_FAULTS):
+            if done.wait(self.rng.uniform(*FAULTS_EVERY)):
+                return
+            fault, running = self.rng.choice(FAULTS), _executors()
+            if fault == "executors killed" and len(running) > 1:  # one is left, so that the fit gets on
+                self._signal(self.rng.choice(running), signal.SIGKILL, fault)
+            elif fault == "executors halted" and running:
+                self._halt(self.rng.choice(running))
+            elif fault == "shuffles lost":
+                self._lose_a_shuffle()
+
+    def _signal(self, process: int, sent: signal.Signals, fault: str) -> int:
+        try:
+            os.kill(process, sent)
+        except ProcessLookupError:
+            return 0
+        self.seen[fault] += 1
+        return 1
+
+    def _halt(self, process: int) -> None:
+        if self._signal(process, signal.SIGSTOP, "executors halted"):
+            time.sleep(self.rng.uniform(*HALTED_FOR))
+            self._signal(process, signal.SIGCONT, "executors let go on")
+
+    def _lose_a_shuffle(self) -> None:
+        """Delete what one executor holds of a shuffle."""
+        files = sorted(self.folder.rglob("shuffle_*"))
+        if files:
+            chosen = self.rng.choice(files).parent.parent
+            for file in chosen.rglob("shuffle_*"):
+                file.unlink(missing_ok=True)
+            self.seen["shuffles lost"] += 1
+
+
 @contextmanager
-def _killing(rng: random.Random, seen: Counter[str]) -> Iterator[None]:
-    """Kill an executor now and then, until the fit is done."""
+def _failing(faults: _Faults) -> Iterator[None]:
     done = threading.Event()
-
-    def kill() -> None:
-        for _ in range(MOST_KILLS):
-            while not done.wait(rng.uniform(*KILLS_EVERY)):
-                running = _executors()
-                if len(running) > 1:  # one is left, so that a slow machine gets on
-                    os.kill(rng.choice(running), signal.SIGKILL)
-                    seen["executors killed"] += 1
-                    break
-
-    thread = threading.Thread(target=kill)
+    thread = threading.Thread(target=faults.commit, args=(done,))
     thread.start()
     try:
         yield
@@ -154,45 +208,69 @@ def _killing(rng: random.Random, seen: Counter[str]) -> Iterator[None]:
         thread.join()
 
 
-def _cluster() -> Any:
+@contextmanager
+def _cluster(folder: Path) -> Iterator[Any]:
+    """A session on a standalone master with two workers, all of them processes of this one."""
+    from pyspark.find_spark_home import _find_spark_home
     from pyspark.sql import SparkSession
 
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "1g",
-        "spark.executor.memory": "600m",
-        "spark.speculation": "true",
-        "spark.speculation.interval": "20ms",
-        "spark.speculation.multiplier": "1.01",
-        "spark.speculation.quantile": "0.1",
-        "spark.task.maxFailures": "12",
-        "spark.deploy.maxExecutorRetries": "-1",
-        "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-    }
-    builder = SparkSession.builder.master("local-cluster[2,1,1024]")
-    for name, value in settings.items():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    master, start = f"spark://127.0.0.1:{port}", [f"{_find_spark_home()}/bin/spark-class"]
+    of_workers = ["--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", "1g", "-d", str(folder), master]
+    commands = [
+        [*start, _DEPLOY + "master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"],
+        *2 * [[*start, _DEPLOY + "worker.Worker", *of_workers]],
+    ]
+    environment = {**os.environ, "SPARK_LOCAL_DIRS": str(folder), "SPARK_DAEMON_MEMORY": "256m"}
+    quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment}
+    processes = [subprocess.Popen(command, **quiet) for command in commands]
+    builder = SparkSession.builder.master(master)
+    for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    spark = builder.config("spark.executorEnv.PYTHONPATH", os.environ.get("PYTHONPATH", "")).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
-    return spark
+    try:
+        yield spark
+    finally:
+        spark.stop()
+        for process in processes:
+            process.terminate()
+
+
+_DEPLOY = "org.apache.spark.deploy."
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.executor.memory": "600m",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "20ms",
+    "spark.speculation.multiplier": "1.01",
+    "spark.speculation.quantile": "0.1",
+    "spark.task.maxFailures": "12",
+    "spark.stage.maxConsecutiveAttempts": "12",
+    "spark.deploy.maxExecutorRetries": "-1",
+}
 
 
 def _on_cluster(fits: int) -> Counter[str]:
-    """So many fits with killed executors, each on the frame itself, read and bucketed anew."""
-    data, seen = _data(USERS, RATINGS), Counter[str]()
-    wanted = _fit(data, LocalEngine(exact=True))
-    spark = _cluster()
-    ids = {"user": data.user_ids.ids_of(data.users), "item": data.task_ids.ids_of(data.tasks), "rating": data.values}
+    """So many fits with faults, each on the frame itself, read and bucketed anew."""
     import pyarrow as pa
 
-    frame = spark.createDataFrame(pa.table({name: pa.array(column) for name, column in ids.items()})).repartition(4)
-    engine = SparkEngine(spark, partitions=4)
-    for number in range(fits):
-        began = time.monotonic()
-        with _killing(random.Random(number), seen), engine.read(frame) as rows:
-            seen[_tried(rows.on_list(data.task_ids), engine, wanted)] += 1
-        print(f"fit {number}: {dict(seen)}, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    spark.stop()
+    data, seen = _data(USERS, RATINGS), Counter[str]()
+    wanted = _fit(data, LocalEngine(exact=True))
+    ids = {"user": data.user_ids.ids_of(data.users), "item": data.task_ids.ids_of(data.tasks), "rating": data.values}
+    table = pa.table({name: pa.array(column) for name, column in ids.items()})
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, _cluster(Path(folder)) as spark:
+        frame = spark.createDataFrame(table).repartition(4)
+        for number in range(fits):
+            began, engine = time.monotonic(), _engine(spark, 4, number)
+            with _failing(_Faults(random.Random(number), Path(folder), seen)), engine.read(frame) as rows:
+                seen[_tried(rows.on_list(data.task_ids), engine, wanted)] += 1
+            print(f"fit {number}: {dict(seen)}, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     return seen
 
 

@@ -12,6 +12,9 @@ from types import ModuleType
 
 import click
 
+from apportion.estimators import Estimator
+from apportion.privacy import Session
+
 DOCS = Path(__file__).parent
 
 INTERNAL = ("cli", "estimators", "linalg", "postprocessing")
@@ -65,7 +68,8 @@ def _entries(name: str, module: ModuleType, documented: dict[int, str]) -> list[
 
 def _directive(name: str, thing: object) -> list[str]:
     if inspect.isclass(thing):
-        return [f".. autoclass:: {name}", "   :members:", "   :show-inheritance:"]
+        inherited = ["   :inherited-members:"] if issubclass(thing, Estimator | Session) else []
+        return [f".. autoclass:: {name}", "   :members:", *inherited, "   :show-inheritance:"]
     if inspect.isroutine(thing):
         return [f".. autofunction:: {name}"]
     return [f".. py:data:: {name}", f"   :type: {type(thing).__name__}"]

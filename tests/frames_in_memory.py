@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 class FrameInMemory:
@@ -24,11 +25,23 @@ class FrameInMemory:
                 parts[hash(batch.column(column)[row].as_py()) % number].append(batch.slice(row, 1))
         return self.like(parts)
 
+    def select(self, *names):
+        return self.like([[batch.select(names) for batch in batches] for batches in self.partitions])
+
+    def where(self, condition):
+        column, _, listed = condition.partition(" IN ")
+        numbers = pa.array([int(number) for number in listed.strip("()").split(",")], pa.int32())
+        return self.like(
+            [[batch.filter(pc.is_in(batch.column(column), numbers)) for batch in part] for part in self.partitions]
+        )
+
     def union(self, other):
         return self.like([*self.partitions, *other.partitions])
 
     def toArrow(self):
-        return pa.Table.from_batches([batch for batches in self.partitions for batch in batches])
+        batches = [batch for batches in self.partitions for batch in batches]
+        answers = pa.schema({"block": pa.int32(), "answer": pa.binary()})
+        return pa.Table.from_batches(batches, None if batches else answers)
 
 
 class FaultyFrame(FrameInMemory):

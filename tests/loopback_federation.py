@@ -21,6 +21,16 @@ from apportion.cli.federate_processes import environment
 HOST = "127.0.0.1"
 
 
+def outer_address():
+    """Return an address of this machine that is not loopback; None where there is none. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+        try:
+            found.connect(("192.0.2.1", 9))  # for documentation: nobody has it
+            return found.getsockname()[0]
+        except OSError:
+            return None
+
+
 def free_port():
     with socket.socket() as found:
         found.bind((HOST, 0))
@@ -60,7 +70,8 @@ def _certificate(subject, key, issuer, issuer_key, *, authority):
         )
         made = made.add_extension(x509.KeyUsage(key_cert_sign=True, crl_sign=True, **usage), critical=True)
     else:
-        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(HOST))]
+        addresses = {HOST, outer_address() or HOST}
+        names = [x509.DNSName("localhost"), *(x509.IPAddress(ipaddress.ip_address(each)) for each in addresses)]
         made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
     return made.sign(issuer_key, hashes.SHA256())
 
@@ -80,11 +91,11 @@ def write_certificates(folder):
     return [folder / name for name in ("link.pem", "link.key", "root.pem")]
 
 
-def wait_for(port, process, seconds=60):
+def wait_for(port, process, host=HOST, seconds=60):
     until = time.monotonic() + seconds
     while time.monotonic() < until and process.poll() is None:
         with socket.socket() as found:
-            if found.connect_ex((HOST, port)) == 0:
+            if found.connect_ex((host, port)) == 0:
                 return
         time.sleep(0.2)
     raise TimeoutError(f"nothing listens on port {port}; exit code {process.poll()}")
@@ -114,7 +125,9 @@ def ended(processes, seconds=20):
             process.wait()
 
 
-def run_over_loopback(folder, config, rows, seconds=300, clients=None, planted=None, stranger=False):
+def run_over_loopback(
+    folder, config, rows, seconds=300, clients=None, planted=None, stranger=False, carrier="flower", host=HOST
+):
     """Run the server and a client for each file of rows, as commands over TLS; return what was said.
 
     Args:
@@ -125,23 +138,25 @@ def run_over_loopback(folder, config, rows, seconds=300, clients=None, planted=N
         clients: which of them are started; all by default.
         planted: code in the apps that Flower has for the server and sends to nodes.
         stranger: whether a node of Flower's own connects too, which is nobody of the roster.
+        carrier: of letters.
+        host: address that the server listens on and clients connect to.
     """
     certificate, key, root = write_certificates(folder)
     port = free_port()
     out = folder / "out"
-    tls = ("--root-certificates", root)
-    link = ("--certificate", certificate, "--key", key, "--identity", folder / "server", "--port", port)
+    tls = ("--root-certificates", root, "--carrier", carrier)
+    link = ("--host", host, "--certificate", certificate, "--key", key, "--identity", folder / "server", "--port", port)
     change = f"import apportion.cli.federate_processes as p; p._CLIENT = p._SERVER = {planted!r}" if planted else ""
     running = [started(("federate", "server", config, "--out", out, *tls, *link), folder / "server.log", change)]
     try:
-        wait_for(port, running[0])
+        wait_for(port, running[0], host)
         if stranger:
             node = [Path(sys.executable).parent / "flower-supernode", "--superlink", f"{HOST}:{port}"]
             ports = ("--root-certificates", root, "--port", free_port())
             running.append(_started([str(each) for each in (*node, *ports)], folder / "stranger.log", "stranger"))
         for number in range(len(rows)) if clients is None else clients:
             own = ("--client", folder / f"client{number}", "--local-port", free_port())
-            asked = ("federate", "client", config, rows[number], "--server", f"{HOST}:{port}", *tls, *own)
+            asked = ("federate", "client", config, rows[number], "--server", f"{host}:{port}", *tls, *own)
             running.append(started(asked, folder / f"client{number}.log"))
         running[0].wait(seconds)
     except subprocess.TimeoutExpired:

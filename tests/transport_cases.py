@@ -10,10 +10,22 @@ from apportion.data import Interactions
 from apportion.data.synthetic import long_tailed_ratings
 from apportion.data.vocabulary import Vocabulary
 from apportion.federated import DataElsewhere
-from apportion.transport import CATALOGUE, Account, ClientsByPost, Conditions, Desk, LocalPost, PublicFacts, letters
+from apportion.transport import (
+    CATALOGUE,
+    Account,
+    ClientsByPost,
+    Conditions,
+    Desk,
+    LocalPost,
+    PublicFacts,
+    letters,
+    question,
+)
+from apportion.transport.plain import packed
 from federated_cases import identity, public_of, signed_by
 
 N_ITEMS = 6
+POPULARITY = {"name": "popularity", "given": {}, "without": None}
 
 
 class Federation:
@@ -70,3 +82,18 @@ class Federation:
     @property
     def elsewhere(self):
         return DataElsewhere(self.items)
+
+
+def asked(*contributions, noise=None, precision="float64", **further):
+    """A question as bytes."""
+    return packed({"asked": list(contributions), "noise": noise, "precision": precision, **further})
+
+
+def one_pass(federation, content, post=None):
+    """Run a pass on a question; return the sum, and whose parts are in it."""
+    clients = federation.clients(post)
+    conditions = federation.conditions
+    understood = question.understood(content, conditions)
+    terms = conditions.terms(os.urandom(16), understood.length, understood.digest)
+    total = clients.add_up(terms, understood.question, None)
+    return (total.numbers - total.masks).view(np.int64), total.clients, clients

@@ -58,7 +58,7 @@ REHEARSED = {
         "groupby-scale",
     ),
     "the whole site": ("docs-runs",),
-    "a cluster, and Java": ("spark-faults",),
+    "a cluster, and Java": ("spark-faults", "spark-vs-als"),
     "more draws or more data": (
         "federated-agrees",
         "replay-at-size",

@@ -32,6 +32,7 @@ def tree(tmp_path, monkeypatch, forget):
         "src/apportion/linalg/__init__.py": "",
         "src/apportion/linalg/kernel.py": "LEVEL = 1\n",
         "src/apportion/linalg/_kernel.cpp": "int level = 1;\n",
+        "src/apportion/linalg/_round.hpp": "int round = 1;\n",
         "src/apportion/pages.py": "TITLE = 'none of its business'\n",
     }
     for name, text in files.items():
@@ -57,6 +58,7 @@ def tree(tmp_path, monkeypatch, forget):
         ("src/apportion/fits.py", "from apportion.linalg import kernel\n\nRATE = 2.0\n"),
         ("src/apportion/late.py", "x = 2\n"),
         ("src/apportion/linalg/_kernel.cpp", "int level = 2;\n"),
+        ("src/apportion/linalg/_round.hpp", "int round = 2;\n"),
     ],
 )
 def test_a_change_of_code_that_a_claim_reaches_changes_its_hash(tree, name, text):

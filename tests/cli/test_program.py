@@ -25,6 +25,15 @@ def test_help_needs_nothing_heavy():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_the_package_runs_as_the_program():
+    shown = [
+        subprocess.run([sys.executable, *start, "--help"], capture_output=True, text=True, check=True).stdout
+        for start in (["-m", "apportion"], ["-c", "from apportion.cli.main import main; main()"])
+    ]
+    assert shown[0].startswith("Usage: apportion [OPTIONS]")
+    assert shown[0] == shown[1]
+
+
 RECOMMENDERS = [
     "plan",
     "fit",

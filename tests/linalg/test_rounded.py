@@ -19,7 +19,7 @@ KEY = bytes(range(32))
 
 def test_paths_and_digits_agree_on_every_number():
     rng = np.random.default_rng(0)
-    sums = rng.integers(-(10**15), 10**15, 3000)
+    sums = rng.integers(-(10**15), 10**15, 900)
     for shift, scales in ((0, [2.0**20, 3.7e5]), (25, [2.0**20]), (52, [3.0, 0.01]), (10, [2.0**39])):
         found = []
         for backend in BACKENDS:

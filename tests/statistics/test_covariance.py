@@ -132,3 +132,16 @@ def test_what_cannot_be_is_refused(arguments, message):
         fitted(rows, users, **arguments)
     with pytest.raises(InputError, match="from 1 to 3 components"):
         UserPCA(4, value_range=BOX).fit(rows, users=users)
+
+
+def test_a_part_is_scaled_by_squares_added_in_the_order_of_columns():
+    """The pairwise sum of `np.linalg.norm` gives other last bits."""
+    values = np.random.default_rng(2).uniform(-1, 1, (60, 12))
+    users = group_rows(np.arange(60), 60, single_user=True).users(values=values)
+    rows, centre = ScaledRows(np.full(12, -1.0), np.full(12, 1.0)), np.zeros(12)
+    (made,) = Moments(rows, centre, 0.1)(users, None)
+    products = rows.means(users, centre)[1] / 0.1
+    squares = np.zeros(60)
+    for column in products.T:
+        squares += column * column
+    np.testing.assert_array_equal(made[:, 13:], products / np.sqrt(squares)[:, None])

@@ -21,30 +21,14 @@ from apportion.transport import LocalPost, letters, question
 from apportion.transport.conditions import Conditions
 from apportion.transport.listed import PublicFacts
 from apportion.transport.plain import packed, unpacked
-from transport_cases import Federation
+from transport_cases import POPULARITY, Federation, asked, one_pass
 
 LARGE = 4.5
-POPULARITY = {"name": "popularity", "given": {}, "without": None}
-
-
-def asked(*contributions, noise=None, precision="float64", **further):
-    """A question as bytes."""
-    return packed({"asked": list(contributions), "noise": noise, "precision": precision, **further})
 
 
 def stages(answers):
     """The stage of each answer."""
     return {each: unpacked(answer)["stage"] for each, answer in answers.items()}
-
-
-def one_pass(federation, content, post=None):
-    """Run a pass on a question; return the sum, and whose parts are in it."""
-    clients = federation.clients(post)
-    conditions = federation.conditions
-    understood = question.understood(content, conditions)
-    terms = conditions.terms(os.urandom(16), understood.length, understood.digest)
-    total = clients.add_up(terms, understood.question, None)
-    return (total.numbers - total.masks).view(np.int64), total.clients, clients
 
 
 class Posts(LocalPost):
@@ -57,10 +41,10 @@ class Posts(LocalPost):
         self.sent = []
         self.came = []
 
-    def exchanged(self, by_position):
+    def exchanged(self, by_position, most):
         stage = len(self.sent)
         self.sent.append({each: self.change(stage, each, letter) for each, letter in by_position.items()})
-        came = super().exchanged({each: letter for each, letter in self.sent[-1].items() if letter is not None})
+        came = super().exchanged({each: letter for each, letter in self.sent[-1].items() if letter is not None}, most)
         self.came.append({each: self.back(stage, each, answer) for each, answer in came.items()})
         return {each: answer for each, answer in self.came[-1].items() if answer is not None}
 

@@ -1,4 +1,4 @@
-"""Fits over real processes: a link and nodes of Flower, over TLS, release what one machine's memory does.
+"""Fits over real processes, by HTTPS and by Flower, over TLS, release what one machine's memory does.
 
 Flower moves pins of the development environment, so this runs in one of its own: `make test-federated`.
 """
@@ -8,19 +8,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
 from apportion import linalg
 from apportion.cli.federate_app import agreed, fit_over, users_of
 from apportion.cli.federate_processes import environment, link_command, started_run, write_app, write_connection
-from apportion.federated import SimulatedClients
 from apportion.transport import Account
 from apportion.transport.configuration import Federation
 from apportion.transport.flower import fit_in_run
-from federation_files import write_everybody, write_federation
-from loopback_federation import ended, free_port, run_over_loopback, wait_for, write_certificates
+from federation_files import OneMachine, write_everybody, write_federation
+from loopback_federation import ended, free_port, outer_address, run_over_loopback, wait_for, write_certificates
 
 pytest.importorskip("flwr", reason="Flower has an environment of its own: make test-federated")
 pytestmark = pytest.mark.skipif(not linalg.compiled_available(), reason="exact sums need the compiled kernel")
@@ -32,16 +30,6 @@ from flwr.serverapp import ServerApp
 Path({folder!r}, "ran-" + os.environ.get("WHOSE_NODE", "nobody")).touch()
 app = ClientApp()
 """
-
-
-class OneMachine:
-    """All rows in memory, in one process, with the same masks."""
-
-    def __init__(self, users):
-        self.users = users
-
-    def add_up(self, terms, question, users):
-        return SimulatedClients().add_up(replace(terms, identities=()), question, self.users)
 
 
 def in_memory(config, rows, folder):
@@ -68,6 +56,16 @@ def test_real_processes_release_what_memory_does_and_run_no_code_of_the_server(t
     command = [sys.executable, "-c", "from apportion.cli.main import main; main()", *show]
     subprocess.run(command, check=True, env=environment(tmp_path))
     assert "1 question agreed to" in page.read_text(encoding="utf-8")
+
+
+def test_processes_over_https_release_what_memory_does(tmp_path):
+    """The server listens on an address that other machines reach, and clients connect to that one."""
+    config, rows = write_federation(tmp_path, 5, noise="server", seed=1, kind="mean", timeout=60.0)
+    host = outer_address() or "127.0.0.1"
+    said = run_over_loopback(tmp_path, config, rows, carrier="https", host=host)
+    assert (tmp_path / "out" / "released.json").exists(), said
+    assert json.loads((tmp_path / "out" / "released.json").read_text()) == in_memory(config, rows, tmp_path)
+    assert [entry.names for entry in Account.shown(tmp_path / "client0" / "account")] == [("user-means",)]
 
 
 def test_clients_who_draw_the_noise_finish_without_one_of_them(tmp_path):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import Delta, PositiveNumber, json_option
+from apportion.cli.option_types import Delta, PositiveNumber
+from apportion.cli.options import json_option
 from apportion.cli.outputs import print_json, table
 
 if TYPE_CHECKING:

@@ -7,16 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.options import (
-    FILE,
-    ITEMS_FROM_DATA,
-    DataOptions,
-    FeatureOptions,
-    collect,
-    feature_options,
-    json_option,
-    open_option,
-)
+from apportion.cli.feature_options import FeatureOptions, feature_options
+from apportion.cli.option_types import FILE, ITEMS_FROM_DATA
+from apportion.cli.options import DataOptions, collect, json_option, open_option
 from apportion.cli.outputs import print_json, say_page, table, write_text
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError

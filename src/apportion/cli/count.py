@@ -9,7 +9,8 @@ import click
 
 from apportion.cli.by_group import run_by_group
 from apportion.cli.group_options import GroupOptions, group_options
-from apportion.cli.options import DATA, collect, json_option, open_option
+from apportion.cli.option_types import DATA
+from apportion.cli.options import collect, json_option, open_option
 from apportion.cli.statistics_options import privacy_options
 
 

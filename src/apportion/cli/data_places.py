@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.options import Command
+from apportion.cli.option_types import Command
 
 if TYPE_CHECKING:
     from apportion.data.sources import Place

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.options import DataOptions, Delta, FitOptions, Kind, PositiveNumber, json_option, open_option
+from apportion.cli.option_types import Delta, PositiveNumber
+from apportion.cli.options import DataOptions, FitOptions, Kind, json_option, open_option
 from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_bytes, write_text
 from apportion.cli.progress import Reporter
 

@@ -19,14 +19,13 @@ from apportion.cli.evaluation_parts import (
     serve_new_items,
     split_data,
 )
+from apportion.cli.feature_options import FeatureOptions, feature_options
 from apportion.cli.options import (
     DataOptions,
-    FeatureOptions,
     FitOptions,
     Kind,
     collect,
     data_options,
-    feature_options,
     fit_options,
     json_option,
     open_option,

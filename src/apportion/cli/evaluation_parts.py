@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from apportion.cli.options import ITEMS_FROM_DATA, FitOptions, Kind
+from apportion.cli.option_types import ITEMS_FROM_DATA
+from apportion.cli.options import FitOptions, Kind
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:

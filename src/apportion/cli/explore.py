@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.options import FILE, DataOptions, collect, data_options, json_option, open_option
+from apportion.cli.option_types import FILE
+from apportion.cli.options import DataOptions, collect, data_options, json_option, open_option
 from apportion.cli.outputs import print_json, refuse_folder, say_page, write_text
 from apportion.cli.progress import Reporter
 

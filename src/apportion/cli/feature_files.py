@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from apportion.cli.options import FeatureOptions
+from apportion.cli.feature_options import FeatureOptions
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 

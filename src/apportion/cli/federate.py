@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import click
 
-from apportion.cli.options import FILE
+from apportion.cli.option_types import FILE
 from apportion.cli.outputs import REPORT, refuse_folder, refuse_unless_writable_model, say_page, write_text
-from apportion.errors import ApportionError, InputError
+from apportion.errors import InputError
 
-_PATIENCE: Final = 90.0  # seconds for a program to listen
 _CONFIG: Final = click.argument("federation", type=FILE, metavar="FEDERATION.toml")
 _OUT: Final = click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="Folder for what is released."
 )  # fmt: skip
-_ROOT: Final = click.option(
-    "--root-certificates", type=FILE, required=True, help="Certificates (PEM) that the server's is checked against."
+_CARRIER: Final = click.option(
+    "--carrier",
+    type=click.Choice(["https", "flower"]),
+    default="https",
+    show_default=True,
+    help="What carries letters: HTTPS between machines, or Flower between processes of one machine.",
 )
 _CLIENT: Final = click.option(
     "--client",
@@ -36,6 +32,8 @@ _CLIENT: Final = click.option(
     help="Folder with this client's key and account; keep it, keep it secret, and never copy it.",
 )
 
+Carrier = Literal["https", "flower"]
+
 
 @click.group(short_help="Fit over clients that keep their rows: key, server, client, page, simulate.")
 def federate() -> None:
@@ -44,14 +42,13 @@ def federate() -> None:
     \b
     apportion federate key                                    # every client, once; the keys make the roster
     apportion federate key --client server                    # the server, once; clients answer to this key alone
-    apportion federate server federation.toml --out model --certificate link.pem --key link.key \\
-        --root-certificates ca.pem
-    apportion federate client federation.toml ratings.csv --server localhost:9443 --root-certificates ca.pem
+    apportion federate server federation.toml --out model --host 0.0.0.0 --certificate server.pem --key server.key
+    apportion federate client federation.toml ratings.csv --server example.org:9443 --root-certificates ca.pem
 
     FEDERATION.toml says which items there are, who the server and the clients are, how many clients may collude with
     the server or drop out, what epsilon may be spent, and who draws the noise. The server and every client have a copy;
     a client goes by its own. Rows never leave a client: it sends masked whole numbers, and the server can read their
-    sum only. Server and clients are processes of one machine.
+    sum only.
     """  # noqa: D301
 
 
@@ -69,7 +66,6 @@ def key(own: Path) -> None:
 @_OUT
 @click.option("--certificate", type=FILE, required=True, help="This server's TLS certificate (PEM).")
 @click.option("--key", "secret", type=FILE, required=True, help="Its private key (PEM).")
-@_ROOT
 @click.option(
     "--identity",
     type=click.Path(file_okay=False, path_type=Path),
@@ -77,52 +73,46 @@ def key(own: Path) -> None:
     show_default=True,
     help="Folder with the key that clients know this server by; `federate key --client server` makes it.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on: this machine alone.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=9443, show_default=True, help="Port to listen on.")
+@_CARRIER
+@click.option(
+    "--root-certificates", type=FILE, help="For Flower: certificates (PEM) that the server's is checked against."
+)
 def server(
     federation: Path,
     out: Path,
     certificate: Path,
     secret: Path,
-    root_certificates: Path,
     identity: Path,
     host: str,
     port: int,
+    carrier: Carrier,
+    root_certificates: Path | None,
 ) -> None:
-    """Open a Flower link over TLS, wait for the clients, fit, and write the result with its statement.
+    """Listen over TLS, wait for the clients, fit, and write the result with its statement.
 
-    Clients must be on this machine: whoever reaches a link of Flower can start and stop runs on it.
+    The port takes letters and answers of the clients of the roster, and nothing else. With Flower, clients must be on
+    this machine: whoever reaches a link of Flower can start and stop runs on it.
     """
-    from apportion.cli.federate_app import agreed, run_server, secret_key
-    from apportion.cli.federate_processes import (
-        LOCAL,
-        link_command,
-        started_run,
-        write_app,
-        write_connection,
-    )
+    from apportion.cli.federate_app import agreed, secret_key
     from apportion.transport.configuration import Federation
-    from apportion.transport.flower import fit_in_run
 
-    if host != LOCAL:
-        raise InputError(
-            f"Expected the host {LOCAL}, got {host}: whoever reaches a link of Flower can start, stop and read runs "
-            "on it without a key, so it is for clients on this machine alone.",
-            argument="host",
-        )
     refuse_unless_writable_model(out)
     told = Federation.read(federation)
     agreed(told)  # refused before anything listens
     secret_key(identity, "server")
-    with tempfile.TemporaryDirectory(prefix="apportion-federation-") as folder:
-        home, app = Path(folder) / "flower", Path(folder) / "app"
-        write_app(app)
-        write_connection(home, f"localhost:{port}", root_certificates)
-        shared = _new_secret(home / "secret")
-        with _running(link_command(port, certificate, secret, root_certificates, home / "secret"), home, port):
-            fit = partial(run_server, federation=told, identity=identity, out=out)
-            number = started_run(app, home)
-            fit_in_run(f"localhost:{port}", root_certificates.read_bytes(), shared, number, fit)
+    if carrier == "https":
+        from apportion.cli.federate_https import serve_by_https
+
+        serve_by_https(told, identity, out, host, port, certificate, secret)
+    else:
+        from apportion.cli.federate_flower import refuse_other_machines, serve_by_flower
+
+        refuse_other_machines(host)
+        if root_certificates is None:
+            raise InputError("Flower needs the certificates that its link is checked against.", argument="carrier")
+        serve_by_flower(told, identity, out, port, certificate, secret, root_certificates)
     _say(out)
 
 
@@ -130,29 +120,43 @@ def server(
 @_CONFIG
 @click.argument("rows", type=FILE)
 @click.option("--server", "address", metavar="HOST:PORT", required=True, help="Where the server listens.")
-@_ROOT
-@_CLIENT
 @click.option(
-    "--local-port", type=click.IntRange(1, 65535), default=9094, show_default=True, help="Port on this machine alone."
+    "--root-certificates",
+    type=FILE,
+    required=True,
+    help="Certificates (PEM) that the server's is checked against: of authorities, or the server's own.",
 )
-def client(federation: Path, rows: Path, address: str, root_certificates: Path, own: Path, local_port: int) -> None:
+@_CLIENT
+@_CARRIER
+@click.option(
+    "--local-port",
+    type=click.IntRange(1, 65535),
+    default=9094,
+    show_default=True,
+    help="For Flower: port of its node, on this machine alone.",
+)
+def client(
+    federation: Path, rows: Path, address: str, root_certificates: Path, own: Path, carrier: Carrier, local_port: int
+) -> None:
     """Answer the server's questions with the rows in ROWS (user, item, value), until interrupted.
 
     The file is checked before the first question, so that nobody drops out because of what a row holds. What was asked
-    and what it cost is in the account before it is answered; `apportion federate page` shows it.
+    and what it cost is in the account before it is answered; `apportion federate page` shows it. Nothing listens here.
     """
     from apportion.cli.federate_app import agreed, desk_of, users_of
-    from apportion.cli.federate_processes import LOCAL, node_command
     from apportion.transport.configuration import Federation
-    from apportion.transport.flower import answer_letters
 
     told = Federation.read(federation)
-    desk = desk_of(agreed(told), users_of(told, rows), own)
-    with tempfile.TemporaryDirectory(prefix="apportion-client-") as name:
-        home = Path(name)
-        secret = _new_secret(home / "secret")
-        with _running(node_command(address, root_certificates, local_port, home / "secret"), home, local_port) as node:
-            answer_letters(desk, f"{LOCAL}:{local_port}", secret, lambda: node.poll() is None)
+    conditions = agreed(told)
+    desk = desk_of(conditions, users_of(told, rows), own)
+    if carrier == "https":
+        from apportion.cli.federate_https import answer_by_https
+
+        answer_by_https(desk, conditions, address, root_certificates, own)
+    else:
+        from apportion.cli.federate_flower import answer_by_flower
+
+        answer_by_flower(desk, address, root_certificates, local_port)
 
 
 @federate.command(short_help="Show a client what it was asked, what left it, and what is promised.")
@@ -204,33 +208,3 @@ def _say(out: Path) -> None:
     click.echo(f"\nReleased: {out}")
     if (out / REPORT).exists():
         say_page(out / REPORT)
-
-
-def _new_secret(path: Path) -> bytes:
-    """Write a new secret that a program of Flower and this process share; nobody else on the machine can read it."""
-    secret = os.urandom(32).hex().encode()
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(secret)
-    return secret
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as found:
-        return found.connect_ex(("localhost", port)) == 0
-
-
-@contextmanager
-def _running(command: list[str], home: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run one of Flower's programs for a while, from when it listens."""
-    from apportion.cli.federate_processes import environment
-
-    with subprocess.Popen(command, env=environment(home)) as process:
-        try:
-            until = time.monotonic() + _PATIENCE
-            while not _listens(port) and process.poll() is None and time.monotonic() < until:
-                time.sleep(0.2)
-            if process.poll() is not None or not _listens(port):
-                raise ApportionError("Flower did not start; the lines above say why.")
-            yield process
-        finally:
-            process.terminate()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from apportion.cli.federate_encoder import fitted_encoder
 from apportion.cli.item_files import read_item_list
 from apportion.cli.loading import load_data
 from apportion.cli.options import DataOptions
@@ -23,9 +24,8 @@ from apportion.federated import Clients, DataElsewhere
 from apportion.privacy import Budget, Purpose, Session
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
 from apportion.statistics.value_shares import SharesBetween
-from apportion.transport import Account, ClientsByPost, Conditions, Desk
+from apportion.transport import Account, Conditions, Desk
 from apportion.transport.configuration import Federation
-from apportion.transport.flower import FlowerPost, connected
 
 _CUTS = 40  # steps that a scale is divided into for quantiles
 KEY, ACCOUNT, RELEASED = "key", "account", "released.json"
@@ -99,6 +99,8 @@ def fit_over(federation: Federation, conditions: Conditions, clients: Clients, o
     low, high = federation.scale
     if federation.kind == "ratings":
         model: Any = PrivateRatingRecommender(value_range=(low, high), **common).fit(data).model_
+    elif federation.kind == "encoder":
+        model = fitted_encoder(federation, data, {**common, "value_range": (low, high)})
     else:
         model = PrivateClickRecommender(**common).fit(data).model_
     write_model(model, out, None)
@@ -124,11 +126,3 @@ def _released(federation: Federation, data: DataElsewhere, engine: Any, out: Pat
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / RELEASED, json.dumps({**found, "statement": statement}, indent=2) + "\n")
     return statement
-
-
-def run_server(grid: Any, federation: Federation, identity: Path, out: Path) -> None:
-    """Fit over the connected clients, and write what was released."""
-    conditions = agreed(federation)
-    nodes = connected(grid, conditions, federation.timeout)
-    post = FlowerPost(grid, nodes, federation.timeout)
-    fit_over(federation, conditions, ClientsByPost(post, conditions, secret_key(identity, "server")), out)

@@ -12,20 +12,19 @@ import click
 
 from apportion.cli.cautions import weak_epsilon
 from apportion.cli.data_places import data_argument, stem_of
+from apportion.cli.feature_options import FeatureOptions, feature_options
+from apportion.cli.ledger_options import ledger_options
+from apportion.cli.option_types import FILE
 from apportion.cli.options import (
-    FILE,
     MEMORY,
     DataOptions,
-    FeatureOptions,
     FitOptions,
     checkpoint_option,
     collect,
     data_options,
     engine_options,
-    feature_options,
     fit_options,
     json_option,
-    ledger_options,
     memory_option,
     open_option,
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from apportion.cli.options import FILE, Command, Delta
+from apportion.cli.option_types import FILE, Command, Delta
 from apportion.cli.statistics_options import StatisticsOptions, split_names
 from apportion.errors import InputError
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.options import PositiveNumber, json_option
+from apportion.cli.option_types import PositiveNumber
+from apportion.cli.options import json_option
 from apportion.cli.outputs import print_json, refuse_folder, table, write_text
 
 if TYPE_CHECKING:

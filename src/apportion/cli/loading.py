@@ -11,7 +11,8 @@ import numpy as np
 
 from apportion.cli.cautions import said_of_folder
 from apportion.cli.item_files import read_item_list
-from apportion.cli.options import ITEMS_FROM_DATA, DataOptions, Kind
+from apportion.cli.option_types import ITEMS_FROM_DATA
+from apportion.cli.options import DataOptions, Kind
 from apportion.data import IGNORE, Interactions
 from apportion.data.columns import ColumnChoice, choose_columns, usually
 from apportion.data.item_lists import on_list
@@ -144,7 +145,7 @@ def _rows_left_out(path: Place, left_out: dict[str, int], repeats: Repeats) -> I
 
 
 def refuse_rules(options: DataOptions, name: str, instead: str) -> None:
-    """Refuse rules for rows where data are not read: there, empty cells and repeated rows are refused."""
+    """Refuse rules for rows where none can be applied; empty cells and repeated rows are refused there."""
     for argument, default in (("where", None), ("missing", "drop"), ("repeats", None)):
         if getattr(options, argument) not in (None, "refuse", default):
             raise InputError(f"{name}: rows cannot be chosen here; {instead}.", argument=argument)

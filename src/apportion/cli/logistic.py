@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apportion.cli.feature_columns import Features, assemble, categories_option, columns_to_read, features_option
-from apportion.cli.options import DATA, PositiveNumber, collect, json_option, open_option
+from apportion.cli.option_types import DATA, PositiveNumber
+from apportion.cli.options import collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import StatisticsOptions, privacy_options, read_columns, sample_limit_option
 from apportion.cli.statistics_outputs import publish

@@ -153,5 +153,5 @@ for command in (
 
 
 def main() -> None:
-    """Entry point of the installed program."""
-    sys.exit(program())
+    """Entry point of the installed program, and of `python -m apportion`."""
+    sys.exit(program(prog_name="apportion"))

@@ -3,82 +3,27 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import click
 
+from apportion.cli.ledger_options import charged_session
+from apportion.cli.option_types import PRIVATE_ITEMS, Command, Delta, ItemList, PositiveNumber
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
-    from apportion.privacy import Account, Budget, Checkpoint, NoiseSource, Session
+    from apportion.privacy import Budget, NoiseSource, Session
 
 Kind = Literal["ratings", "clicks"]
 Unlisted = Literal["drop", "refuse"]
 Missing = Literal["drop", "refuse"]
 Repeats = Literal["last", "first", "mean", "sum", "count", "refuse"]
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-PRIVATE_ITEMS: Final = "private"
-ITEMS_FROM_DATA: Final = "from-data"
-FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-class DataPath(click.Path):
-    """A file, or a folder of users that `apportion shard` made."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Turn text into a path; refuse another folder."""
-        path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        if path.is_dir() and not (path / "manifest.json").is_file():
-            self.fail(f"File {str(path)!r} is a directory.", param, ctx)
-        return path
-
-
-DATA: Final = DataPath(exists=True, path_type=Path)
 MEMORY: Final = "1GiB"
-
-
-class PositiveNumber(click.ParamType[float]):
-    """A finite number above zero; anything else is a usage error that quotes the value."""
-
-    name = "number"
-    above, below = 0.0, math.inf
-    expected = "a finite number above 0"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Turn text into a number."""
-        try:
-            number = float(value)
-        except ValueError:
-            self.fail(f"expected a number, got {value!r}", param, ctx)
-        if not self.above < number < self.below:
-            self.fail(f"expected {self.expected}, got {value}", param, ctx)
-        return number
-
-
-class Delta(PositiveNumber):
-    """A δ above 0; `Budget` accepts the same ones."""
-
-    above, below = 1e-300, 1.0
-    expected = "a number above 1e-300 and below 1"
-
-
-class ItemList(click.ParamType["Path | str"]):
-    """A file with the public list of items, or one of two words."""
-
-    name = "file"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
-        """Turn text into a path, unless it is one of the words."""
-        return value if value in (PRIVATE_ITEMS, ITEMS_FROM_DATA) else Path(FILE.convert(value, param, ctx))
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """What may be given."""
-        return f"FILE|{PRIVATE_ITEMS}|{ITEMS_FROM_DATA}"
 
 
 @dataclass(frozen=True)
@@ -108,23 +53,6 @@ class DataOptions:
         low, high = self.scale
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise InputError(f"Expected --scale LO HI with LO below HI, got {low:g} {high:g}.", argument=None)
-
-
-@dataclass(frozen=True)
-class FeatureOptions:
-    """The file with public item features, and how it is read."""
-
-    features: Path | None = None
-    feature_item: str | None = None
-    feature_kinds: tuple[str, ...] = ()
-    feature_crosses: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.features is not None:
-            return
-        given = {"item": self.feature_item, "kind": self.feature_kinds, "cross": self.feature_crosses}
-        for name in (name for name, value in given.items() if value):
-            raise click.UsageError(f"--feature-{name} needs --features.")
 
 
 @dataclass(frozen=True)
@@ -181,41 +109,6 @@ def noise_of(seed: int | None, exact: bool) -> NoiseSource:
     return SystemNoise(exact=exact) if seed is None else SeededNoise(seed, exact=exact)
 
 
-def charged_session(
-    ledger: str | None,
-    account: str | None,
-    budget: Budget,
-    window: str,
-    noise: NoiseSource,
-    checkpoint: Checkpoint | None = None,
-) -> Session | None:
-    """Return a session of this budget that charges a ledger's account; None if no ledger was named."""
-    result = account_of(ledger, account)
-    declared = None if window == _NO_WINDOW else window
-    return None if result is None else result.session(budget, noise=noise, window=declared, checkpoint=checkpoint)
-
-
-def account_of(ledger: str | None, account: str | None) -> Account | None:
-    """Return an account of a ledger; None if no ledger was named."""
-    if ledger is None and account is None:
-        return None
-    if ledger is None or account is None:
-        raise click.UsageError("--ledger and --account must be given together.")
-    from apportion.privacy import Ledger
-
-    asked = click.get_current_context().meta
-    where = {name: asked.get(_GUARDED_BY + name) for name in ("key", "head", "fingerprints")}
-    result = Ledger.open(ledger, create=False, **where).account(account)
-    given = [value for name, value in click.get_current_context().params.items() if name in _DATA_ARGUMENTS]
-    data = next((value for value in given if isinstance(value, Path) and value.exists()), None)
-    return result if data is None else result.for_data(data, lambda said: click.echo(f"Warning: {said}", err=True))
-
-
-def _remember(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Remember where a guard of the ledger is for `account_of`, so that no command has to pass it on."""
-    context.meta[_GUARDED_BY + str(option.name).removeprefix("ledger_")] = value
-
-
 def collect(record: type[Any], values: Mapping[str, Any]) -> Any:
     """Pick a record's fields from a command's options."""
     return record(**{field.name: values[field.name] for field in fields(record) if field.name in values})
@@ -255,20 +148,6 @@ def _note_kind(context: click.Context, option: click.Parameter, given: bool) -> 
         raise click.UsageError("--ratings and --clicks cannot be combined: rows are one or the other.", context)
     if given:
         context.params["kind"] = str(option.name).removeprefix("rows_are_")
-
-
-def feature_options(command: Command) -> Command:
-    """Add the options that name public features of items."""
-    for option in reversed(_FEATURES):
-        command = option(command)
-    return command
-
-
-def ledger_options(command: Command) -> Command:
-    """Add the options that name an account to be charged."""
-    for option in reversed(_LEDGER):
-        command = option(command)
-    return command
 
 
 def memory_option(command: Command) -> Command:
@@ -312,56 +191,8 @@ def _note_open(context: click.Context, option: click.Parameter, value: bool) -> 
 
 OPEN: Final = "apportion.open"
 """Where the context of a command keeps whether pages are to be opened."""
-_NO_WINDOW: Final = "not declared"
 EXACT: Final = click.option(
     "--exact", is_flag=True, help="Compute sums and noise in exact arithmetic, so that rounding reveals nothing."
-)
-_GUARDED_BY: Final = "apportion.ledger."
-_DATA_ARGUMENTS: Final = ("data", "file", "folder")
-_LEDGER: Final = (
-    click.option(
-        "--ledger", metavar="URL", help="Charge a ledger first: a SQLite file or postgresql://...; see `ledger`."
-    ),
-    click.option("--account", metavar="NAME", help="With --ledger: the account for these data."),
-    click.option(
-        "--ledger-key",
-        metavar="FILE",
-        expose_value=False,
-        callback=_remember,
-        help="With --ledger: its key file; default: $APPORTION_LEDGER_KEY.",
-    ),
-    click.option(
-        "--ledger-head",
-        metavar="FILE|URL",
-        expose_value=False,
-        callback=_remember,
-        help="With --ledger: where its heads are stored; default: $APPORTION_LEDGER_HEAD.",
-    ),
-    click.option(
-        "--ledger-fingerprints",
-        metavar="FILE",
-        expose_value=False,
-        callback=_remember,
-        help="With --ledger-key: warn if other data were charged before; default: $APPORTION_LEDGER_FINGERPRINTS.",
-    ),
-)
-_FEATURES: Final = (
-    click.option("--features", type=FILE, help="File with public item features; one column holds the item ids."),
-    click.option("--feature-item", metavar="COLUMN", help="With --features: the id column, if it has an unusual name."),
-    click.option(
-        "--feature-kind",
-        "feature_kinds",
-        multiple=True,
-        metavar="COLUMN=KIND",
-        help="With --features: categorical, multivalent, number, binned, text or ignore; guessed by default.",
-    ),
-    click.option(
-        "--feature-cross",
-        "feature_crosses",
-        multiple=True,
-        metavar="A,B",
-        help="With --features: also use combinations of these columns within a row as a feature.",
-    ),
 )
 _ENGINE: Final = (
     click.option(

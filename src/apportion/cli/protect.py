@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apportion.cli.cautions import weak_epsilon
-from apportion.cli.options import collect, json_option, ledger_options, noise_of, open_option
+from apportion.cli.ledger_options import ledger_options
+from apportion.cli.options import collect, json_option, noise_of, open_option
 from apportion.cli.outputs import REPORT, print_json, say_page
 from apportion.cli.progress import Reporter
 from apportion.cli.protect_options import ProtectOptions, protect_options

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from apportion.cli.options import Command, Delta, PositiveNumber, charged_session, noise_of
+from apportion.cli.ledger_options import charged_session
+from apportion.cli.option_types import Command, Delta, PositiveNumber
+from apportion.cli.options import noise_of
 from apportion.cli.statistics_options import split_names
 from apportion.errors import InputError
 

@@ -9,7 +9,8 @@ import click
 
 from apportion.cli.by_group import run_by_group, with_groups, without_groups
 from apportion.cli.group_options import GroupOptions, group_options
-from apportion.cli.options import DATA, PositiveNumber, collect, json_option, open_option
+from apportion.cli.option_types import DATA, PositiveNumber
+from apportion.cli.options import collect, json_option, open_option
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import (
     LEVEL,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.options import FILE, DataOptions, json_option
+from apportion.cli.option_types import FILE
+from apportion.cli.options import DataOptions, json_option
 from apportion.cli.progress import Reporter
 from apportion.cli.recommend_outputs import as_list, check_out, print_some, write_rows
 from apportion.errors import InputError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from apportion.cli.options import FILE
+from apportion.cli.option_types import FILE
 
 if TYPE_CHECKING:
     from apportion.recommend.model import ItemModel

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.options import FILE, json_option
+from apportion.cli.option_types import FILE
+from apportion.cli.options import json_option
 from apportion.cli.outputs import print_json, staged, table
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError

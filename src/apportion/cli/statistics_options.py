@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from apportion.cli.cautions import said_of_folder, weak_delta, weak_epsilon
-from apportion.cli.options import EXACT, Command, Delta, PositiveNumber, charged_session, ledger_options, noise_of
+from apportion.cli.ledger_options import charged_session, ledger_options
+from apportion.cli.option_types import Command, Delta, PositiveNumber
+from apportion.cli.options import EXACT, noise_of
 from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from apportion.cli.cautions import weak_delta
-from apportion.cli.options import MEMORY, PRIVATE_ITEMS, FitOptions, Kind
+from apportion.cli.option_types import PRIVATE_ITEMS
+from apportion.cli.options import MEMORY, FitOptions, Kind
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def fit_baselines(data: Interactions, kind: Kind) -> dict[str, Any]:
 def fit_simple(
     data: Interactions, kind: Kind, options: FitOptions, scale: tuple[float, float], reporter: Reporter
 ) -> tuple[str, Any]:
-    """Fit what the same budget buys without any taste: private means or private popularity, and its name."""
+    """Fit a private baseline at the same budget: means, or popularity for clicks. Return its name and the model."""
     from apportion.evaluation import PrivatePopularity
 
     if kind == "clicks":
@@ -122,7 +123,7 @@ def fit_simple(
 
 
 def cost_of_list(model: ItemModel) -> list[str]:
-    """What a private list of items cost, and how to go without; nothing where the list was public."""
+    """Say what a private list of items cost, and how to avoid it; nothing if the list was public."""
     statement = model.statement
     listed = [] if statement is None else [release for release in statement.releases if release.threshold is not None]
     return [
@@ -135,7 +136,7 @@ def cost_of_list(model: ItemModel) -> list[str]:
 
 
 def shortened(model: ItemModel, options: FitOptions) -> list[str]:
-    """Say that item vectors are shorter than asked for: longer ones than there are items hold nothing more."""
+    """Say that item vectors are shorter than asked for: more coordinates than items would add nothing."""
     length = model.vectors.shape[1]
     if options.dimension is None or options.dimension <= length:
         return []

@@ -13,21 +13,10 @@ import click
 
 from apportion.cli.cautions import weak_delta, weak_epsilon
 from apportion.cli.data_places import data_argument, stem_of
-from apportion.cli.options import (
-    ITEMS_FROM_DATA,
-    PRIVATE_ITEMS,
-    DataOptions,
-    Delta,
-    FeatureOptions,
-    PositiveNumber,
-    account_of,
-    collect,
-    data_options,
-    feature_options,
-    json_option,
-    ledger_options,
-    open_option,
-)
+from apportion.cli.feature_options import FeatureOptions, feature_options
+from apportion.cli.ledger_options import account_of, ledger_options
+from apportion.cli.option_types import ITEMS_FROM_DATA, PRIVATE_ITEMS, Delta, PositiveNumber
+from apportion.cli.options import DataOptions, collect, data_options, json_option, open_option
 from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_model
 from apportion.cli.progress import Reporter
 

@@ -9,7 +9,8 @@ import click
 
 from apportion.cli.by_group import run_by_group
 from apportion.cli.group_options import GroupOptions, group_options
-from apportion.cli.options import DATA, Command, collect, json_option, open_option
+from apportion.cli.option_types import DATA, Command
+from apportion.cli.options import collect, json_option, open_option
 from apportion.cli.statistics_options import check_range, of_option, privacy_options
 
 _VALUE = click.option("--value", required=True, metavar="COLUMN", help="The column.")

@@ -1,7 +1,7 @@
 """Columns that arrive as Arrow batches, gathered into NumPy arrays without a Python object per row.
 
 Integer ids are kept as they come, in the narrowest type that holds a batch; text ids are looked up batch by
-batch in a dictionary that grows, so that only int32 codes are kept; values become float32 (or float64) at once.
+batch in a list that grows, so that only int32 codes are kept; values become float32 (or float64) at once.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.data.arrow_texts import ArrowTexts, is_dictionary_of_texts, is_text
 from apportion.data.encoding import (
     EncodedIds,
-    TextCodes,
     distinct_integers,
     finite_float32,
+    in_sorted_order,
     refuse_where,
     whole_seconds,
 )
@@ -27,7 +28,6 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TEXTS_AT_ONCE = 1 << 21  # whose distinct ones are found together, without a Python object for any other
 _DECIMAL_COMMA = r"^([+-]?\d+),(\d{1,2}|\d{4,})$"  # three digits after a comma may be thousands: those are refused
 
 
@@ -46,51 +46,27 @@ class IdColumn:
         self._untyped = untyped
         self._integers: list[NDArray[Any]] = []
         self._codes: list[NDArray[np.int32]] = []
-        self._cells: list[pa.Array] = []
-        self._texts = TextCodes()
+        self._texts = ArrowTexts(column)
 
     def append(self, cells: pa.Array, first_row: int) -> None:
         """Add one batch, whose first row has the given number."""
-        if not _is_dictionary_of_texts(cells):
+        if not is_dictionary_of_texts(cells):
             cells = _decoded(cells)
         cells = refuse_nulls(cells, self.column, first_row, "an id")
-        if is_text(cells.type) or _is_dictionary_of_texts(cells):
-            self._cells.append(_with_dictionary(cells))
-            if sum(map(len, self._cells)) >= _TEXTS_AT_ONCE:
-                self._encode_texts()
+        if is_text(cells.type) or is_dictionary_of_texts(cells):
+            self._codes.append(self._texts.codes_of(cells))
         else:
             self._append_integers(_as_integers(cells, self.column, first_row))
 
     def finish(self) -> EncodedIds:
         """The codes of all rows and the vocabulary, sorted by id; the batches are let go."""
-        if self._integers and (self._cells or self._codes):
+        if self._integers and self._codes:
             raise InputError(f"Column {self.column!r} holds integers in some rows and text in others.", argument=None)
-        if self._cells:
-            self._encode_texts()
         return self._finish_text() if self._codes else self._finish_integers()
 
     def _append_integers(self, ids: NDArray[np.int64]) -> None:
         narrow = np.int32 if len(ids) and ids.min() >= -(2**31) and ids.max() < 2**31 else np.int64
         self._integers.append(ids.astype(narrow))
-
-    def _encode_texts(self) -> None:
-        """Codes of the batches at hand: Arrow finds their distinct texts, and those alone become Python's."""
-        import pyarrow as pa
-
-        batches = pa.chunked_array(self._cells).unify_dictionaries()
-        self._cells = []
-        entries = batches.chunk(0).dictionary
-        indices = [batch.indices.to_numpy() for batch in batches.chunks]
-        used = np.zeros(len(entries), bool)  # a dictionary may hold texts that no row has
-        for some in indices:
-            used[some] = True
-        names = entries.filter(pa.array(used))
-        code_of_entry = np.full(len(entries), -1, np.int32)
-        try:
-            code_of_entry[used] = self._texts.codes_of(names.to_pylist())
-        except UnicodeDecodeError:  # Arrow does not look at what a file calls text
-            raise InputError(f"Column {self.column!r} holds text that is not in UTF-8.", argument=None) from None
-        self._codes.extend(code_of_entry[some] for some in indices)
 
     def _finish_integers(self) -> EncodedIds:
         distinct = distinct_integers(np.concatenate([distinct_integers(ids) for ids in self._integers if len(ids)]))
@@ -104,7 +80,7 @@ class IdColumn:
         return EncodedIds(self.column, codes, vocabulary)
 
     def _finish_text(self) -> EncodedIds:
-        encoded = self._texts.encoded(joined(self._codes, np.int32), self.column, name=self.name)
+        encoded = in_sorted_order(self._texts.texts, self._codes, self.column, name=self.name)
         return _plain_integers(encoded) if self._untyped else encoded
 
 
@@ -180,14 +156,6 @@ def refuse_nulls(cells: pa.Array, column: str, first_row: int, expected: str) ->
     return cells
 
 
-def is_text(arrow_type: pa.DataType) -> bool:
-    """Whether a column holds text in any of Arrow's forms."""
-    import pyarrow as pa
-
-    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return any(is_kind(arrow_type) for is_kind in kinds)
-
-
 def first_failing(cells: Any, converts: Callable[[Any], bool]) -> int | None:
     """Return the position of the first cell that does not convert, by bisection; `None` if all do."""
     if converts(cells):
@@ -234,24 +202,6 @@ def _decoded(cells: pa.Array) -> pa.Array:
         return cells
     entries = cells.dictionary.cast(pa.large_string()) if is_text(cells.type.value_type) else cells.dictionary
     return entries.take(cells.indices)
-
-
-def _is_dictionary_of_texts(cells: pa.Array) -> bool:
-    """Whether rows are positions in a list of texts, none of which is missing."""
-    import pyarrow as pa
-
-    kind = cells.type
-    return bool(pa.types.is_dictionary(kind) and is_text(kind.value_type) and not cells.dictionary.null_count)
-
-
-def _with_dictionary(texts: pa.Array) -> pa.Array:
-    """Texts as positions in a list of them, of one type whatever they come as."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not pa.types.is_dictionary(texts.type):
-        return pc.dictionary_encode(texts.cast(pa.large_string()))
-    return pa.DictionaryArray.from_arrays(texts.indices.cast(pa.int32()), texts.dictionary.cast(pa.large_string()))
 
 
 def _as_integers(cells: pa.Array, column: str, first_row: int) -> NDArray[np.int64]:

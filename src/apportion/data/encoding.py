@@ -23,6 +23,7 @@ from apportion.data.vocabulary import (
     plain_texts,
 )
 from apportion.errors import InputError
+from apportion.linalg.orders import take
 
 _COMPACT_SPAN_PER_ROW = 2
 _COMPACT_SPAN_ALWAYS = 1 << 16
@@ -50,7 +51,7 @@ def encode_ids(ids: ArrayLike, column: str, *, name: str) -> EncodedIds:
     for first in range(0, len(array), _TEXTS_AT_ONCE):
         rows = slice(first, first + _TEXTS_AT_ONCE)
         codes[rows] = seen.codes_of(plain_texts(array[rows]))
-    return seen.encoded(codes, column, name=name)
+    return in_sorted_order(seen.texts, [codes], column, name=name)
 
 
 class TextCodes:
@@ -67,18 +68,37 @@ class TextCodes:
         """Return a code for each text, of Python's own type `str`; new texts get the next codes."""
         return np.fromiter(map(self._code_of.__getitem__, texts), np.int32, len(texts))
 
-    def encoded(self, codes: NDArray[np.int32], column: str, *, name: str) -> EncodedIds:
-        """Return the column with codes in sorted order instead of order of appearance."""
-        texts = sorted(self._code_of)
-        rank = np.empty(len(texts), np.int32)
-        rank[self.codes_of(texts)] = np.arange(len(texts), dtype=np.int32)
-        codes = rank[codes]
-        plain = all(map(str.isascii, texts))
-        unfit = [] if plain else [code for code, text in enumerate(texts) if not encodable(text)]
-        if unfit:
-            row = int(np.argmax(np.isin(codes, unfit)))
-            raise bad_cell(column, texts[codes[row]], row + 1, ENCODABLE)
-        return EncodedIds(column, codes, Vocabulary(as_text(texts, column), name=name))
+    @property
+    def texts(self) -> list[str]:
+        """The distinct texts, in the order of their codes."""
+        return list(self._code_of)
+
+
+def in_sorted_order(texts: list[str], codes: list[NDArray[np.int32]], column: str, *, name: str) -> EncodedIds:
+    """Return a column with codes in sorted order instead of order of appearance.
+
+    Args:
+        texts: the distinct texts, in the order of their codes.
+        codes: those of all rows, in several arrays, which are freed on the way.
+        column: its name.
+        name: what an id is called.
+    """
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    rank = np.empty(len(texts), np.int32)
+    rank[order] = np.arange(len(texts), dtype=np.int32)
+    texts = [texts[code] for code in order]
+    ranks = np.empty(sum(map(len, codes)), np.int32)
+    end = len(ranks)
+    while codes:
+        some = codes.pop()
+        take(rank, some, out=ranks[end - len(some) : end])
+        end -= len(some)
+    plain = all(map(str.isascii, texts))
+    unfit = [] if plain else [code for code, text in enumerate(texts) if not encodable(text)]
+    if unfit:
+        row = int(np.argmax(np.isin(ranks, unfit)))
+        raise bad_cell(column, texts[ranks[row]], row + 1, ENCODABLE)
+    return EncodedIds(column, ranks, Vocabulary(as_text(texts, column), name=name))
 
 
 def distinct_integers(ids: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -197,3 +217,18 @@ def _numbers_from_objects(array: NDArray[Any], column: str) -> NDArray[np.float6
 
 def _is_number(cell: object) -> bool:
     return isinstance(cell, int | float | np.number)
+
+
+def checked_codes(codes: ArrayLike, vocabulary: Vocabulary) -> NDArray[np.int32]:
+    """Return codes as int32; refuse any that the vocabulary does not have."""
+    array = np.asarray(codes)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise InputError(
+            f"Expected {vocabulary.name} codes as a one-dimensional integer array, "
+            f"got {array.dtype} of shape {array.shape}.",
+            argument="codes",
+        )
+    if array.size:
+        for code in (int(array.min()), int(array.max())):
+            vocabulary.id_of(code)  # refuses codes out of range
+    return array.astype(np.int32, copy=False)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.arrow_columns import is_text
+from apportion.data.arrow_texts import is_text
 from apportion.errors import InputError
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.data.encoding import EncodedIds, encode_ids, refuse_single_user
-from apportion.data.ordering import stable_order
 from apportion.data.users import Users
 from apportion.data.vocabulary import Vocabulary, as_array
 from apportion.errors import InputError
+from apportion.linalg.orders import stable_order
 
 
 @dataclass(frozen=True, eq=False)

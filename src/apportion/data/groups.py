@@ -50,7 +50,7 @@ class RowsByGroup:
         return RowsByGroup(self.users.recoded(codes, len(texts)), tuple(texts))
 
     def held(self) -> Users:
-        """The users with each of their groups once, and a number that says which go first: by user's id and text."""
+        """Return the users with each of their groups once, and a priority from the user's id and the group's text."""
         users, tasks = self.users, self.users.column("tasks")
         first = np.zeros(len(tasks) + 1, bool)
         first[users.indptr] = True
@@ -131,7 +131,7 @@ def _groups(columns: Sequence[EncodedIds], n_rows: int) -> tuple[Codes, tuple[st
 
 
 def _distinct(codes: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The codes below `most` that occur, ascending, and the place of each row's among them; few codes need no sort."""
+    """Return the codes that occur, ascending, and where each row's code lies among them; few codes need no sort."""
     if most > max(len(codes), _FEW_CODES):
         found, places = np.unique(codes, return_inverse=True)
         return found, places.ravel()

@@ -20,12 +20,13 @@ from apportion.data.encoding import (
     EncodedIds,
     as_timestamps,
     as_values,
+    checked_codes,
     encode_ids,
     finite_float32,
     match_public_list,
     refuse_single_user,
 )
-from apportion.data.ordering import refuse_repeated_pairs, user_major_order
+from apportion.data.ordering import refuse_other_order, sort_user_major
 from apportion.data.segments import Segments, protected, segments_by_task, segments_by_user
 from apportion.data.user_keys import sampling_keys
 from apportion.data.users import Users
@@ -71,7 +72,9 @@ class Interactions:
 
     def __post_init__(self) -> None:
         self._check_shapes()
-        self._check_order()
+        checked_codes(self.users, self.user_ids)
+        checked_codes(self.tasks, self.task_ids)
+        refuse_other_order(self.users, self.tasks)
         for name in ("users", "tasks", "values", "timestamps"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, protected(getattr(self, name)))
@@ -157,8 +160,8 @@ class Interactions:
         task_ids: Vocabulary,
     ) -> Interactions:
         """Build from codes into given vocabularies, in any order; users and tasks may have no rows."""
-        user_codes = _as_codes(users, user_ids)
-        task_codes = _as_codes(tasks, task_ids)
+        user_codes = checked_codes(users, user_ids)
+        task_codes = checked_codes(tasks, task_ids)
         n_rows = len(user_codes)
         if len(task_codes) != n_rows:
             raise InputError(
@@ -171,7 +174,7 @@ class Interactions:
             None if timestamps is None else as_timestamps(timestamps, "timestamps", n_rows=n_rows),
         ]
         del user_codes, task_codes, users, tasks, values, timestamps  # with 25M rows, nothing is kept twice
-        _sort_user_major(columns, user_ids, task_ids)
+        sort_user_major(columns, user_ids, task_ids)
         return cls(*columns, user_ids=user_ids, task_ids=task_ids)  # type: ignore[arg-type,misc]
 
     @classmethod
@@ -298,7 +301,7 @@ class Interactions:
         """Return only the rows of some users, given as codes or as a mask over all users; vocabularies stay."""
         chosen = np.asarray(users)
         if chosen.dtype != bool:
-            codes = _as_codes(chosen, self.user_ids)
+            codes = checked_codes(chosen, self.user_ids)
             chosen = np.zeros(self.n_users, bool)
             chosen[codes] = True
         if chosen.shape != (self.n_users,):
@@ -407,42 +410,3 @@ class Interactions:
                     argument=name,
                 )
         finite_float32(self.values, "values", first_row=1)
-
-    def _check_order(self) -> None:
-        _as_codes(self.users, self.user_ids)
-        _as_codes(self.tasks, self.task_ids)
-        same_user = self.users[1:] == self.users[:-1]
-        ascending = (self.users[1:] > self.users[:-1]) | (same_user & (self.tasks[1:] > self.tasks[:-1]))
-        if not ascending.all():
-            row = int(np.argmin(ascending)) + 2
-            raise InputError(
-                f"Expected rows sorted by user and task, each pair once, got row {row} out of order.", argument=None
-            )
-
-
-def _as_codes(codes: ArrayLike, vocabulary: Vocabulary) -> NDArray[np.int32]:
-    array = np.asarray(codes)
-    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
-        raise InputError(
-            f"Expected {vocabulary.name} codes as a one-dimensional integer array, "
-            f"got {array.dtype} of shape {array.shape}.",
-            argument="codes",
-        )
-    if array.size:
-        for code in (int(array.min()), int(array.max())):
-            vocabulary.id_of(code)  # refuses codes out of range
-    return array.astype(np.int32, copy=False)
-
-
-def _sort_user_major(columns: list[NDArray[Any] | None], user_ids: Vocabulary, task_ids: Vocabulary) -> None:
-    """Sort rows in place in the list, one column after another, so that only one is held twice."""
-    users, tasks = columns[0], columns[1]
-    assert users is not None
-    assert tasks is not None
-    order = user_major_order(users, tasks, len(user_ids), len(task_ids))
-    del users, tasks
-    for position, column in enumerate(columns):
-        if column is not None:
-            columns[position] = column.copy() if order is None else column[order]
-        if position == 1:
-            refuse_repeated_pairs(columns[0], columns[1], order, user_ids, task_ids)  # type: ignore[arg-type]

@@ -1,18 +1,29 @@
-"""Sorting observations: user-major order, the order by task, and the search for repeated pairs.
-
-Codes are small integers, so rows are put in order by radix sorts in digits of 16 bits (NumPy's stable sort of uint16 is
-one), linear in the number of observations.
-"""
+"""Sorting observations: user-major order, and the search for repeated pairs."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.vocabulary import Vocabulary
 from apportion.errors import InputError
+from apportion.linalg.orders import stable_order, take
 
-_DIGIT_BITS = 16
+
+def sort_user_major(columns: list[NDArray[Any] | None], user_ids: Vocabulary, task_ids: Vocabulary) -> None:
+    """Sort rows in place in the list, one column after another, so that only one is held twice."""
+    users, tasks = columns[0], columns[1]
+    assert users is not None
+    assert tasks is not None
+    order = user_major_order(users, tasks, len(user_ids), len(task_ids))
+    del users, tasks
+    for position, column in enumerate(columns):
+        if column is not None:
+            columns[position] = column.copy() if order is None else take(column, order)
+        if position == 1:
+            refuse_repeated_pairs(columns[0], columns[1], order, user_ids, task_ids)  # type: ignore[arg-type]
 
 
 def user_major_order(
@@ -24,17 +35,7 @@ def user_major_order(
     if bool(ordered.all()):
         return None
     del ordered
-    by_task = stable_order(tasks, n_tasks)
-    return by_task[stable_order(users[by_task], n_users)]
-
-
-def stable_order(codes: NDArray[np.int32], n_codes: int) -> NDArray[np.int64]:
-    """Return the stable order by code, with one radix pass per 16 bits of the largest code."""
-    order = np.argsort(codes.astype(np.uint16), kind="stable")  # the cast keeps the low digit
-    if n_codes > 1 << _DIGIT_BITS:
-        high_digit = (codes[order] >> _DIGIT_BITS).astype(np.uint16)
-        order = order[np.argsort(high_digit, kind="stable")]
-    return order
+    return stable_order(users, n_users, tasks, n_tasks)
 
 
 def refuse_repeated_pairs(
@@ -66,3 +67,13 @@ def refuse_repeated_pairs(
         f"and again in row {row + 1} (counting data rows from 1); expected each pair once.",
         argument=None,
     )
+
+
+def refuse_other_order(users: NDArray[np.int32], tasks: NDArray[np.int32]) -> None:
+    """Refuse rows that are not sorted by user and task, or that hold a pair twice."""
+    ascending = (users[1:] > users[:-1]) | ((users[1:] == users[:-1]) & (tasks[1:] > tasks[:-1]))
+    if not ascending.all():
+        row = int(np.argmin(ascending)) + 2
+        raise InputError(
+            f"Expected rows sorted by user and task, each pair once, got row {row} out of order.", argument=None
+        )

@@ -24,6 +24,7 @@ from apportion.data.row_rules import RowRules
 from apportion.data.sources import CellKind, Place, naming, open_table
 from apportion.data.vocabulary import bad_cell
 from apportion.errors import InputError
+from apportion.linalg.threads import side_by_side
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 Choices = Mapping[str, ColumnChoice]
 Gatherers = Sequence[IdColumn | ValueColumn | TimeColumn]
 Finish = Callable[..., Interactions]
+_ROWS_FOR_THREADS = 1 << 16  # of a batch; fewer are not worth a thread
 """`Interactions.from_encoded` with everything but the columns given."""
 
 
@@ -134,8 +136,7 @@ class _Reading:
             kept = self.rules.kept(batch, roles, n_rows + 1, counted)
             n_rows += batch.num_rows
             with _among_kept(n_rows > n_kept + kept.num_rows):
-                for gatherer in gatherers if kept.num_rows else ():
-                    gatherer.append(kept.column(gatherer.column), n_kept + 1)
+                _append(gatherers, kept, n_kept + 1)
             n_kept += kept.num_rows
         if not n_kept:
             none = "No row is left by the rules for rows" if n_rows else "There are no rows"
@@ -163,6 +164,15 @@ class _Reading:
             one_each.values,
             one_each.timestamps,
         )
+
+
+def _append(gatherers: Gatherers, batch: pa.RecordBatch, first_row: int) -> None:
+    """Append a batch to every column, large ones side by side; of several bad cells the first column's is named."""
+    if not batch.num_rows:
+        return
+    threads = None if batch.num_rows >= _ROWS_FOR_THREADS else 1
+    for _ in side_by_side(lambda each: each.append(batch.column(each.column), first_row), gatherers, threads):
+        pass
 
 
 @contextmanager

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from apportion.data.arrow_columns import casts_to, first_failing, is_text
+from apportion.data.arrow_columns import casts_to, first_failing
+from apportion.data.arrow_texts import is_text
 from apportion.data.vocabulary import bad_cell
 from apportion.errors import InputError
 

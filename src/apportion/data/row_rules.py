@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
-from apportion.data.arrow_columns import is_text
+from apportion.data.arrow_texts import is_text
 from apportion.data.repeats import REPEATS, Repeats
 from apportion.data.row_expressions import Expression, parse_expression
 from apportion.errors import InputError

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.ordering import stable_order
+from apportion.linalg.orders import stable_order
 
 
 @dataclass(frozen=True, eq=False)

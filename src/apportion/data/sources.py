@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeVar
 
 from apportion.data import formats
-from apportion.data.arrow_columns import is_text
+from apportion.data.arrow_texts import is_text
 from apportion.errors import InputError
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.arrow_columns import IdColumn, ValueColumn, is_text, refuse_nulls
+from apportion.data.arrow_columns import IdColumn, ValueColumn, refuse_nulls
+from apportion.data.arrow_texts import is_text
 from apportion.data.columns import _listed
 from apportion.data.encoding import EncodedIds, refuse_single_user
 from apportion.data.sources import CellKind, OpenTable, naming, open_table

@@ -25,10 +25,10 @@ from apportion.allocation.users import (
     unnormalised_row_weights,
 )
 from apportion.data.users import UserParts, Users, in_memory
-from apportion.engines import Engine, LocalEngine, SparkEngine, add_up_one
+from apportion.engines import SparkEngine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.base import defaults_of
-from apportion.estimators.private import PrivateEstimator
+from apportion.estimators.private import EngineEstimator
 from apportion.privacy import ADD_REMOVE, REPLACE_VALUES, BoundedSum, Budget, Neighbours, Session, Share
 from apportion.privacy.contributions import (
     Contribution,
@@ -79,7 +79,7 @@ class Bounded:
     users: UserParts
 
 
-class ContributionsEstimator(PrivateEstimator):
+class ContributionsEstimator(EngineEstimator):
     """A private estimator of rows grouped by user."""
 
     delta: float
@@ -87,12 +87,6 @@ class ContributionsEstimator(PrivateEstimator):
     sizes: Sizes
     sizes_share: float
     max_size: int
-    engine: Engine | None
-
-    @property
-    def _adder(self) -> Engine:
-        """The engine of this fit."""
-        return LocalEngine(np.float64) if self.engine is None else self.engine
 
     @property
     def _neighbours(self) -> Neighbours:

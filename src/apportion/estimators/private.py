@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import KW_ONLY, field, replace
 from typing import Any, ClassVar
+
+import numpy as np
 
 from apportion.data import Interactions
 from apportion.data.user_data import UserData
 from apportion.engines import Engine, LocalEngine, SparkEngine
 from apportion.errors import InputError
 from apportion.estimators.base import Estimator, defaults_of
+from apportion.estimators.constructors import with_constructor
 from apportion.privacy import ADD_REMOVE, Budget, Neighbours, NoiseSource, Session
-from apportion.privacy.statement import DEFAULTS, Tuning
+from apportion.privacy.statement import DEFAULTS, Statement, Tuning
 
 OWN_ITEMS = "who holds an item that nobody else holds"
 BY_HAND = "declared: some settings were given by hand; the data they were chosen on is not covered"
@@ -28,14 +31,32 @@ _NOT_SETTINGS = {
 }  # fmt: skip
 
 
-class PrivateEstimator(Estimator):
-    """The arguments that every private estimator has, and the session they open."""
+class BudgetedEstimator(Estimator):
+    """An estimator with a budget. Where ε stands among its arguments is up to each estimator."""
 
     epsilon: float
-    public: Sequence[str]
-    window: str
-    tuning: str | None
-    noise: NoiseSource | str | None
+
+
+@with_constructor
+class PrivateEstimator(BudgetedEstimator):
+    """The arguments that every private estimator has, and the session they open.
+
+    Args:
+        epsilon: ε of the whole fit.
+        delta: δ of the whole fit.
+        public: further sentences for the statement about what is assumed public.
+        window: the time span of the data, for the statement.
+        tuning: how settings were chosen, for the statement, if any were given.
+        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
+    """
+
+    _: KW_ONLY
+    public: Sequence[str] = ()
+    window: str = "not declared"
+    tuning: str | None = None
+    noise: NoiseSource | str | None = None
+
+    statement_: Statement = field(init=False)
 
     def _open(self, given: Session | None, budget: Budget, neighbours: Neighbours, public: Sequence[str]) -> Session:
         """Return the session of this fit, with its public assumptions and how its settings were chosen."""
@@ -65,12 +86,32 @@ class PrivateEstimator(Estimator):
         )
 
 
-class InteractionsEstimator(PrivateEstimator):
-    """A private estimator of users and tasks; neighbours add or remove a user, or are the allocation's."""
+@with_constructor
+class EngineEstimator(PrivateEstimator):
+    """A private estimator whose sums an engine forms.
+
+    Args:
+        engine: where sums are formed; None for this machine's processors.
+    """
+
+    _: KW_ONLY
+    engine: Engine | None = None
+
+    @property
+    def _adder(self) -> Engine:
+        """The engine of this fit; by default one in double precision."""
+        return LocalEngine(np.float64) if self.engine is None else self.engine
+
+
+class InteractionsEstimator(EngineEstimator):
+    """A private estimator of users and tasks; neighbours add or remove a user, or are the allocation's.
+
+    Args:
+        n_users: the number of users, declared public; None to release it with noise.
+    """
 
     delta: float
     n_users: int | None
-    engine: Engine | None
     _tasks_are: ClassVar[str] = "items"
     """What the statement calls the tasks."""
 

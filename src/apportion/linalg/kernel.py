@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -94,6 +94,14 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.users_information.argtypes = [number, number, pointer]
     loaded.users_solutions.restype = size
     loaded.users_solutions.argtypes = [number, number, pointer]
+    loaded.reading_order.restype = size
+    loaded.reading_order.argtypes = [number, size, size, pointer, pointer, pointer]
+    loaded.reading_texts.restype = pointer
+    loaded.reading_texts.argtypes = []
+    loaded.reading_forget.restype = None
+    loaded.reading_forget.argtypes = [pointer]
+    loaded.reading_codes.restype = size
+    loaded.reading_codes.argtypes = [pointer, size, number, *[pointer] * 4]
     loaded.kernel_best_level.restype = number
     loaded.kernel_best_level.argtypes = []
     return loaded
@@ -228,6 +236,38 @@ def solutions(arguments: ctypes.Structure, *, threads: int | None = None) -> Non
     failed: int = _loaded().users_solutions(_level.get(), thread_count(threads), ctypes.byref(arguments))
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
+
+
+def order(
+    codes: NDArray[np.int32], n_codes: int, seconds: NDArray[np.int32] | None, *, threads: int | None = None
+) -> NDArray[np.int64] | None:
+    """Return the stable order by code and second code, or None if a code is out of range; see `linalg.orders`."""
+    found = np.empty(codes.size, np.int64)
+    addresses = [_address(array) for array in (codes, seconds, found)]
+    failed: int = _loaded().reading_order(thread_count(threads), codes.size, n_codes, *addresses)
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+    return found if failed == _SUCCESS else None
+
+
+def new_texts() -> tuple[int, Callable[[int], None]]:
+    """Return an empty list of texts, and the function that lets go of it; see `linalg.texts`."""
+    texts: int | None = _loaded().reading_texts()
+    if texts is None:
+        raise MemoryError("No memory left for a list of texts.")
+    return texts, _loaded().reading_forget
+
+
+def codes_of_texts(
+    texts: int, offsets: NDArray[Any], letters: NDArray[np.uint8], codes: NDArray[np.int32], firsts: NDArray[np.int64]
+) -> int:
+    """Fill codes, and firsts with the positions of texts that are new; return how many are."""
+    wide = offsets.dtype == np.int64
+    addresses = [_address(array) for array in (offsets, letters, codes, firsts)]
+    n_new: int = _loaded().reading_codes(texts, codes.size, wide, *addresses)
+    if n_new == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for a list of texts.")
+    return n_new
 
 
 def rounded_normals(

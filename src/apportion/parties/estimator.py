@@ -8,7 +8,8 @@ model-protection paper, with its mechanism replaced by one that has a proof (doc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import KW_ONLY, field
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from apportion.data.numbers import finite_matrix
 from apportion.data.vocabulary import Vocabulary, as_array
 from apportion.errors import InputError
 from apportion.estimators.base import defaults_of
+from apportion.estimators.constructors import with_constructor
 from apportion.estimators.private import PrivateEstimator
 from apportion.parties.common import moment_weights
 from apportion.parties.curator import Curator, Released
@@ -29,9 +31,8 @@ from apportion.parties.posterior import local_side
 from apportion.parties.release import GaussianRelease, MatrixRelease
 from apportion.parties.structure import structure_of
 from apportion.parties.tasks import TaskRows, rows_by_party, rows_of_lists
-from apportion.privacy import Budget, Neighbours, NoiseSource, Session
+from apportion.privacy import Budget, Neighbours, Session
 from apportion.privacy.neighbours import ADD_REMOVE_TASK, REPLACE_TASK
-from apportion.privacy.statement import Statement
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
@@ -58,11 +59,11 @@ def default_delta(n_tasks: int) -> float:
     return min(1 / n_tasks**2, 1e-3)
 
 
+@with_constructor
 class ProtectedMultiTask(PrivateEstimator):
     """Linear models of many tasks, learned together under joint differential privacy for whole tasks.
 
     Args:
-        epsilon: ε of the whole fit.
         delta: δ of the whole fit; None for 1/m² (at most 1/1000), which needs a public number of tasks m: declared by
             `n_tasks`, or that of the data if neighbours replace a task.
         structure: "em" for private EM (w ~ N(m, Ω)), or what tasks are assumed to share in a proximal method:
@@ -92,10 +93,7 @@ class ProtectedMultiTask(PrivateEstimator):
         feature_mask: which features each task has, [tasks, features]; public. Its model is 0 in the others.
         instance_epsilon: ε with which every party also protects its single rows against the curator (Algorithm 5);
             None for no such protection.
-        public: further sentences about public assumptions, for the statement.
-        window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any were given.
-        noise: the noise source; None for the operating system's.
+        noise: `"secure"` (default, from the operating system), or a source; there is no exact form.
 
     Attributes:
         coef_: models, one row per task; row i belongs only to party i.
@@ -126,68 +124,36 @@ class ProtectedMultiTask(PrivateEstimator):
         1
     """
 
-    coef_: Floats
-    intercept_: Floats
-    single_task_: Floats
-    single_task_intercept_: Floats
-    own_weight_: Floats
-    task_ids_: Vocabulary
-    released_: tuple[Released, ...]
-    instance_guarantee_: InstanceGuarantee | None
-    statement_: Statement
+    epsilon: float = 1.0
+    delta: float | None = None
+    _: KW_ONLY
+    structure: str = "em"
+    loss: str = "squared"
+    fit_intercept: bool = False
+    neighbours: Neighbours = REPLACE_TASK
+    n_tasks: int | None = None
+    rounds: int | None = None
+    schedule: RoundSchedule | None = None
+    clip_norm: float | None = None
+    pooled: bool = True
+    share_mean: bool = True
+    contribution: str = "mean"
+    penalty: float | None = None
+    sparse_penalty: float = 0.5
+    release: MatrixRelease = _GAUSSIAN
+    accelerated: bool = True
+    condition: float | None = None
+    feature_mask: ArrayLike | None = None
+    instance_epsilon: float | None = None
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        structure: str = "em",
-        loss: str = "squared",
-        fit_intercept: bool = False,
-        neighbours: Neighbours = REPLACE_TASK,
-        n_tasks: int | None = None,
-        rounds: int | None = None,
-        schedule: RoundSchedule | None = None,
-        clip_norm: float | None = None,
-        pooled: bool = True,
-        share_mean: bool = True,
-        contribution: str = "mean",
-        penalty: float | None = None,
-        sparse_penalty: float = 0.5,
-        release: MatrixRelease = _GAUSSIAN,
-        accelerated: bool = True,
-        condition: float | None = None,
-        feature_mask: ArrayLike | None = None,
-        instance_epsilon: float | None = None,
-        public: Sequence[str] = (),
-        window: str = "not declared",
-        tuning: str | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.structure = structure
-        self.loss = loss
-        self.fit_intercept = fit_intercept
-        self.neighbours = neighbours
-        self.n_tasks = n_tasks
-        self.rounds = rounds
-        self.schedule = schedule
-        self.clip_norm = clip_norm
-        self.pooled = pooled
-        self.share_mean = share_mean
-        self.contribution = contribution
-        self.penalty = penalty
-        self.sparse_penalty = sparse_penalty
-        self.release = release
-        self.accelerated = accelerated
-        self.condition = condition
-        self.feature_mask = feature_mask
-        self.instance_epsilon = instance_epsilon
-        self.public = public
-        self.window = window
-        self.tuning = tuning
-        self.noise = noise
+    coef_: Floats = field(init=False)
+    intercept_: Floats = field(init=False)
+    single_task_: Floats = field(init=False)
+    single_task_intercept_: Floats = field(init=False)
+    own_weight_: Floats = field(init=False)
+    task_ids_: Vocabulary = field(init=False)
+    released_: tuple[Released, ...] = field(init=False)
+    instance_guarantee_: InstanceGuarantee | None = field(init=False)
 
     def fit(
         self,

@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
+from apportion.linalg.fixed_order import dot_rows
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, moved_by_user
 
 MARGIN = 1e-6
 _AT_A_TIME = 500_000  # observations squared at a time
+_ROWS_AT_A_TIME = 4096  # a block that stays in cache
 _LARGEST = 1e100  # limit of a factor, so that its square is finite
 _SHORTEST = 1e-18  # shorter rows have no reliable direction and become zero
 
@@ -330,9 +332,14 @@ def _held(values: Any) -> Any:
 
 
 def _lengths(values: Any) -> Any:
-    """Return the norms of rows, in float64 whatever the precision of the values."""
+    """Return the norms of rows, in float64 whatever the precision of the values; NumPy's in the order of columns."""
     if isinstance(values, np.ndarray):
-        return np.sqrt(np.einsum("nd,nd->n", values, values, dtype=np.float64))
+        lengths = np.empty(len(values))
+        for first in range(0, len(values), _ROWS_AT_A_TIME):
+            block = values[first : first + _ROWS_AT_A_TIME].astype(np.float64)
+            with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses, or clips, what is not finite
+                lengths[first : first + _ROWS_AT_A_TIME] = np.sqrt(dot_rows(block, block))
+        return lengths
     return (values.double() ** 2).sum(-1).sqrt()
 
 

@@ -139,7 +139,7 @@ class Purpose(Enum):
     CLASS_SUMS = (
         "class-sums",
         "sums by size",
-        "How values go with the number of rows that users have: for the weights, a correction and the interval.",
+        "How many users have about how many rows, and how values go with it: for the cap, a correction, the interval.",
     )
     DISTANCES = (
         "distances",

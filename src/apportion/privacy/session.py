@@ -29,6 +29,7 @@ from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.budget import Budget, Plan, Share, make_plan
 from apportion.privacy.charges import LedgerAccount, Pending, cost_of, event_of, opened, recorded, reference_to, worth
 from apportion.privacy.checkpoints import Checkpoint, Kept
+from apportion.privacy.declarations import Declarations
 from apportion.privacy.fixed_schedule import FixedSchedule, noise_beside
 from apportion.privacy.keys import KeyedSum, Listed
 from apportion.privacy.ledger.events import Event, Receipt
@@ -51,17 +52,10 @@ from apportion.privacy.ranks import Base, RankScores
 from apportion.privacy.release_checks import require_plannable, require_share, require_statistic
 from apportion.privacy.sampling import Sample
 from apportion.privacy.spent import Spent
-from apportion.privacy.statement import (
-    DEFAULTS,
-    EXACT_ARITHMETIC,
-    REAL_ARITHMETIC,
-    Release,
-    Statement,
-    Tuning,
-)
+from apportion.privacy.statement import EXACT_ARITHMETIC, REAL_ARITHMETIC, Release, Statement
 
 
-class Session:
+class Session(Declarations):
     """Spends one budget on named releases and writes the statement.
 
     Args:
@@ -102,15 +96,10 @@ class Session:
                 f"The neighbours of this session are {neighbours.relation!r}, those of its account {borne.relation!r}; "
                 "open an account for the same neighbours."
             )
+        super().__init__(public, tuning, window)
         self._budget = budget
         self._noise = noise_source(noise)
         self._lock = threading.Lock()
-        self._public = list(public)
-        self._rules: list[str] = []
-        self._unprotected: list[str] = []
-        self._tuning: dict[str, Tuning] = {} if tuning is None else {tuning: Tuning.DECLARED}
-        self._declared_users: int | None = None
-        self._window = window
         self._ledger = ledger
         self._checkpoint = checkpoint
         self._turn: int | None = None  # at the checkpoint
@@ -208,26 +197,6 @@ class Session:
             fractions: shares of the budget's μ² for Gaussian releases on all users.
         """
         return self.plan_with(SampledGaussian(probability), steps, **fractions)
-
-    def assume_public(self, sentence: str, *, of_rows: bool = False) -> None:
-        """Add a sentence to the statement's public assumptions, or to its rules for rows."""
-        listed = self._rules if of_rows else self._public
-        if sentence not in listed:
-            listed.append(sentence)
-
-    def declare_unprotected(self, sentence: str) -> None:
-        """Say what this session does not protect, for the headline of what is written about it."""
-        if sentence not in self._unprotected:
-            self._unprotected.append(sentence)
-
-    def declare_users(self, n_users: int, what: str = "users") -> None:
-        """Declare the number of users, or of other units, public."""
-        self._declared_users = n_users
-        self.assume_public(f"the number of {what}, declared as {n_users}")
-
-    def declare_tuning(self, sentence: str, kind: Tuning = Tuning.DECLARED) -> None:
-        """Add a sentence on how settings were chosen to the statement."""
-        self._tuning.setdefault(sentence, kind)
 
     def release(self, name: Name, statistic: BoundedSum, share: Share) -> Any:
         """Charge the share, then return the sum with Gaussian noise.
@@ -331,25 +300,15 @@ class Session:
             spent_epsilon=spent,
             spent_mu=mu,
             releases=tuple(self._releases),
-            public=tuple(self._public),
-            rules=tuple(self._rules),
-            unprotected=tuple(self._unprotected),
             keys_delta=self.budget.keys_delta,
-            tuning="; ".join(self._tuning) or DEFAULTS,
-            tuning_kind=self._tuning_kind,
             noise=self.noise.description,
             arithmetic=EXACT_ARITHMETIC if self.exact else REAL_ARITHMETIC,
             releasable=self.noise.releasable,
             neighbours=self.neighbours,
-            declared_users=self._declared_users,
-            window=self._window,
             version=__version__,
             ledger=reference_to(self._receipts),
+            **self._declared(),
         )
-
-    @property
-    def _tuning_kind(self) -> Tuning:
-        return next((kind for kind in self._tuning.values() if kind != Tuning.DEFAULTS), Tuning.DEFAULTS)
 
     def _release(self, mechanism: Mechanism[Any], name: ReleaseName, statistic: Any, share: Any) -> Any:
         """Charge, then draw: the one way from a hidden statistic to numbers."""
@@ -441,16 +400,13 @@ class Session:
     def _charge_plan(self, name: str, event: Event) -> None:
         """Charge the ledger for a whole plan, once; a checkpoint knows whether that was done. It refuses by raising."""
         assert self._ledger is not None
-        checkpoint, receipt = self._checkpoint, None
-        if checkpoint is None:
+        kept = self._checkpoint
+        turn = 0 if kept is None else self._turn_at(kept)
+        receipt = None if kept is None else kept.plan_charged(name, event, getattr(self._ledger, "name", None), turn)
+        if receipt is None:
             receipt = self._ledger.charge(name, event)
-        else:
-            turn = self._turn_at(checkpoint)
-            receipt = checkpoint.plan_charged(name, event, getattr(self._ledger, "name", None), turn)
-            if receipt is None:
-                receipt = self._ledger.charge(name, event)
-                if receipt is not None:
-                    checkpoint.store_plan(name, event, receipt, turn)
+            if kept is not None and receipt is not None:
+                kept.store_plan(name, event, receipt, turn)
         self._receipts += [] if receipt is None else [receipt]
 
     def _sample(self, name: str, probability: float) -> Sample:

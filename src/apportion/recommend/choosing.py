@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.linalg import keyed_words
-from apportion.linalg.fixed_order import Excluded
+from apportion.linalg.fixed_order import Excluded, dot_rows
 from apportion.recommend.ranking import best_items
 
 Codes = NDArray[np.int32]
@@ -122,7 +122,8 @@ class ChoiceRanking:
 
     def _predicted(self, users: NDArray[np.integer[Any]], items: Codes, *, clip: bool = True) -> NDArray[np.float32]:
         """Return predicted values, within the scale; -inf where there is no item."""
-        values = np.einsum("ud,ukd->uk", self.values[users], self.value_features[np.maximum(items, 0)]) + self.offset
+        vectors = np.repeat(self.values[users], items.shape[1], axis=0)
+        values = dot_rows(vectors, self.value_features[np.maximum(items, 0).ravel()]).reshape(items.shape) + self.offset
         held = np.clip(values, *self.value_range) if clip else values
         return np.asarray(np.where(items < 0, -np.inf, held), np.float32)
 

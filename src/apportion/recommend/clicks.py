@@ -19,7 +19,7 @@ No per-task matrix is released: at these budgets the vectors B_i are worth far m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -32,6 +32,7 @@ from apportion.data.user_data import UnlistedData, UserData
 from apportion.data.users import Users
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
+from apportion.estimators.constructors import with_constructor
 from apportion.estimators.counts import (
     ReleasedPopularity,
     release_number_of_users,
@@ -39,8 +40,8 @@ from apportion.estimators.counts import (
     release_popularity_again,
     weighed_by,
 )
-from apportion.estimators.items import ItemsGiven, PrivateItems
-from apportion.privacy import NoiseSource, Purpose, Rows, Session, Share, Statement
+from apportion.estimators.items import PrivateItems
+from apportion.privacy import Purpose, Rows, Session, Share, Statement
 from apportion.privacy.contributions import HeldOut, Kernels, RowsOf, TaskMoments, Votes, Weighting, without_held_out
 from apportion.recommend.als import Progress
 from apportion.recommend.categories import Categories
@@ -139,27 +140,15 @@ def default_dimension(mu: float, n_users: float, n_tasks: int) -> int:
     return int(np.clip(round(1.4 * (mu * n_users / np.sqrt(n_tasks)) ** 0.6), 2, min(128, max(2, n_tasks // 4))))
 
 
+@with_constructor
 class PrivateClickRecommender(FeaturesEstimator):
     """Learns task vectors from clicks under user-level differential privacy.
 
     Args:
-        epsilon: ε of the whole fit.
-        delta: δ of the whole fit.
-        n_users: the number of users, declared public; None to release it with noise.
-        features: public item features. They shift the prior mean of each item's vector. None to know items by id alone.
-        items: which items there are. `"private"`: a list is released with their popularity, of those that enough users
-            have. A list of ids: public. `"from-data"`: the items that occur, declared public, which reveals who has
-            an item that nobody else has. None: the public list of the data if they have one, else `"private"`.
         allocation: how each user divides its sensitivity over its items; None for equally.
         dimension: length of task vectors; None for the default of this budget.
         rounds: number of rounds; None for the default.
         settings: all settings at once.
-        public: further sentences about public assumptions, for the statement, such as how rows were filtered.
-        window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any were given.
-        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
-        engine: where sums are formed; None for this machine's processors.
-        random_state: seed of the public initial task vectors.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The features
     are public; the list of items is as `items` says.
@@ -172,51 +161,8 @@ class PrivateClickRecommender(FeaturesEstimator):
         (40, 5.0)
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        n_users: int | None = None,
-        features: ItemFeatures | None = None,
-        items: ItemsGiven = None,
-        allocation: Allocation | None = None,
-        dimension: int | None = None,
-        rounds: int | None = None,
-        settings: ClickSettings | None = None,
-        public: Sequence[str] = (),
-        window: str = "not declared",
-        tuning: str | None = None,
-        noise: NoiseSource | str | None = None,
-        engine: Engine | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.n_users = n_users
-        self.features = features
-        self.items = items
-        self.allocation = allocation
-        self.dimension = dimension
-        self.rounds = rounds
-        self.settings = settings
-        self.public = public
-        self.window = window
-        self.tuning = tuning
-        self.noise = noise
-        self.engine = engine
-        self.random_state = random_state
-
-    def fit(self, data: Any, *, session: Session | None = None, progress: Progress | None = None) -> Self:
-        """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
-
-        Args:
-            data: `Interactions`, a frame that supports Arrow, or with `engine=SparkEngine(spark)` one of its session.
-            session: brings its own budget, noise and window, which replace those of the estimator.
-            progress: is told how far the fit is.
-        """
-        with self._read(data) as read:
-            return self._fit(read, session, progress)
+    _: KW_ONLY
+    settings: ClickSettings | None = None
 
     def _fit(self, data: UserData | UnlistedData, session: Session | None, progress: Progress | None) -> Self:
         settings: ClickSettings = self._chosen_settings(ClickSettings.for_budget)
@@ -383,7 +329,7 @@ class _Fit:
         return choices[chosen_by_votes(released, doubt, self._settings.caution)]
 
     def _choices(self) -> tuple[Trust, ...]:
-        """The list of the settings; with features, the same with trust in them beside, but for the cautious ones."""
+        """Return the choices of the settings; with features, also the bolder ones with weight on the features."""
         listed = self._settings.choices
         if self._directions is None or len(listed) == 1:
             return listed

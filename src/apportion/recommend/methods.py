@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, get_type_hints
 
 from apportion import registry
 from apportion.errors import InputError
@@ -89,7 +89,8 @@ def _ours(kind: str, settings: dict[str, Any], common: dict[str, Any]) -> Any:
 
 def made(what: str, make: Callable[..., Any], given: Any) -> Any:
     """Call with these arguments, or say which of them is unknown or has the wrong type."""
-    known = {name: each.annotation for name, each in inspect.signature(make, eval_str=True).parameters.items()}
+    types = get_type_hints(make.__init__ if isinstance(make, type) else make)  # type: ignore[misc]
+    known = {name: types[name] for name in inspect.signature(make).parameters}
     known.pop("releases", None)  # a property of the policy, not a setting
     for name, value in table(what, given).items():
         if name not in known:

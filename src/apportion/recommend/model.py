@@ -24,7 +24,7 @@ from apportion.data.features import ItemFeatures
 from apportion.data.users import Users
 from apportion.engines import Processors
 from apportion.errors import InputError
-from apportion.linalg.fixed_order import Excluded, row_products, top_columns
+from apportion.linalg.fixed_order import Excluded, dot_rows, row_products, top_columns
 from apportion.privacy.contributions import Kernels
 from apportion.privacy.statement import Statement
 from apportion.recommend.categories import Categories
@@ -411,9 +411,9 @@ class RatingModel(ItemModel):
         vectors = self.user_vectors(history)
         features = self.fold_in.features
         predicted = np.empty(targets.n_observations, dtype=np.float32)
-        for rows in row_chunks(targets.n_observations, 1 << 18):
+        for rows in row_chunks(targets.n_observations, 1 << 14):
             users, tasks = targets.users[rows], targets.tasks[rows]
-            predicted[rows] = np.einsum("nd,nd->n", vectors[users], features[tasks])
+            predicted[rows] = dot_rows(vectors[users], features[tasks])
         return np.asarray(np.clip(predicted + self.offset, *self.value_range), np.float32)
 
 

@@ -15,8 +15,7 @@ Only item parameters are published; users compute their own vectors from their o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import KW_ONLY, asdict, replace
 from typing import Any, Self
 
 import numpy as np
@@ -28,12 +27,13 @@ from apportion.data.features import ItemFeatures
 from apportion.data.user_data import UnlistedData, UserData
 from apportion.data.users import UserParts
 from apportion.engines import Engine, LocalEngine, add_up_one
+from apportion.estimators.constructors import with_constructor
 from apportion.estimators.counts import ReleasedPopularity, release_overview, release_popularity, weighed_by
-from apportion.estimators.items import ItemsGiven, PrivateItems
+from apportion.estimators.items import PrivateItems
 from apportion.estimators.private import check_value_range
 from apportion.linalg import RatingRound
 from apportion.postprocessing import evidence, popularity
-from apportion.privacy import NoiseSource, Plan, Purpose, Session, Share, Statement
+from apportion.privacy import Plan, Purpose, Session, Share, Statement
 from apportion.privacy.contributions import HeldOut, RatingParts, Weighting, step_of
 from apportion.recommend import clip_norms
 from apportion.recommend.als import Progress
@@ -59,30 +59,18 @@ _ROUNDS_AFTER_VOTES = 2
 _CAUTIOUS = 0.1  # of the variance of tastes for features, unless users vote for all of it
 
 
+@with_constructor
 class PrivateRatingRecommender(FeaturesEstimator):
     """Learns item parameters from ratings under user-level differential privacy.
 
     Args:
-        epsilon: ε of the whole fit.
-        delta: δ of the whole fit.
-        n_users: the number of users, declared public; None to release it with noise.
         value_range: the public scale of the values; values outside are brought into it.
-        features: public item features. They shift the prior mean of each item's vector. None to know items by id alone.
-        items: which items there are. `"private"`: a list is released with their popularity, of those that enough users
-            have. A list of ids: public. `"from-data"`: the items that occur, declared public, which reveals who has
-            an item that nobody else has. None: the public list of the data if they have one, else `"private"`.
         allocation: how each user divides its sensitivity over its items; None for popularity^-exponent of the settings.
         dimension: length of item vectors; None to choose it from what is released.
         rounds: number of rounds; None for the default of this budget.
         rank_by: `"value"`: recommend by predicted value. `"choice"`: by what users are likely to choose and to value,
             which takes a share of the budget, `choice_share` of the settings; see `recommend.choosing`.
         settings: all settings at once, instead of `dimension` and `rounds`.
-        public: further sentences about public assumptions, for the statement, such as how rows were filtered.
-        window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any were given.
-        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
-        engine: where sums are formed; None for this machine's processors.
-        random_state: seed of the public initial item vectors.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The value
     range and the features are public; the list of items is as `items` says.
@@ -97,55 +85,10 @@ class PrivateRatingRecommender(FeaturesEstimator):
         5.0
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        n_users: int | None = None,
-        value_range: tuple[float, float] = (1.0, 5.0),
-        features: ItemFeatures | None = None,
-        items: ItemsGiven = None,
-        allocation: Allocation | None = None,
-        dimension: int | None = None,
-        rounds: int | None = None,
-        rank_by: str = "value",
-        settings: RatingSettings | None = None,
-        public: Sequence[str] = (),
-        window: str = "not declared",
-        tuning: str | None = None,
-        noise: NoiseSource | str | None = None,
-        engine: Engine | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.n_users = n_users
-        self.value_range = value_range
-        self.features = features
-        self.items = items
-        self.allocation = allocation
-        self.dimension = dimension
-        self.rounds = rounds
-        self.rank_by = rank_by
-        self.settings = settings
-        self.public = public
-        self.window = window
-        self.tuning = tuning
-        self.noise = noise
-        self.engine = engine
-        self.random_state = random_state
-
-    def fit(self, data: Any, *, session: Session | None = None, progress: Progress | None = None) -> Self:
-        """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
-
-        Args:
-            data: `Interactions`, a frame that supports Arrow, or with `engine=SparkEngine(spark)` one of its session.
-            session: brings its own budget, noise and window, which replace those of the estimator.
-            progress: is told how far the fit is.
-        """
-        with self._read(data) as read:
-            return self._fit(read, session, progress)
+    _: KW_ONLY
+    value_range: tuple[float, float] = (1.0, 5.0)
+    rank_by: str = "value"
+    settings: RatingSettings | None = None
 
     def _fit(self, data: UserData | UnlistedData, session: Session | None, progress: Progress | None) -> Self:
         low, high = self.value_range

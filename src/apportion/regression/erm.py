@@ -7,7 +7,7 @@ tasks. The paper's line 5 clips the sum, which bounds nothing about one user (do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import KW_ONLY, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,8 +17,9 @@ from apportion.allocation.policies import Allocation
 from apportion.data.users import Users
 from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
+from apportion.estimators.constructors import with_constructor
 from apportion.losses import Loss, loss_of
-from apportion.privacy import NoiseSource, Purpose, Session, Share
+from apportion.privacy import Purpose, Session, Share
 from apportion.privacy.contributions import TaskMoments
 from apportion.regression.multi_task import MultiTaskRegression, Start, into_ball, not_negative, positive
 from apportion.regression.observations import Observations
@@ -32,6 +33,7 @@ _CONSTANT_SHARE, _COMPARISON_SHARE = 0.13, 0.2  # for the constant that the mode
 _LEAST_EXPOSURE = 1e-3  # of the mean, so that step sizes stay finite
 
 
+@with_constructor
 class MultiTaskERM(MultiTaskRegression):
     """Empirical risk minimisation for every task by noisy gradient descent, under user-level differential privacy.
 
@@ -39,9 +41,6 @@ class MultiTaskERM(MultiTaskRegression):
 
     Args:
         loss: "squared", "logistic", "huber", or an object with `value` and `derivative` (see `apportion.losses.Loss`).
-        epsilon: ε of the whole fit.
-        delta: δ of the whole fit.
-        feature_norm: the norm to which rows of X are clipped; public.
         gradient_bound: Γ, the norm to which the gradient of each (user, task) pair is clipped; None for the largest
             that the loss has within the domain, which clips nothing if labels are within feature_norm · domain_radius.
         domain_radius: r; parameters are projected onto this ball after every step.
@@ -55,17 +54,6 @@ class MultiTaskERM(MultiTaskRegression):
         average: whether to return the mean of the iterates, later ones weighing more, instead of the last.
         floor: whether the model must be seen to beat one private constant for all tasks, which takes a third of the
             budget; where it does not, the constant is published (`regression.task_floor`).
-        allocation: how a user's unit of sensitivity is divided over tasks.
-        n_users: the number of users, declared public; None to release it with noise.
-        users_share: share of the budget for the number of users.
-        counts_share: share for what the allocation asks for.
-        exposure_share: share for the total weight of every task; 0 to use the allocation's estimate, None to release it
-            only if the allocation has no counts to estimate it from.
-        public: further sentences about public assumptions, for the statement.
-        window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any were given.
-        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
-        engine: where sums are formed; None for this machine's processors.
 
     Attributes:
         coef_: coefficients, one row per task.
@@ -80,62 +68,25 @@ class MultiTaskERM(MultiTaskRegression):
     and features.
     """
 
-    intercept_: float
-    model_part_: float
-    n_steps_: int
+    loss: str | Loss = "squared"
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    _: KW_ONLY
+    gradient_bound: float | None = None
+    domain_radius: float = 1.0
+    ridge: float = 0.0
+    rule: str = "convex"
+    strong_convexity: float | None = None
+    steps: int | None = None
+    max_steps: int = 100
+    step_size: float = 1.0
+    average: bool = True
+    floor: bool = True
+    allocation: Allocation = Adaptive(0.25)
 
-    def __init__(
-        self,
-        loss: str | Loss = "squared",
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        feature_norm: float = 1.0,
-        gradient_bound: float | None = None,
-        domain_radius: float = 1.0,
-        ridge: float = 0.0,
-        rule: str = "convex",
-        strong_convexity: float | None = None,
-        steps: int | None = None,
-        max_steps: int = 100,
-        step_size: float = 1.0,
-        average: bool = True,
-        floor: bool = True,
-        allocation: Allocation = Adaptive(0.25),  # noqa: B008 - frozen
-        n_users: int | None = None,
-        users_share: float = 0.003,
-        counts_share: float = 0.05,
-        exposure_share: float | None = None,
-        public: Sequence[str] = (),
-        window: str = "not declared",
-        tuning: str | None = None,
-        noise: NoiseSource | str | None = None,
-        engine: Engine | None = None,
-    ) -> None:
-        self.loss = loss
-        self.epsilon = epsilon
-        self.delta = delta
-        self.feature_norm = feature_norm
-        self.gradient_bound = gradient_bound
-        self.domain_radius = domain_radius
-        self.ridge = ridge
-        self.rule = rule
-        self.strong_convexity = strong_convexity
-        self.steps = steps
-        self.max_steps = max_steps
-        self.step_size = step_size
-        self.average = average
-        self.floor = floor
-        self.allocation = allocation
-        self.n_users = n_users
-        self.users_share = users_share
-        self.counts_share = counts_share
-        self.exposure_share = exposure_share
-        self.public = public
-        self.window = window
-        self.tuning = tuning
-        self.noise = noise
-        self.engine = engine
+    intercept_: float = field(init=False)
+    model_part_: float = field(init=False)
+    n_steps_: int = field(init=False)
 
     def predict(self, X: ArrayLike, *, tasks: ArrayLike) -> Floats:  # noqa: N803
         """Return the loss's prediction: θ_i · x or, for the logistic loss, 1 if that is positive and 0 otherwise."""

@@ -10,25 +10,26 @@ argument here or paid for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, field
 from functools import cached_property, partial
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation.users import SampleLimit, Unbounded
-from apportion.data.grouping import group_rows, one_of
+from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_column, finite_matrix
 from apportion.data.users import Users
-from apportion.engines import Engine, LocalEngine, add_up_one
+from apportion.engines import add_up_one
 from apportion.errors import InputError
+from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import Noisy, release_noisy
-from apportion.estimators.private import PrivateEstimator, check_value_range
+from apportion.estimators.private import check_value_range
 from apportion.postprocessing.intervals import half_widths
-from apportion.privacy import REPLACE_LABELS, Budget, NoiseSource, Purpose, Session, Share
+from apportion.privacy import REPLACE_LABELS, Budget, Purpose, Session, Share
 from apportion.privacy.contributions import BoxedColumns, LabelTotal, LabelVectors, Values
-from apportion.privacy.statement import STATISTICS_DEFAULTS, Statement
+from apportion.privacy.statement import STATISTICS_DEFAULTS
 from apportion.regression.label_weights.optimal import LabelWeights, least_squares_weights, optimal_label_weights
 from apportion.regression.label_weights.robust import Design, Structure, robust_label_weights
 from apportion.regression.residual_structure import (
@@ -40,10 +41,10 @@ from apportion.regression.residual_structure import (
     guessed,
     without_releases,
 )
+from apportion.regression.user_regression import Progress, UserRegression
 
 Floats = NDArray[np.float64]
 Offsets = NDArray[np.int64]
-Progress = Callable[[str, int, int], None]
 Bounding = Literal["robust", "paper"] | SampleLimit | Unbounded | LabelWeights
 
 _ROUGH = 1e-2  # tolerance of the weights of a first, rough estimate
@@ -51,35 +52,31 @@ _MOST_LIMITS = 60  # tried, where the best limit is sought
 _BY_NAME = ("robust", "paper")
 
 
-class LabelPrivateRegression(PrivateEstimator):
+@with_constructor
+class LabelPrivateRegression(UserRegression):
     """Linear regression under user-level differential privacy of the labels.
 
     The estimate is C y plus noise with C X = 1: a weighted least squares line, whose target is the least squares line
     over all rows.
 
     Args:
-        epsilon: ε of the whole fit.
         delta: 0 for pure ε-DP by Laplace noise; above 0 for Gaussian noise.
         label_range: (low, high), public. Labels outside are clipped.
         noise_variance: of a label around the line, if it is public. None estimates it, and how much of it a user's rows
             share, with `variance_share` of the budget, or takes the largest that the range allows if that is 0.
         variance_share: share of the budget for that.
-        fit_intercept: whether to add a column of ones to the features.
+        fit_intercept: whether to add a column of ones to the features. They must have full rank, together with it.
         target: "predictions" to minimise the squared error of the predictions on the rows themselves, which does not
             depend on the units of the features; "coefficients" for that of the coefficients, as the paper does.
         bounding: "robust" for weights that hold up where the truth is curved or goes with the number of rows; "paper"
             for the C that is best if the truth is linear; SampleLimit(h) for least squares on at most h rows of each
             user (None: the h with the least total variance), Unbounded() for least squares on all rows; or the
             `label_weights_` of another fit to the same features and users, for other labels of theirs.
-        level: of the intervals.
+        level: coverage of the intervals.
         interval_for: "rows" for intervals of the least squares line over these rows; "population" for that of the
             population which these users were drawn from. Intervals of "paper" weights assume that labels' means are
             linear in the features and that labels vary independently, and are for the population then.
         tolerance: how far the weights' total variance may be above the least one, as a fraction of it.
-        public: further sentences about public assumptions, for the statement.
-        window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any were given.
-        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
 
     Attributes:
         coef_: coefficients, one for each feature.
@@ -106,79 +103,41 @@ class LabelPrivateRegression(PrivateEstimator):
         0.5
     """
 
-    coef_: Floats
-    intercept_: float
-    coef_intervals_: Floats
-    intercept_interval_: Floats
-    noise_stddev_: Floats
-    noise_variance_: float
-    total_variance_: float
-    gap_: float
-    threshold_: float | None
-    label_weights_: LabelWeights
-    statement_: Statement
+    epsilon: float = 1.0
+    delta: float = 0.0
+    _: KW_ONLY
+    label_range: tuple[float, float]
+    noise_variance: float | None = None
+    variance_share: float = 0.1
+    fit_intercept: bool = True
+    target: Literal["coefficients", "predictions"] = "predictions"
+    bounding: Bounding = "robust"
+    level: float = 0.95
+    interval_for: Literal["rows", "population"] = "rows"
+    tolerance: float = 1e-6
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        *,
-        label_range: tuple[float, float],
-        noise_variance: float | None = None,
-        variance_share: float = 0.1,
-        fit_intercept: bool = True,
-        target: Literal["coefficients", "predictions"] = "predictions",
-        bounding: Bounding = "robust",
-        level: float = 0.95,
-        interval_for: Literal["rows", "population"] = "rows",
-        tolerance: float = 1e-6,
-        public: Sequence[str] = (),
-        window: str = "not declared",
-        tuning: str | None = None,
-        noise: NoiseSource | str | None = None,
-        engine: Engine | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.label_range = label_range
-        self.noise_variance = noise_variance
-        self.variance_share = variance_share
-        self.fit_intercept = fit_intercept
-        self.target = target
-        self.bounding = bounding
-        self.level = level
-        self.interval_for = interval_for
-        self.tolerance = tolerance
-        self.public = public
-        self.window = window
-        self.tuning = tuning
-        self.noise = noise
-        self.engine = engine
+    coef_: Floats = field(init=False)
+    intercept_: float = field(init=False)
+    coef_intervals_: Floats = field(init=False)
+    intercept_interval_: Floats = field(init=False)
+    noise_stddev_: Floats = field(init=False)
+    noise_variance_: float = field(init=False)
+    total_variance_: float = field(init=False)
+    gap_: float = field(init=False)
+    threshold_: float | None = field(init=False)
+    label_weights_: LabelWeights = field(init=False)
 
-    def fit(
+    def _fit(
         self,
-        X: ArrayLike,  # noqa: N803
-        y: ArrayLike,
-        *,
-        users: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-        session: Session | None = None,
-        progress: Progress | None = None,
+        X: Any,  # noqa: N803
+        y: Any,
+        users: ArrayLike,
+        session: Session | None,
+        progress: Progress | None,
     ) -> Self:
-        """Spend the budget on the labels. Afterwards everything that ends in _ may be released.
-
-        Args:
-            X: features, one row per label; public, and together with a column of ones of full rank.
-            y: labels.
-            users: the user of each label, integers or text; public.
-            groups: the same as `users`, for scikit-learn tools that use this name; give one of the two.
-            session: a session with its own budget, noise and window, which replace those of the estimator.
-            progress: called with the kind of step, the number done and the total.
-        """
-        self._check()
         features = finite_matrix(X, "X")
         labels = finite_column(y, "y", len(features))
-        grouping = group_rows(one_of(users, groups), len(features))
+        grouping = group_rows(users, len(features))
         if self.fit_intercept:
             features = np.column_stack([features, np.ones(len(features))])
         opened = self._open(session, Budget(self.epsilon, self.delta), REPLACE_LABELS, self._assumed_public())
@@ -336,9 +295,8 @@ class LabelPrivateRegression(PrivateEstimator):
     ) -> Noisy:
         """Release the sum of labels times public vectors."""
         contribution = LabelTotal(labels, LabelVectors.from_rows(vectors, users.indptr))
-        engine = LocalEngine(np.float64) if self.engine is None else self.engine
         return release_noisy(
-            session, name, add_up_one(engine, users.with_columns(vectors=vectors), contribution), share
+            session, name, add_up_one(self._adder, users.with_columns(vectors=vectors), contribution), share
         )
 
     def _released(self, name: Purpose, users: Users, weights: Floats, session: Session, share: Share) -> Noisy:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,12 +17,13 @@ from apportion.data.grouping import one_of
 from apportion.data.numbers import finite_matrix
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
+from apportion.estimators.constructors import with_constructor
 from apportion.estimators.counts import allocated, release_number_of_users
 from apportion.estimators.private import InteractionsEstimator
+from apportion.linalg.fixed_order import dot_rows
 from apportion.privacy import Purpose, Session
 from apportion.privacy.budget import Plan
 from apportion.privacy.contributions import TaskCounts, Weighting
-from apportion.privacy.statement import Statement
 from apportion.regression.observations import Observations
 
 Floats = NDArray[np.float64]
@@ -47,19 +48,30 @@ class Start:
     typical_weight: Floats
 
 
+@with_constructor
 class MultiTaskRegression(InteractionsEstimator, ABC):
-    """One linear model per task from (user, task) rows, every user's whole contribution bounded."""
+    """One linear model per task from (user, task) rows, every user's whole contribution bounded.
 
-    feature_norm: float
+    Args:
+        feature_norm: the norm to which rows of X are clipped; public.
+        allocation: how a user's unit of sensitivity is divided over tasks.
+        users_share: share of the budget for the number of users.
+        counts_share: share for what the allocation asks for.
+        exposure_share: share for the total weight of every task; 0 to use the allocation's estimate, None to release it
+            only if the allocation has no counts to estimate it from.
+    """
+
+    _: KW_ONLY
+    feature_norm: float = 1.0
+    n_users: int | None = None
     allocation: Allocation
-    users_share: float
-    counts_share: float
-    exposure_share: float | None
+    users_share: float = 0.003
+    counts_share: float = 0.05
+    exposure_share: float | None = None
     _tasks_are: ClassVar[str] = "tasks"
 
-    coef_: Floats
-    task_ids_: Vocabulary
-    statement_: Statement
+    coef_: Floats = field(init=False)
+    task_ids_: Vocabulary = field(init=False)
 
     def fit(
         self,
@@ -110,7 +122,7 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
             raise InputError(
                 f"Expected tasks to have {len(x)} rows, one per row of X, got {len(codes)}.", argument="tasks"
             )
-        return np.asarray(np.einsum("nd,nd->n", x, self.coef_[codes]))
+        return dot_rows(x, self.coef_[codes])
 
     @abstractmethod
     def _learn(self, observations: Observations, session: Session, engine: Engine) -> Floats:

@@ -11,7 +11,7 @@ sensitivity (docs/proofs/multi_task.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import KW_ONLY
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,8 @@ from apportion.allocation import Adaptive
 from apportion.allocation.policies import Allocation
 from apportion.engines import Engine
 from apportion.errors import InputError
-from apportion.privacy import NoiseSource, Purpose, Session
+from apportion.estimators.constructors import with_constructor
+from apportion.privacy import Purpose, Session
 from apportion.privacy.contributions import TaskGrams, TaskMoments
 from apportion.regression.multi_task import MultiTaskRegression, into_ball, not_negative, positive
 from apportion.regression.observations import Observations
@@ -33,12 +34,11 @@ SOLVES = {"shrunk": solve_shrunk, "psd": solve_psd}
 _GRAM_SHARE_WHEN_SHRUNK = 0.2
 
 
+@with_constructor
 class MultiTaskRidge(MultiTaskRegression):
     """Ridge regression for every task, under user-level differential privacy.
 
     Args:
-        epsilon: ε of the whole fit.
-        delta: δ of the whole fit.
         feature_norm: Γ_x, the norm to which rows of X are clipped; public.
         label_bound: Γ_y, the bound to which labels are clipped; public.
         ridge: λ of eq. 4, a penalty on ‖θ‖² for every observation.
@@ -47,17 +47,6 @@ class MultiTaskRidge(MultiTaskRegression):
             the pseudo-inverse of the nearest positive semidefinite matrix.
         gram_share: fraction of the statistics' share for Gram matrices; the rest is for moments. None for
             `default_gram_share`.
-        allocation: how a user's unit of sensitivity is divided over tasks.
-        n_users: the number of users, declared public; None to release it with noise.
-        users_share: share of the budget for the number of users.
-        counts_share: share for what the allocation asks for.
-        exposure_share: share for the total weight of every task; 0 to use the allocation's estimate, None to release it
-            only if the allocation has no counts to estimate it from.
-        public: further sentences about public assumptions, for the statement.
-        window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any were given.
-        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
-        engine: where sums are formed; None for this machine's processors.
 
     Attributes:
         coef_: coefficients, one row per task.
@@ -78,46 +67,16 @@ class MultiTaskRidge(MultiTaskRegression):
         (2, 2)
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        feature_norm: float = 1.0,
-        label_bound: float = 1.0,
-        ridge: float = 1e-3,
-        coefficient_bound: float | None = None,
-        solve: str = "shrunk",
-        gram_share: float | None = None,
-        allocation: Allocation = Adaptive(0.5),  # noqa: B008 - frozen
-        n_users: int | None = None,
-        users_share: float = 0.003,
-        counts_share: float = 0.05,
-        exposure_share: float | None = None,
-        public: Sequence[str] = (),
-        window: str = "not declared",
-        tuning: str | None = None,
-        noise: NoiseSource | str | None = None,
-        engine: Engine | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.feature_norm = feature_norm
-        self.label_bound = label_bound
-        self.ridge = ridge
-        self.coefficient_bound = coefficient_bound
-        self.solve = solve
-        self.gram_share = gram_share
-        self.allocation = allocation
-        self.n_users = n_users
-        self.users_share = users_share
-        self.counts_share = counts_share
-        self.exposure_share = exposure_share
-        self.public = public
-        self.window = window
-        self.tuning = tuning
-        self.noise = noise
-        self.engine = engine
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    _: KW_ONLY
+    feature_norm: float = 1.0
+    label_bound: float = 1.0
+    ridge: float = 1e-3
+    coefficient_bound: float | None = None
+    solve: str = "shrunk"
+    gram_share: float | None = None
+    allocation: Allocation = Adaptive(0.5)
 
     def _check(self) -> None:
         super()._check()

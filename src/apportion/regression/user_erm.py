@@ -17,29 +17,31 @@ least. On the same problems the excess risk was least where sampling counts as L
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import KW_ONLY, field
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation.users import ContributionPolicy, Smooth
-from apportion.data.grouping import group_rows, one_of
+from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_column, finite_matrix
 from apportion.data.users import UserParts, Users, in_memory
-from apportion.engines import Engine, add_up_one
+from apportion.engines import add_up_one
 from apportion.errors import InputError
+from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import ContributionsEstimator, Sizes
 from apportion.losses import Loss, loss_of
 from apportion.postprocessing.intervals import student_half_width
-from apportion.privacy import BoxedValues, NoiseSource, PublicRowWeights, Purpose, Session, Share
+from apportion.privacy import BoxedValues, PublicRowWeights, Purpose, Session, Share
 from apportion.privacy.budget import Plan
 from apportion.privacy.contributions import RowTotal
-from apportion.privacy.statement import STATISTICS_DEFAULTS, Statement
-from apportion.regression.descent import Descent, Progress, Risk, steps_for
+from apportion.privacy.statement import STATISTICS_DEFAULTS
+from apportion.regression.descent import Descent, Risk, steps_for
 from apportion.regression.floor import WAYS, Ends, LossDifferences, stands_out, why_no_intervals
 from apportion.regression.multi_task import not_negative, positive
 from apportion.regression.private_constant import PrivateConstant
+from apportion.regression.user_regression import Progress, UserRegression
 from apportion.regression.user_sides import CodedLabels, Design, coded_labels
 
 Floats = NDArray[np.float64]
@@ -55,7 +57,8 @@ _MOST_CONSTANT_STEPS = 40
 _PARTS_SEED = 0  # public
 
 
-class UserERM(ContributionsEstimator):
+@with_constructor
+class UserERM(ContributionsEstimator, UserRegression):
     """A linear model by noisy gradient descent on a convex loss, under user-level differential privacy.
 
     Minimises Σ_i c_i ℓ(θ · x_i, y_i) + λ ‖θ‖² over ‖θ‖ ≤ r; weights c sum to 1. With an intercept, rows are
@@ -64,7 +67,6 @@ class UserERM(ContributionsEstimator):
     Args:
         loss: "logistic", "squared", "huber", "smoothed-hinge", or an object with `value` and `derivative` (see
             `apportion.losses.Loss`).
-        epsilon: ε of the whole fit.
         delta: δ of the whole fit, above 0; keep it far below one over the number of users.
         feature_norm: the norm to which rows of X are clipped; public.
         gradient_bound: L, the norm to which the gradient of every row is clipped; None for the largest that the loss
@@ -90,11 +92,7 @@ class UserERM(ContributionsEstimator):
             the model is the mean of the K and intervals are those of Student's t. It costs about √K in noise, and needs
             public sizes. That all descents stop early is not in the intervals, so they are refused where noise stopped
             a descent: where `n_steps_` is at its least, 20, or the whole model did not beat the constant. 0 for none.
-        level: of the intervals.
-        public: further sentences for the statement on what is assumed public.
-        window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any were given.
-        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
+        level: coverage of the intervals.
 
     Attributes:
         coef_: coefficients.
@@ -119,103 +117,56 @@ class UserERM(ContributionsEstimator):
         array([1., 0.])
     """
 
-    coef_: Floats
-    intercept_: float
-    coef_intervals_: Floats | None
-    intercept_interval_: Floats | None
-    about_intervals_: str
-    model_part_: float
-    threshold_: float
-    n_steps_: int
-    statement_: Statement
+    loss: str | Loss = "logistic"
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    _: KW_ONLY
+    feature_norm: float = 1.0
+    gradient_bound: float | None = None
+    domain_radius: float = 10.0
+    ridge: float = 0.0
+    fit_intercept: bool = True
+    trade_off: float | None = None
+    bounding: ContributionPolicy = Smooth()
+    floor: bool = True
+    sizes: Sizes = "private"
+    sizes_share: float = 0.05
+    max_size: int = 1 << 20
+    steps: int | None = None
+    step_size: float | None = None
+    average: bool = True
+    interval_parts: int = 0
+    level: float = 0.95
 
-    def __init__(
-        self,
-        loss: str | Loss = "logistic",
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        feature_norm: float = 1.0,
-        gradient_bound: float | None = None,
-        domain_radius: float = 10.0,
-        ridge: float = 0.0,
-        fit_intercept: bool = True,
-        trade_off: float | None = None,
-        bounding: ContributionPolicy = Smooth(),  # noqa: B008 - frozen
-        floor: bool = True,
-        sizes: Sizes = "private",
-        sizes_share: float = 0.05,
-        max_size: int = 1 << 20,
-        steps: int | None = None,
-        step_size: float | None = None,
-        average: bool = True,
-        interval_parts: int = 0,
-        level: float = 0.95,
-        public: Sequence[str] = (),
-        window: str = "not declared",
-        tuning: str | None = None,
-        noise: NoiseSource | str | None = None,
-        engine: Engine | None = None,
-    ) -> None:
-        self.loss = loss
-        self.epsilon = epsilon
-        self.delta = delta
-        self.feature_norm = feature_norm
-        self.gradient_bound = gradient_bound
-        self.domain_radius = domain_radius
-        self.ridge = ridge
-        self.fit_intercept = fit_intercept
-        self.trade_off = trade_off
-        self.bounding = bounding
-        self.floor = floor
-        self.sizes = sizes
-        self.sizes_share = sizes_share
-        self.max_size = max_size
-        self.steps = steps
-        self.step_size = step_size
-        self.average = average
-        self.interval_parts = interval_parts
-        self.level = level
-        self.public = public
-        self.window = window
-        self.tuning = tuning
-        self.noise = noise
-        self.engine = engine
+    coef_: Floats = field(init=False)
+    intercept_: float = field(init=False)
+    coef_intervals_: Floats | None = field(init=False)
+    intercept_interval_: Floats | None = field(init=False)
+    about_intervals_: str = field(init=False)
+    model_part_: float = field(init=False)
+    threshold_: float = field(init=False)
+    n_steps_: int = field(init=False)
 
-    def fit(
+    def _fit(
         self,
         X: Any,  # noqa: N803
         y: Any,
-        *,
-        users: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-        session: Session | None = None,
-        progress: Progress | None = None,
+        users: ArrayLike,
+        session: Session | None,
+        progress: Progress | None,
     ) -> Self:
-        """Spend the budget on the data. Afterwards everything that ends in _ may be released.
-
-        Args:
-            X: features, one row per observation; with `engine=SparkEngine(spark)` a frame of that session, `y` and
-                `users` being names of its columns.
-            y: labels, one per row.
-            users: the user of each row, integers or text.
-            groups: the same as `users`, for scikit-learn tools that use this name; give one of the two.
-            session: a session with its own budget, noise and window, which replace those of the estimator.
-            progress: called with the kind of step, the number done and the total.
-        """
-        self._check()
         if hasattr(X, "mapInArrow"):
-            with self._rows_of(X, one_of(users, groups), y) as (on_cluster, width):
+            with self._rows_of(X, users, y) as (on_cluster, width):
                 owners = on_cluster.mapped(CodedLabels(loss_of(self.loss)))
-                return self._fit(owners, width, None, session, progress)
+                return self._found(owners, width, None, session, progress)
         features = finite_matrix(X, "X")
         labels = coded_labels(loss_of(self.loss), finite_column(y, "y", len(features)))
-        grouping = group_rows(one_of(users, groups), len(features), single_user=self._sizes_are_private)
+        grouping = group_rows(users, len(features), single_user=self._sizes_are_private)
         parts = self._parts(len(grouping.sizes))
         held = grouping.users(None if parts is None else {"part": parts}, features=features, labels=labels)
-        return self._fit(held, features.shape[1], parts, session, progress)
+        return self._found(held, features.shape[1], parts, session, progress)
 
-    def _fit(
+    def _found(
         self, owners: UserParts, width: int, parts: Integers | None, session: Session | None, progress: Progress | None
     ) -> Self:
         opened = self._session(session, self._assumed_public())
@@ -409,7 +360,7 @@ class UserERM(ContributionsEstimator):
         return Descent(self._design, clip, *settings, Purpose.GRADIENT).run(start, risk, session, share, progress)
 
     def _descent_on_constant(self, risk: Risk, share: Share, purpose: Purpose) -> Descent:
-        """A descent on the intercept alone, for losses whose best constant no mean tells."""
+        """A descent on the intercept alone, for losses whose best constant does not follow from the mean label."""
         clip = min(self._clip_norm(), self._constant * self._steepest())
         size = self.step_size if self.step_size is not None else 1 / self._smoothness(self._constant)
         n_steps = int(np.clip(steps_for(self._time(risk, clip, share, 1), size), 1, _MOST_CONSTANT_STEPS))

@@ -16,17 +16,22 @@ from apportion.serving.limits import Limits
 
 def protocol(limits: Limits) -> type[asyncio.Protocol]:
     """Return the class of connections with these limits."""
-    return type("Connection", (_Connection,), {"limits": limits})
+    return type("Connection", (Connection,), {"limits": limits})
 
 
-class _Connection(H11Protocol):
-    """A connection of HTTP/1.1."""
+class Connection(H11Protocol):
+    """A connection of HTTP/1.1.
+
+    Attributes:
+        limits: on it.
+    """
 
     limits: Limits
     _due: asyncio.TimerHandle | None = None
     _head_is_due = False
 
     def connection_made(self, transport: Any) -> None:
+        """Begin to wait for the head of a request, unless too many connections are open."""
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:
             self._end(503, "Too many connections are open; try again in a second.")
@@ -34,6 +39,7 @@ class _Connection(H11Protocol):
             self._expect_head()
 
     def data_received(self, data: bytes) -> None:
+        """Take what arrived, and set the timer of what is due next."""
         if self.transport.is_closing():
             return
         super().data_received(data)
@@ -43,6 +49,7 @@ class _Connection(H11Protocol):
             self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """End the timer."""
         self._expect_nothing()
         super().connection_lost(exc)
 

@@ -6,47 +6,26 @@ decided here. Internal errors are logged only by type and place, because a messa
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any, Final
 
 from apportion.recommend.model import ItemModel
 from apportion.serving import figures, openapi
 from apportion.serving.answers import Answers
 from apportion.serving.batches import Batches
+from apportion.serving.bodies import JSON, GoneError, Receive, Response, Scope, Send, body_of, sent
 from apportion.serving.limits import Limits, Rate
 from apportion.serving.logs import place_of
 from apportion.serving.refusals import RefusedError
 from apportion.serving.requests import Reader
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-_JSON: Final = "application/json"
 _PROBLEM: Final = "Something went wrong in the service; the request was not answered."
-_PART_BYTES: Final = 1 << 16
 _UNKNOWN_ROUTE: Final = "other"
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class _Response:
-    """What is sent back."""
-
-    body: bytes
-    status: int = 200
-    content_type: str = _JSON
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-class _GoneError(Exception):
-    """The client disconnected before its request arrived."""
 
 
 class Service:
@@ -79,11 +58,11 @@ class Service:
         self._metrics = figures.Metrics()
         listed = openapi.document(model, self._limits, needs_values=self._reader.needs_values)
         self._pages = {
-            "/health": _Response(_as_json(_health(model))),
-            "/openapi.json": _Response(_as_json(listed)),
-            "/": _Response(_as_json({"routes": list(listed["paths"])}))
+            "/health": Response(_as_json(_health(model))),
+            "/openapi.json": Response(_as_json(listed)),
+            "/": Response(_as_json({"routes": list(listed["paths"])}))
             if page is None
-            else _Response(page.encode("utf-8"), content_type="text/html; charset=utf-8"),
+            else Response(page.encode("utf-8"), content_type="text/html; charset=utf-8"),
         }
         self._n_items = model.n_tasks
 
@@ -106,16 +85,16 @@ class Service:
         try:
             response = await self._response(route, scope, receive)
         except RefusedError as refused:
-            response = _Response(_error(refused.sentence), refused.status, headers=refused.headers)
-        except _GoneError:
+            response = Response(_error(refused.sentence), refused.status, headers=refused.headers)
+        except GoneError:
             return
         except Exception as error:  # a bug, which must not show anybody's history in a log
             _log.error("%s %s failed: %s", scope["method"], route, place_of(error))
-            response = _Response(_error(_PROBLEM), 500)
+            response = Response(_error(_PROBLEM), 500)
         self._metrics.observe(route, response.status, time.perf_counter() - began)
-        await _send(response, send)
+        await sent(response, send)
 
-    async def _response(self, route: str, scope: Scope, receive: Receive) -> _Response:
+    async def _response(self, route: str, scope: Scope, receive: Receive) -> Response:
         if route != "/health":
             self._refuse_too_often(scope)
         if route == _UNKNOWN_ROUTE:
@@ -126,7 +105,7 @@ class Service:
             raise RefusedError(405, f"{route} accepts {allowed}, got {scope['method'][:20]}.", {"allow": allowed})
         if route == "/recommend":
             asked = self._reader.read(await self._body(scope, receive))
-            return _Response(await self._batches.answer(asked))
+            return Response(await self._batches.answer(asked))
         return self._figures() if route == "/metrics" else self._pages[route]
 
     @property
@@ -143,37 +122,13 @@ class Service:
         """Return the body of a request, unless it is too large, too slow or of another type."""
         headers = {name: value for name, value in scope["headers"] if name in (b"content-type", b"content-length")}
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-        if kind != _JSON.encode():
-            raise RefusedError(415, f"Expected a body of the type {_JSON}; state it in the header Content-Type.")
-        if int(headers.get(b"content-length", b"0")) > self._limits.body_bytes:
-            raise self._too_large()
-        try:
-            async with asyncio.timeout(self._limits.seconds):
-                return await self._read(receive)
-        except TimeoutError:
-            sentence = f"The body did not arrive within {self._limits.seconds:g} seconds."
-            raise RefusedError(408, sentence, {"connection": "close"}) from None
+        if kind != JSON.encode():
+            raise RefusedError(415, f"Expected a body of the type {JSON}; state it in the header Content-Type.")
+        return await body_of(receive, headers, self._limits.body_bytes, self._limits.seconds)
 
-    async def _read(self, receive: Receive) -> bytes:
-        parts, size, more = [], 0, True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise _GoneError
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > self._limits.body_bytes:
-                raise self._too_large()
-            more = message.get("more_body", False)
-        return b"".join(parts)
-
-    def _too_large(self) -> RefusedError:
-        sentence = f"Expected a body of at most {self._limits.body_bytes} bytes."
-        return RefusedError(413, sentence, {"connection": "close"})
-
-    def _figures(self) -> _Response:
+    def _figures(self) -> Response:
         now = {"apportion_waiting_requests": self._batches.n_waiting, "apportion_model_items": self._n_items}
-        return _Response(self._metrics.text(now).encode(), content_type=figures.CONTENT_TYPE)
+        return Response(self._metrics.text(now).encode(), content_type=figures.CONTENT_TYPE)
 
 
 def _health(model: ItemModel) -> dict[str, Any]:
@@ -193,18 +148,3 @@ def _error(sentence: str) -> bytes:
 
 def _as_json(content: Any) -> bytes:
     return json.dumps(content).encode("ascii")
-
-
-async def _send(response: _Response, send: Send) -> None:
-    headers = {
-        "content-type": response.content_type,
-        "content-length": str(len(response.body)),
-        "cache-control": "no-store",
-        "x-content-type-options": "nosniff",
-        **response.headers,
-    }
-    encoded = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": response.status, "headers": encoded})
-    for place in range(0, len(response.body) or 1, _PART_BYTES):  # so that a slow reader holds little memory
-        part, more = response.body[place : place + _PART_BYTES], place + _PART_BYTES < len(response.body)
-        await send({"type": "http.response.body", "body": part, "more_body": more})

@@ -8,27 +8,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from statistics import NormalDist
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from apportion.data.grouping import group_rows, one_of
+from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_rows
 from apportion.data.users import Users
-from apportion.engines import Engine, LocalEngine, add_up_one
+from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
+from apportion.estimators.constructors import with_constructor
 from apportion.estimators.counts import LEAST_USERS
-from apportion.estimators.private import PrivateEstimator
 from apportion.postprocessing.class_counts import class_counts
-from apportion.privacy import ADD_REMOVE, Budget, NoiseSource, Session, Share
+from apportion.privacy import ADD_REMOVE, Budget, Session, Share
 from apportion.privacy.contributions import ClippedParts
 from apportion.privacy.purposes import Name, Purpose
-from apportion.privacy.statement import STATISTICS_DEFAULTS, Statement
+from apportion.privacy.statement import STATISTICS_DEFAULTS
 from apportion.statistics.second_moments import ONE, Centres, MomentClasses, Moments, ScaledRows
+from apportion.statistics.user_statistic import UserStatistic
 from apportion.statistics.value_box import ValueBox
 
 Floats = NDArray[np.float64]
@@ -118,89 +118,30 @@ def _positive(matrix: Floats) -> Floats:
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
-class UserCovariance(PrivateEstimator):
-    """The covariance matrix of rows that belong to users, every user counting one, under user-level privacy.
-
-    It is that of one row of one user, both drawn at random from the data.
+@with_constructor
+class CovarianceEstimator(UserStatistic):
+    """An estimator that releases a covariance matrix of users' rows.
 
     Args:
-        epsilon: ε of the whole fit.
         delta: δ, above 0: noise is Gaussian.
         value_range: (low, high), public, numbers or one for each column; values beyond are clipped.
-        level: of the intervals.
-        public: further sentences for the statement on what is assumed public.
-        window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
-        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
-        engine: where sums are formed; None for this machine's processors.
-
-    Attributes:
-        covariance_: the matrix; no eigenvalue is negative.
-        mean_: of users' means, one for each column.
-        noise_stddev_: standard deviation of what privacy added to each entry.
-        interval_: (low, high) of each entry, for these users.
-        statement_: the privacy statement.
-
-    Privacy: adding or removing one user with all rows. How many rows it has is private.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> users, shared = rng.integers(0, 4000, 20_000), rng.normal(0, 1, (20_000, 1))
-        >>> rows = shared + 0.5 * rng.normal(0, 1, (20_000, 3))
-        >>> found = UserCovariance(epsilon=2.0, value_range=(-5, 5)).fit(rows, users=users)
-        >>> found.covariance_.shape, bool(abs(found.covariance_[0, 1] - 1) < 0.3)
-        ((3, 3), True)
+        level: coverage of the intervals of the covariance matrix.
     """
 
-    covariance_: Any
-    mean_: Any
-    noise_stddev_: Any
-    interval_: Any
-    statement_: Statement
+    _: KW_ONLY
+    value_range: tuple[Any, Any]
+    level: float = 0.95
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        value_range: tuple[Any, Any],
-        level: float = 0.95,
-        public: Sequence[str] = (),
-        window: str = "not declared",
-        tuning: str | None = None,
-        noise: NoiseSource | str | None = None,
-        engine: Engine | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.value_range = value_range
-        self.level = level
-        self.public = public
-        self.window = window
-        self.tuning = tuning
-        self.noise = noise
-        self.engine = engine
+    covariance_: Any = field(init=False)
+    mean_: Any = field(init=False)
+    noise_stddev_: Any = field(init=False)
+    interval_: Any = field(init=False)
 
-    def fit(
-        self,
-        X: ArrayLike,  # noqa: N803
-        y: object = None,
-        *,
-        users: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-        session: Session | None = None,
-    ) -> Self:
-        """Spend the budget on the data; afterwards everything that ends in _ may be released.
-
-        Args:
-            X: a matrix with one row for each row of a user.
-            y: ignored, for compatibility.
-            users: whose row it is, integers or text.
-            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
-            session: brings its own budget, noise and window; those of the estimator are then not used.
-        """
+    def _check(self) -> None:
         if not 0 < self.level < 1:
             raise InputError(f"Expected a level between 0 and 1, got {self.level:g}.", argument="level")
+
+    def _fit(self, X: Any, users: ArrayLike, session: Session | None) -> Self:  # noqa: N803
         values = finite_rows(X, "X")
         columns = values.shape[1]
         if columns > _MOST_COLUMNS:
@@ -209,9 +150,8 @@ class UserCovariance(PrivateEstimator):
         opened = self._open(session, self._budget(), ADD_REMOVE, [f"the range of values, {box.words}"])
         if opened.budget.pure:
             raise InputError("A covariance matrix needs a session with a delta for Gaussian noise.", argument="session")
-        owners = group_rows(one_of(users, groups), len(values), single_user=True).users(values=values)
-        engine = LocalEngine(np.float64) if self.engine is None else self.engine
-        self._publish(_CovarianceFit(owners, opened, engine, ScaledRows(box.low, box.high)).found(), box)
+        owners = group_rows(users, len(values), single_user=True).users(values=values)
+        self._publish(_CovarianceFit(owners, opened, self._adder, ScaledRows(box.low, box.high)).found(), box)
         self.statement_ = opened.statement()
         return self
 
@@ -231,3 +171,34 @@ class UserCovariance(PrivateEstimator):
         self.covariance_ = scale * found.covariance
         self.noise_stddev_ = scale * found.noise
         self.interval_ = np.stack([scale * (found.covariance - reach), scale * (found.covariance + reach)], axis=-1)
+
+
+@with_constructor
+class UserCovariance(CovarianceEstimator):
+    """The covariance matrix of rows that belong to users, every user counting one, under user-level privacy.
+
+    It is the covariance of one row, drawn at random from the rows of a user drawn at random.
+
+    Args:
+        level: coverage of the intervals.
+
+    Attributes:
+        covariance_: the matrix; no eigenvalue is negative.
+        mean_: the mean over users of each user's own mean, one for each column.
+        noise_stddev_: standard deviation of what privacy added to each entry.
+        interval_: (low, high) of each entry, for these users.
+        statement_: the privacy statement.
+
+    Privacy: adding or removing one user with all rows. How many rows it has is private.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> users, shared = rng.integers(0, 4000, 20_000), rng.normal(0, 1, (20_000, 1))
+        >>> rows = shared + 0.5 * rng.normal(0, 1, (20_000, 3))
+        >>> found = UserCovariance(epsilon=2.0, value_range=(-5, 5)).fit(rows, users=users)
+        >>> found.covariance_.shape, bool(abs(found.covariance_[0, 1] - 1) < 0.3)
+        ((3, 3), True)
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-6

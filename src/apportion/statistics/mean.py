@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import KW_ONLY, field
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -10,19 +10,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from apportion.allocation.users import ContributionPolicy, Smooth
-from apportion.data.grouping import group_rows, one_of
+from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_rows
 from apportion.data.users import UserParts
-from apportion.engines import Engine
 from apportion.errors import InputError
+from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import ContributionsEstimator, Noisy, Sizes, one_of_words
-from apportion.privacy import NoiseSource, Session, Share
+from apportion.privacy import Session, Share
 from apportion.privacy.contributions import Contribution
 from apportion.privacy.purposes import Name
-from apportion.privacy.statement import STATISTICS_DEFAULTS, Statement
+from apportion.privacy.statement import STATISTICS_DEFAULTS
 from apportion.statistics.paper_mean import PaperMean
 from apportion.statistics.target_mean import Found, TargetMean
 from apportion.statistics.user_parts import Target, UserMeans
+from apportion.statistics.user_statistic import UserStatistic
 from apportion.statistics.value_box import ValueBox
 
 Weights = Literal["target", "paper"]
@@ -31,11 +32,11 @@ Interval = Literal["rows", "population"]
 _OF_THE_PAPER = ("bounding", "variance", "variance_share", "correlation", "sizes_share")
 
 
-class UserMean(ContributionsEstimator):
+@with_constructor
+class UserMean(ContributionsEstimator, UserStatistic):
     """The mean of values in a known range under user-level differential privacy.
 
     Args:
-        epsilon: ε of the whole fit.
         delta: 0 for pure ε-DP by Laplace noise; above 0 for Gaussian noise.
         value_range: (low, high), public; two numbers, or two lists, one number a column. Values outside are clipped.
         of: "rows" for the mean over all rows; "users" for the mean over users of each user's own mean.
@@ -53,11 +54,6 @@ class UserMean(ContributionsEstimator):
         variance_share: with the paper's weights, the share of the budget for estimating the variance.
         correlation: with the paper's weights, the assumed correlation between two values of one user; public.
         sizes_share: with the paper's weights, the share of the budget for a histogram of sizes.
-        public: further sentences for the statement about what is assumed public.
-        window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
-        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
-        engine: where sums are formed; None for this machine's processors.
 
     Attributes:
         mean_: a number, or one for each column.
@@ -79,87 +75,39 @@ class UserMean(ContributionsEstimator):
         0.0
     """
 
-    mean_: Any
-    interval_: Any
-    noise_stddev_: Any
-    threshold_: float
-    statement_: Statement
+    epsilon: float = 1.0
+    delta: float = 0.0
+    _: KW_ONLY
+    value_range: tuple[Any, Any]
+    of: Target = "rows"
+    weights: Weights = "target"
+    sizes: Sizes = "private"
+    max_size: int = 1 << 10
+    interval_for: Interval = "rows"
+    simultaneous: bool = True
+    level: float = 0.95
+    bounding: ContributionPolicy = Smooth()
+    variance: Any = None
+    variance_share: float = 0.1
+    correlation: float = 0.0
+    sizes_share: float = 0.1
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        *,
-        value_range: tuple[Any, Any],
-        of: Target = "rows",
-        weights: Weights = "target",
-        sizes: Sizes = "private",
-        max_size: int = 1 << 10,
-        interval_for: Interval = "rows",
-        simultaneous: bool = True,
-        level: float = 0.95,
-        bounding: ContributionPolicy = Smooth(),  # noqa: B008 - frozen
-        variance: Any = None,
-        variance_share: float = 0.1,
-        correlation: float = 0.0,
-        sizes_share: float = 0.1,
-        public: Sequence[str] = (),
-        window: str = "not declared",
-        tuning: str | None = None,
-        noise: NoiseSource | str | None = None,
-        engine: Engine | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.value_range = value_range
-        self.of = of
-        self.weights = weights
-        self.sizes = sizes
-        self.max_size = max_size
-        self.interval_for = interval_for
-        self.simultaneous = simultaneous
-        self.level = level
-        self.bounding = bounding
-        self.variance = variance
-        self.variance_share = variance_share
-        self.correlation = correlation
-        self.sizes_share = sizes_share
-        self.public = public
-        self.window = window
-        self.tuning = tuning
-        self.noise = noise
-        self.engine = engine
+    mean_: Any = field(init=False)
+    interval_: Any = field(init=False)
+    noise_stddev_: Any = field(init=False)
+    threshold_: float = field(init=False)
 
-    def fit(
-        self,
-        X: Any,  # noqa: N803
-        y: object = None,
-        *,
-        users: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-        session: Session | None = None,
-    ) -> Self:
-        """Spend the budget on the data. Afterwards, attributes that end in _ may be released.
-
-        Args:
-            X: values, one per row, or a matrix with one column for each mean. With `engine=SparkEngine(spark)`, a frame
-                of that session, each column but that of the users with values.
-            y: ignored, for compatibility.
-            users: the user of each row, integers or text; the name of a column of a Spark frame.
-            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
-            session: brings its own budget, noise and window; those of the estimator are then not used.
-        """
-        self._check()
+    def _fit(self, X: Any, users: ArrayLike, session: Session | None) -> Self:  # noqa: N803
         if self.weights == "paper":
-            return self._follow_paper(X, one_of(users, groups), session)
+            return self._follow_paper(X, users, session)
         if hasattr(X, "mapInArrow"):
-            with self._rows_of(X, one_of(users, groups)) as (on_cluster, columns):
-                return self._fit(on_cluster, columns, session, flat=columns == 1)
+            with self._rows_of(X, users) as (on_cluster, columns):
+                return self._found(on_cluster, columns, session, flat=columns == 1)
         values = finite_rows(X, "X")
-        owners = group_rows(one_of(users, groups), len(values), single_user=True).users(values=values)
-        return self._fit(owners, values.shape[1], session, flat=np.ndim(X) == 1)
+        owners = group_rows(users, len(values), single_user=True).users(values=values)
+        return self._found(owners, values.shape[1], session, flat=np.ndim(X) == 1)
 
-    def _fit(self, owners: UserParts, columns: int, session: Session | None, *, flat: bool) -> Self:
+    def _found(self, owners: UserParts, columns: int, session: Session | None, *, flat: bool) -> Self:
         box = ValueBox.of(self.value_range, columns)
         opened = self._session(session, [f"the range of values, {box.words}", *self._about_largest()])
         means = UserMeans(box.low, box.high, self.of, float(self.max_size))

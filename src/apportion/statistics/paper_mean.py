@@ -8,19 +8,18 @@ or paid for.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation.users import ContributionPolicy, Smooth
-from apportion.data.grouping import group_rows, one_of
+from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_rows
 from apportion.data.users import Users
-from apportion.engines import Engine
 from apportion.errors import InputError
+from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import (
     Bounded,
     ContributionsEstimator,
@@ -30,11 +29,11 @@ from apportion.estimators.contributions import (
     publicly_weighed,
 )
 from apportion.postprocessing.intervals import half_widths
-from apportion.privacy import NoiseSource, PublicRowWeights, Purpose, Session, Share
+from apportion.privacy import PublicRowWeights, Purpose, Session, Share
 from apportion.privacy.budget import Plan
 from apportion.privacy.contributions import BoxedColumns, RowTotal
 from apportion.privacy.purposes import Name, ReleaseName
-from apportion.privacy.statement import Statement
+from apportion.statistics.user_statistic import UserStatistic
 from apportion.statistics.value_box import ValueBox
 
 Floats = NDArray[np.float64]
@@ -43,11 +42,11 @@ _LARGEST_VARIANCE = 0.25  # of values within [-1/2, 1/2]
 _CAREFUL = 1.0  # standard deviations that an estimated variance is raised by; errs on the wide side (measured)
 
 
-class PaperMean(ContributionsEstimator):
+@with_constructor
+class PaperMean(ContributionsEstimator, UserStatistic):
     """The paper's weighted mean of values in a known range, unbiased if values do not depend on sizes.
 
     Args:
-        epsilon: ε of the whole fit.
         delta: 0 for pure ε-DP by Laplace noise; above 0 for Gaussian noise.
         value_range: (low, high), public; two numbers, or two lists, one number a column. Values outside are clipped.
         variance: of one value, if it is public: a number, or one for each column. None estimates it with
@@ -59,12 +58,7 @@ class PaperMean(ContributionsEstimator):
         sizes_share: share of the budget for a histogram of sizes, from which the threshold is chosen, if they are
             private.
         max_size: a public bound on the threshold where sizes are private.
-        level: of the interval.
-        public: further sentences for the statement on what is assumed public.
-        window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
-        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
-        engine: where sums are formed; None for this machine's processors.
+        level: coverage of the interval.
 
     Attributes:
         mean_: a number, or one for each column.
@@ -87,72 +81,30 @@ class PaperMean(ContributionsEstimator):
         0.0
     """
 
-    mean_: Any
-    interval_: Any
-    noise_stddev_: Any
-    variance_: Any
-    threshold_: float
-    statement_: Statement
+    epsilon: float = 1.0
+    delta: float = 0.0
+    _: KW_ONLY
+    value_range: tuple[Any, Any]
+    variance: Any = None
+    variance_share: float = 0.1
+    correlation: float = 0.0
+    bounding: ContributionPolicy = Smooth()
+    sizes: Sizes = "public"
+    sizes_share: float = 0.1
+    max_size: int = 1 << 20
+    level: float = 0.95
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        *,
-        value_range: tuple[Any, Any],
-        variance: Any = None,
-        variance_share: float = 0.1,
-        correlation: float = 0.0,
-        bounding: ContributionPolicy = Smooth(),  # noqa: B008 - frozen
-        sizes: Sizes = "public",
-        sizes_share: float = 0.1,
-        max_size: int = 1 << 20,
-        level: float = 0.95,
-        public: Sequence[str] = (),
-        window: str = "not declared",
-        tuning: str | None = None,
-        noise: NoiseSource | str | None = None,
-        engine: Engine | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.value_range = value_range
-        self.variance = variance
-        self.variance_share = variance_share
-        self.correlation = correlation
-        self.bounding = bounding
-        self.sizes = sizes
-        self.sizes_share = sizes_share
-        self.max_size = max_size
-        self.level = level
-        self.public = public
-        self.window = window
-        self.tuning = tuning
-        self.noise = noise
-        self.engine = engine
+    mean_: Any = field(init=False)
+    interval_: Any = field(init=False)
+    noise_stddev_: Any = field(init=False)
+    variance_: Any = field(init=False)
+    threshold_: float = field(init=False)
 
-    def fit(
-        self,
-        X: ArrayLike,  # noqa: N803
-        y: object = None,
-        *,
-        users: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-        session: Session | None = None,
-    ) -> Self:
-        """Spend the budget on the data. Afterwards, attributes that end in _ may be released.
-
-        Args:
-            X: values, one per row, or a matrix with one column for each mean.
-            y: ignored, for compatibility.
-            users: the user of each row, integers or text.
-            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
-            session: brings its own budget, noise and window; those of the estimator are then not used.
-        """
+    def _fit(self, X: Any, users: ArrayLike, session: Session | None) -> Self:  # noqa: N803
         values = finite_rows(X, "X")
         box = ValueBox.of(self.value_range, values.shape[1])
         given = self._given_variance(box)
-        grouping = group_rows(one_of(users, groups), len(values), single_user=self._sizes_are_private)
+        grouping = group_rows(users, len(values), single_user=self._sizes_are_private)
         opened = self._session(session, self._assumed_public(box, given is not None))
         owners, width = grouping.users(values=values), values.shape[1]
         plan = self._plan(opened, estimates_variance=given is None)

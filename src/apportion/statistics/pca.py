@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import field
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from apportion.data.numbers import finite_rows
-from apportion.engines import Engine
 from apportion.errors import InputError
-from apportion.privacy import NoiseSource, Session
-from apportion.statistics.covariance import UserCovariance
+from apportion.estimators.constructors import with_constructor
+from apportion.privacy import Session
+from apportion.statistics.covariance import CovarianceEstimator
 
 
-class UserPCA(UserCovariance):
+@with_constructor
+class UserPCA(CovarianceEstimator):
     """Principal components of users' rows, every user counting one, under user-level differential privacy.
 
     The components are the eigenvectors of the released covariance matrix: nothing further is spent on them. A component
@@ -23,21 +24,12 @@ class UserPCA(UserCovariance):
 
     Args:
         n_components: how many; None for as many as there are columns.
-        epsilon: ε of the whole fit.
-        delta: δ, above 0: noise is Gaussian.
-        value_range: (low, high), public, numbers or one for each column; values beyond are clipped.
-        level: of the intervals of the covariance matrix.
-        public: further sentences for the statement on what is assumed public.
-        window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
-        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
-        engine: where sums are formed; None for this machine's processors.
 
     Attributes:
         components_: one row for each, by falling variance; the entry that is largest in size is positive.
-        explained_variance_: along each.
-        explained_variance_ratio_: over the whole variance.
-        covariance_: see `UserCovariance`, as for the others.
+        explained_variance_: the variance along each component.
+        explained_variance_ratio_: the same as a share of the whole variance.
+        covariance_: the released matrix; this and other attributes are those of `UserCovariance`.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -48,52 +40,20 @@ class UserPCA(UserCovariance):
         ((1, 3), (2, 1))
     """
 
-    components_: Any
-    explained_variance_: Any
-    explained_variance_ratio_: Any
+    n_components: int | None = None
+    epsilon: float = 1.0
+    delta: float = 1e-6
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        value_range: tuple[Any, Any],
-        level: float = 0.95,
-        public: Sequence[str] = (),
-        window: str = "not declared",
-        tuning: str | None = None,
-        noise: NoiseSource | str | None = None,
-        engine: Engine | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon,
-            delta,
-            value_range=value_range,
-            level=level,
-            public=public,
-            window=window,
-            tuning=tuning,
-            noise=noise,
-            engine=engine,
-        )
-        self.n_components = n_components
+    components_: Any = field(init=False)
+    explained_variance_: Any = field(init=False)
+    explained_variance_ratio_: Any = field(init=False)
 
-    def fit(
-        self,
-        X: ArrayLike,  # noqa: N803
-        y: object = None,
-        *,
-        users: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-        session: Session | None = None,
-    ) -> Self:
-        """Spend the budget on the covariance matrix, and take its eigenvectors; arguments as of `UserCovariance`."""
+    def _fit(self, X: Any, users: ArrayLike, session: Session | None) -> Self:  # noqa: N803
         columns = finite_rows(X, "X").shape[1]
         wanted = columns if self.n_components is None else self.n_components
         if not 1 <= wanted <= columns:
             raise InputError(f"Expected from 1 to {columns} components, got {wanted}.", argument="n_components")
-        super().fit(X, users=users, groups=groups, session=session)
+        super()._fit(X, users, session)
         values, vectors = np.linalg.eigh(self.covariance_)
         variances, rows = np.maximum(values[::-1], 0.0), vectors.T[::-1][:wanted]
         largest = rows[np.arange(wanted), np.abs(rows).argmax(axis=1)]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from statistics import NormalDist
 from typing import Any, Self
 
@@ -20,30 +20,30 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation.users import ContributionPolicy, Smooth
-from apportion.data.grouping import group_rows, one_of
+from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_rows
 from apportion.data.users import Users, in_memory
-from apportion.engines import Engine
 from apportion.errors import BudgetError, InputError
+from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import Bounded, ContributionsEstimator, Sizes, capped_weights
-from apportion.privacy import Base, NoiseSource, PublicRowWeights, Purpose, RankedRows, Session
+from apportion.privacy import Base, PublicRowWeights, Purpose, RankedRows, Session
 from apportion.privacy.mechanisms import PointsOfList
 from apportion.privacy.purposes import ReleaseName, Stage
 from apportion.privacy.ranks import Candidates
-from apportion.privacy.statement import Statement
 from apportion.statistics.quantile_line import line_of
 from apportion.statistics.rank_caps import GRADES, RankCap, rank_cap
 from apportion.statistics.user_parts import Target
+from apportion.statistics.user_statistic import UserStatistic
 
 Floats = NDArray[np.float64]
 
 
-class UserQuantile(ContributionsEstimator):
+@with_constructor
+class UserQuantile(ContributionsEstimator, UserStatistic):
     """One or several quantiles of values under user-level differential privacy, purely ε-DP.
 
     Args:
         quantiles: one number strictly between 0 and 1, or several.
-        epsilon: ε of the whole fit.
         value_range: (low, high), public; all its points are equally likely at first. Values outside count as its ends.
         step: public; values lie at low, low + step, ... up to high, and so do the answers.
         candidates: a public list of possible answers, instead of a range.
@@ -60,11 +60,7 @@ class UserQuantile(ContributionsEstimator):
         bounding: with the paper's weights, how each user's contribution is bounded: Smooth(), SampleLimit() or
             Unbounded().
         sizes_share: with the paper's weights, the share of the budget for a histogram of private sizes.
-        public: further sentences for the statement about what is assumed public.
-        window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
-        noise: the noise source; None for the operating system's.
-        engine: where sums are formed; None for this machine's processors.
+        noise: `"secure"` (default, from the operating system), or a source. There is no exact form of quantiles.
 
     Attributes:
         quantiles_: the answers, in the order asked for: a number, or one for each quantile.
@@ -84,81 +80,36 @@ class UserQuantile(ContributionsEstimator):
         5.0
     """
 
-    quantiles_: Any
-    rank_error_: Any
-    threshold_: float
-    statement_: Statement
+    quantiles: Any = 0.5
+    epsilon: float = 1.0
+    _: KW_ONLY
+    value_range: tuple[float, float] | None = None
+    step: float | None = None
+    candidates: ArrayLike | None = None
+    base: Base | None = None
+    of: Target = "rows"
+    weights: str = "target"
+    sizes: Sizes = "private"
+    max_size: int = 1 << 10
+    level: float = 0.95
+    base_mass: float = 0.01
+    bounding: ContributionPolicy = Smooth()
+    sizes_share: float = 0.1
+
+    quantiles_: Any = field(init=False)
+    rank_error_: Any = field(init=False)
+    threshold_: float = field(init=False)
 
     delta = 0.0
 
-    def __init__(
-        self,
-        quantiles: Any = 0.5,
-        epsilon: float = 1.0,
-        *,
-        value_range: tuple[float, float] | None = None,
-        step: float | None = None,
-        candidates: ArrayLike | None = None,
-        base: Base | None = None,
-        of: Target = "rows",
-        weights: str = "target",
-        sizes: Sizes = "private",
-        max_size: int = 1 << 10,
-        level: float = 0.95,
-        base_mass: float = 0.01,
-        bounding: ContributionPolicy = Smooth(),  # noqa: B008 - frozen
-        sizes_share: float = 0.1,
-        public: Sequence[str] = (),
-        window: str = "not declared",
-        tuning: str | None = None,
-        noise: NoiseSource | None = None,
-        engine: Engine | None = None,
-    ) -> None:
-        self.quantiles = quantiles
-        self.epsilon = epsilon
-        self.value_range = value_range
-        self.step = step
-        self.candidates = candidates
-        self.base = base
-        self.of = of
-        self.weights = weights
-        self.sizes = sizes
-        self.max_size = max_size
-        self.level = level
-        self.base_mass = base_mass
-        self.bounding = bounding
-        self.sizes_share = sizes_share
-        self.public = public
-        self.window = window
-        self.tuning = tuning
-        self.noise = noise
-        self.engine = engine
-
-    def fit(
-        self,
-        X: ArrayLike,  # noqa: N803
-        y: object = None,
-        *,
-        users: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-        session: Session | None = None,
-    ) -> Self:
-        """Spend the budget on the data. Afterwards, attributes that end in _ may be released.
-
-        Args:
-            X: values, one per row.
-            y: ignored, for compatibility.
-            users: the user of each row, integers or text.
-            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
-            session: brings its own budget, noise and window; those of the estimator are then not used.
-        """
+    def _fit(self, X: Any, users: ArrayLike, session: Session | None) -> Self:  # noqa: N803
         sought = self._sought()
         self._check_target(("bounding", "sizes_share"))
         line, about = line_of(self.value_range, self.step, self.candidates, self.base)
         values = finite_rows(X, "X")
         if values.shape[1] != 1:
             raise InputError(f"Expected one column of values, got {values.shape[1]}.", argument="X")
-        grouping = group_rows(one_of(users, groups), len(values), single_user=self._sizes_are_private)
+        grouping = group_rows(users, len(values), single_user=self._sizes_are_private)
         opened = self._session(session, [about, *self._about_largest()])
         if opened.exact:
             raise BudgetError("Quantiles have no form in exact arithmetic; use noise from the operating system.")

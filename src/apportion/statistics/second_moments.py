@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.users import Users
+from apportion.linalg.fixed_sums import squared_lengths
 from apportion.privacy.contributions import ClippedParts, Output
 from apportion.statistics.user_parts import class_of
 
@@ -87,7 +88,7 @@ class MomentClasses:
         """One row per user."""
         _, products = self.rows.means(users, self.centre)
         found = np.zeros((len(products), len(self.edges)))
-        found[np.arange(len(products)), class_of(np.linalg.norm(products, axis=1), self.edges)] = 1.0
+        found[np.arange(len(products)), class_of(np.sqrt(squared_lengths(products)), self.edges)] = 1.0
         return (found,)
 
     @property
@@ -137,4 +138,4 @@ def _means(columns: Floats, users: Users) -> Floats:
 
 
 def _within(rows: Floats) -> Floats:
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1), 1.0)[:, None])
+    return np.asarray(rows / np.maximum(np.sqrt(squared_lengths(rows)), 1.0)[:, None])

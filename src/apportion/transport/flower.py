@@ -41,11 +41,12 @@ class FlowerPost:
         self._nodes = dict(nodes)
         self._timeout = timeout
 
-    def exchanged(self, by_position: Mapping[int, bytes]) -> dict[int, bytes]:
+    def exchanged(self, by_position: Mapping[int, bytes], most: int) -> dict[int, bytes]:
         """Deliver letters, and return the answers that came in time; errors of nodes count as silence."""
         sent = {self._nodes[each]: letter for each, letter in by_position.items() if each in self._nodes}
         places = {node: position for position, node in self._nodes.items()}
-        return {places[node]: answer for node, answer in _exchanged(self._grid, sent, self._timeout).items()}
+        came = _exchanged(self._grid, sent, self._timeout)
+        return {places[node]: answer for node, answer in came.items() if len(answer) <= most}
 
 
 def connected(grid: Any, conditions: Conditions, timeout: float) -> dict[int, int]:

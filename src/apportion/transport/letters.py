@@ -26,7 +26,7 @@ from apportion.federated.messages import (
     Survivors,
 )
 from apportion.federated.shares import SHARE_BYTES
-from apportion.transport.plain import packed, unpacked
+from apportion.transport.plain import MOST_HEADER, packed, unpacked
 from apportion.transport.schema import Array, ByPosition, Raw, Several, Sizes, Table, Whole
 
 REFUSAL: Final = packed({"stage": "refused"})
@@ -123,6 +123,12 @@ def answer(message: Message, sizes: Sizes) -> bytes:
     stage = next(name for name, kind in _MESSAGES.items() if type(message) is kind)
     table = {name: getattr(message, name) for name in _OF_CLIENT[stage].fields}
     return _written(stage, table, _OF_CLIENT, sizes)
+
+
+def most_answer(terms: Terms) -> int:
+    """Return how many bytes a client's answer has at most, in any stage of a pass."""
+    raw = max(8 * terms.length, 4 * SHARE_BYTES * terms.n_clients)
+    return MOST_HEADER + raw + 1024
 
 
 def message_of(content: bytes, position: int, terms: Terms) -> Message:

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 from apportion.errors import InputError
 
 MOST_BYTES: Final = 1 << 27  # in a message
-_MOST_HEADER: Final = 1 << 20
+MOST_HEADER: Final = 1 << 20
 _DEEPEST: Final = 12
 _LENGTH: Final = 4  # bytes that say how long the header is
 _MARK: Final = "bytes"
@@ -34,7 +34,7 @@ def unpacked(message: bytes) -> Any:
     if not isinstance(message, bytes) or not _LENGTH < len(message) <= MOST_BYTES:
         _refuse("a message of another size or kind")
     end = _LENGTH + int.from_bytes(message[:_LENGTH], "big")
-    if end > min(len(message), _MOST_HEADER):
+    if end > min(len(message), MOST_HEADER):
         _refuse("a header that is longer than the message, or too long")
     try:
         tree = json.loads(message[_LENGTH:end].decode(), parse_constant=_refuse, object_pairs_hook=_table)

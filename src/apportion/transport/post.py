@@ -22,8 +22,13 @@ _LOG: Final = logging.getLogger(__name__)
 class Post(Protocol):
     """Carries letters to clients, and their answers back."""
 
-    def exchanged(self, by_position: Mapping[int, bytes]) -> Mapping[int, bytes]:
-        """Return the answers that came in time, by position."""
+    def exchanged(self, by_position: Mapping[int, bytes], most: int) -> Mapping[int, bytes]:
+        """Return the answers that came in time, by position.
+
+        Args:
+            by_position: letters.
+            most: bytes that an answer may have; longer ones need not be taken.
+        """
 
 
 class ClientsByPost:
@@ -64,7 +69,7 @@ class ClientsByPost:
 
     def _stage(self, server: MaskingServer, by_position: Mapping[int, bytes]) -> None:
         """Send everybody's letter, and take the answers that are good."""
-        for position, content in self._post.exchanged(by_position).items():
+        for position, content in self._post.exchanged(by_position, letters.most_answer(server.terms)).items():
             try:
                 server.take(letters.message_of(content, position, server.terms))
             except ApportionError as problem:
@@ -97,6 +102,6 @@ class LocalPost:
     def __init__(self, desks: Mapping[int, Desk]) -> None:
         self._desks = dict(desks)
 
-    def exchanged(self, by_position: Mapping[int, bytes]) -> dict[int, bytes]:
+    def exchanged(self, by_position: Mapping[int, bytes], most: int) -> dict[int, bytes]:
         """Let each desk answer."""
         return {each: self._desks[each].answered(letter) for each, letter in by_position.items() if each in self._desks}

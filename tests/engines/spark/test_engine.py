@@ -96,7 +96,7 @@ def test_a_bucket_that_is_left_out_is_missed(engine, placed):
 
 
 def test_users_in_another_bucket_than_theirs_are_refused(engine, placed):
-    moved = placed.frame.selectExpr("cast(pmod(bucket + 1, 16) as int) as bucket", "body")
+    moved = placed.frame.selectExpr("cast(pmod(bucket + 1, 16) as int) as bucket", "digest", "body")
     with pytest.raises(InputError, match="holds rows of a user of another bucket"):
         counted(engine, moved)
 

@@ -49,6 +49,7 @@ def data():
 
 def test_the_last_block_of_a_sum_is_missed(engine, data, monkeypatch):
     monkeypatch.setattr(workers, "BLOCK", 4)
+    engine.most_gathered = 0
     users = engine._placed(data.as_users)
     contribution = TaskCounts(SplitEqually())
     assert engine.add_up(users, [contribution])[0].shape == (9,)

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from apportion.data.arrow_columns import is_text
 from apportion.data.sources import CellKind, HeldKind, Opening, held_kind, rows_of
 from apportion.errors import InputError
 
@@ -39,8 +38,7 @@ class _OpenParquet:
         return {name: held_kind(self._schema.field(name).type) for name in names}
 
     def scan(self, kinds: Mapping[str, CellKind], gather: Callable[[Iterable[pa.RecordBatch], int], Result]) -> Result:
-        texts = [name for name, kind in kinds.items() if kind == "id" and is_text(self._schema.field(name).type)]
-        with _opened(self._file, texts) as source:  # ids as positions in a list of them, as such files store them
+        with _opened(self._file) as source:
             n_batches = math.ceil(source.metadata.num_rows / _BATCH_ROWS)
             return gather(source.iter_batches(_BATCH_ROWS, columns=list(kinds)), n_batches)
 
@@ -71,13 +69,13 @@ FORMAT: Final = _Parquet()
 
 
 @contextmanager
-def _opened(file: Path, dictionaries: Sequence[str] = ()) -> Iterator[Any]:
+def _opened(file: Path) -> Iterator[Any]:
     """Return a reader of the file; Arrow's complaint becomes one sentence."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
     try:
-        with parquet.ParquetFile(file, read_dictionary=list(dictionaries)) as source:
+        with parquet.ParquetFile(file) as source:
             yield source
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise InputError(f"The Parquet file cannot be read: {str(error).splitlines()[0]}", argument=None) from None

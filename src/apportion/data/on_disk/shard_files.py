@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.arrow_columns import is_text
+from apportion.data.arrow_texts import is_text
 from apportion.data.on_disk.manifest import ShardEntry
 from apportion.data.user_keys import Keys, buckets_of, sampling_keys
 from apportion.data.vocabulary import Vocabulary

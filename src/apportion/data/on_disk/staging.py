@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from apportion.data.arrow_columns import IdColumn, TimeColumn, ValueColumn, is_text, refuse_nulls
+from apportion.data.arrow_columns import IdColumn, TimeColumn, ValueColumn, refuse_nulls
+from apportion.data.arrow_texts import is_text
 from apportion.data.encoding import EncodedIds
 from apportion.data.on_disk.manifest import KeptKind
 from apportion.data.on_disk.shard_files import ITEM, KEPT, USER

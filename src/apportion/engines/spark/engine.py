@@ -1,14 +1,15 @@
 """The engine for a cluster: Apache Spark, or any server that speaks Spark Connect.
 
 A frame is hashed into buckets of users once. A pass sends its contributions to the workers, who return whole-number
-sums over their buckets; a second stage adds them up in blocks, so that the driver gets each number once. Noise is drawn
-by the session, on the driver, after all buckets have answered (docs/spark.md).
+sums over their buckets. Where these are large, a second stage adds them up in blocks, so that the driver gets each
+number once. Noise is drawn by the session, on the driver, after all buckets have answered (docs/spark.md).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,12 @@ from numpy.typing import DTypeLike
 
 from apportion.data.columns import ColumnChoice
 from apportion.data.users import Users
+from apportion.engines.on_disk import bytes_in
 from apportion.engines.processors import Processors
-from apportion.engines.spark.answers import Answer, Roll, complete
+from apportion.engines.spark.answers import Answer, Roll, complete, merged
 from apportion.engines.spark.buckets import buckets_in_memory
 from apportion.engines.spark.failures import in_one_sentence
-from apportion.engines.spark.workers import MergedBlocks, SumsOfBuckets
+from apportion.engines.spark.workers import MergedBlocks, SumsOfBuckets, bucket_row
 from apportion.errors import InputError
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.contributions import Channel, Contribution, PartialSums
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 _BUCKETS_PER_PARTITION = 8  # so that hashing them to partitions leaves none with far more than its part
 _MOST_REDUCERS = 64
+_MOST_GATHERED = 1 << 23  # whole numbers of all tasks of a pass that the driver adds up itself: 64 MiB
+_MOST_ASKED_AGAIN = 1000  # buckets by name; if more are missing, all are asked for
 
 
 Change = Callable[[Users], Users]
@@ -44,29 +48,35 @@ class UsersOnSpark:
     """Users in buckets on a cluster.
 
     Attributes:
-        frame: one row per bucket: its number, and its users as bytes.
+        frame: one row per bucket: its number, a checksum, and its users as bytes.
         n_tasks: length of the list of tasks; 0 while there is none.
         changes: what workers do with each bucket's users before every pass.
         roll: what the first pass found in each bucket; every later pass must find the same.
+        empty: nobody, with the columns that users have; by default tasks and values.
+        token: under which workers keep these buckets.
     """
 
     frame: Any
     n_tasks: int
     changes: tuple[Change, ...] = ()
     roll: Roll = field(default_factory=dict)
+    empty: Users | None = None
+    token: bytes = field(default_factory=lambda: os.urandom(16))
 
     def mapped(self, change: Change) -> UsersOnSpark:
         """Return the users with a change that workers make in every pass."""
-        return UsersOnSpark(self.frame, self.n_tasks, (*self.changes, change), self.roll)
+        return replace(self, changes=(*self.changes, change))
 
     def parts(self) -> Iterator[Users]:
         """Refuse: rows on a cluster do not come to the driver."""
         raise InputError("These users are on a cluster; add them up with SparkEngine(spark).", argument="engine")
 
     def nobody(self) -> Users:
-        """Return a part without users that has tasks and values, with the changes that workers make."""
+        """Return a part without users that has their columns, with the changes that workers make."""
         columns = {"tasks": np.zeros(0, np.int32), "values": np.zeros(0, np.float32)}
-        users = Users([0], columns, n_tasks=self.n_tasks, keys=np.zeros((0, 2), np.uint64))
+        users = self.empty
+        if users is None:
+            users = Users([0], columns, n_tasks=self.n_tasks, keys=np.zeros((0, 2), np.uint64))
         for change in self.changes:
             users = change(users)
         return users
@@ -84,6 +94,8 @@ class SparkEngine:
         spark: a session of PySpark 4 or later, classic or Connect.
         dtype: precision of what users compute for themselves.
         partitions: number of tasks in a pass; each holds its rows in memory, 8 to 24 bytes a row.
+        kept: how much memory each worker process may use to keep rows between passes, so that they are not sent to it
+            again; `0` sends them in every pass. The sums do not depend on it.
 
     Example:
         >>> engine = SparkEngine(spark)  # doctest: +SKIP
@@ -92,12 +104,16 @@ class SparkEngine:
 
     exact = True
 
-    def __init__(self, spark: Any, dtype: DTypeLike = np.float32, *, partitions: int = 8) -> None:
+    def __init__(
+        self, spark: Any, dtype: DTypeLike = np.float32, *, partitions: int = 8, kept: str | int = "1GiB"
+    ) -> None:
         if partitions < 1:
             raise InputError(f"Expected at least 1 partition, got {partitions}.", argument="partitions")
         self.spark = spark
         self.dtype = np.dtype(dtype)
         self.partitions = partitions
+        self.kept = bytes_in(kept)
+        self.most_gathered = _MOST_GATHERED
         self.buckets = _BUCKETS_PER_PARTITION * partitions
         self.kernels = Processors(self.dtype, threads=1, exact=True)
 
@@ -163,21 +179,56 @@ class SparkEngine:
         """Make one pass; return its blocks in order. Every bucket is in each of them exactly once."""
         channel, reducers = Channel(), min(self.partitions, _MOST_REDUCERS)
         work = tuple(contributions), users.changes, self.kernels
-        add_up = SumsOfBuckets(*work, channel.secret, self.buckets, keyed, reducers)
-        summed = mapped(users.frame, add_up).repartition(reducers, "block")
-        table = collected(mapped(summed, MergedBlocks(channel.secret)))
-        rows = zip(table.column("block").to_pylist(), table.column("answer"), strict=True)
-        by_block: dict[int, Answer] = {}
-        for block, wire in rows:
-            if block in by_block:
-                raise InputError(f"Block {block} of a pass came twice; nothing was released.", argument=None)
-            by_block[block] = Answer.from_wire(wire.as_py(), channel)
+        kept = users.token, self.kept
+        add_up = SumsOfBuckets(*work, channel.secret, self.buckets, keyed, reducers, *kept)
+        stages: list[Any] = [add_up]
+        if keyed or self.partitions * self._numbers(users, contributions) > self.most_gathered:
+            stages.append(MergedBlocks(channel.secret))
+        by_block = self._by_block(users, stages, channel, keyed=keyed)
         if sorted(by_block) != list(range(reducers if keyed else len(by_block))):  # of sums, the shapes are checked
             raise InputError("A block of a pass is missing; nothing was released.", argument=None)
-        answers = [by_block[block] for block in range(len(by_block))]
+        answers = [merged(by_block[block]) for block in range(len(by_block))]
         complete(answers, self.buckets)
         self._same_as_before(users, answers[0].roll)
         return answers
+
+    def _numbers(self, users: UsersOnSpark, contributions: Sequence[Contribution]) -> int:
+        """How many numbers a task answers: those of a sum over nobody."""
+        return PartialSums.over(users.nobody(), contributions, self.kernels).n_numbers
+
+    def _by_block(
+        self, users: UsersOnSpark, stages: Sequence[Any], channel: Channel, *, keyed: bool
+    ) -> dict[int, list[Answer]]:
+        """The answers for each block: first of buckets that workers keep, then of those that must be sent."""
+        found = {} if keyed or not (self.kept and users.roll) else self._of_kept(users.frame, stages, channel)
+        missing = sorted(set(range(self.buckets)) - set(found[0].roll)) if found else []
+        if not found or len(missing) > _MOST_ASKED_AGAIN:
+            return self._made(users.frame, stages, channel)
+        sent = self._made(_of_buckets(users.frame, missing), stages, channel) if missing else {}
+        return {
+            block: [*([found[block]] if block in found else []), *sent.get(block, [])] for block in {**found, **sent}
+        }
+
+    def _of_kept(self, frame: Any, stages: Sequence[Any], channel: Channel) -> dict[int, Answer]:
+        """What workers answer without being sent rows; nothing, where a task was repeated by one who keeps others."""
+        made = self._made(frame.select("bucket", "digest"), stages, channel)
+        try:
+            found = {block: merged(answers) for block, answers in made.items()}
+        except InputError:
+            return {}
+        return found if 0 in found and all(each.roll == found[0].roll for each in found.values()) else {}
+
+    def _made(self, frame: Any, stages: Sequence[Any], channel: Channel) -> dict[int, list[Answer]]:
+        """Run the stages of a pass on some buckets; return the answers for each block."""
+        first, *further = stages
+        made = mapped(frame, first)
+        for stage in further:
+            made = mapped(made.repartition(first.groups, "block"), stage)
+        table = collected(made)
+        by_block: dict[int, list[Answer]] = {}
+        for block, wire in zip(table.column("block").to_pylist(), table.column("answer"), strict=True):
+            by_block.setdefault(block, []).append(Answer.from_wire(wire.as_py(), channel))
+        return by_block
 
     def _same_as_before(self, users: UsersOnSpark, roll: Roll) -> None:
         """Refuse a pass over other rows than the first one: the frame was read again and had changed."""
@@ -196,9 +247,12 @@ class SparkEngine:
         import pyarrow as pa
 
         bodies = buckets_in_memory(users, self.buckets)
-        arrays = {"bucket": pa.array(list(bodies), pa.int32()), "body": pa.array(list(bodies.values()), pa.binary())}
-        frame = self.spark.createDataFrame(pa.table(arrays))
-        return UsersOnSpark(frame.repartition(self.partitions, "bucket"), users.n_tasks)
+        frame = self.spark.createDataFrame(pa.Table.from_batches([bucket_row(*each) for each in bodies.items()]))
+        return UsersOnSpark(frame.repartition(self.partitions, "bucket"), users.n_tasks, empty=users.nobody())
+
+
+def _of_buckets(frame: Any, numbers: Sequence[int]) -> Any:
+    return frame.where(f"bucket IN ({', '.join(map(str, numbers))})")
 
 
 def mapped(frame: Any, work: Any) -> Any:

@@ -18,7 +18,7 @@ from apportion.data.user_keys import sampling_keys
 from apportion.data.users import Users
 from apportion.engines.spark.buckets import Bucket, bucket_of
 from apportion.engines.spark.engine import SparkEngine, UsersOnSpark, mapped
-from apportion.engines.spark.workers import Batches, bucket_row, gathered, rows_by_bucket
+from apportion.engines.spark.workers import BUCKETS, Batches, bucket_row, gathered, rows_by_bucket
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class NumbersOnSpark:
         rows = mapped(chosen, route).union(self._markers(engine, len(names)))
         pack = PackedNumbers(tuple((name, len(of)) for name, of in groups.items()), flat)
         self._kept = mapped(rows.repartition(engine.partitions, "bucket"), pack).persist()
-        self.as_users = UsersOnSpark(self._kept, 0)
+        empty = {name: np.zeros(0 if name in flat else (0, len(of))) for name, of in groups.items()}
+        self.as_users = UsersOnSpark(self._kept, 0, empty=Users([0], empty, keys=np.zeros((0, 2), np.uint64)))
 
     def __enter__(self) -> NumbersOnSpark:
         return self
@@ -122,7 +123,7 @@ class PackedNumbers:
 
     groups: tuple[tuple[str, int], ...]
     flat: frozenset[str]
-    schema: ClassVar[str] = "bucket int, body binary"
+    schema: ClassVar[str] = BUCKETS
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Yield one row for each bucket of the partition."""

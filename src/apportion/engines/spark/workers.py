@@ -1,7 +1,8 @@
 """What runs on the workers of a cluster: from rows to buckets, from buckets to sums, from sums to fewer sums.
 
 Each class is a value that is sent to the workers and called there with the Arrow batches of one partition. Workers draw
-no random numbers, keep nothing between calls, and get only public and released numbers from the driver.
+no random numbers, and get only public and released numbers from the driver. Between calls they keep buckets, but
+nothing that was computed from them (`kept`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from apportion.data.vocabulary import Vocabulary
 from apportion.engines.processors import Processors
 from apportion.engines.spark.answers import BLOCK, Answer, Roll, merged
 from apportion.engines.spark.buckets import Bucket, bucket_of, digest_of
+from apportion.engines.spark.kept import KEPT
 from apportion.errors import InputError
 from apportion.privacy.contributions import Channel, Contribution, PartialSums
 
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Batches = Iterable["pa.RecordBatch"]
+
+BUCKETS = "bucket int, digest string, body binary"
+"""The columns of a frame of buckets: number, checksum, and users as bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +88,7 @@ class PackedBuckets:
     A row without a user says only that its bucket exists: buckets that nobody is in answer as well.
     """
 
-    schema: ClassVar[str] = "bucket int, body binary"
+    schema: ClassVar[str] = BUCKETS
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Yield one row for each bucket of the partition."""
@@ -102,12 +107,12 @@ class ListedItems:
 
     listed: Vocabulary
     drop: bool
-    schema: ClassVar[str] = "bucket int, body binary"
+    schema: ClassVar[str] = BUCKETS
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Yield one row for each bucket."""
-        for number, body in _rows(batches):
-            yield bucket_row(number, self._coded(Bucket.from_bytes(body)).to_bytes())
+        for number, _, body in _buckets(batches):
+            yield bucket_row(number, self._coded(Bucket.from_bytes(body.as_py())).to_bytes())
 
     def _coded(self, bucket: Bucket) -> Bucket:
         assert bucket.items is not None
@@ -136,8 +141,8 @@ class OwnItems:
         import pyarrow as pa
 
         kind = pa.string() if self.texts else pa.int64()
-        for _, body in _rows(batches):
-            items = Bucket.from_bytes(body).items
+        for _, _, body in _buckets(batches):
+            items = Bucket.from_bytes(body.as_py()).items
             assert items is not None
             yield pa.RecordBatch.from_arrays([pa.array(items.ids.tolist(), kind)], ["item"])
 
@@ -145,6 +150,9 @@ class OwnItems:
 @dataclass(frozen=True, eq=False)
 class SumsOfBuckets:
     """One pass: what the users of a partition contribute, added up, in blocks.
+
+    A bucket that comes without its rows is taken from those that this process keeps. If it is not there it has no
+    answer: the driver sees that it is missing, and sends its rows.
 
     Attributes:
         contributions: what users add; public and released numbers alone.
@@ -154,6 +162,8 @@ class SumsOfBuckets:
         buckets: number of buckets.
         keyed: whether each bucket counts its own items, because there is no list yet.
         groups: into which keys are divided by a hash, where there is no list.
+        token: of what was read, under which buckets are kept.
+        kept: bytes of buckets that a process may keep.
     """
 
     contributions: tuple[Contribution, ...]
@@ -163,33 +173,49 @@ class SumsOfBuckets:
     buckets: int
     keyed: bool
     groups: int
+    token: bytes
+    kept: int
     schema: ClassVar[str] = "block int, answer binary"
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Yield the blocks of the partition's answer."""
         answer, roll = None, Roll()
-        for number, body in _rows(batches):
-            digest = digest_of(body)
+        for number, digest, body in _buckets(batches):
             if number in roll and roll[number][1] == digest:
                 continue
             if number in roll:
                 raise InputError(
                     f"Bucket {number} came twice, with different rows; nothing was added up.", argument=None
                 )
-            own = self._of_bucket(number, body, digest)
-            roll.update(own.roll)
-            answer = own if answer is None else answer + own
+            bucket = self._bucket(number, digest, body)
+            if bucket is not None:
+                own = self._answer(number, digest, bucket)
+                roll.update(own.roll)
+                answer = own if answer is None else answer + own
         if answer is not None:
             channel = Channel(self.secret)
             for block, part in answer.blocks(BLOCK, self.groups).items():
                 yield _answer_row(block, part.to_wire(channel))
 
-    def _of_bucket(self, number: int, body: bytes, digest: str) -> Answer:
-        bucket = Bucket.from_bytes(body)
-        bucket.check(number, self.buckets)
+    def _bucket(self, number: int, digest: str, body: Any) -> Bucket | None:
+        """The bucket as it was kept, or as it was sent, once it is checked; None if it is neither."""
+        key = self.token, number, digest
+        found = KEPT.get(key)
+        if found is not None or body is None:
+            return found
+        content = body.as_py()
+        if digest_of(content) != digest:
+            raise InputError(f"Bucket {number} does not match its checksum; nothing was added up.", argument=None)
+        found = Bucket.from_bytes(content)
+        found.check(number, self.buckets)
+        KEPT.put(key, found, len(content), self.kept)
+        return found
+
+    def _answer(self, number: int, digest: str, bucket: Bucket) -> Answer:
         roll: Roll = {number: (bucket.users.n_users, digest)}
         if not self.keyed:
-            sums = PartialSums.over(self._changed(bucket.users), self.contributions, self.kernels)
+            users = bucket.users.with_columns()  # nothing that is computed stays with what is kept
+            sums = PartialSums.over(self._changed(users), self.contributions, self.kernels)
             return Answer(roll, sums.layout, sums)
         texts, users = _by_text(bucket)
         sums = PartialSums.over(Priorities.of(texts)(users), self.contributions, self.kernels)
@@ -216,8 +242,9 @@ class MergedBlocks:
         """Yield one row for each block."""
         channel = Channel(self.secret)
         by_block: dict[int, list[Answer]] = {}
-        for block, wire in _rows(batches):
-            by_block.setdefault(block, []).append(Answer.from_wire(wire, channel))
+        for batch in batches:
+            for block, wire in zip(batch.column("block"), batch.column("answer"), strict=True):
+                by_block.setdefault(block.as_py(), []).append(Answer.from_wire(wire.as_py(), channel))
         for block, answers in by_block.items():
             yield _answer_row(block, merged(answers).to_wire(channel))
 
@@ -228,10 +255,12 @@ def gathered(column: Any, batch: pa.RecordBatch) -> Any:
     return column.finish()
 
 
-def _rows(batches: Batches) -> Iterator[tuple[int, bytes]]:
+def _buckets(batches: Batches) -> Iterator[tuple[int, str, Any]]:
+    """Yield number, checksum and users of each bucket; None instead of users where they are not sent."""
     for batch in batches:
-        for number, body in zip(batch.column(0), batch.column(1), strict=True):
-            yield number.as_py(), body.as_py()
+        bodies = batch.column("body") if "body" in batch.schema.names else [None] * batch.num_rows
+        for number, digest, body in zip(batch.column("bucket"), batch.column("digest"), bodies, strict=True):
+            yield number.as_py(), digest.as_py(), body
 
 
 def rows_by_bucket(batches: Batches) -> Iterator[tuple[int, pa.Table]]:
@@ -250,18 +279,17 @@ def rows_by_bucket(batches: Batches) -> Iterator[tuple[int, pa.Table]]:
 
 def bucket_row(number: int, body: bytes) -> pa.RecordBatch:
     """Return a bucket as a row."""
-    return _row("bucket", number, "body", body)
+    import pyarrow as pa
+
+    arrays = [pa.array([number], pa.int32()), pa.array([digest_of(body)]), pa.array([body], pa.binary())]
+    return pa.RecordBatch.from_arrays(arrays, ["bucket", "digest", "body"])
 
 
 def _answer_row(block: int, wire: bytes) -> pa.RecordBatch:
-    return _row("block", block, "answer", wire)
-
-
-def _row(name: str, number: int, what: str, body: bytes) -> pa.RecordBatch:
     import pyarrow as pa
 
-    arrays = [pa.array([number], pa.int32()), pa.array([body], pa.binary())]
-    return pa.RecordBatch.from_arrays(arrays, [name, what])
+    arrays = [pa.array([block], pa.int32()), pa.array([wire], pa.binary())]
+    return pa.RecordBatch.from_arrays(arrays, ["block", "answer"])
 
 
 def _packed(table: pa.Table) -> Bucket:

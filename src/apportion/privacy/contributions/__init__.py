@@ -12,13 +12,11 @@ from apportion.privacy.contributions.row_sums import (
     GradientTotal,
     LabelTotal,
     LabelVectors,
-    PrivateRowWeights,
-    PublicRowWeights,
     RowTotal,
-    RowWeighting,
     SizeHistogram,
     Values,
 )
+from apportion.privacy.contributions.row_weights import PrivateRowWeights, PublicRowWeights, RowWeighting
 from apportion.privacy.contributions.task_sums import TaskCounts, TaskGrams, TaskMoments, UserGram, UserTotal
 from apportion.privacy.contributions.votes import HeldOut, Losses, Votes, WithoutHeldOut, without_held_out
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from apportion.data import Interactions
 from apportion.engines import Processors
 from apportion.errors import InputError
+from apportion.linalg.fixed_order import dot_rows
 from apportion.losses import ConvexLoss, Logistic, PseudoHuber
 from apportion.published.public_features.user_regressions import newton
 from apportion.recommend.model import ItemModel, row_chunks
@@ -76,9 +77,9 @@ class ConvexModel(ItemModel):
         vectors = self._solved(history)
         features = self.fold_in.features
         result = np.empty(targets.n_observations)
-        for rows in row_chunks(targets.n_observations, 1 << 18):
+        for rows in row_chunks(targets.n_observations, 1 << 14):
             users, tasks = targets.users[rows], targets.tasks[rows]
-            result[rows] = np.einsum("nd,nd->n", vectors[users], features[tasks])
+            result[rows] = dot_rows(vectors[users], features[tasks])
         return result + self.offset
 
     def _solved(self, history: Interactions) -> NDArray[np.float64]:

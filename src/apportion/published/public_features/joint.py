@@ -18,6 +18,7 @@ from apportion.allocation import Expected
 from apportion.data import Interactions
 from apportion.data.users import Users
 from apportion.errors import InputError
+from apportion.linalg.fixed_order import dot_rows
 from apportion.privacy.contributions import Kernels, Weighting
 from apportion.published.public_features.gradient import EncoderGradient
 from apportion.published.public_features.minimisation import EncoderMinimisation, _EncoderFit
@@ -70,7 +71,7 @@ class _JointFit(_EncoderFit):
             return np.zeros((data.n_users, 1 + chosen.dimension))
         vectors = np.concatenate([np.ones((len(items), 1)), items[:, 1:]], axis=1)
         offsets = chosen.bias_scale * items[data.tasks, 0]
-        errors = labels - offsets - np.einsum("nd,nd->n", own[data.users], vectors[data.tasks])
+        errors = labels - offsets - dot_rows(own[data.users], vectors[data.tasks])
         ridge = np.array([chosen.bias_ridge, *[chosen.user_ridge] * chosen.dimension])
         pull = np.stack(
             [np.bincount(data.users, errors * vectors[data.tasks, c], minlength=len(own)) for c in range(len(ridge))],

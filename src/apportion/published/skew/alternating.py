@@ -11,7 +11,7 @@ Krichene et al., "Multi-Task Differential Privacy Under Distribution Skew" (2023
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import KW_ONLY, asdict, is_dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -22,9 +22,10 @@ from apportion.allocation.rounds import Geometric
 from apportion.data import Interactions
 from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
+from apportion.estimators.constructors import with_constructor
 from apportion.estimators.counts import allocated, release_number_of_users, release_overview
 from apportion.estimators.private import InteractionsEstimator, check_value_range
-from apportion.privacy import NoiseSource, Session, Share, Statement
+from apportion.privacy import Session, Share, Statement
 from apportion.privacy.contributions import Weighting
 from apportion.published.skew.updates import ItemUpdate, RawLabels, Round, Shares, SufficientStatistics, UserVectors
 from apportion.recommend.als import Progress
@@ -35,12 +36,11 @@ Kind = Literal["ratings", "clicks"]
 _LARGEST = 1e15  # limit of an item's coordinate, whatever was released, so that users' regressions stay finite
 
 
+@with_constructor
 class AlternatingMinimisation(InteractionsEstimator):
     """Matrix factorisation under user-level differential privacy, in the form of the paper's Algorithm 3.
 
     Args:
-        epsilon: ε of the whole fit.
-        delta: δ of the whole fit.
         kind: "ratings" to predict values, "clicks" to rank tasks.
         update: how items are updated: `SufficientStatistics` or `GradientDescent`.
         allocation: how each user's sensitivity is divided over its tasks; see `apportion.allocation`.
@@ -55,69 +55,32 @@ class AlternatingMinimisation(InteractionsEstimator):
             has the inverse of its task's released count as weight.
         overview_share: share of the budget for the number of users and the mean value.
         counts_share: share for what the allocation releases.
-        n_users: the number of users, declared public; None to release it with noise.
         value_range: the public scale of the values.
-        public: further sentences about public assumptions, for the statement.
-        window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement.
-        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
-        engine: where sums are formed; None for this machine's processors.
         random_state: seed of the public initial item vectors.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The list of
     tasks and the value range are public. With an allocation for a public graph it is for replacing one user's values.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        kind: Kind = "ratings",
-        update: ItemUpdate | None = None,
-        allocation: Allocation | None = None,
-        dimension: int = 8,
-        rounds: int = 3,
-        growth: float = 1.0,
-        user_norm: float = 1.0,
-        user_ridge: float = 1.0,
-        start_scale: float = 0.3,
-        unobserved: float = 0.1,
-        balanced: bool = False,
-        overview_share: float = 0.005,
-        counts_share: float = 0.1,
-        n_users: int | None = None,
-        value_range: tuple[float, float] = (1.0, 5.0),
-        public: Sequence[str] = (),
-        window: str = "not declared",
-        tuning: str | None = None,
-        noise: NoiseSource | str | None = None,
-        engine: Engine | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.kind = kind
-        self.update = update
-        self.allocation = allocation
-        self.dimension = dimension
-        self.rounds = rounds
-        self.growth = growth
-        self.user_norm = user_norm
-        self.user_ridge = user_ridge
-        self.start_scale = start_scale
-        self.unobserved = unobserved
-        self.balanced = balanced
-        self.overview_share = overview_share
-        self.counts_share = counts_share
-        self.n_users = n_users
-        self.value_range = value_range
-        self.public = public
-        self.window = window
-        self.tuning = tuning
-        self.noise = noise
-        self.engine = engine
-        self.random_state = random_state
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    _: KW_ONLY
+    kind: Kind = "ratings"
+    update: ItemUpdate | None = None
+    allocation: Allocation | None = None
+    dimension: int = 8
+    rounds: int = 3
+    growth: float = 1.0
+    user_norm: float = 1.0
+    user_ridge: float = 1.0
+    start_scale: float = 0.3
+    unobserved: float = 0.1
+    balanced: bool = False
+    overview_share: float = 0.005
+    counts_share: float = 0.1
+    n_users: int | None = None
+    value_range: tuple[float, float] = (1.0, 5.0)
+    random_state: int = 0
 
     def fit(self, data: Interactions, *, session: Session | None = None, progress: Progress | None = None) -> Self:
         """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.

@@ -5,18 +5,24 @@ All of it is computed from public features and released values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from abc import ABC, abstractmethod
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.allocation.policies import Allocation
 from apportion.data.features import ItemFeatures
 from apportion.data.sparse_rows import SparseRows
+from apportion.data.user_data import UnlistedData, UserData
 from apportion.errors import InputError
-from apportion.estimators.items import ItemsEstimator
+from apportion.estimators.constructors import with_constructor
+from apportion.estimators.items import ItemsEstimator, ItemsGiven
 from apportion.postprocessing import feature_prior
 from apportion.postprocessing.feature_prior import Regressors
+from apportion.privacy import Session
+from apportion.recommend.als import Progress
 
 Floats = NDArray[np.floating[Any]]
 
@@ -25,10 +31,43 @@ _FEW_COLUMNS = 1000
 _LEAST_VARIANCE = 1e-9
 
 
-class FeaturesEstimator(ItemsEstimator):
-    """A private estimator that may use public item features."""
+@with_constructor
+class FeaturesEstimator(ItemsEstimator, ABC):
+    """A private recommender that may use public item features.
 
-    features: ItemFeatures | None
+    Args:
+        features: public item features. They shift the prior mean of each item's vector. None to know items by id alone.
+        items: which items there are. `"private"`: a list is released with their popularity, of those that enough users
+            have. A list of ids: public. `"from-data"`: the items that occur, declared public, which reveals who has
+            an item that nobody else has. None: the public list of the data if they have one, else `"private"`.
+        random_state: seed of the public initial item vectors.
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    _: KW_ONLY
+    n_users: int | None = None
+    features: ItemFeatures | None = None
+    items: ItemsGiven = None
+    allocation: Allocation | None = None
+    dimension: int | None = None
+    rounds: int | None = None
+    random_state: int = 0
+
+    def fit(self, data: Any, *, session: Session | None = None, progress: Progress | None = None) -> Self:
+        """Spend the budget on the data. Afterwards `model_` may be released with its `statement_`.
+
+        Args:
+            data: `Interactions`, a frame that supports Arrow, or with `engine=SparkEngine(spark)` one of its session.
+            session: brings its own budget, noise and window, which replace those of the estimator.
+            progress: is told how far the fit is.
+        """
+        with self._read(data) as read:
+            return self._fit(read, session, progress)
+
+    @abstractmethod
+    def _fit(self, data: UserData | UnlistedData, session: Session | None, progress: Progress | None) -> Self:
+        """Make every release, and keep the model."""
 
     def _public_features(self) -> list[str]:
         """Return what the statement says about the features."""

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import KW_ONLY, field
 from typing import Any, Self
 
 import numpy as np
@@ -15,13 +16,14 @@ from apportion.data.encoding import EncodedIds
 from apportion.data.grouping import one_of
 from apportion.data.groups import ALL, RowsByGroup, parts_of, rows_by_group, text_of
 from apportion.data.numbers import finite_rows
-from apportion.engines import Engine, LocalEngine
+from apportion.engines import Engine
 from apportion.errors import InputError
+from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import one_of_words
-from apportion.estimators.private import PrivateEstimator, check_value_range
-from apportion.privacy import ADD_REMOVE, NoiseSource, Session
+from apportion.estimators.private import EngineEstimator, check_value_range
+from apportion.privacy import ADD_REMOVE, Session
 from apportion.privacy.keys import Law
-from apportion.privacy.statement import STATISTICS_DEFAULTS, Statement
+from apportion.privacy.statement import STATISTICS_DEFAULTS
 from apportion.statistics.groups.asked import Asked, Count, Histogram, Mean, NumberOfUsers, Quantiles, Sum, Variance
 from apportion.statistics.groups.fitting import GroupFit
 from apportion.statistics.groups.found import Found
@@ -34,32 +36,27 @@ _CELLS = 32  # bins of the range for quantiles where no step is given
 _MOST_BINS = 4096
 
 
-class UserGroupBy(PrivateEstimator):
+@with_constructor
+class UserGroupBy(EngineEstimator):
     """Counts, users, sums, means, variances, histograms or quantiles by group, under user-level differential privacy.
 
     Args:
         statistics: which: "count" (of rows), "users", "sum", "mean", "variance", "histogram", "quantile". Each takes a
             part of the noise's bound.
-        epsilon: ε of the whole fit.
         delta: δ. With Laplace noise it is for a private list alone, and 0 otherwise.
         value_range: (low, high), public; values beyond are clipped. Counts of rows and of users need none.
         keys: the groups: a public list, in which rows of other groups are left out; "private" for a list that is
-            released, of groups that enough users are in; "from-data" for the groups that occur, which does not protect
-            who is in a group that nobody else is in.
+            released and holds the groups with enough users; "from-data" for the groups that occur, which does not
+            protect a user who is alone in a group.
         of: "rows", where a user counts in a group by its rows there; "users", where it counts one.
         quantiles: ranks of "quantile".
         step: public: values lie at low, low + step, ...; for "quantile".
         bins: of "histogram": how many, or their ends.
         shrink: whether groups borrow from one another by empirical Bayes. Intervals then hold for the level's share of
             groups; otherwise for each group.
-        law: "gaussian", or "laplace": noise on vectors bounded in L1 norm, whose guarantee is pure but for a private
-            list. It is better where users are in few groups, up to about eight for one statistic.
-        level: of the intervals.
-        public: further sentences for the statement on what is assumed public.
-        window: the time span of the data, for the statement.
-        tuning: how settings were chosen, for the statement, if any was given.
-        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
-        engine: where sums are formed; None for this machine's processors.
+        law: "gaussian", or "laplace", which bounds users in L1 norm; its guarantee is pure, except for a private list.
+            Laplace noise is better if users are in few groups, up to about eight for one statistic.
+        level: coverage of the intervals.
 
     Attributes:
         groups_: the groups, in text order, or in the order of a list that was given. A text each; a tuple where several
@@ -83,53 +80,27 @@ class UserGroupBy(PrivateEstimator):
         (('east', 'west'), [4, 4])
     """
 
-    groups_: tuple[Any, ...]
-    estimates_: dict[str, Any]
-    intervals_: dict[str, Any]
-    simultaneous_: dict[str, Any]
-    noise_stddev_: dict[str, Any]
-    threshold_: float | None
-    bins_: tuple[float, ...]
-    statement_: Statement
+    statistics: str | Sequence[str] = "mean"
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    _: KW_ONLY
+    value_range: tuple[float, float] | None = None
+    keys: str | Sequence[Any] = PRIVATE
+    of: Target = "rows"
+    quantiles: Sequence[float] = (0.5,)
+    step: float | None = None
+    bins: int | Sequence[float] = 10
+    shrink: bool = True
+    law: Law = "gaussian"
+    level: float = 0.95
 
-    def __init__(
-        self,
-        statistics: str | Sequence[str] = "mean",
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        value_range: tuple[float, float] | None = None,
-        keys: str | Sequence[Any] = PRIVATE,
-        of: Target = "rows",
-        quantiles: Sequence[float] = (0.5,),
-        step: float | None = None,
-        bins: int | Sequence[float] = 10,
-        shrink: bool = True,
-        law: Law = "gaussian",
-        level: float = 0.95,
-        public: Sequence[str] = (),
-        window: str = "not declared",
-        tuning: str | None = None,
-        noise: NoiseSource | str | None = None,
-        engine: Engine | None = None,
-    ) -> None:
-        self.statistics = statistics
-        self.epsilon = epsilon
-        self.delta = delta
-        self.value_range = value_range
-        self.keys = keys
-        self.of = of
-        self.quantiles = quantiles
-        self.step = step
-        self.bins = bins
-        self.shrink = shrink
-        self.law = law
-        self.level = level
-        self.public = public
-        self.window = window
-        self.tuning = tuning
-        self.noise = noise
-        self.engine = engine
+    groups_: tuple[Any, ...] = field(init=False)
+    estimates_: dict[str, Any] = field(init=False)
+    intervals_: dict[str, Any] = field(init=False)
+    simultaneous_: dict[str, Any] = field(init=False)
+    noise_stddev_: dict[str, Any] = field(init=False)
+    threshold_: float | None = field(init=False)
+    bins_: tuple[float, ...] = field(init=False)
 
     def fit(
         self,
@@ -158,9 +129,8 @@ class UserGroupBy(PrivateEstimator):
         values = self._numbers(X, n_rows)
         given = self._given(len(columns))
         opened = self._opened(session, given, len(columns))
-        engine = LocalEngine(np.float64) if self.engine is None else self.engine
         data = rows_by_group(owners, columns, n_rows, **values)
-        self._publish(*self._found(data, opened, engine, asked, given), len(columns), given)
+        self._publish(*self._found(data, opened, self._adder, asked, given), len(columns), given)
         self.statement_ = opened.statement()
         return self
 
@@ -175,6 +145,8 @@ class UserGroupBy(PrivateEstimator):
             statistic: by which; the first that has one number for each group, if None.
         """
         single = [name for name, held in self.estimates_.items() if np.ndim(held) == 1]
+        if not self.groups_:  # a private list may be empty, and has no larger groups
+            return copy(self)
         if not single or (statistic or single[0]) not in single:
             raise InputError(f"Expected one of {single}, with one number a group, got {statistic!r}.", argument=None)
         if most < 1:

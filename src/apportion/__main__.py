@@ -1,0 +1,6 @@
+"""`python -m apportion` is the program `apportion`."""
+
+from apportion.cli.main import main
+
+if __name__ == "__main__":
+    main()
