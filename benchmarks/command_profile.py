@@ -132,7 +132,8 @@ def _write_some(file: Path, out: Path, users: int = 20_000) -> None:
 
 def _run(words: list[str]) -> dict[str, Any]:
     root = Path(__file__).parents[1]
-    done = subprocess.run([sys.executable, "-c", _COMMAND, *words], capture_output=True, text=True, check=True, cwd=root)
+    order = [sys.executable, "-c", _COMMAND, *words]
+    done = subprocess.run(order, capture_output=True, text=True, check=True, cwd=root)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     if found["code"]:
         raise RuntimeError(f"apportion {' '.join(words)} ended with {found['code']}: {done.stderr}")

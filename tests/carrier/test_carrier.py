@@ -327,6 +327,30 @@ def test_one_address_cannot_take_all_connections(office):
     assert office.asked("/letter", office.ticket(0, "/letter"))[0] == 204
 
 
+class FullOnce:
+    """A socket that once has no file descriptor for a connection."""
+
+    def __init__(self, at):
+        self.at, self.failed = at, False
+
+    def accept(self):
+        if not self.failed:
+            self.failed = True
+            raise OSError(24, "Too many open files")
+        return self.at.accept()
+
+    def __getattr__(self, name):
+        return getattr(self.at, name)
+
+
+def test_a_server_without_file_descriptors_goes_on_when_there_are_some(tmp_path):
+    office = Office(Federation(tmp_path), tmp_path)
+    office.post._at = FullOnce(office.post._at)
+    with office.post:
+        assert office.asked("/letter", office.ticket(0, "/letter"))[0] == 204
+        assert office.post._at.failed
+
+
 @pytest.mark.parametrize("rates", [{"rate": 0.01}, {"client_rate": 0.01}], ids=str)
 def test_requests_beyond_the_rate_of_an_address_or_a_client_are_refused(office, tmp_path, rates):
     slower = Office(office.federation, tmp_path, replace(LIMITS, **rates))

@@ -275,7 +275,8 @@ def _projected(values: Floats, total: float) -> Floats:
     falling = np.sort(below)[::-1]
     shifts = (np.cumsum(falling) - total) / np.arange(1, values.size + 1)
     shift = float(shifts[np.flatnonzero(falling > shifts)[-1]])
-    return np.maximum(below - shift, 0.0)
+    closest: Floats = np.maximum(below - shift, 0.0)
+    return closest
 
 
 def _grouped(sizes: ArrayLike, counts: ArrayLike | None) -> tuple[Floats, Floats]:

@@ -8,7 +8,6 @@ import ssl
 import threading
 import time
 from collections.abc import Coroutine, Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -98,13 +97,8 @@ class HttpsPost:
 
     async def _serve(self) -> None:
         """Accept connections until it is time to stop."""
-        opened = asyncio.create_task(self._door.open(self._at))
-        stop = asyncio.create_task(self._stop.wait())
-        await asyncio.wait([opened, stop], return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
-        opened.cancel()
-        with suppress(asyncio.CancelledError):
-            await opened
+        self._door.open(self._at)
+        await self._stop.wait()
         self._counter.close()
         await self._door.close(_GRACE)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from apportion.cli.feature_files import match_features, read_features
-from apportion.cli.options import FeatureOptions
+from apportion.cli.feature_options import FeatureOptions
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 
