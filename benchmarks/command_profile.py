@@ -25,8 +25,6 @@ ROWS = 10_000_000
 PARTS = {
     "data": "reading",
     "engines": "user side", "linalg": "user side", "privacy": "user side", "allocation": "user side",
-    "recommend": "estimator", "statistics": "estimator", "estimators": "estimator", "postprocessing": "estimator",
-    "evaluation": "estimator", "auditing": "estimator",
     "report": "pages", "cli": "pages",
 }  # fmt: skip
 COLUMNS = ("reading", "user side", "estimator", "pages", "start")
@@ -83,7 +81,7 @@ def _part(file: str) -> str | None:
     if "importlib" in file:
         return "start"
     room = folders[folders.index("apportion") + 1] if "apportion" in folders[:-1] else ""
-    return PARTS.get(room)
+    return PARTS.get(room, None if room in ("", Path(file).name) else "estimator")
 
 
 def commands(file: Path, folder: Path) -> dict[str, list[str]]:
