@@ -63,7 +63,7 @@ def by_opendp() -> Callable[[Rows, float, int, int], list[float]]:
     def means(rows: Rows, epsilon: float, limit: int, runs: int) -> list[float]:
         users, values, low, high = np.asarray(rows[0]), np.asarray(rows[1]), rows[2], rows[3]
         middle, half = (low + high) / 2, (high - low) / 2
-        space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.symmetric_distance()
         bounded = space >> dp.t.then_clamp((-STEPS, STEPS)) >> dp.t.then_sum()
         measured = [
             dp.binary_search_chain(lambda scale, chain=chain: chain >> dp.m.then_laplace(scale), limit, epsilon / 2)
