@@ -17,6 +17,7 @@ CLAIMS = (
     "ml1m-ratings",
     "ml1m-ratings-tuned",
     "ml1m-clicks",
+    "topk-ratings",
     "items-private",
     "keys-recall",
     "adaptive-floor",

@@ -68,15 +68,20 @@ class Office:
 
     def open_letter(self, position, content=b"letter", most=100):
         """Open a letter for a client who has been here, in a thread; return the number of it, and what comes of it."""
-        came = {}
-        self.asked("/letter", self.ticket(position, "/letter"))
-        thread = threading.Thread(target=lambda: came.update(self.post.exchanged({position: content}, most)))
-        thread.start()
-        status = 0
+        came, thread = {}, threading.Thread()
+        status, headers, body = self.asked("/letter", self.ticket(position, "/letter"))
         while status != 200:
+            if not thread.is_alive():
+                thread = threading.Thread(target=lambda: came.update(self.post.exchanged({position: content}, most)))
+                thread.start()
             status, headers, body = self.asked("/letter", self.ticket(position, "/letter"))
         assert body == content
         return int(headers["apportion-letter"]), came, thread
+
+    def expire(self, position):
+        """End the wait for an answer now, as when its time is over."""
+        letter = self.post._counter._places[position].letter
+        self.post._loop.call_soon_threadsafe(letter.answer.cancel)
 
     def raw(self, tls=True):
         """A connection that may say anything."""

@@ -92,6 +92,6 @@ def published(model):
         f"{name} {k}": getattr(one.common, name)
         for k, one in enumerate(model.released_)
         if one.common is not None
-        for name in ("direction", "share", "size", "size_stddev", "chance_of_alone")
+        for name in ("direction", "share", "size", "size_stddev", "doubt")
     }
     return {**rounds, **common, "statement": model.statement_}

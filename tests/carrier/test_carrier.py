@@ -275,13 +275,28 @@ def test_a_servers_own_certificate_can_be_named_instead_of_an_authoritys(office)
 
 
 def test_an_answer_after_the_time_is_refused(tmp_path):
-    office = Office(Federation(tmp_path), tmp_path, timeout=1.5)
+    office = Office(Federation(tmp_path), tmp_path, timeout=0.5)
     with office.post:
         number, came, thread = office.open_letter(0)
         thread.join()
         assert came == {}
-        assert office.asked("/answer", office.ticket(0, "/answer", b"late", number), b"late")[0] == 409
+        assert office.asked("/answer", office.ticket(0, "/answer", b"then", number), b"late")[0] == 409
         assert office.asked("/letter", office.ticket(0, "/letter"))[0] == 204
+
+
+def test_an_answer_that_ends_after_its_time_does_not_touch_the_next_letter(office):
+    with office.raw() as slow:
+        number, came, thread = office.open_letter(0)
+        head = "POST /answer HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nAuthorization: "
+        slow.sendall((head + office.ticket(0, "/answer", b"then", number) + "\r\n\r\nth").encode())
+        office.expire(0)
+        thread.join()
+        later, then, thread = office.open_letter(0)
+        slow.sendall(b"en")
+        assert slow.recv(1000).startswith(b"HTTP/1.1 409")
+        assert office.asked("/answer", office.ticket(0, "/answer", b"good", later), b"good")[0] == 204
+        thread.join()
+    assert (came, then) == ({}, {0: b"good"})
 
 
 def test_a_carrier_that_delivers_the_opening_of_a_pass_again_gets_a_refusal(tmp_path):

@@ -45,6 +45,10 @@ OF_PACKAGE = {
 }  # fmt: skip
 
 
+_NO_ANSWER = {"noticed": None, "audits": 0, "of": 0, "seconds": 0.0}
+"""Of a process that ended or was ended: nobody noticed, to be on the safe side."""
+
+
 def arguments(names: list[str]) -> list[str]:
     """Of pytest."""
     quiet = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-header", "-s"]
@@ -86,7 +90,7 @@ def _answer(text: str, items: list[Any], places: Any) -> dict[str, Any]:
 
     if text in OF_PACKAGE:
         chosen = selected(items, text)
-        return forks.in_copy(lambda: first_failing(chosen), SECONDS + 40) or {"noticed": "no answer", "audits": 0}
+        return forks.in_copy(lambda: first_failing(chosen), SECONDS + 40) or {**_NO_ANSWER, "noticed": "no answer"}
     mutant = Mutant.parse(text)
     codes = places.codes(mutant)
     if codes is None:
@@ -98,7 +102,7 @@ def _answer(text: str, items: list[Any], places: Any) -> dict[str, Any]:
         changed(mutant, codes)
         return first_failing(selected(items, mutant.package))
 
-    return forks.in_copy(changed_and_run, SECONDS + 40) or {"noticed": "the process ended", "audits": 0}
+    return forks.in_copy(changed_and_run, SECONDS + 40) or _NO_ANSWER
 
 
 def selected(items: list[Any], package: str) -> list[Any]:
@@ -133,9 +137,9 @@ def _answer_alone(text: str) -> dict[str, Any]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=1800, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:
-        return {"noticed": "it never ended", "audits": 0}
+        return _NO_ANSWER
     lines = [line for line in done.stdout.splitlines() if line.startswith('{"noticed"')]
-    return json.loads(lines[-1]) if lines else {"noticed": "the process ended", "audits": 0}
+    return json.loads(lines[-1]) if lines else _NO_ANSWER
 
 
 class _Alone:

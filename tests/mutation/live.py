@@ -29,7 +29,7 @@ def changed_functions(mutant: Mutant, path: Path) -> dict[Place, CodeType] | Non
 
 def give(codes: dict[Place, CodeType], path: Path) -> None:
     """Give all living functions of a module their new code."""
-    for held in [each for each in gc.get_objects() if isinstance(each, FunctionType)]:
+    for held in [each for each in gc.get_objects() if type(each) is FunctionType]:  # proxies may say that they are one
         code = codes.get(_place(held.__code__)) if held.__code__.co_filename == str(path) else None
         if code is not None:
             held.__code__ = code

@@ -11,10 +11,10 @@ from sklearn.linear_model import LogisticRegression
 from apportion.data.vocabulary import Vocabulary
 from apportion.errors import InputError
 from apportion.parties import Answer, Common
-from apportion.parties.choice import averaged, lead_of_joint, learned_alone, weight_of_own
+from apportion.parties.choice import averaged, chance_for_each, lead_of_joint, learned_alone, weight_of_own
 from apportion.parties.few_features import EARLY
 from apportion.parties.grids import NEAR, RATIOS, Centre
-from apportion.parties.parties import BayesParties, ProximalParties, Sending, _deviations
+from apportion.parties.parties import BayesParties, ProximalParties, Sending, _centre, _deviations, _learned_jointly
 from apportion.parties.posterior import LogisticLocal, Prior, SquaredLocal, _laplace
 from apportion.parties.tasks import TaskRows, rows_of_lists
 
@@ -121,6 +121,59 @@ def test_parties_that_learn_with_few_features_compare_on_rows_that_they_leave_ou
     assert better == pytest.approx(np.zeros(40))
 
 
+def test_where_few_features_stand_out_a_party_begins_with_even_odds():
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((6, 30, 12))
+    models = np.concatenate([5 * np.eye(12)[:3], rng.standard_normal((3, 12))])
+    y = np.einsum("mnd,md->mn", x, models) + 0.3 * rng.standard_normal((6, 30))
+    alone = learned_alone(SquaredLocal(_tasks(list(x), list(y))))
+    assert chance_for_each(alone, 0.1).tolist() == [0.5, 0.5, 0.5, 0.1, 0.1, 0.1]
+    assert chance_for_each(alone, 0.7).tolist() == [0.7] * 6
+
+
+def test_rows_without_their_means_are_one_fewer_even_if_their_party_took_them_away():
+    """Two such rows are one: to fit them exactly shows nothing."""
+    rng = np.random.default_rng(3)
+    given = _tasks([rng.standard_normal((n, 3)) for n in (2, 5, 9)], [rng.standard_normal(n) for n in (2, 5, 9)])
+    known, _, _ = given.centred()
+    found = SquaredLocal(TaskRows(known.ids, known.features, known.labels, known.indptr))
+    for learn in (lambda local: local.learn(_prior(3)), learned_alone):
+        assert np.array_equal(learn(found).mean, learn(SquaredLocal(known)).mean)
+        assert not np.array_equal(learn(found).mean, learn(SquaredLocal(given)).mean)
+    assert [block.sizes.tolist() for block in found.blocks] == [[1.0, 4.0, 8.0]]
+    assert [block.sizes.tolist() for block in SquaredLocal(given).blocks] == [[2.0, 5.0, 9.0]]
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_the_length_of_the_common_model_is_measured_along_its_direction(loss):
+    """Features of other variances, or none, must not change how long a model is that explains half of the labels."""
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((200, 40, 4)) * [2.0, 0.5, 0.0, 0.0]
+    direction = np.array([1.0, 0.0, 0.0, 0.0])
+    y = x @ direction + 2.0 * rng.standard_normal((200, 40))  # variances 4 and 4
+    local = SquaredLocal(_tasks(list(x), list(y)))
+    if loss == "logistic":
+        local = LogisticLocal(_tasks(list(x), list(np.sign(y))))
+    found = np.median(np.linalg.norm(_centre(local, Common(direction, 1.0, np.sqrt(0.5), 0.0, 0.0)).models, axis=1))
+    expected = 1.0 if loss == "squared" else 0.5  # of labels' variance 8, and of scores of variance 1
+    assert found == pytest.approx(expected, rel=0.1)
+    assert np.median(local.lengths(np.sqrt(0.5))) > 1.3 * expected
+
+
+def test_a_mean_in_doubt_weighs_less():
+    features, labels = low_rank_tasks(8, n_tasks=10)
+    local = SquaredLocal(_tasks(features, labels))
+    shared = _covariance(_prior(6))
+
+    def learned(common):
+        return _learned_jointly(local, Answer(shared, common)).mean
+
+    without = learned(None)
+    apart = [np.abs(learned(Common(np.full(6, 0.3), 0.4, 0.6, 0.02, doubt)) - without).max() for doubt in (0, 2, 300)]
+    assert apart[0] > apart[1] > apart[2]
+    assert apart[2] == pytest.approx(0.0, abs=1e-9)
+
+
 def _early_by_hand(x, y, covariance):
     """Log evidence of the likelihood to the power EARLY, at its best variance found by search."""
     x, y = x / np.abs(x).max(), y / np.abs(y).max()
@@ -202,7 +255,7 @@ def test_the_factor_of_a_posterior_covariance_is_right():
 @pytest.mark.parametrize("kind", ["squared", "logistic", "proximal"])
 def test_no_party_depends_on_who_else_takes_part_to_the_last_bit(kind):
     features, labels = low_rank_tasks(5, n_tasks=12, n_rows=20, logistic=kind == "logistic")
-    answer = Answer(_covariance(_prior(6)), Common(np.linspace(-0.3, 0.4, 6), 0.4, 0.6, 0.02, 0.2))
+    answer = Answer(_covariance(_prior(6)), Common(np.linspace(-0.3, 0.4, 6), 0.4, 0.6, 0.02, 0.9))
 
     def learned(chosen):
         data = _tasks([features[i] for i in chosen], [labels[i] for i in chosen])

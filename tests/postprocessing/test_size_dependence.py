@@ -71,3 +71,11 @@ def test_the_noise_of_a_large_cap_is_not_taken_from_the_average_shape_alone():
     classes = SizeClasses(shapes.mean, SIZES, 13.0, shapes)
     weights, totals, _ = classes.likely(1023.0)
     assert weights @ totals**-2 > 1.2 * classes.total(1023.0) ** -2
+
+
+def test_large_users_whom_the_noise_may_hide_widen_an_interval():
+    noisy = np.array([380.0, 390, 300, 190, 70, 25, -10, 5, 0, -12, 8])
+    shapes = likely_counts(noisy, 26.0, "sizes")
+    hidden, counted = (SizeClasses(shapes.mean, SIZES, 26.0, each) for each in (shapes, None))
+    found = class_means(*sums_of(counted, np.full(11, 0.5)), 200.0, counted)
+    assert found.correction(hidden, 15.0)[1] > 1.2 * found.correction(counted, 15.0)[1]

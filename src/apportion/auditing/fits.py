@@ -159,6 +159,9 @@ def recommender_of(model: ItemModel) -> Make:
 def published(model: ItemModel) -> dict[str, Any]:
     """Return everything that is published with a model, by name."""
     parts = {name: getattr(model.fold_in, name) for name in model.fold_in.__dataclass_fields__}
+    choice = getattr(model, "choice", None)
+    if choice is not None:
+        parts |= {f"choice {name}": getattr(choice, name) for name in choice.__dataclass_fields__}
     parts |= {name: getattr(model, name) for name in ("vectors", "popularity", "reliability", "offset", "value_range")}
     return {**parts, "settings": model.settings, "tasks": list(model.task_ids), "statement": model.statement}
 

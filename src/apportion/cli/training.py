@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+import click
+
 from apportion.cli.cautions import weak_delta
 from apportion.cli.option_types import PRIVATE_ITEMS
 from apportion.cli.options import MEMORY, FitOptions, Kind
@@ -49,10 +51,12 @@ def fit_private(
     elif not isinstance(data, Interactions):
         settings["engine"] = DiskEngine(memory, "float64" if kind == "ratings" else "float32")
     estimator: Any
+    if kind == "clicks" and options.rank_by == "choice":
+        raise click.UsageError("--rank-by choice is for ratings; a model of clicks always ranks by choice.")
     if kind == "ratings":
         if means_only:
             settings["settings"] = recommend.RatingSettings(rounds=0)
-        estimator = recommend.PrivateRatingRecommender(value_range=scale, **settings)
+        estimator = recommend.PrivateRatingRecommender(value_range=scale, rank_by=options.rank_by, **settings)
     else:
         estimator = recommend.PrivateClickRecommender(**settings)
     job = "private means" if means_only else "private model" if features is None else "private model with features"
@@ -113,7 +117,7 @@ def fit_simple(
 
     if kind == "clicks":
         return f"private popularity, ε = {options.epsilon:g}", PrivatePopularity(options.session()).fit(data)
-    plain = replace(options, rounds=None, dimension=None, tuning=None)
+    plain = replace(options, rounds=None, dimension=None, tuning=None, rank_by="value")
     means = fit_private(data, kind, plain, scale, reporter, means_only=True)
     return f"private means, ε = {options.epsilon:g}", means
 

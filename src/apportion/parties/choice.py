@@ -62,7 +62,7 @@ def learned_alone(local: Local, isotropic: Learned | None = None) -> LearnedAlon
     return LearnedAlone(both.mean, both.evidence, both.early, both.ratio, own.size, share)
 
 
-def weight_of_own(alone: Learned, joint: Learned, chance: float, lead: Floats | None = None) -> Floats:
+def weight_of_own(alone: Learned, joint: Learned, chance: float | Floats, lead: Floats | None = None) -> Floats:
     """Return each party's weight for learning alone, by how well either way predicts the later part of its own rows.
 
     The evidence of all rows would penalise a way of learning for what it did not know at first. What counts is what it
@@ -76,6 +76,18 @@ def weight_of_own(alone: Learned, joint: Learned, chance: float, lead: Floats | 
     """
     shown = joint.foresight - alone.foresight if lead is None else lead
     return np.asarray(1 / (1 + np.exp(np.clip(shown + np.log((1 - chance) / chance), -_FAR, _FAR))))
+
+
+def chance_for_each(alone: LearnedAlone, chance: float) -> Floats:
+    """Return how likely learning alone is better for each party: at least even where few features stand out.
+
+    What others know of directions then says little that the party's own rows do not say of features.
+
+    Args:
+        alone: what parties learned by themselves.
+        chance: the probability for all others.
+    """
+    return np.where(alone.few > _MOSTLY, max(chance, 0.5), chance)
 
 
 def lead_of_joint(local: Local, alone: LearnedAlone, joint: Learned, again: Callable[[Local], Learned]) -> Floats:

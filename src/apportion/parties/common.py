@@ -45,14 +45,19 @@ class Common:
         share: squared length of the mean direction: 0 if models have no direction in common, 1 if all have the same.
         size: typical size of a model: the root of the share of labels' variance that it explains.
         size_stddev: of the error of the size.
-        chance_of_alone: the probability that a party does better alone, before it looks at its rows.
+        doubt: how much lower the log odds for it are than those of a mean that is beyond doubt.
     """
 
     direction: Floats
     share: float
     size: float
     size_stddev: float
-    chance_of_alone: float
+    doubt: float
+
+    @property
+    def chance_of_alone(self) -> float:
+        """The probability that a party does better alone, before it looks at its rows."""
+        return 1 / (1 + _ODDS * math.exp(-self.doubt))
 
     @property
     def spread(self) -> float:
@@ -117,8 +122,7 @@ def common_of(total: Floats, size: float, stddev: float, size_stddev: float, n_t
     if length >= _LOUD or (share == 0 and (length >= _FAINT or error > _SURE_SIZE)):
         return None
     doubt = _DOUBT * max(_BEYOND_DOUBT - beyond / deviation, 0.0) if share > 0 else 0.0
-    chance = 1 / (1 + _ODDS * math.exp(-doubt))
-    return Common(mean * (share / (share + variance)), share, found, error, chance)
+    return Common(mean * (share / (share + variance)), share, found, error, doubt)
 
 
 def _believed(size: float, stddev: float) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from apportion.linalg import unpack
 from apportion.parties.common import Common, common_of
 from apportion.parties.release import MatrixRelease
-from apportion.parties.structure import Structure
+from apportion.parties.structure import Covariance, CuratorAnswer, Structure
 from apportion.privacy import BoundedSum, Neighbours, Purpose, Session
 from apportion.privacy.task_sums import (
     MomentWeights,
@@ -127,9 +127,23 @@ class Curator:
         unit, largest = sent.norm**2, math.inf if self._n_tasks is None else float(self._n_tasks)
         mean, common, second = self._taken_apart(released, stddev, unit)
         matrix = second if self._structure.diagonal else np.asarray(unpack(second), np.float64)
-        result = self._structure.read(matrix / unit, stddev / unit, largest)
+        result = self._read(released[: len(matrix)] / unit, matrix / unit, stddev / unit, largest)
         self.rounds.append(Released(matrix, stddev, result.shared, result.values, result.kept, mean, common))
         return self.rounds[-1].answer
+
+    def _read(self, first: Floats, matrix: Floats, stddev: float, largest: float) -> CuratorAnswer:
+        """Return what to send back. EM also uses the mean, where a covariance could be visible at all.
+
+        Args:
+            first: the first entries of the release: the sum of a u, if it has one.
+            matrix: the second moment.
+            stddev: of the noise on its diagonal.
+            largest: the number of tasks, or infinity.
+        """
+        weights, structure = self._weights, self._structure
+        if weights is None or weights.mean >= 2 or not isinstance(structure, Covariance):
+            return structure.read(matrix, stddev, largest)
+        return structure.read_beside(first / math.sqrt(2), weights.mean / 2, matrix, stddev, largest)
 
     def _statistic(self, sent: TaskModels | TaskMatrices) -> BoundedSum:
         if isinstance(sent, TaskMatrices):

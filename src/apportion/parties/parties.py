@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.data.numbers import finite_column, finite_matrix
-from apportion.parties.choice import averaged, lead_of_joint, learned_alone, weight_of_own
+from apportion.parties.choice import averaged, chance_for_each, lead_of_joint, learned_alone, weight_of_own
 from apportion.parties.common import Common
 from apportion.parties.curator import Answer
 from apportion.parties.grids import Centre
@@ -149,7 +149,8 @@ class BayesParties:
             return
         joint = _learned_jointly(self._local, answer)
         lead = lead_of_joint(self._local, self._alone, joint, lambda local: _learned_jointly(local, answer))
-        self._weight = weight_of_own(self._alone, joint, _chance_of_alone(answer), lead)
+        chance = chance_for_each(self._alone, _chance_of_alone(answer))
+        self._weight = weight_of_own(self._alone, joint, chance, lead)
         self._models = joint.mean + self._weight[:, None] * (self._alone.mean - joint.mean)
         self._sent = self._models
 
@@ -294,22 +295,24 @@ def _learned_jointly(local: Local, answer: Answer) -> Learned:
     """Return what parties learn under all priors that an answer suggests, averaged by their own evidence."""
     learned: list[Learned] = []
     logs: list[float] = []
+    sure = 0.0 if answer.common is None else -answer.common.doubt
     if not np.array_equal(answer.shared, np.eye(len(answer.shared))):
         priors = _priors(answer.shared)
         learned += [local.learn(prior) for prior in priors]
+        logs += [-math.log(len(priors))] * len(priors)
         if answer.common is not None:
             inside = _centre(local, answer.common.within(priors[0].directions))
             learned += [local.learn(prior, inside) for prior in priors]
-        logs += [-math.log(len(priors))] * len(learned)
+            logs += [sure - math.log(len(priors))] * len(priors)
     if answer.common is not None:
         learned.append(local.learn(None, _centre(local, answer.common)))
-        logs.append(0.0)
+        logs.append(sure)
     return averaged(learned, logs)
 
 
 def _centre(local: Local, common: Common) -> Centre:
     """Return the common model in the units of every party."""
-    models = local.lengths(common.size)[:, None] * common.direction
+    models = local.lengths(common.size, common.direction)[:, None] * common.direction
     return Centre(models, common.spread, common.spread_of_logs, common.spread_of_factors)
 
 

@@ -32,6 +32,7 @@ Floats = NDArray[np.float64]
 
 _NEWTON_STEPS = 8  # Newton steps, from the mode of the previous ratio
 _HALVINGS = 5
+_ROWS_OF_DOUBT = 2.0  # a variance from n rows has an error of 2/n in its log, and variances differ by about 1
 _TINY = 1e-300
 
 
@@ -91,8 +92,13 @@ class Local(Protocol):
     def learn(self, prior: Prior | None, centre: Centre | None = None) -> Learned:
         """Return what each party learns under a prior; None for the identity, and for a mean of 0."""
 
-    def lengths(self, size: float) -> Floats:
-        """Return the length of a model of this size, in the units of each party's data."""
+    def lengths(self, size: float, direction: Floats | None = None) -> Floats:
+        """Return the length of a model of this size, in the units of each party's data.
+
+        Args:
+            size: the root of the share of the labels' variance that the model explains.
+            direction: that of the model; None if features are not correlated and have one variance.
+        """
 
     def few(self) -> Learned | None:
         """Return what each party learns if a few features may stand out; None for a loss without such a method."""
@@ -141,13 +147,13 @@ class SquaredLocal:
             _store(result, block, mean, evidence, early, likeliest, size)
         return result
 
-    def lengths(self, size: float) -> Floats:
-        """√(d Σy² / Σx²), times the size."""
+    def lengths(self, size: float, direction: Floats | None = None) -> Floats:
+        """√(Σy² / Σ(x·u)²), times the size; without a direction u, Σx²/d takes the place of Σ(x·u)²."""
         result = np.zeros(self.n_tasks)
         for block in self.blocks:
-            squares = np.square(block.rows).sum(axis=(1, 2))
+            squares = _squares_along(block, direction)
             labels = np.square(block.labels).sum(axis=1) + block.rest
-            length = np.sqrt(self.dimension * labels / np.maximum(squares, _TINY)) * (squares > _TINY)
+            length = np.sqrt(labels / np.maximum(squares, _TINY)) * (squares > _TINY)
             result[block.tasks] = size * length * block.units
         return result
 
@@ -205,17 +211,14 @@ class LogisticLocal:
             _store(result, block, mean, total, np.zeros_like(total), likeliest, np.sqrt(scores / (1 + scores)))
         return result
 
-    def lengths(self, size: float) -> Floats:
-        """√(d n / Σx²), times the root of the variance of scores of this size."""
-        return np.asarray(self._units() * size / np.sqrt(1 - size**2))
-
-    def _units(self) -> Floats:
+    def lengths(self, size: float, direction: Floats | None = None) -> Floats:
+        """√(n / Σ(x·u)²), times the root of the variance of scores of this size."""
         result = np.zeros(self.n_tasks)
         for block in self.blocks:
-            squares = np.square(block.rows).sum(axis=(1, 2))
-            length = np.sqrt(self.dimension * block.sizes / np.maximum(squares, _TINY)) * (squares > _TINY)
+            squares = _squares_along(block, direction)
+            length = np.sqrt(block.sizes / np.maximum(squares, _TINY)) * (squares > _TINY)
             result[block.tasks] = length * block.units
-        return result
+        return np.asarray(result * (size / np.sqrt(1 - size**2)))
 
     def few(self) -> Learned | None:
         """Return None: there is no such method."""
@@ -230,6 +233,17 @@ class LogisticLocal:
     def curvature(self, block: Block) -> Floats:
         """A quarter of the largest eigenvalue of XᵀX."""
         return _largest(block) / 4
+
+
+def _squares_along(block: Block, direction: Floats | None) -> Floats:
+    """Return Σ(x·u)² of every task, drawn towards Σx²/d; without a direction, or with one of length 0, the latter."""
+    even = np.square(block.rows).sum(axis=(1, 2)) / block.rows.shape[2]
+    length = 0.0 if direction is None else float(np.linalg.norm(direction))
+    if direction is None or length == 0:
+        return np.asarray(even)
+    along = np.square(_times(block.rows, np.tile(direction / length, (len(block.rows), 1)))).sum(axis=1)
+    trust = block.sizes / (block.sizes + _ROWS_OF_DOUBT)
+    return np.asarray(trust * along + (1 - trust) * even)
 
 
 def _kernel(block: Block, gram: Floats, prior: Prior) -> Floats:

@@ -23,6 +23,7 @@ from apportion.errors import InputError
 
 Floats = NDArray[np.float64]
 
+_MOSTLY = 0.5  # part of a direction that must lie in the models' features, not in the constant beside them
 _LEAST_LEVEL = 1e-2  # level of directions within the noise, relative to the mean strength
 _SHIFT = 1.5  # shift of all eigenvalues, in edges of the noise: the lowest is then half an edge above zero
 _MARGIN = (
@@ -143,15 +144,39 @@ class Covariance:
     diagonal: bool = False
 
     def read(self, released: Floats, stddev: float, largest: float) -> CuratorAnswer:
-        """Return U diag(strengths + level) Uᵀ."""
+        """Return U diag(strengths + level) Uᵀ, scaled to trace d."""
+        return self._of(released, released, stddev, largest, 0.0)
+
+    def read_beside(self, mean: Floats, part: float, released: Floats, stddev: float, largest: float) -> CuratorAnswer:
+        """Return the same from the second moment of (u, α), which holds the mean of u beside its second moment.
+
+        With α = a/√2 the noise of the mean is that of all other entries off the diagonal, so a direction that is common
+        to all parties stands out further. At a² = 2/d, the constant α is as strong as any direction if none stands out.
+
+        Args:
+            mean: the released sum of α u.
+            part: α².
+            released: the released sum of u uᵀ.
+            stddev: of the noise on its diagonal.
+            largest: the number of tasks.
+        """
+        whole = np.block([[released, mean[:, None]], [mean[None, :], np.array([[part * largest]])]])
+        return self._of(released, whole, stddev, largest, part)
+
+    def _of(self, released: Floats, whole: Floats, stddev: float, largest: float, part: float) -> CuratorAnswer:
+        """Return Ω from a matrix that holds the released one and perhaps one row and column more."""
         dimension = len(released)
-        spectrum = taken_apart(released, stddev, largest, _caution(stddev, dimension, largest))
-        if not (spectrum.standing_out and visible(stddev, dimension, largest)):
-            return CuratorAnswer(np.eye(dimension), spectrum.values, 0)
-        level = max(spectrum.level, _LEAST_LEVEL * float(spectrum.strengths.mean()))
-        values = spectrum.strengths + level
-        shared = (spectrum.vectors * (values * (dimension / values.sum()))) @ spectrum.vectors.T
-        return CuratorAnswer((shared + shared.T) / 2, spectrum.values, spectrum.standing_out)
+        spectrum = taken_apart(whole, stddev, largest * (1 + part), _caution(stddev, dimension, largest))
+        values = np.asarray(np.linalg.eigvalsh(released), np.float64)
+        inside = spectrum.vectors[:dimension]
+        out = (spectrum.strengths > 0) & (np.square(inside).sum(axis=0) > _MOSTLY)
+        if not (out.any() and visible(stddev, dimension, largest)):
+            return CuratorAnswer(np.eye(dimension), values, 0)
+        strengths = np.where(out, spectrum.strengths, 0.0)
+        level = max(spectrum.level, _LEAST_LEVEL * float(strengths.sum()) / dimension)
+        shared = (inside * strengths) @ inside.T + level * np.eye(dimension)
+        shared = shared * (dimension / np.trace(shared))
+        return CuratorAnswer((shared + shared.T) / 2, values, int(np.count_nonzero(out)))
 
 
 @dataclass(frozen=True)

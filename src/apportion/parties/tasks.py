@@ -29,6 +29,7 @@ FOLDS = 5
 _PLACES = 8  # rows are padded with zeros to a multiple of this
 _AT_A_TIME = 1 << 22  # number of entries of a block
 _LARGEST = 1e100  # limit of a number, so that its square is finite
+_ROUNDING = 1e-9  # sums closer to 0 than this, relative to the sum of absolute values, count as 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +114,8 @@ class Block:
         tasks: which tasks.
         rows: [tasks, places, features], each task's divided by its own largest entry.
         labels: [tasks, places], likewise.
-        sizes: number of rows of each task, minus the parameters already fitted to them.
+        sizes: number of rows of each task, minus the parameters already fitted to them: rows that sum to 0 are one
+            fewer than they seem.
         present: [tasks, places], 1 where there is a row.
         rest: sum of squared labels outside the span of the rows.
         units: factors that convert a model to the units of the data.
@@ -180,15 +182,17 @@ def _parts(chosen: Integers, entries: int) -> list[Integers]:
 def _block(data: TaskRows, tasks: Integers, places: int, turned: bool) -> Block:
     rows, labels = np.zeros((len(tasks), places, data.dimension)), np.zeros((len(tasks), places))
     present, rest, units = np.zeros((len(tasks), places)), np.zeros(len(tasks)), np.ones(len(tasks))
+    taken = np.full(len(tasks), data.taken)
     for at, task in enumerate(tasks):
         part = slice(int(data.indptr[task]), int(data.indptr[task + 1]))
         x, feature_scale = _scaled(data.features[part])
         y, label_scale = _scaled(data.labels[part])
         units[at] = label_scale / feature_scale
+        taken[at] = max(data.taken, int(turned and _centred(x) and _centred(y)))
         if turned and len(x) > data.dimension:
             x, y, rest[at] = _turned(x, y)
         rows[at, : len(x)], labels[at, : len(y)], present[at, : len(x)] = x, y, 1.0
-    sizes = np.maximum(np.diff(data.indptr)[tasks] - data.taken, 0).astype(np.float64)
+    sizes = np.maximum(np.diff(data.indptr)[tasks] - taken, 0).astype(np.float64)
     return Block(tasks, rows, labels, sizes, present, rest, units)
 
 
@@ -197,6 +201,11 @@ def _scaled(values: Floats) -> tuple[Floats, float]:
     clipped = np.clip(values, -_LARGEST, _LARGEST)
     largest = float(np.abs(clipped).max(initial=0.0))
     return (clipped / largest, largest) if largest > 1 / _LARGEST else (np.zeros_like(clipped), 1.0)
+
+
+def _centred(values: Floats) -> bool:
+    """Whether every column sums to 0, as it does once its party has taken its own means away."""
+    return bool((np.abs(values.sum(axis=0)) <= _ROUNDING * np.abs(values).sum(axis=0)).all())
 
 
 def _turned(x: Floats, y: Floats) -> tuple[Floats, Floats, float]:

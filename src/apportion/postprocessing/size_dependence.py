@@ -123,7 +123,7 @@ class ClassMeans:
 
     def at(self, shares: Floats) -> tuple[float, float]:
         """The mean over classes with these shares, and its standard deviation."""
-        return float(np.clip(shares @ self.values, 0, 1)), math.sqrt(shares @ self.covariance @ shares)
+        return float(np.clip(shares @ self.values, 0, 1)), _root(float(shares @ self.covariance @ shares))
 
     def expected_miss(self, weights: Floats, taken: Floats) -> float:
         """Mean square of what a cap changes and a correction misses, over likely numbers of users with weights."""
@@ -138,7 +138,12 @@ class ClassMeans:
         weights = weights**_DOUBTED / (weights**_DOUBTED).sum()
         spread = np.einsum("sk,kl,sl->s", taken, self.feared, taken)
         missed = float(weights @ (spread + np.square(taken @ self.values - change)))
-        return change, math.sqrt(missed)
+        return change, _root(missed)
+
+
+def _root(variance: float) -> float:
+    """The square root of a variance, which rounding may leave below 0 after an absurd histogram."""
+    return math.sqrt(max(variance, 0.0))
 
 
 def class_means(high: Floats, low: Floats, noise_variance: float, classes: SizeClasses) -> ClassMeans:
