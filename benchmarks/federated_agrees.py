@@ -2,8 +2,8 @@
 
 In simulation, 500 clients with a few people each run secure aggregation on the sparse graph for every pass of a rating
 and a click recommender, whose server has no rows. Over real processes, `apportion federate server` and 8 of `apportion
-federate client` on this machine fit both recommenders by letters, over TLS. That part needs an interpreter that has
-Flower: `make test-federated` sets one up, or APPORTION_FLOWER_PYTHON names one.
+federate client` on this machine fit both recommenders by letters, over TLS: ratings by HTTPS, clicks by Flower. That
+part needs an interpreter that has Flower: `make test-federated` sets one up, or APPORTION_FLOWER_PYTHON names one.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from benchmarks.claim import Outcome, Rehearsal, UnavailableError, print_table
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests"
 CLIENTS, QUICK_CLIENTS, PROCESSES = 500, 12, 8
+CARRIERS = {"ratings": "https", "clicks": "flower"}
 PUBLISHED = ("vectors", "popularity", "reliability")
 ESTIMATORS = {"ratings": PrivateRatingRecommender, "clicks": PrivateClickRecommender}
 
@@ -107,12 +108,13 @@ def _over_processes(python: str, kind: str) -> int:
     sys.path.insert(0, str(TESTS))
     files = importlib.import_module("federation_files")
     call = "import sys; from pathlib import Path; from loopback_federation import run_over_loopback; "
-    call += "print(run_over_loopback(Path(sys.argv[1]), Path(sys.argv[2]), list(map(Path, sys.argv[3:])), 1500))"
+    call += "rows = list(map(Path, sys.argv[4:])); "
+    call += "print(run_over_loopback(Path(sys.argv[1]), Path(sys.argv[2]), rows, 1500, carrier=sys.argv[3]))"
     path = os.pathsep.join([str(TESTS), str(ROOT / "src")])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         config, rows = files.write_federation(folder, PROCESSES, 160, kind=kind, noise="server", seed=1, timeout=180.0)
-        asked = [python, "-c", call, str(folder), str(config), *map(str, rows)]
+        asked = [python, "-c", call, str(folder), str(config), CARRIERS[kind], *map(str, rows)]
         said = subprocess.run(asked, env={**os.environ, "PYTHONPATH": path}, check=True, capture_output=True, text=True)
         if not (folder / "out").exists():
             raise RuntimeError(said.stdout[-4000:])

@@ -99,17 +99,26 @@ def _shown(cell: Cell) -> dict[str, float]:
 def _cell(table: Table, epsilon: float, runs: int) -> Cell:
     geometry = _Geometry(table)
     ours = [_fitted(table, epsilon, "robust", run) for run in range(runs)]
-    errors, halves = zip(*map(geometry.errors, ours), strict=True)
-    held = np.mean([(np.abs(each) <= half).mean(axis=0) for each, half in zip(errors, halves, strict=True)], axis=0)
-    oracle = np.quantile(np.abs(np.concatenate(errors)), 0.95, axis=0)
+    coverage, width = _held(geometry, ours)
     others = {
         name: geometry.distance([_fitted(table, epsilon, bounding, run) for run in range(runs)])
         for name, bounding in OTHERS.items()
     }
-    width = float(np.median(np.median(halves, axis=0) / oracle))
-    cell = Cell(table.name, epsilon, geometry.distance(ours), others, float(held.min()), width)
+    cell = Cell(table.name, epsilon, geometry.distance(ours), others, coverage, width)
     print(f"{table.name}, ε = {epsilon:g}: ratio {cell.ratio:.3f}, coverage {cell.coverage:.2f}", flush=True)
     return cell
+
+
+def held(table: Table, epsilon: float, runs: int) -> tuple[float, float]:
+    """How often intervals of the default hold their coefficient, the least of all, and their width over an oracle's."""
+    return _held(_Geometry(table), [_fitted(table, epsilon, "robust", run) for run in range(runs)])
+
+
+def _held(geometry: _Geometry, models: list[LabelPrivateRegression]) -> tuple[float, float]:
+    errors, halves = zip(*map(geometry.errors, models), strict=True)
+    covered = np.mean([(np.abs(each) <= half).mean(axis=0) for each, half in zip(errors, halves, strict=True)], axis=0)
+    oracle = np.quantile(np.abs(np.concatenate(errors)), 0.95, axis=0)
+    return float(covered.min()), float(np.median(np.median(halves, axis=0) / oracle))
 
 
 class _Geometry:

@@ -15,7 +15,7 @@ from apportion.carrier import HttpsPost, Letterbox, answer_letters
 from apportion.carrier.client import client_tls
 from apportion.carrier.limits import CarrierLimits
 from apportion.carrier.server import server_tls
-from apportion.carrier.tickets import Ticket, digest_of
+from apportion.carrier.tickets import Ticket, digest_of, federation_of
 from apportion.serving.running import bound
 from loopback_federation import HOST, write_certificates
 
@@ -41,16 +41,19 @@ class Office:
     def session(self):
         return self.post._counter._office.session
 
-    def box(self, position, secret=None):
-        secret = secret or self.federation.secrets[position]
-        return Letterbox(self.address, client_tls(self.root), position, secret)
+    def box(self, position):
+        return Letterbox(
+            self.address, client_tls(self.root), self.federation.conditions, self.federation.secrets[position]
+        )
 
     def ticket(self, position, route, body=b"", letter=0, **changes):
         """A ticket of a client, made by hand."""
-        secret = changes.pop("secret", self.federation.secrets[position])
+        secret, federation = changes.pop("secret", self.federation.secrets[position]), changes.pop("federation", None)
         held = {"session": self.session, "count": time.time_ns(), "digest": digest_of(body), **changes}
         made = Ticket(position, letter=letter, **held)
-        return made.signed(route, Ed25519PrivateKey.from_private_bytes(secret))
+        return made.signed(
+            route, federation or federation_of(self.federation.conditions), Ed25519PrivateKey.from_private_bytes(secret)
+        )
 
     def asked(self, route, ticket=None, body=b"", method="POST", **headers):
         """Send a request; return status, headers and body."""
@@ -65,15 +68,20 @@ class Office:
 
     def open_letter(self, position, content=b"letter", most=100):
         """Open a letter for a client who has been here, in a thread; return the number of it, and what comes of it."""
-        came = {}
-        self.asked("/letter", self.ticket(position, "/letter"))
-        thread = threading.Thread(target=lambda: came.update(self.post.exchanged({position: content}, most)))
-        thread.start()
-        status = 0
+        came, thread = {}, threading.Thread()
+        status, headers, body = self.asked("/letter", self.ticket(position, "/letter"))
         while status != 200:
+            if not thread.is_alive():
+                thread = threading.Thread(target=lambda: came.update(self.post.exchanged({position: content}, most)))
+                thread.start()
             status, headers, body = self.asked("/letter", self.ticket(position, "/letter"))
         assert body == content
         return int(headers["apportion-letter"]), came, thread
+
+    def expire(self, position):
+        """End the wait for an answer now, as when its time is over."""
+        letter = self.post._counter._places[position].letter
+        self.post._loop.call_soon_threadsafe(letter.answer.cancel)
 
     def raw(self, tls=True):
         """A connection that may say anything."""

@@ -21,6 +21,13 @@ LOGISTIC = (
     "logistic", "data.csv", "--label", "liked", "--features", "rating", "--feature-norm", "5", "--delta", "1e-5", *ROWS
 )  # fmt: skip
 FIT = ("fit", "data.csv", "--epsilon", "3", "--items", "items.csv", "--out", "m", *SMALL)
+FACTS = ("name", "curator", "description", "intended-use", "region", "about-data", "later", "exploration", "security",
+         "reason", "contact", "source", "author")  # fmt: skip
+REGISTRY = (
+    "card", "m", "--format", "registry", "--out", "record.yaml", "--sector", "Technology", "--published", "2026-01-02",
+    "--releases", "one", "--refreshed", "static", "--trust", "central",
+    *(word for name in FACTS for word in (f"--{name}", "some words")),
+)  # fmt: skip
 AFTER = [
     ("card", "m", "--out", "card.json", "--page", "card.html"),
     ("explore", "m", "--out", "explorer.html"),
@@ -37,6 +44,7 @@ WITHOUT_USERS = {
     "clicks, few users declared": [
         (*FIT, "--clicks", "--features", "features.csv", "--n-users", "120")
     ],
+    "record for a registry": [tuple(word for word in FIT if word not in ("--seed", "4")), REGISTRY],
     "search": [
         ("tune", "data.csv", "--epsilon", "3", "--items", "items.csv", "--out", "m", "--seed", "4", "--delta", "1e-5",
          "--try", "dimension=1,2", "--tries", "1.5", "--validation", "0.5", "--json")
@@ -52,6 +60,15 @@ WITHOUT_USERS = {
     "variances by group": [("variance", "data.csv", *VALUES, "--by", "place", *ROWS)],
     "histograms by group": [("histogram", "data.csv", *VALUES, "--bins", "4", "--by", "place", "--each", *ROWS)],
     "quantiles by group": [("quantile", "data.csv", *VALUES, "--step", "1", "--by", "place", "--json", *ROWS)],
+    "the largest private groups, Laplace": [
+        ("sum", "data.csv", *VALUES, "--by", "place", "--law", "laplace", "--delta", "1e-4", "--top", "2", *ROWS,
+         "--epsilon", epsilon)
+        for epsilon in ("0.1", "12")  # nothing is listed, or something
+    ],
+    "federation": [
+        ("federate", "simulate", "federation.toml", *(f"client{k}.csv" for k in range(5)), "--out", "m"),
+        *AFTER[:2],
+    ],
     "query": [
         ("query", "SELECT place, avg(rating), count(*) FROM 'data.csv' GROUP BY place", "--range", "1", "5", *ROWS)
     ],
@@ -77,14 +94,16 @@ NOT_COMPARED = {
     "compare": "internal: it measures quality on raw data and says so",
     "demo": "generates its data",
     "evaluate": "internal: it measures quality on raw data and says so",
-    "federate": "fits by the estimators of `fit`, over clients; tests/transport compares the releases",
     "ledger": "its entries hold the time; what it is charged is compared with every release",
     "serve": "reads a saved model and answers requests; it takes no data",
     "plan": "takes no data",
     "protect": "writes to each party what is its own; tests/cli/test_protect.py compares what is shared",
     "shard": "writes the rows themselves, for a fit to come; its help says that the folder holds private data",
 }
-"""Commands whose output is not a function of what was released, or that take no data, and why."""
+"""Commands whose output is not a function of what was released, or that take no data, and why.
+
+The threat model (docs/threat-model.md) names each of them.
+"""
 
 
 def made_rows():
@@ -126,12 +145,12 @@ def written(steps, rows, folder):
     before, found = os.getcwd(), {}
     os.chdir(folder)
     try:
-        for step in steps:
+        for number, step in enumerate(steps):
             result = CliRunner().invoke(program, step)
             if result.exception is not None and not isinstance(result.exception, SystemExit):
                 raise result.exception
             assert result.exit_code == 0, result.stderr
-            found[f"stdout of {step[0]}"] = result.stdout.encode()
+            found[f"stdout of {step[0]}, command {number}"] = result.stdout.encode()
     finally:
         os.chdir(before)
     return found | {name: held for name, held in files_of(folder).items() if name not in given}
@@ -144,3 +163,13 @@ def _write(rows, folder):
     (folder / "items.csv").write_text("\n".join(["item", *map(str, range(20))]) + "\n")
     (folder / "features.csv").write_text("\n".join(["item,colour", *(f"{k},{'rgb'[k % 3]}" for k in range(20))]) + "\n")
     (folder / "history.csv").write_text("user,item,rating\nnew,1,5\nnew,4,2\n")
+    for client in range(5):
+        mine = [f"{user},{item},{value}" for user, item, value in rows if user % 5 == client]
+        (folder / f"client{client}.csv").write_text("\n".join(["user,item,rating", *mine]) + "\n")
+    (folder / "roster.txt").write_text(
+        "".join(f"{key:064x}\n" for key in range(1, 6))
+    )  # a rehearsal makes its own keys
+    (folder / "federation.toml").write_text(
+        f'items = "items.csv"\nroster = "roster.txt"\nserver = "{9:064x}"\nepsilon = 5.0\nrounds = 1\n'
+        'dimension = 1\nnoise = "server"\nkind = "ratings"\nseed = 1\n'
+    )

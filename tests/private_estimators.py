@@ -33,6 +33,11 @@ def clicks_of_default_size(**arguments):
     return clicks(**{"dimension": None, "rounds": None, "n_users": 1000, **arguments})
 
 
+def ratings_by_choice(**arguments):
+    """With so many users declared that they are always asked to vote on choices."""
+    return ratings(**{"rank_by": "choice", "n_users": 1000, **arguments})
+
+
 def alternating(kind, update, policy):
     """Alternating minimisation with these parts, in a small form."""
 

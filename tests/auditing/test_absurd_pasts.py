@@ -22,7 +22,8 @@ from apportion.linalg.fixed_sums import Runs
 from apportion.privacy import Budget, SeededNoise
 from apportion.privacy.contributions import step_of
 from apportion.recommend.clicks import ClickSettings
-from apportion.statistics import UserGroupBy
+from apportion.regression import UserERM
+from apportion.statistics import UserGroupBy, UserMean, UserPCA
 
 from private_estimators import PRIVATE_ESTIMATORS, clicks, published, ratings
 from strategies import random_interactions
@@ -74,6 +75,35 @@ def by_group(data, session):
     return {f"{kind} of {name}": each[name] for kind, each in kinds.items() for name in names}
 
 
+def by_group_with_laplace(data, session):
+    """Some of them with the other noise, every user counting one."""
+    given = {"value_range": (1, 5), "keys": list(range(DATA.n_tasks)), "of": "users", "law": "laplace"}
+    made = UserGroupBy(("mean", "variance", "histogram"), **given, shrink=False)
+    found = made.fit(data.values, users=data.user_ids.ids_of(data.users), by=data.tasks, session=session)
+    both = {"estimate": found.estimates_, "interval": found.intervals_}
+    return {f"{kind} of {name}": each for kind, held in both.items() for name, each in held.items()}
+
+
+def components(data, session):
+    rows = np.stack([np.cos(data.tasks), (data.values - 3) / 2], axis=1)
+    found = UserPCA(value_range=(-1, 1)).fit(rows, users=data.user_ids.ids_of(data.users), session=session)
+    parts = ("covariance_", "mean_", "interval_", "noise_stddev_", "components_", "explained_variance_ratio_")
+    return {name: getattr(found, name) for name in parts}
+
+
+def mean(of, data, session):
+    made = UserMean(value_range=(1, 5), sizes="private", of=of)
+    found = made.fit(data.values, users=data.user_ids.ids_of(data.users), session=session)
+    return {"mean": np.asarray(found.mean_), "interval": np.asarray(found.interval_)}
+
+
+def logistic(data, session):
+    rows = np.stack([np.cos(data.tasks), data.values / 5], axis=1)
+    users = data.user_ids.ids_of(data.users)
+    found = UserERM("logistic", steps=2, sizes="private").fit(rows, data.values > 3, users=users, session=session)
+    return {"coefficients": np.asarray(found.coef_)}
+
+
 def encoder_fit(name, data, session):
     from private_torch import PRIVATE_ENCODERS, signed
 
@@ -85,9 +115,9 @@ def encoder_fit(name, data, session):
     return {**published(fitted.model_), **{key: held.numpy() for key, held in state.items()}}
 
 
-def followed(run, pattern, size, only=None):
+def followed(run, pattern, size, only=None, delta=1e-5):
     """Fit after such a past, on the data and without one user; return the releases and how far each moved."""
-    arguments = {"budget": Budget(5.0, 1e-5), "noise": SeededNoise(1)}
+    arguments = {"budget": Budget(5.0, delta), "noise": SeededNoise(1)}
     session = AbsurdSession(pattern, size, only, **arguments)
     made = run(DATA, session)
     for name, value in made.items():
@@ -122,6 +152,37 @@ ENCODERS = (
 def test_no_past_stops_a_fit_or_moves_a_release_beyond_its_sensitivity(name, size):
     for pattern in PATTERNS:
         followed(FITS[name], pattern, size)
+
+
+STATISTICS = {
+    "components": (components, 1e-5),
+    "groups, Laplace": (by_group_with_laplace, 0.0),
+    "mean of rows": (partial(mean, "rows"), 1e-5),
+    "mean of users, Laplace": (partial(mean, "users"), 0.0),
+    "logistic": (logistic, 1e-5),
+}
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_no_past_stops_a_statistic(name):
+    run, delta = STATISTICS[name]
+    for pattern in ("random signs", "all down", "normal"):
+        followed(run, pattern, 1e30, None, delta)
+    followed(run, "all down", 1e6, 0, delta)
+
+
+def test_means_of_a_few_users_are_numbers_where_noise_leaves_nobody():
+    """One of some hundred fits like this one had a histogram of sizes so far below 0 that the mean was not a number."""
+
+    class Below(RecordingSession):
+        def _draw(self, pending):
+            released = super()._draw(pending)
+            return released if len(self.records) > 1 else released - 4 * pending.release.stddev
+
+    found = mean("users", DATA, Below(Budget(0.05, 0.0), noise=SeededNoise(1)))
+    assert np.isfinite(found["mean"]).all()
+    assert np.isfinite(found["interval"]).all()
 
 
 @pytest.mark.parametrize("name", ["ratings", "clicks", "ratings with features", "clicks, statistics, closed form"])

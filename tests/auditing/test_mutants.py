@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import apportion
+from mutation.live import changed_functions, statement_lines
 from mutation.operators import OPERATORS
-from mutation.sources import Mutant, every_mutant, sampled, source_of
+from mutation.sources import Mutant, Strata, every_mutant, sampled, source_of
 
 ROOT = Path(apportion.__file__).parent
 
@@ -37,8 +38,54 @@ def test_a_sample_is_seeded_and_takes_from_every_package(mutants):
     one, again, other = (sampled(mutants, 300, seed) for seed in (1, 1, 2))
     assert one == again != other
     packages = Counter(mutant.package for mutant in one)
-    assert len(packages) == 9
+    assert len(packages) == 11
     assert min(packages.values()) >= 10
+
+
+def test_strata_are_drawn_from_by_seed_and_more_often_where_privacy_was_broken(mutants):
+    def drawn(seed, breaking="one_less"):
+        strata, found = Strata(mutants, seed), []
+        for _ in range(400):
+            found.append(strata.draw())
+            strata.tell(found[-1], breaks=found[-1].operator == breaking)
+        return found
+
+    one, again, other = drawn(1), drawn(1), drawn(2)
+    assert one == again != other
+    assert len({mutant.package for mutant in one}) == 11
+    assert len({mutant.operator for mutant in one}) > 40
+    often, seldom = (sum(m.operator == "one_less" for m in found) for found in (one, drawn(1, breaking="none")))
+    assert often > 2 * seldom
+
+
+SOURCE = """
+BOUND = 1 + 1
+
+class Clip:
+    norm = 2.0
+
+    def __call__(self, x, most=3):
+        return x + max(self.norm, 1)
+
+def f(x):
+    return [y - 1 for y in x]
+"""
+
+
+def test_a_change_in_a_function_is_given_to_living_functions_and_others_are_not(tmp_path):
+    path = tmp_path / "privacy" / "one.py"
+    path.parent.mkdir()
+    path.write_text(SOURCE)
+    named = {}
+    lines = statement_lines(path)
+    for mutant in every_mutant(tmp_path, ["privacy"]):
+        codes = changed_functions(mutant, path)
+        named.setdefault(lines[mutant.place][0], set()).add(None if codes is None else tuple(sorted(codes)))
+    inside = {(("Clip.__call__", 7),)}
+    assert named[2] == named[5] == {None}  # a module's and a class's own numbers
+    assert named[8] == inside
+    assert inside < named[7]  # the default is no part of the function's code
+    assert named[11] == {(("f", 10), ("f.<locals>.<listcomp>", 11))}
 
 
 def test_a_mutant_is_known_by_its_name(mutants):

@@ -31,6 +31,7 @@ REHEARSED = {
         "ml1m-ratings",
         "ml1m-ratings-tuned",
         "ml1m-clicks",
+        "topk-ratings",
         "features-ml1m",
         "features-prior",
     ),

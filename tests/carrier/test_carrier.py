@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from apportion import linalg
 from apportion.carrier.client import Letterbox, client_tls
 from apportion.carrier.server import server_tls
-from apportion.carrier.tickets import Ticket
+from apportion.carrier.tickets import Ticket, federation_of
 from apportion.errors import ApportionError, InputError
 from apportion.transport import letters, question
 from carrier_cases import LIMITS, Office, clients_at_work, until_closed
-from federated_cases import identity
+from federated_cases import identity, public_of
 from loopback_federation import outer_address
 from transport_cases import POPULARITY, Federation, asked, one_pass
 
@@ -58,8 +58,8 @@ def test_a_client_whose_answers_get_lost_sends_the_same_ones_again(tmp_path, mon
     give = Letterbox.give
 
     def losing(box, number, answer):
-        if (box._position, number) not in lost:
-            lost.append((box._position, number))
+        if (box.position, number) not in lost:
+            lost.append((box.position, number))
             raise ConnectionResetError
         give(box, number, answer)
 
@@ -135,6 +135,19 @@ def test_a_body_that_trickles_is_ended_and_the_letter_stays_open(office, monkeyp
     assert came == {1: b"good"}
 
 
+def test_a_newer_try_to_answer_ends_one_that_hangs(office):
+    """As after a connection that broke without a word: the client need not wait until the server notices."""
+    number, came, thread = office.open_letter(1)
+    head = "POST /answer HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nAuthorization: "
+    with office.raw() as hanging:
+        hanging.sendall((head + office.ticket(1, "/answer", b"good", number) + "\r\n\r\ngo").encode())
+        time.sleep(0.1)
+        assert office.asked("/answer", office.ticket(1, "/answer", b"good", number), b"good")[0] == 204
+        assert until_closed(hanging) < LIMITS.head
+    thread.join()
+    assert came == {1: b"good"}
+
+
 # 3. Requests that are sent again.
 
 
@@ -157,12 +170,12 @@ def test_an_answer_is_taken_once_and_not_changed_afterwards(office):
 
 
 def test_a_strangers_key_and_a_changed_ticket_are_refused(office):
-    good = Ticket(0, office.session, time.time_ns(), 0, bytes(32)).signed("/letter", _key(office, 0))
+    good = Ticket(0, office.session, time.time_ns(), 0, bytes(32)).signed("/letter", *_signing(office, 0))
     changed = [good[:-1] + ("0" if good[-1] != "0" else "1"), good[:-2], good + "00", "", "Apportion zz", "Basic x"]
     assert {office.asked("/letter", each)[0] for each in changed} == {401}
     assert office.asked("/letter", office.ticket(0, "/letter", secret=identity()))[0] == 401
     assert office.asked("/letter", office.ticket(0, "/letter", secret=office.federation.secrets[1]))[0] == 401
-    beyond = Ticket(5, office.session, time.time_ns(), 0, bytes(32)).signed("/letter", _key(office, 0))
+    beyond = Ticket(5, office.session, time.time_ns(), 0, bytes(32)).signed("/letter", *_signing(office, 0))
     assert office.asked("/letter", beyond)[0] == 401
     assert office.asked("/letter", good)[0] == 204
 
@@ -188,8 +201,12 @@ def test_a_client_gets_its_own_letters_alone(office):
 
 
 def test_a_client_with_a_key_that_is_not_in_the_roster_says_so(office):
+    secrets = [identity() for _ in range(5)]
+    others = replace(office.federation.conditions, roster=tuple(map(public_of, secrets)))
     with pytest.raises(ApportionError, match="does not take this client's key"):
-        office.box(0, identity()).letter()
+        Letterbox(office.address, client_tls(office.root), others, secrets[0]).letter()
+    with pytest.raises(InputError, match="a roster with this client's own key"):
+        Letterbox(office.address, client_tls(office.root), others, office.federation.secrets[0])
 
 
 # 6. Other paths, methods and headers.
@@ -230,30 +247,56 @@ def test_a_ticket_for_one_server_is_not_good_at_another_and_a_client_finds_the_n
     assert box._session == office.session != old
 
 
+def test_a_server_cannot_use_its_clients_tickets_at_another_federation(office):
+    """A client of two federations, with one key: the server of one hands out the session of the other as its own."""
+    told = replace(office.federation.conditions, server=public_of(identity()))
+    ticket = office.ticket(0, "/letter", federation=federation_of(told))
+    assert office.asked("/letter", ticket)[0] == 401
+    assert office.asked("/letter", office.ticket(0, "/letter"))[0] == 204
+
+
 def test_a_server_with_another_certificate_or_another_name_gets_nothing(office, tmp_path):
     other = Office(office.federation, tmp_path, host="127.0.0.2")  # which is not in its certificate
     with other.post:
         for root in (office.root, other.root):
             with pytest.raises(ssl.SSLCertVerificationError):
-                Letterbox(other.address, client_tls(root), 0, office.federation.secrets[0]).letter()
+                Letterbox(
+                    other.address, client_tls(root), office.federation.conditions, office.federation.secrets[0]
+                ).letter()
         assert other.post._counter.present == 0
 
 
 def test_a_servers_own_certificate_can_be_named_instead_of_an_authoritys(office):
-    assert Letterbox(office.address, client_tls(office.certificate), 0, office.federation.secrets[0]).letter() is None
+    held = office.federation
+    assert Letterbox(office.address, client_tls(office.certificate), held.conditions, held.secrets[0]).letter() is None
 
 
 # 8. A pass that is over.
 
 
 def test_an_answer_after_the_time_is_refused(tmp_path):
-    office = Office(Federation(tmp_path), tmp_path, timeout=1.5)
+    office = Office(Federation(tmp_path), tmp_path, timeout=0.5)
     with office.post:
         number, came, thread = office.open_letter(0)
         thread.join()
         assert came == {}
-        assert office.asked("/answer", office.ticket(0, "/answer", b"late", number), b"late")[0] == 409
+        assert office.asked("/answer", office.ticket(0, "/answer", b"then", number), b"late")[0] == 409
         assert office.asked("/letter", office.ticket(0, "/letter"))[0] == 204
+
+
+def test_an_answer_that_ends_after_its_time_does_not_touch_the_next_letter(office):
+    with office.raw() as slow:
+        number, came, thread = office.open_letter(0)
+        head = "POST /answer HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nAuthorization: "
+        slow.sendall((head + office.ticket(0, "/answer", b"then", number) + "\r\n\r\nth").encode())
+        office.expire(0)
+        thread.join()
+        later, then, thread = office.open_letter(0)
+        slow.sendall(b"en")
+        assert slow.recv(1000).startswith(b"HTTP/1.1 409")
+        assert office.asked("/answer", office.ticket(0, "/answer", b"good", later), b"good")[0] == 204
+        thread.join()
+    assert (came, then) == ({}, {0: b"good"})
 
 
 def test_a_carrier_that_delivers_the_opening_of_a_pass_again_gets_a_refusal(tmp_path):
@@ -299,6 +342,30 @@ def test_one_address_cannot_take_all_connections(office):
     assert office.asked("/letter", office.ticket(0, "/letter"))[0] == 204
 
 
+class FullOnce:
+    """A socket that once has no file descriptor for a connection."""
+
+    def __init__(self, at):
+        self.at, self.failed = at, False
+
+    def accept(self):
+        if not self.failed:
+            self.failed = True
+            raise OSError(24, "Too many open files")
+        return self.at.accept()
+
+    def __getattr__(self, name):
+        return getattr(self.at, name)
+
+
+def test_a_server_without_file_descriptors_goes_on_when_there_are_some(tmp_path):
+    office = Office(Federation(tmp_path), tmp_path)
+    office.post._at = FullOnce(office.post._at)
+    with office.post:
+        assert office.asked("/letter", office.ticket(0, "/letter"))[0] == 204
+        assert office.post._at.failed
+
+
 @pytest.mark.parametrize("rates", [{"rate": 0.01}, {"client_rate": 0.01}], ids=str)
 def test_requests_beyond_the_rate_of_an_address_or_a_client_are_refused(office, tmp_path, rates):
     slower = Office(office.federation, tmp_path, replace(LIMITS, **rates))
@@ -329,7 +396,7 @@ def test_a_newer_request_for_letters_ends_an_older_one(tmp_path):
 @pytest.mark.parametrize("address", ["example.org", "example.org:", ":9443", "a@b:1", "x:99999", "http://x:1", "x:1/y"])
 def test_an_address_that_is_none_is_refused(office, address):
     with pytest.raises(InputError, match="Expected the address of a server as HOST:PORT"):
-        Letterbox(address, client_tls(office.root), 0, office.federation.secrets[0])
+        Letterbox(address, client_tls(office.root), office.federation.conditions, office.federation.secrets[0])
 
 
 def test_files_that_are_no_certificates_are_refused(office, tmp_path):
@@ -340,5 +407,6 @@ def test_files_that_are_no_certificates_are_refused(office, tmp_path):
         server_tls(office.certificate, tmp_path / "x.pem")
 
 
-def _key(office, position):
-    return Ed25519PrivateKey.from_private_bytes(office.federation.secrets[position])
+def _signing(office, position):
+    held = office.federation
+    return federation_of(held.conditions), Ed25519PrivateKey.from_private_bytes(held.secrets[position])

@@ -7,6 +7,8 @@ refusals (docs/threat-model.md). Commands are found by enumeration: a new one is
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from apportion.auditing import AuditError
@@ -59,6 +61,11 @@ def test_every_command_is_compared_or_named_with_a_reason():
     ran = {step[0] for steps in (*WITHOUT_USERS.values(), *OTHER_VALUES.values()) for step in steps}
     assert set(program.commands) == ran | set(NOT_COMPARED)
     assert not ran & set(NOT_COMPARED)
+
+
+def test_the_threat_model_names_every_command_that_is_not_compared():
+    text = (Path(__file__).parents[2] / "docs" / "threat-model.md").read_text(encoding="utf-8")
+    assert [name for name in NOT_COMPARED if f"`{name}`" not in text] == []
 
 
 def test_a_run_that_releases_something_else_is_found(rows, tmp_path):

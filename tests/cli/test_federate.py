@@ -6,6 +6,7 @@ import json
 import socket
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 
 from apportion import linalg
@@ -14,7 +15,7 @@ from apportion.federated import RefusedError
 from apportion.recommend import load
 from apportion.transport import Account, ClientsByPost, LocalPost
 from apportion.transport.configuration import Federation
-from federation_files import write_federation
+from federation_files import OneMachine, write_everybody, write_federation
 from loopback_federation import write_certificates
 
 TLS = ("--certificate", "x.pem", "--key", "x.pem")
@@ -29,6 +30,34 @@ def test_a_rehearsal_writes_a_model_whose_statement_names_the_server(run, folder
     assert "Not protected: anything against the server, which draws the noise" in statement.to_text()
     assert not statement.releasable
     assert (folder / "model" / "report.html").exists()
+
+
+def test_a_rehearsal_of_the_encoder_is_that_of_one_machine(run, folder):
+    """With statistics that are released twice in a round (SSP-i)."""
+    pytest.importorskip("torch", reason="encoders need torch")
+    settings = {"kind": "encoder", "features": "features.csv", "resamples": 2, "seed": 1, "noise": "server"}
+    config, rows = write_federation(folder, 5, **settings)
+    items = (folder / "items.txt").read_text().split()
+    lines = [f"{item},g{place % 3}\n" for place, item in enumerate(items)]
+    (folder / "features.csv").write_text("item,genre\n" + "".join(lines))
+    run("federate", "simulate", config, *rows, "--out", "model")
+    told = Federation.read(config)
+    clients = OneMachine(users_of(told, write_everybody(folder, rows)))
+    fit_over(told, agreed(told), clients, folder / "memory")
+    there, here = load(folder / "model"), load(folder / "memory")
+    np.testing.assert_array_equal(there.vectors, here.vectors)
+    assert len(there.statement.releases) == 2 + 2 * 2
+    assert there.feature_map is not None
+
+
+def test_clients_of_an_encoder_draw_the_noise(run, folder):
+    """With statistics that are released once in a round (SSP-c)."""
+    pytest.importorskip("torch", reason="encoders need torch")
+    config, rows = write_federation(folder, 5, kind="encoder", features="features.csv")
+    (folder / "features.csv").write_text("item,genre\n" + "".join(f"{each},g\n" for each in range(10)))
+    said = run("federate", "simulate", config, *rows, "--out", "model").stdout
+    assert "up to 1 of 5 clients who collude" in said
+    assert len(load(folder / "model").statement.releases) == 4
 
 
 def test_means_and_quantiles_are_near_those_of_all_rows(run, folder):
@@ -89,6 +118,8 @@ def test_a_person_alone_is_a_client(folder):
         ({"scale": ["a", "b"]}, "Expected numbers in scale"),
         ({"colluding": 4}, "at least 2 honest clients who stay"),
         ({"dropping": 2}, "Expected at least 8 clients, three for each that may drop out"),
+        ({"features": "items.txt"}, "Expected features with the kind encoder and with no other, got the kind ratings"),
+        ({"kind": "encoder"}, "Expected features with the kind encoder"),
         ({"seed": 1, "noise": "clients"}, "A seed is for noise of the server"),
     ],
     ids=lambda each: next(iter(each)) if isinstance(each, dict) else "",

@@ -158,3 +158,28 @@ def test_a_file_that_fails_half_way_is_not_left(refused, run, fitted, ratings, f
 
     monkeypatch.setattr(parquet.ParquetWriter, "write_table", no_space_left)
     assert "No space left on device" in refused("recommend", fitted / "ratings", ratings, "--out", "r.parquet")
+
+
+def test_titles_given_to_a_fit_are_kept_in_the_model_and_shown_without_the_file(run, ratings, rows, write):
+    items = sorted({item for _, item, _ in rows})
+    titles = write("titles.csv", "id,title", [(item, f"Film {item}") for item in items])
+    options = ("--epsilon", "5", "--items", "from-data", "--dimension", "2", "--rounds", "2", "--tuning", "by hand")
+    fit = run("fit", ratings, *options, "--titles", titles, "--out", "model")
+    assert "titles of the items" in fit.stdout
+    recommended = run("recommend", "model", ratings, "-k", 1, "--json").json["recommendations"][0]["items"][0]
+    assert recommended["title"] == f"Film {recommended['item']}"
+    assert run("similar", "model", "Film 3", "--json").json["title"] == "Film 3"
+    run("explore", "model", "--out", "page.html")
+
+
+def test_a_list_of_items_with_a_column_of_titles_gives_the_titles(run, ratings, rows, write):
+    listed = write("items.csv", "item,year,title", [(item, 1999, f"Film {item}") for item in range(40)])
+    options = ("--epsilon", "5", "--dimension", "2", "--rounds", "2", "--tuning", "by hand")
+    run("fit", ratings, *options, "--items", listed, "--out", "model")
+    assert run("similar", "model", "7", "--json").json["title"] == "Film 7"
+
+
+def test_lists_that_leave_no_item_are_refused(run, fitted, ratings, write):
+    listed = write("some.csv", "item", [(3,), (4,)])
+    answer = run("recommend", fitted / "ratings", ratings, "--only", listed, "--exclude", listed, code=2)
+    assert "leave no item to recommend" in answer.stderr

@@ -348,3 +348,12 @@ def test_a_malformed_row_far_down_a_file_is_named_by_its_number(tmp_path):
     (tmp_path / "data.csv").write_text("\n".join(lines) + "\n")
     with pytest.raises(InputError, match=r"Row 350000 .* has 4 columns where 3 were expected"):
         Interactions.read(tmp_path / "data.csv")
+
+
+def test_numbers_with_a_decimal_comma_are_read_and_what_may_be_thousands_is_refused(tmp_path):
+    path = tmp_path / "stars.csv"
+    path.write_text("user;item;rating\na;x;4,5\na;y;3\nb;x;1,25\n", encoding="utf-8-sig")
+    assert sorted(Interactions.read(path).values.tolist()) == [1.25, 3.0, 4.5]
+    path.write_text("user;item;rating\na;x;4,500\na;y;3\nb;x;1,5\n", encoding="utf-8")
+    with pytest.raises(InputError, match="holds '4,500'"):
+        Interactions.read(path)

@@ -1,10 +1,11 @@
 """Whether a changed library breaks privacy: a judge with means of its own, written before any mutant was audited.
 
-It uses nothing of `apportion.auditing`. Every scenario is fitted to raw arrays, and again to arrays without one user,
-or with other values of one where numbers of rows are public, given what the first fit released. From the hidden values,
-the scale of the noise as it was drawn, and the budget, it works out the loss of all releases together by formulas of
-its own. A change breaks privacy if that loss exceeds the budget, if the noise is not what was charged for, or if
-anything that is published differs.
+It uses nothing of `apportion.auditing`, and is frozen before the audits see a mutant: it changes only where a new room
+of the library needs a scenario, and then before mutants of that room are drawn. Every scenario is fitted to raw arrays,
+and again to arrays without one user, or with other values of one where numbers of rows are public, given what the first
+fit released. From the hidden values, the scale of the noise as it was drawn, and the budget, it works out the loss of
+all releases together by formulas of its own. A change breaks privacy if that loss exceeds the budget, if the noise is
+not what was charged for, or if anything that is published differs.
 
 Run it as `python -m mutation.judge MUTANT`; it prints one line of JSON.
 """
@@ -16,6 +17,7 @@ import math
 import os
 import sys
 import traceback
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,21 +42,49 @@ class Watch:
     def draw(self, plain, session, pending):
         from apportion.privacy.bounded_sum import _KEY
 
-        hidden = np.array(pending.statistic._reveal(_KEY), np.float64)
-        spread = getattr(pending.statistic, "_scales", None)
+        kind, opened = pending.mechanism.key, pending.statistic._reveal(_KEY)
+        hidden, spread, given = seen_of(kind, opened), getattr(pending.statistic, "_scales", None), pending.scale
         spread = np.ones(1) if spread is None else np.asarray(spread, np.float64)
         released = plain(session, pending)
-        noise = (np.asarray(released, np.float64) - hidden) / spread
-        self.seen.append((str(pending.release.name), pending.mechanism.key, hidden, spread, noise, released))
+        noise = np.zeros(0) if kind in CHOICES else (np.asarray(released, np.float64) - hidden) / spread
+        self.seen.append((str(pending.release.name), kind, hidden, spread, noise, released))
         if self.first is None:
-            self.scales.append(drawn_scale(pending, session))
+            given = drawn_scale(pending, session) if kind not in CHOICES else choice_scale(pending, opened, released)
+            self.scales.append(given)
             return released
         if len(self.seen) > len(self.first.seen):
             raise Broken("a neighbour makes more releases")
-        name, kind, before, _, _, given = self.first.seen[len(self.seen) - 1]
-        if (name, kind, before.shape) != (self.seen[-1][0], self.seen[-1][1], hidden.shape):
+        name, before_kind, before, _, _, given = self.first.seen[len(self.seen) - 1]
+        if (name, before_kind, before.shape) != (self.seen[-1][0], kind, hidden.shape):
             raise Broken(f"a neighbour releases {self.seen[-1][0]} where {name} was released")
-        return np.array(given, copy=True)
+        return given if kind in CHOICES else np.array(given, copy=True)
+
+
+CHOICES = ("gaussian-with-threshold", "laplace-with-threshold", "exponential-on-the-line", "exponential-on-a-list")
+"""Mechanisms that do not add noise to an array."""
+
+
+def seen_of(kind, opened):
+    """What is hidden, as the judge compares it: an array, counts by key, or scores by cell."""
+    if kind not in CHOICES:
+        return np.array(opened, np.float64)
+    if kind.startswith("exponential"):
+        return Scores([(np.array(cell.edges), np.array(cell.deviations)) for cell in opened])
+    return Counts(zip(opened.texts.tolist(), opened.counts.tolist(), strict=True))
+
+
+class Scores(list):
+    """Edges and deviations of each cell."""
+
+    @property
+    def shape(self):
+        return (len(self),)
+
+
+class Counts(dict):
+    """By key."""
+
+    shape = ()
 
 
 def watched(fit, arrays, first=None):
@@ -95,8 +125,11 @@ def judge_loss(first, second, epsilon):
     """The loss of all releases together, against the budget."""
     squares, pure = 0.0, 0.0
     for one, other, scale in zip(first.seen, second.seen, first.scales, strict=True):
-        moved = (one[2] - other[2]) / one[3]
-        if one[1] == "laplace":
+        if one[1].startswith("exponential"):
+            pure += sum(choice_loss(*cells, scale) for cells in zip(one[2], other[2], strict=True))
+            continue
+        moved = moved_counts(one, other, scale) if one[1] in CHOICES else (one[2] - other[2]) / one[3]
+        if one[1].startswith("laplace"):
             pure += float(np.abs(moved).sum()) / scale
         else:
             squares += float(np.square(moved).sum()) / scale**2
@@ -104,6 +137,39 @@ def judge_loss(first, second, epsilon):
         raise Broken(f"the loss is {pure:.4g} where {epsilon} is the budget")
     if squares and math.sqrt(squares) > mu_of(epsilon, DELTA) * (1 + 1e-6):
         raise Broken(f"mu is {math.sqrt(squares):.4g} where {mu_of(epsilon, DELTA):.4g} is the budget")
+
+
+def choice_loss(one, other, scale):
+    """The largest log-ratio of two densities on the line, or of two probabilities on a list."""
+    points = np.union1d(one[0], other[0])
+    if len(one[0]) == len(one[1]):  # a list
+        logs = [-cell[1] / scale - np.logaddexp.reduce(-cell[1] / scale) for cell in (one, other)]
+        return float(np.abs(logs[0] - logs[1]).max())
+    widths, logs = np.diff(points), []
+    wide = widths > 0
+    for edges, deviations in (one, other):
+        at = deviations[(np.searchsorted(edges, points[:-1], side="right") - 1).clip(0, len(deviations) - 1)]
+        scores = -at[wide] / scale
+        logs.append(scores - np.logaddexp.reduce(scores + np.log(widths[wide])))
+    return float(np.abs(logs[0] - logs[1]).max())
+
+
+def moved_counts(one, other, scale):
+    """How far counts of keys that both have moved; refuses a list that shows keys of one user too often."""
+    listed, chance = one[5], 0.0
+    alone = [count for key, count in one[2].items() if key not in other[2]]
+    tail = (lambda x: 0.5 * math.erfc(x / math.sqrt(2))) if one[1].startswith("gaussian") else laplace_tail
+    for count in alone:
+        chance = 1 - (1 - chance) * (1 - tail((listed.threshold - count) / scale))
+    if chance > DELTA:
+        raise Broken(f"a user's own keys are listed with probability {chance:.3g}")
+    keys = sorted({*one[2], *other[2]} - {key for key in one[2] if key not in other[2]})
+    return np.array([one[2].get(key, 0.0) - other[2].get(key, 0.0) for key in keys])
+
+
+def laplace_tail(x):
+    """Above x, for scale 1."""
+    return 0.5 * math.exp(-x) if x >= 0 else 1 - 0.5 * math.exp(x)
 
 
 def judge_noise(watch):
@@ -153,6 +219,42 @@ def drawn_scale(pending, session):
     return pending.scale if abs(found / pending.scale - 1) < 0.1 else found  # eight standard errors of 4,000 draws
 
 
+def choice_scale(pending, opened, released):
+    """The scale with which keys are listed or points are chosen, from draws where they show another."""
+    from apportion.privacy import SeededNoise
+    from apportion.privacy.mechanisms.mechanism import Opened
+
+    noise = SeededNoise(98)
+    if pending.mechanism.key.startswith("exponential"):
+        for cell in opened:
+            drawn = [pending.mechanism.draw(Opened([cell]), pending.scale, noise) for _ in range(600)]
+            points = np.array([each[0] if np.ndim(each) else each for each in drawn], float)
+            if furthest_from_law(points, cell, pending.scale) > 0.1:  # 600 draws of the law exceed it once in 1e5
+                raise Broken("points are not drawn as was charged for")
+        return pending.scale
+    if any(
+        count < released.threshold for count, known in zip(released.counts, released.known, strict=True) if not known
+    ):
+        raise Broken("a key below the threshold is listed")
+    zeros = type(opened)(np.array([f"{k:04}" for k in range(4000)], object), np.zeros(4000), np.ones(4000, bool), 1)
+    drawn = pending.mechanism.draw(Opened(zeros), pending.scale, noise).counts
+    found = float(np.abs(drawn).mean() if pending.mechanism.key.startswith("laplace") else np.std(drawn))
+    return pending.scale if abs(found / pending.scale - 1) < 0.1 else found
+
+
+def furthest_from_law(points, cell, scale):
+    """The largest distance of two distribution functions: of points, and by the law on the line or the list."""
+    edges, deviations = np.asarray(cell.edges, float), np.asarray(cell.deviations, float)
+    if len(edges) == len(deviations):
+        masses = np.exp(-(deviations - deviations.min()) / scale)
+        theirs = np.array([(points <= edge).mean() for edge in edges])
+        return float(np.abs(np.cumsum(masses) / masses.sum() - theirs).max())
+    masses = np.diff(edges) * np.exp(-(deviations - deviations.min()) / scale)
+    law = np.concatenate([[0.0], np.cumsum(masses)]) / masses.sum()
+    theirs = np.array([(points <= edge).mean() for edge in edges])
+    return float(np.abs(law - theirs).max())
+
+
 # -- scenarios --
 
 
@@ -173,23 +275,24 @@ def without(arrays, user):
     return tuple(column[kept] for column in arrays)
 
 
-def scenarios(package):
-    """(fit, data, neighbours, ε) of every estimator that a package may matter to."""
-    from mutation import judged_fits
+def scenarios():
+    """What to judge, by name: each is called, and raises `Broken` where privacy is broken."""
+    from mutation import judged_federations, judged_fits
 
-    return judged_fits.every(package)
+    fits = {name: partial(judge_scenario, *rest) for name, *rest in judged_fits.every()}
+    return {**fits, **judged_federations.every()}
 
 
-def verdict(package):
-    """What the judge says of the library as it is imported here."""
+def verdict(names=None):
+    """What the judge says of the library as it is imported here, by all scenarios or by those that are named."""
     try:
-        cases = scenarios(package)
+        cases = scenarios()
     except Exception:
         return FAILS, traceback.format_exc(limit=1).splitlines()[-1]
     crashed = ""
-    for name, fit, arrays, neighbours, epsilon in cases:
+    for name in cases if names is None else names:
         try:
-            judge_scenario(fit, arrays, neighbours, epsilon)
+            cases[name]()
         except Broken as why:
             return BREAKS, f"{name}: {why}"
         except Exception as error:
@@ -207,7 +310,7 @@ def main():
     mutant = Mutant.parse(sys.argv[1]) if len(sys.argv) > 1 and sys.argv[1] else None
     if mutant is not None:
         install(mutant)
-    found, why = verdict(mutant.package if mutant else "privacy")
+    found, why = verdict()
     print(json.dumps({"verdict": found, "why": why[:200]}))
 
 

@@ -9,14 +9,9 @@ import numpy as np
 from mutation.judge import DELTA, raw_ratings, without
 
 
-def every(package):
-    """(name, fit, data, neighbours, ε) of the scenarios for a package."""
-    found = [*_recommenders(), *_tables(), *_rows()]
-    if package == "parties":
-        found += _parties()
-    if package == "training":
-        found += _trainings()
-    return found
+def every():
+    """(name, fit, data, neighbours, ε) of all scenarios."""
+    return [*_recommenders(), *_tables(), *_rows(), *_groups(), *_parties(), *_trainings()]
 
 
 def _session(epsilon, neighbours=None, *, exact=False, seed=1):
@@ -35,19 +30,21 @@ def _recommenders():
         ("clicks", "clicks", {}),
         ("statistics", "statistics", {}),
         ("gradient", "gradient", {}),
+        ("federated ratings", "ratings", {"federated": True}),
     ):
         yield name, partial(_recommended, kind, **settings), data, others, 4.0
 
 
-def _recommended(kind, arrays, *, exact=False):
+def _recommended(kind, arrays, *, exact=False, federated=False):
     from apportion.allocation import Adaptive
     from apportion.data import Interactions
     from apportion.engines import LocalEngine
+    from apportion.federated import FederatedEngine, Trust
     from apportion.published.skew import AlternatingMinimisation, GradientDescent, SufficientStatistics
     from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
 
     data = Interactions.from_arrays(*arrays, task_ids=np.arange(40))
-    engine = LocalEngine(np.float64, chunk=13, exact=exact)
+    engine = FederatedEngine(Trust(4)) if federated else LocalEngine(np.float64, chunk=13, exact=exact)
     given = {"epsilon": 4.0, "delta": DELTA, "dimension": 3, "rounds": 2, "engine": engine}
     if kind in ("ratings", "clicks"):
         made = (PrivateRatingRecommender if kind == "ratings" else PrivateClickRecommender)(**given)
@@ -126,6 +123,66 @@ def _labels(relation, arrays):
     made = LabelPrivateRegression(2.0, DELTA, label_range=(-1.0, 1.0))
     made.fit(features, arrays[1], users=arrays[0], session=_session(2.0, relation))
     return {"coefficients": made.coef_, "intervals": made.coef_intervals_, "statement": made.statement_}
+
+
+def _groups():
+    data = raw_ratings()
+    others = [without(data, user) for user in (0, 1, 7)]
+    listed = {"keys": list(range(40))}
+    for name, given in {
+        "counts and means by group": {"statistics": ("count", "mean"), **listed},
+        "sums by group, Laplace": {"statistics": ("count", "sum"), "law": "laplace", "delta": 0.0, **listed},
+        "variances by group": {"statistics": "variance", "of": "users", **listed},
+        "histograms by group": {"statistics": ("histogram", "quantile"), "bins": 4, **listed},
+        "a private list of groups": {"statistics": ("users", "mean"), "epsilon": 12.0},
+        "a private list of groups, Laplace": {"statistics": ("users", "sum"), "law": "laplace", "epsilon": 12.0},
+    }.items():
+        yield name, partial(_grouped, given), data, others, given.get("epsilon", 4.0)
+    for name in ("covariance", "components"):
+        yield name, partial(_covaried, name), data, others, 4.0
+    for name, given in {
+        "quantiles": {"quantiles": [0.25, 0.5], "value_range": (0.0, 6.0)},
+        "quantiles of a list": {"quantiles": 0.5, "candidates": [1.0, 2.0, 3.0, 4.0, 5.0], "of": "users"},
+    }.items():
+        yield name, partial(_quantiles, given), data, others, 4.0
+
+
+def _grouped(given, arrays):
+    from apportion.statistics import UserGroupBy
+
+    made = UserGroupBy(**{"epsilon": 4.0, "delta": DELTA, "value_range": (1.0, 4.0), "noise": _noise(), **given})
+    wide = np.where((arrays[0] == 0) & (arrays[1] == 0), 99, arrays[1] % 2)  # user 0 alone is in a group of its own
+    made.fit(arrays[2], users=arrays[0], by=arrays[1] if "keys" in given else wide)
+    if not made.groups_:
+        raise RuntimeError("no group is listed")
+    numbers = {f"{kind} {name}": np.asarray(held) for kind in ("estimates_", "intervals_", "simultaneous_")
+               for name, held in getattr(made, kind).items()}  # fmt: skip
+    return {**numbers, "groups": made.groups_, "threshold": made.threshold_, "statement": made.statement_}
+
+
+def _covaried(name, arrays):
+    from apportion.statistics import UserCovariance, UserPCA
+
+    given = {"epsilon": 4.0, "delta": DELTA, "value_range": (-1.0, 1.0)}
+    made = UserCovariance(**given) if name == "covariance" else UserPCA(2, **given)
+    rows = np.stack([np.cos(arrays[1] + 0.0), (arrays[2] - 3) / 2, np.sin(1.3 * arrays[0] + 0.0)], axis=1)
+    made.fit(rows * np.where(arrays[0] == 0, 5.0, 1.0)[:, None], users=arrays[0], session=_session(4.0))
+    found = {"matrix": made.covariance_, "mean": made.mean_, "interval": made.interval_, "statement": made.statement_}
+    return found if name == "covariance" else {**found, "components": made.components_}
+
+
+def _quantiles(given, arrays):
+    from apportion.statistics import UserQuantile
+
+    made = UserQuantile(epsilon=4.0, noise=_noise(), **given).fit(arrays[2], users=arrays[0])
+    found = {"quantiles": np.asarray(made.quantiles_), "error": made.rank_error_, "threshold": made.threshold_}
+    return {**found, "statement": made.statement_}
+
+
+def _noise():
+    from apportion.privacy import SeededNoise
+
+    return SeededNoise(1)
 
 
 def _parties():

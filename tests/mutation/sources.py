@@ -6,7 +6,7 @@ import ast
 import importlib.util
 import random
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
@@ -16,6 +16,7 @@ from mutation.operators import OPERATORS
 
 PACKAGES = (
     "privacy", "engines", "allocation", "estimators", "recommend", "statistics", "regression", "parties", "training",
+    "federated", "transport",
 )  # fmt: skip
 SKIPPED = ("privacy.ledger", "privacy.statement", "privacy.purposes")
 """What is written about a release; tests of their own compare it with what ran."""
@@ -57,7 +58,7 @@ def every_mutant(root: Path, packages: Sequence[str] = PACKAGES) -> list[Mutant]
     return [
         Mutant(module, name, place, choice)
         for module, path in _modules(root, packages)
-        for place, node in enumerate(_nodes(_tree(path)))
+        for place, node in enumerate(nodes_of(parsed(path)))
         for name, change in OPERATORS.items()
         for choice, made in enumerate(change(node))
         if ast.dump(made) != ast.dump(node)
@@ -80,18 +81,64 @@ def sampled(mutants: Sequence[Mutant], number: int, seed: int) -> list[Mutant]:
     return taken[:number]
 
 
-def source_of(mutant: Mutant, path: Path) -> str:
-    """The changed module."""
-    tree = _tree(path)
-    node = list(_nodes(tree))[mutant.place]
+class Strata:
+    """Mutants by package and operator: each is drawn from, more often by operators that broke privacy before.
+
+    Packages with fewer mutants that break privacy come before others. Draws follow from the seed and from what was
+    told of the draws before.
+    """
+
+    def __init__(self, mutants: Sequence[Mutant], seed: int) -> None:
+        self._chance = random.Random(seed)  # which mutants are looked at is no secret
+        self._held: dict[tuple[str, str], list[Mutant]] = defaultdict(list)
+        for mutant in mutants:
+            self._held[mutant.package, mutant.operator].append(mutant)
+        for held in self._held.values():
+            self._chance.shuffle(held)
+        self._tried, self._broken, self._in_package = Counter[str](), Counter[str](), Counter[str]()
+
+    @property
+    def packages(self) -> list[str]:
+        """That mutants are of."""
+        return sorted({package for package, _ in self._held})
+
+    def draw(self) -> Mutant | None:
+        """The next one; None after the last."""
+        left = [key for key, held in self._held.items() if held]
+        if not left:
+            return None
+        weights = [
+            (1 + self._broken[operator]) / (5 + self._tried[operator]) / (1 + self._in_package[package])
+            for package, operator in left
+        ]
+        (key,) = self._chance.choices(left, weights)
+        self._tried[key[1]] += 1
+        return self._held[key].pop()
+
+    def tell(self, mutant: Mutant, *, breaks: bool) -> None:
+        """Say whether one that was drawn breaks privacy."""
+        self._broken[mutant.operator] += breaks
+        self._in_package[mutant.package] += breaks
+
+
+def changed_tree(mutant: Mutant, path: Path) -> ast.Module:
+    """The changed module; lines keep their numbers."""
+    tree = parsed(path)
+    node = list(nodes_of(tree))[mutant.place]
     made = OPERATORS[mutant.operator](node)[mutant.choice]
-    changed = _Replace(node, made).visit(tree)
-    return ast.unparse(ast.fix_missing_locations(changed))
+    if not hasattr(made, "lineno"):
+        ast.copy_location(made, node)
+    return ast.fix_missing_locations(_Replace(node, made).visit(tree))
+
+
+def source_of(mutant: Mutant, path: Path) -> str:
+    """The changed module as text."""
+    return ast.unparse(changed_tree(mutant, path))
 
 
 def described(mutant: Mutant, path: Path) -> str:
     """What is changed into what, in one line."""
-    node = list(_nodes(_tree(path)))[mutant.place]
+    node = list(nodes_of(parsed(path)))[mutant.place]
     made = OPERATORS[mutant.operator](node)[mutant.choice]
     before, after = (ast.unparse(ast.fix_missing_locations(part)).split("\n")[0][:60] for part in (node, made))
     return f"{path.name}:{getattr(node, 'lineno', 0)} {before}  ->  {after}"
@@ -143,11 +190,11 @@ def _modules(root: Path, packages: Sequence[str]) -> Iterator[tuple[str, Path]]:
                 yield f"apportion.{inside}", path
 
 
-def _tree(path: Path) -> ast.Module:
+def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def _nodes(node: ast.AST) -> Iterator[ast.AST]:
+def nodes_of(node: ast.AST) -> Iterator[ast.AST]:
     """Every node that something is computed from: no docstrings, annotations or messages of errors."""
     yield node
     for name, held in ast.iter_fields(node):
@@ -155,7 +202,7 @@ def _nodes(node: ast.AST) -> Iterator[ast.AST]:
             continue
         for child in held if isinstance(held, list) else [held]:
             if isinstance(child, ast.AST) and not _is_text(child):
-                yield from _nodes(child)
+                yield from nodes_of(child)
 
 
 def _is_text(node: ast.AST) -> bool:

@@ -95,7 +95,7 @@ def test_k_must_fit(model, clicks, k, what):
 def test_unknown_tasks_and_foreign_histories_are_refused(model):
     with pytest.raises(InputError, match="nonsense"):
         model.similar("nonsense", 3)
-    with pytest.raises(InputError, match="task list"):
+    with pytest.raises(InputError, match=r"list of .* items is not the model"):
         model.recommend(Interactions.from_arrays(["a", "b"], ["food1", "other"]))
 
 

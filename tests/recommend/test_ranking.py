@@ -116,5 +116,5 @@ def test_a_cap_that_cannot_be_kept_is_refused():
     with pytest.raises(InputError, match="cap of at least 1 for 'genres', got 0"):
         model.recommend(data, 3, caps={"genres": 0})
     model.categories = None
-    with pytest.raises(InputError, match="has no categories of its tasks, so 'genres' cannot be capped"):
+    with pytest.raises(InputError, match="has no categories of its items, so 'genres' cannot be capped"):
         model.recommend(data, 3, caps={"genres": 1})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -324,6 +325,53 @@ def test_a_checkpoint_is_refused_with_another_learning_rate_or_scheduler(tmp_pat
     ):
         with pytest.raises(InputError, match="same rows and settings"):
             other.fit(rows, checkpoint=file)
+
+
+def halved(outputs, targets, weight=0.5):
+    return weight * cross_entropy(outputs, targets)
+
+
+class Penalised(nn.Module):
+    """A module whose forward pass is not in its name."""
+
+    def __init__(self, by=1.0):
+        super().__init__()
+        self.by = by
+
+    def forward(self, outputs, targets):
+        return self.by * cross_entropy(outputs, targets)
+
+
+def closing_over(weight):
+    return lambda outputs, targets: weight * cross_entropy(outputs, targets)
+
+
+LOSSES = {
+    "label smoothing": lambda k: nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1 * k),
+    "class weights": lambda k: nn.CrossEntropyLoss(weight=torch.tensor([1.0, 1.0 + k]), reduction="none"),
+    "an argument": lambda k: partial(halved, weight=0.5 + k),
+    "a value in a closure": lambda k: closing_over(0.5 + k),
+    "an attribute": lambda k: Penalised(1.0 + k),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_checkpoint_is_refused_with_other_numbers_in_the_loss(name, tmp_path):
+    """A step that is repeated has the same noise: the sum of another loss would take it off."""
+    file, rows = TrainingCheckpoint(tmp_path / "run", 2), UserRows(X, Y, USERS)
+
+    def trainer(loss):
+        module = nn.Linear(4, 2)
+        with torch.no_grad():
+            module.weight.zero_()
+            module.bias.zero_()
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        return PrivateTrainer(module, optimizer, loss, epsilon=1.0, delta=1e-5, steps=2, noise=SeededNoise(0))
+
+    trainer(LOSSES[name](0)).fit(rows, checkpoint=file)
+    trainer(LOSSES[name](0)).fit(rows, checkpoint=file)
+    with pytest.raises(InputError, match="same rows and settings"):
+        trainer(LOSSES[name](1)).fit(rows, checkpoint=file)
 
 
 @pytest.mark.parametrize("changed", ["rate", "weights"])

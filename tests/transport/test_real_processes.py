@@ -8,18 +8,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
 from apportion import linalg
 from apportion.cli.federate_app import agreed, fit_over, users_of
 from apportion.cli.federate_processes import environment, link_command, started_run, write_app, write_connection
-from apportion.federated import SimulatedClients
 from apportion.transport import Account
 from apportion.transport.configuration import Federation
 from apportion.transport.flower import fit_in_run
-from federation_files import write_everybody, write_federation
+from federation_files import OneMachine, write_everybody, write_federation
 from loopback_federation import ended, free_port, outer_address, run_over_loopback, wait_for, write_certificates
 
 pytest.importorskip("flwr", reason="Flower has an environment of its own: make test-federated")
@@ -32,16 +30,6 @@ from flwr.serverapp import ServerApp
 Path({folder!r}, "ran-" + os.environ.get("WHOSE_NODE", "nobody")).touch()
 app = ClientApp()
 """
-
-
-class OneMachine:
-    """All rows in memory, in one process, with the same masks."""
-
-    def __init__(self, users):
-        self.users = users
-
-    def add_up(self, terms, question, users):
-        return SimulatedClients().add_up(replace(terms, identities=()), question, self.users)
 
 
 def in_memory(config, rows, folder):

@@ -271,10 +271,12 @@ def sizes_from_histogram(noisy_counts: ArrayLike, edges: ArrayLike) -> tuple[Flo
 
 def _projected(values: Floats, total: float) -> Floats:
     """Return the closest point with no negative entry and this sum: the same amount is subtracted from all."""
-    falling = np.sort(values)[::-1]
+    below = values - values.max()  # with the largest at 0 no total is lost to rounding, however large values are
+    falling = np.sort(below)[::-1]
     shifts = (np.cumsum(falling) - total) / np.arange(1, values.size + 1)
     shift = float(shifts[np.flatnonzero(falling > shifts)[-1]])
-    return np.maximum(values - shift, 0.0)
+    closest: Floats = np.maximum(below - shift, 0.0)
+    return closest
 
 
 def _grouped(sizes: ArrayLike, counts: ArrayLike | None) -> tuple[Floats, Floats]:

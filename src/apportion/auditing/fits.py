@@ -129,7 +129,7 @@ def _left_out(data: Interactions, users: int, rng: np.random.Generator) -> NDArr
 
 
 def recommender_of(model: ItemModel) -> Make:
-    """Return a maker of the recommender that a saved model came from, with its settings, in float64.
+    """Return a function that makes the recommender of a saved model again, with its settings, in float64.
 
     Raises:
         InputError: if the model has no statement or came from another estimator.
@@ -159,6 +159,9 @@ def recommender_of(model: ItemModel) -> Make:
 def published(model: ItemModel) -> dict[str, Any]:
     """Return everything that is published with a model, by name."""
     parts = {name: getattr(model.fold_in, name) for name in model.fold_in.__dataclass_fields__}
+    choice = getattr(model, "choice", None)
+    if choice is not None:
+        parts |= {f"choice {name}": getattr(choice, name) for name in choice.__dataclass_fields__}
     parts |= {name: getattr(model, name) for name in ("vectors", "popularity", "reliability", "offset", "value_range")}
     return {**parts, "settings": model.settings, "tasks": list(model.task_ids), "statement": model.statement}
 
@@ -185,7 +188,7 @@ def _replayed(make: Make, data: Interactions, users: NDArray[Any], budget: Budge
 
 
 def _listed_canaries(make: Make, data: Interactions, budget: Budget, rng: np.random.Generator) -> Check:
-    """Canaries whose items are their own: a list must not hold any, but for the part of δ that it takes."""
+    """Canaries with items of their own. A released list may hold such an item only with its part of δ."""
     added = with_canaries(data, _OWN_CANARIES, _far_value(make(), data))
     noise = SeededNoise(int(rng.integers(2**31)))
     model = make().fit(added.data, session=Session(budget, noise=noise)).model_
@@ -196,7 +199,7 @@ def _listed_canaries(make: Make, data: Interactions, budget: Budget, rng: np.ran
 
 
 def _with_fixed_list(make: Make) -> Make:
-    """The same with a public list, for canaries whose items must be in the model to be looked at."""
+    """The same with a public list, so that the canaries' items are in the model and can be scored."""
     return lambda: make().set_params(items=None)
 
 

@@ -31,7 +31,7 @@ def users_with_own_items(data: Interactions) -> NDArray[np.int32]:
 
 
 def without_trace(data: Interactions, user: int) -> Interactions:
-    """The data as they would have been read had the user never been there: their list of items, too."""
+    """Return the data as they would be read without this user, their list of items included."""
     kept = data.users != user
     return Interactions.from_arrays(
         data.user_ids.ids_of(data.users[kept]),

@@ -210,7 +210,7 @@ def _require_samples(first: RecordingSession, removed: ReplayingSession, data: I
 
 
 def _rebuilt(data: Interactions, user: int, *, keep_list: bool) -> Interactions:
-    """The data as they would have been read had the user never been there; a list that is not private stays."""
+    """Return the data as they would be read without this user; a list that is not private stays."""
     kept = data.users != user
     return Interactions.from_arrays(
         data.user_ids.ids_of(data.users[kept]),

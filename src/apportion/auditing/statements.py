@@ -81,13 +81,13 @@ def _slack(statement: Statement) -> Check:
 
 
 def _thresholds(statement: Statement) -> bool:
-    """Whether every list has a threshold that one key of one user alone passes with no more than its part of δ."""
+    """Whether every threshold is high enough: a key that one user alone has passes it with at most its part of δ."""
     lists = [release for release in statement.releases if release.delta or release.threshold is not None]
     return all(_own_key_passes(release) <= release.delta for release in lists)
 
 
 def _own_key_passes(release: Release) -> float:
-    """The chance that noise alone lists a key, from below: how keys are weighed is not among a statement's numbers."""
+    """A lower bound on the chance that noise alone lists a key; a statement does not say how keys are weighed."""
     law: Law = "laplace" if release.epsilon is not None else "gaussian"
     scale = release.stddev / (math.sqrt(2) if law == "laplace" else 1.0)
     return 1.0 if release.threshold is None else chance_of_own_keys(release.threshold, scale, 1, law, _NO_WEIGHT)

@@ -113,7 +113,7 @@ def _spread(record: Record) -> NDArray[np.floating] | float:
 
 
 def _allowed_alone(lags: NDArray[np.int64], overlaps: NDArray[np.int64], alpha: float) -> Floats:
-    """Return the same for a stream with itself: products of even blocks are independent, and those of odd ones."""
+    """Return the same for a stream with itself. Products of even blocks are independent; so are those of odd blocks."""
     whole, rest = np.divmod(overlaps, 2 * lags)
     even = whole * lags + np.minimum(rest, lags)
     return largest_sum(even, alpha / 2) + largest_sum(overlaps - even, alpha / 2)

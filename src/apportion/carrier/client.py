@@ -21,8 +21,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from apportion.carrier.counter import ANSWER, LETTER, NUMBER, SESSION
 from apportion.carrier.limits import WAIT
-from apportion.carrier.tickets import SESSION_BYTES, Ticket, digest_of
+from apportion.carrier.tickets import SESSION_BYTES, Ticket, digest_of, federation_of
 from apportion.errors import ApportionError, InputError
+from apportion.transport.conditions import Conditions
 from apportion.transport.desk import Desk
 from apportion.transport.plain import MOST_BYTES
 
@@ -52,14 +53,15 @@ class Letterbox:
     Args:
         address: HOST:PORT of the server.
         tls: that checks its certificate; `client_tls` makes one.
-        position: of the client in the roster.
-        identity: its Ed25519 secret key.
+        conditions: with the roster and the server's key.
+        identity: the client's Ed25519 secret key.
     """
 
-    def __init__(self, address: str, tls: ssl.SSLContext, position: int, identity: bytes) -> None:
+    def __init__(self, address: str, tls: ssl.SSLContext, conditions: Conditions, identity: bytes) -> None:
         self._host, self._port = _host_and_port(address)
-        self._tls, self._position = tls, position
+        self._tls, self._federation = tls, federation_of(conditions)
         self._identity = Ed25519PrivateKey.from_private_bytes(identity)
+        self.position = conditions.position(self._identity.public_key().public_bytes_raw())
         self._session = bytes(SESSION_BYTES)
         self._count = time.time_ns()  # above that of every ticket before a restart
 
@@ -87,12 +89,14 @@ class Letterbox:
             if status != http.HTTPStatus.UNAUTHORIZED:
                 return status, headers, content
             self._session = _session(headers)
-        raise ApportionError("The server does not take this client's key: is it the one in the server's roster?")
+        raise ApportionError(
+            "The server does not take this client's key. Is its roster the client's, and has this clock gone back?"
+        )
 
     def _ticket(self, route: str, number: int, body: bytes) -> str:
         self._count += 1
-        ticket = Ticket(self._position, self._session, self._count, number, digest_of(body))
-        return ticket.signed(route, self._identity)
+        ticket = Ticket(self.position, self._session, self._count, number, digest_of(body))
+        return ticket.signed(route, self._federation, self._identity)
 
     def _posted(self, route: str, ticket: str, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
         server = http.client.HTTPSConnection(self._host, self._port, timeout=_PATIENCE, context=self._tls)
@@ -124,7 +128,7 @@ def answer_letters(desk: Desk, box: Letterbox, going_on: Callable[[], bool]) -> 
                 box.give(letter.number, answer)
             failed = 0
         except (OSError, http.client.HTTPException) as problem:
-            _LOG.warning("The server was not reached: %s", problem)
+            _LOG.warning("The server was not reached: %s", str(problem)[:200])
             time.sleep(_PAUSES[min(failed, len(_PAUSES) - 1)])
             failed += 1
 

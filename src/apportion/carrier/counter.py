@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,6 +22,7 @@ from apportion.serving.bodies import GoneError, Receive, Response, Scope, Send, 
 from apportion.serving.limits import Rate
 from apportion.serving.logs import place_of
 from apportion.serving.refusals import RefusedError
+from apportion.transport.conditions import Conditions
 
 LETTER, ANSWER = "/letter", "/answer"
 NUMBER, SESSION = "apportion-letter", "apportion-session"
@@ -38,7 +39,7 @@ class _Letter:
     content: bytes
     most: int
     answer: asyncio.Future[bytes]
-    is_read: bool = False
+    reading: asyncio.Future[bytes] | None = None
 
 
 @dataclass(eq=False)
@@ -65,13 +66,13 @@ class Counter:
     """An ASGI application that hands out letters and takes answers.
 
     Args:
-        roster: public keys of all clients.
+        conditions: with the keys of all clients and of the server.
         limits: on requests.
     """
 
-    def __init__(self, roster: Sequence[bytes], limits: CarrierLimits) -> None:
-        self._office = TicketOffice(roster)
-        self._places = [_Place() for _ in roster]
+    def __init__(self, conditions: Conditions, limits: CarrierLimits) -> None:
+        self._office = TicketOffice(conditions)
+        self._places = [_Place() for _ in conditions.roster]
         self._limits = limits
         self._addresses, self._clients = Rate(limits.rate), Rate(limits.client_rate)
         self._numbers = itertools.count(1)
@@ -155,16 +156,18 @@ class Counter:
         return Response(place.letter.content, 200, _BYTES, {NUMBER: str(place.letter.number)})
 
     async def _handed_in(self, ticket: Ticket, receive: Receive, headers: Mapping[bytes, bytes]) -> None:
-        """Take the answer to the letter that is open for the client, and to no other."""
+        """Take the answer to the letter that is open for the client, and to no other. A newer try ends an older one."""
         place = self._places[ticket.position]
         letter = place.letter
-        if letter is None or letter.number != ticket.letter or letter.is_read:
+        if letter is None or letter.number != ticket.letter:
             raise RefusedError(409, "no such letter is open")
-        letter.is_read = True
+        if letter.reading is not None:
+            letter.reading.cancel()
+        letter.reading = reading = asyncio.ensure_future(body_of(receive, headers, letter.most, self._limits.body))
         try:
-            body = await body_of(receive, headers, letter.most, self._limits.body)
-        finally:
-            letter.is_read = False
+            body = await reading
+        except asyncio.CancelledError:
+            raise RefusedError(409, "a newer answer came") from None
         if digest_of(body) != ticket.digest:
             raise RefusedError(400, "another body than the ticket's")
         if place.letter is not letter:

@@ -49,29 +49,27 @@ class Door:
 
     def __init__(self, application: Callable[..., Any], tls: ssl.SSLContext, limits: CarrierLimits) -> None:
         self._tls, self._limits = tls, limits
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # strangers cannot fill a log
         self._settings = Config(
             application, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False
         )
         self._state = ServerState()
         self._inside: Counts[str] = Counts()
         self._visits: set[asyncio.Task[None]] = set()
+        self._at: socket.socket | None = None
 
-    async def open(self, at: socket.socket) -> None:
-        """Accept connections until cancelled."""
+    def open(self, at: socket.socket) -> None:
+        """Accept connections, in the event loop that runs."""
         self._settings.load()
-        loop = asyncio.get_running_loop()
         at.setblocking(False)
-        while True:
-            try:
-                connection, address = await loop.sock_accept(at)
-            except OSError as problem:  # no file descriptor is left, or the other side is gone already
-                _log.warning("No connection could be accepted: %s", type(problem).__name__)
-                await asyncio.sleep(_PAUSE)
-                continue
-            self._let_in(connection, str(address[0]))
+        asyncio.get_running_loop().add_reader(at, self._accept, at)
+        self._at = at
 
     async def close(self, seconds: float) -> None:
-        """Wait for what is being answered, then end every connection."""
+        """Accept no more, wait for what is being answered, then end every connection."""
+        if self._at is not None:
+            asyncio.get_running_loop().remove_reader(self._at)
+            self._at = None
         for connection in list(self._state.connections):
             connection.shutdown()
         if self._visits:
@@ -79,6 +77,24 @@ class Door:
         for visit in list(self._visits):
             visit.cancel()
         await asyncio.gather(*self._visits, return_exceptions=True)
+
+    def _accept(self, at: socket.socket) -> None:
+        """Take one connection; if no file descriptor is left for it, take none for a while."""
+        try:
+            connection, address = at.accept()
+        except (BlockingIOError, ConnectionAbortedError):  # the other side is gone already
+            return
+        except OSError as problem:
+            _log.warning("No connection could be accepted: %s", type(problem).__name__)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(at)
+            loop.call_later(_PAUSE, self._again)
+            return
+        self._let_in(connection, str(address[0]))
+
+    def _again(self) -> None:
+        if self._at is not None:
+            asyncio.get_running_loop().add_reader(self._at, self._accept, self._at)
 
     def _let_in(self, connection: socket.socket, address: str) -> None:
         if self._inside.total() >= self._limits.connections or self._inside[address] >= self._limits.each:

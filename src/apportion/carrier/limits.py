@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,7 +44,8 @@ class CarrierLimits:
             n_clients: of the roster.
             seconds: for answers.
         """
-        most = 4 * n_clients + _SPARE
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = min(4 * n_clients + _SPARE, max(files - _SPARE, _SPARE))  # files are left for the rest of the program
         return cls(most, most // 2, max(100.0, 4.0 * n_clients), body=seconds)
 
     @property

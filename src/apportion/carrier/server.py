@@ -8,7 +8,6 @@ import ssl
 import threading
 import time
 from collections.abc import Coroutine, Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -49,7 +48,7 @@ class HttpsPost:
             raise InputError("A federation needs uvicorn: pip install 'apportion[federated]'.", argument=None) from None
         limits = limits or CarrierLimits.of(len(conditions.roster), timeout)
         self._conditions, self._at, self._timeout = conditions, at, timeout
-        self._counter = Counter(conditions.roster, limits)
+        self._counter = Counter(conditions, limits)
         self._door = Door(self._counter, tls, limits)
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
@@ -98,13 +97,8 @@ class HttpsPost:
 
     async def _serve(self) -> None:
         """Accept connections until it is time to stop."""
-        opened = asyncio.create_task(self._door.open(self._at))
-        stop = asyncio.create_task(self._stop.wait())
-        await asyncio.wait([opened, stop], return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
-        opened.cancel()
-        with suppress(asyncio.CancelledError):
-            await opened
+        self._door.open(self._at)
+        await self._stop.wait()
         self._counter.close()
         await self._door.close(_GRACE)
 

@@ -1,8 +1,9 @@
 """A client's ticket: who asks, for what, in whose session, signed with the key of the roster, and good once.
 
 A server has a session, 32 bytes of chance that it draws when it starts. A ticket names the session, the route, the
-letter and the hash of the body that it is for, and a count that grows from ticket to ticket. So a ticket that was seen
-cannot be used again, for another body, on another route or with another server.
+letter and the hash of the body that it is for, and a count that grows from ticket to ticket. What is signed begins with
+the federation, as the client's own file has it: its roster and its server's key. So a ticket that was seen cannot be
+used again, for another body, on another route, or by a server that hands out the session of another federation.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Final
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from apportion.transport.conditions import Conditions
 
 SESSION_BYTES: Final = 32
 SCHEME: Final = "Apportion "
@@ -42,25 +44,26 @@ class Ticket:
     letter: int
     digest: bytes
 
-    def signed(self, route: str, identity: Ed25519PrivateKey) -> str:
-        """Return the ticket as the header Authorization, for one route."""
+    def signed(self, route: str, federation: bytes, identity: Ed25519PrivateKey) -> str:
+        """Return the ticket as the header Authorization, for one route of one federation."""
         fields = _FIELDS.pack(*astuple(self))
-        return SCHEME + (fields + identity.sign(_signed_text(route, fields))).hex()
+        return SCHEME + (fields + identity.sign(_signed_text(route, federation, fields))).hex()
 
 
 class TicketOffice:
     """Lets requests of clients in, each once.
 
     Args:
-        roster: public keys of all clients.
+        conditions: with the keys of all clients and of the server.
 
     Attributes:
         session: of this server.
     """
 
-    def __init__(self, roster: Sequence[bytes]) -> None:
-        self._keys = [Ed25519PublicKey.from_public_bytes(each) for each in roster]
-        self._counts = [0] * len(roster)
+    def __init__(self, conditions: Conditions) -> None:
+        self._keys = [Ed25519PublicKey.from_public_bytes(each) for each in conditions.roster]
+        self._counts = [0] * len(self._keys)
+        self._federation = federation_of(conditions)
         self.session = os.urandom(SESSION_BYTES)
 
     def admitted(self, route: str, header: bytes) -> Ticket | None:
@@ -77,7 +80,7 @@ class TicketOffice:
             known = ticket.session == self.session and ticket.position < len(self._keys)
             if not known or len(signature) != _SIGNATURE_BYTES or ticket.count <= self._counts[ticket.position]:
                 return None
-            self._keys[ticket.position].verify(signature, _signed_text(route, fields))
+            self._keys[ticket.position].verify(signature, _signed_text(route, self._federation, fields))
         except (ValueError, struct.error, InvalidSignature):
             return None
         self._counts[ticket.position] = ticket.count
@@ -89,5 +92,10 @@ def digest_of(body: bytes) -> bytes:
     return hashlib.sha256(body).digest()
 
 
-def _signed_text(route: str, fields: bytes) -> bytes:
-    return _PURPOSE + route.encode("ascii") + b"|" + fields
+def federation_of(conditions: Conditions) -> bytes:
+    """Return the hash of the server's key and the roster."""
+    return hashlib.sha256(conditions.server + b"".join(conditions.roster)).digest()
+
+
+def _signed_text(route: str, federation: bytes, fields: bytes) -> bytes:
+    return _PURPOSE + federation + route.encode("ascii") + b"|" + fields

@@ -65,7 +65,7 @@ def run_by_group(
 
 
 def without_groups(options: dict[str, Any], *, pure: bool = False) -> dict[str, Any]:
-    """The options of a command that is not asked for groups; refuses those that only groups have.
+    """Return the options of a command without groups; refuse options that only groups have.
 
     Args:
         options: as given.
@@ -79,7 +79,7 @@ def without_groups(options: dict[str, Any], *, pure: bool = False) -> dict[str, 
 
 
 def with_groups(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a command that is asked for groups; refuses those that groups do not have."""
+    """Return the options of a command with groups; refuse options that groups do not have."""
     given = _given(options)
     for name in _ELSEWHERE:
         if name in given:

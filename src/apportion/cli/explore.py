@@ -59,14 +59,14 @@ def explore(
     It holds only released values and the statement, so it may be shared, unless --evaluation adds figures from raw
     data.
     """
-    from apportion.cli.item_files import read_titles
+    from apportion.cli.item_files import titles_of
     from apportion.recommend import load
     from apportion.report.explorer import explorer_page
 
     target = out or (_SHARED if evaluated_on is None else _INTERNAL)
     refuse_folder(target)
     fitted = load(model)
-    names = None if titles is None else read_titles(titles, fitted.task_ids)
+    names = titles_of(fitted, titles)
     inside = None
     if evaluated_on is not None:
         inside = _inside(evaluated_on, collect(DataOptions, options), model, split_seed)

@@ -147,11 +147,12 @@ def client(
     from apportion.transport.configuration import Federation
 
     told = Federation.read(federation)
-    desk = desk_of(agreed(told), users_of(told, rows), own)
+    conditions = agreed(told)
+    desk = desk_of(conditions, users_of(told, rows), own)
     if carrier == "https":
         from apportion.cli.federate_https import answer_by_https
 
-        answer_by_https(desk, address, root_certificates, own)
+        answer_by_https(desk, conditions, address, root_certificates, own)
     else:
         from apportion.cli.federate_flower import answer_by_flower
 

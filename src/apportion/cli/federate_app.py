@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from apportion.cli.federate_encoder import fitted_encoder
 from apportion.cli.item_files import read_item_list
 from apportion.cli.loading import load_data
 from apportion.cli.options import DataOptions
@@ -98,6 +99,8 @@ def fit_over(federation: Federation, conditions: Conditions, clients: Clients, o
     low, high = federation.scale
     if federation.kind == "ratings":
         model: Any = PrivateRatingRecommender(value_range=(low, high), **common).fit(data).model_
+    elif federation.kind == "encoder":
+        model = fitted_encoder(federation, data, {**common, "value_range": (low, high)})
     else:
         model = PrivateClickRecommender(**common).fit(data).model_
     write_model(model, out, None)

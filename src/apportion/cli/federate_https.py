@@ -9,7 +9,7 @@ from apportion.carrier.server import HttpsPost, server_tls
 from apportion.cli.federate_app import agreed, fit_over, secret_key
 from apportion.errors import InputError
 from apportion.serving.running import bound
-from apportion.transport import ClientsByPost, Desk
+from apportion.transport import ClientsByPost, Conditions, Desk
 from apportion.transport.configuration import Federation
 
 
@@ -37,14 +37,15 @@ def serve_by_https(
         fit_over(federation, conditions, ClientsByPost(post, conditions, secret), out)
 
 
-def answer_by_https(desk: Desk, address: str, root_certificates: Path, folder: Path) -> None:
+def answer_by_https(desk: Desk, conditions: Conditions, address: str, root_certificates: Path, folder: Path) -> None:
     """Ask for letters and answer them, until interrupted.
 
     Args:
         desk: of the client.
+        conditions: that its owner agreed to.
         address: of the server.
         root_certificates: that its certificate is checked against.
         folder: with the client's key.
     """
-    box = Letterbox(address, client_tls(root_certificates), desk.position, secret_key(folder, "client"))
+    box = Letterbox(address, client_tls(root_certificates), conditions, secret_key(folder, "client"))
     answer_letters(desk, box, lambda: True)

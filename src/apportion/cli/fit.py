@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @ledger_options
 @data_options
 @feature_options
-@click.option("--titles", type=FILE, help="File with titles of items (id, title), for the page.")
+@click.option("--titles", type=FILE, help="File with public titles of items (id, title), which the model keeps.")
 @memory_option
 @engine_options
 @checkpoint_option
@@ -102,13 +102,17 @@ def run_fit(
 ) -> ItemModel:
     """Load, fit, and put the model and its page in place. Nothing is written before the fit is done."""
     from apportion.cli.feature_files import match_features, read_features
-    from apportion.cli.item_files import read_titles
+    from apportion.cli.item_files import has_titles, read_titles
     from apportion.cli.training import cost_of_list, fit_private, shortened
 
     refuse_unless_writable_model(target)
     privacy = replace(privacy, items=data_as.items)
     privacy.budget  # noqa: B018 - one that makes no sense is refused before the data is read
+    if titles is None and isinstance(data_as.items, Path) and has_titles(data_as.items):
+        titles = data_as.items
     session = privacy.session()
+    if titles is not None:
+        session.assume_public("titles of the items")
     kept = session.checkpoint
     if kept is not None and kept.n_stored:
         reporter.say(f"Going on with a fit that was stopped: {kept.n_stored} releases are stored in {kept.folder}.")
@@ -136,7 +140,8 @@ def run_fit(
         reporter.say(line)
     by_text = {str(key): title for key, title in names.items()}
     listed = {key: by_text[str(key)] for key in model.task_ids if str(key) in by_text}
-    write_paid_model(model, target, None if titles is None else listed)
+    model.titles = listed
+    write_paid_model(model, target, listed or None)
     return model
 
 

@@ -12,6 +12,7 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     from apportion.cli.progress import Reporter
     from apportion.data import Vocabulary
+    from apportion.recommend.model import ItemModel
 
 _ID_NAMES: Final = ("id", "item", "movie", "track", "product", "song", "book", "asin", "sku")
 _TITLE_NAMES: Final = ("title", "name", "label")
@@ -64,6 +65,17 @@ def read_titles(path: Path, task_ids: Vocabulary) -> dict[int | str, str]:
             f"{path.name}: none of its ids is an item of this model (its first item is {first!r}).", argument=None
         )
     return known
+
+
+def titles_of(model: ItemModel, path: Path | None) -> dict[int | str, str]:
+    """Return titles from a file, if one is given, else those that the model keeps."""
+    return dict(model.titles) if path is None else read_titles(path, model.task_ids)
+
+
+def has_titles(path: Path) -> bool:
+    """Whether the first line of a file of items names a column of titles."""
+    first = next(iter(rows_as_text(path)), [])
+    return any(cell.strip().lower() in _TITLE_NAMES for cell in first[1:])
 
 
 def _is_header(first: str, others: list[str]) -> bool:

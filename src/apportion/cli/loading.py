@@ -145,7 +145,7 @@ def _rows_left_out(path: Place, left_out: dict[str, int], repeats: Repeats) -> I
 
 
 def refuse_rules(options: DataOptions, name: str, instead: str) -> None:
-    """Refuse rules for rows where data are not read: there, empty cells and repeated rows are refused."""
+    """Refuse rules for rows where none can be applied; empty cells and repeated rows are refused there."""
     for argument, default in (("where", None), ("missing", "drop"), ("repeats", None)):
         if getattr(options, argument) not in (None, "refuse", default):
             raise InputError(f"{name}: rows cannot be chosen here; {instead}.", argument=argument)

@@ -68,6 +68,7 @@ class FitOptions:
     tuning: str | None = None
     dimension: int | None = None
     rounds: int | None = None
+    rank_by: str = "value"
     ledger: str | None = None
     account: str | None = None
     items: Path | str | None = None
@@ -284,5 +285,12 @@ _FIT: Final = (
     EXACT,
     click.option("--dimension", type=click.IntRange(min=1), help="Length of item vectors; replaces the default."),
     click.option("--rounds", type=click.IntRange(min=1), help="Number of rounds; replaces the default."),
+    click.option(
+        "--rank-by",
+        type=click.Choice(["value", "choice"]),
+        default="value",
+        show_default=True,
+        help="Ratings: recommend by predicted value, or by what users will choose and value, for 35 % of the budget.",
+    ),
     click.option("--tuning", metavar="TEXT", help="How --dimension or --rounds were chosen, for the statement."),
 )

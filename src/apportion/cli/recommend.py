@@ -68,7 +68,7 @@ def recommend(
     new items by their features. With --out, rows are written as they are found, so any number of users fits in memory.
     """
     from apportion.cli.history import read_history
-    from apportion.cli.item_files import read_known_items, read_titles
+    from apportion.cli.item_files import read_known_items, titles_of
     from apportion.recommend import load
 
     check_out(out)
@@ -84,12 +84,15 @@ def recommend(
             rows = rows.select_users([_code(only_user, rows.user_ids)])
         take_categories(fitted, categories)
         ranked = _with_new_items(fitted, new_items)
-        names = {} if titles is None else read_titles(titles, ranked.task_ids)
+        names = titles_of(ranked if titles else fitted, titles)
         listed = {
             name: None if path is None else read_known_items(path, ranked.task_ids, reporter)
             for name, path in (("only", only), ("exclude", exclude))
         }
-        asked: dict[str, Any] = {"candidates": ranked.candidates(**listed), "caps": _caps(caps), "scored": ranked}
+        candidates = ranked.candidates(**listed)
+        if candidates is not None and not len(candidates):
+            raise InputError("--only and --exclude together leave no item to recommend.", argument=None)
+        asked: dict[str, Any] = {"candidates": candidates, "caps": _caps(caps), "scored": ranked}
         parts = _shown(fitted.recommend_in_parts(rows, min(k, ranked.n_tasks), **asked), rows, reporter)
         if out is not None:
             write_rows(parts, rows.user_ids, ranked.task_ids, names, out)

@@ -78,7 +78,7 @@ def serve(
     the service. It stops on Ctrl-C or SIGTERM once open requests are answered. Put a TLS proxy in front of it before
     exposing it to the internet.
     """
-    from apportion.cli.item_files import read_titles
+    from apportion.cli.item_files import titles_of
     from apportion.cli.recommend import take_categories
     from apportion.recommend import load
     from apportion.report.explorer import explorer_page
@@ -88,7 +88,7 @@ def serve(
     needed_server()
     limits = Limits(body_bytes=max_body, rate=rate, most_items=max_items, seconds=timeout)
     fitted = load(model)
-    names = None if titles is None else read_titles(titles, fitted.task_ids)
+    names = titles_of(fitted, titles)
     take_categories(fitted, categories)
     page = explorer_page(fitted, titles=names) if explorer else None
     _warn(fitted)

@@ -51,7 +51,7 @@ def similar(
     of an item's vector comes from data. With --out, rows are written as they are found: for each ITEM, or for all
     items of the model if none is named.
     """
-    from apportion.cli.item_files import read_titles
+    from apportion.cli.item_files import titles_of
     from apportion.recommend import load
 
     if out is None and len(item) != 1:
@@ -59,7 +59,7 @@ def similar(
     if out is not None and (beside or as_json):
         raise click.UsageError("--out cannot be combined with --beside or --json.")
     fitted = load(model)
-    names = {} if titles is None else read_titles(titles, fitted.task_ids)
+    names = titles_of(fitted, titles)
     tasks = [find_item(each, fitted.task_ids, names) for each in item]
     if out is not None:
         _write_many(fitted, tasks or list(fitted.task_ids), k, names, out)

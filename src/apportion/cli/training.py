@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+import click
+
 from apportion.cli.cautions import weak_delta
 from apportion.cli.option_types import PRIVATE_ITEMS
 from apportion.cli.options import MEMORY, FitOptions, Kind
@@ -49,10 +51,12 @@ def fit_private(
     elif not isinstance(data, Interactions):
         settings["engine"] = DiskEngine(memory, "float64" if kind == "ratings" else "float32")
     estimator: Any
+    if kind == "clicks" and options.rank_by == "choice":
+        raise click.UsageError("--rank-by choice is for ratings; a model of clicks always ranks by choice.")
     if kind == "ratings":
         if means_only:
             settings["settings"] = recommend.RatingSettings(rounds=0)
-        estimator = recommend.PrivateRatingRecommender(value_range=scale, **settings)
+        estimator = recommend.PrivateRatingRecommender(value_range=scale, rank_by=options.rank_by, **settings)
     else:
         estimator = recommend.PrivateClickRecommender(**settings)
     job = "private means" if means_only else "private model" if features is None else "private model with features"
@@ -108,18 +112,18 @@ def fit_baselines(data: Interactions, kind: Kind) -> dict[str, Any]:
 def fit_simple(
     data: Interactions, kind: Kind, options: FitOptions, scale: tuple[float, float], reporter: Reporter
 ) -> tuple[str, Any]:
-    """Fit what the same budget buys without any taste: private means or private popularity, and its name."""
+    """Fit a private baseline at the same budget: means, or popularity for clicks. Return its name and the model."""
     from apportion.evaluation import PrivatePopularity
 
     if kind == "clicks":
         return f"private popularity, ε = {options.epsilon:g}", PrivatePopularity(options.session()).fit(data)
-    plain = replace(options, rounds=None, dimension=None, tuning=None)
+    plain = replace(options, rounds=None, dimension=None, tuning=None, rank_by="value")
     means = fit_private(data, kind, plain, scale, reporter, means_only=True)
     return f"private means, ε = {options.epsilon:g}", means
 
 
 def cost_of_list(model: ItemModel) -> list[str]:
-    """What a private list of items cost, and how to go without; nothing where the list was public."""
+    """Say what a private list of items cost, and how to avoid it; nothing if the list was public."""
     statement = model.statement
     listed = [] if statement is None else [release for release in statement.releases if release.threshold is not None]
     return [
@@ -132,7 +136,7 @@ def cost_of_list(model: ItemModel) -> list[str]:
 
 
 def shortened(model: ItemModel, options: FitOptions) -> list[str]:
-    """Say that item vectors are shorter than asked for: longer ones than there are items hold nothing more."""
+    """Say that item vectors are shorter than asked for: more coordinates than items would add nothing."""
     length = model.vectors.shape[1]
     if options.dimension is None or options.dimension <= length:
         return []

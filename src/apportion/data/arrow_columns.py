@@ -6,6 +6,7 @@ batch in a list that grows, so that only int32 codes are kept; values become flo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ from apportion.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_DECIMAL_COMMA = r"^([+-]?\d+),(\d{1,2}|\d{4,})$"  # three digits after a comma may be thousands: those are refused
 
 
 class IdColumn:
@@ -236,15 +239,25 @@ def _as_floats(cells: pa.Array, column: str, first_row: int) -> NDArray[Any]:
 
 
 def _floats_of_texts(cells: pa.Array, column: str, first_row: int) -> pa.Array:
-    """Return numbers that are written as text; the first text that is none is named."""
+    """Return numbers that are written as text, also with a decimal comma; the first text that is none is named."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     cells = pc.utf8_trim_whitespace(cells.cast(pa.large_string()))
+    cells = pc.replace_substring_regex(cells, _DECIMAL_COMMA, r"\1.\2")
     position = first_failing(cells, casts_to(pa.float64()))
     if position is not None:
         raise bad_cell(column, cells[position].as_py(), first_row + position, "a number, not text")
     return cells.cast(pa.float64())
+
+
+def has_decimal_comma(cell: str) -> bool:
+    """Whether a cell is a number with a decimal comma.
+
+    >>> [has_decimal_comma(cell) for cell in ("4,5", "4.5", "4,500")]
+    [True, False, False]
+    """
+    return re.match(_DECIMAL_COMMA, cell) is not None
 
 
 def _times_of_texts(cells: pa.Array, column: str, first_row: int) -> pa.Array:

@@ -109,7 +109,7 @@ def choose_user(found: Sequence[str], given: str | None) -> str:
 
 
 def usually(role: str, names: Sequence[str]) -> list[str]:
-    """Return the columns whose names a role usually has, or else those with another name that it may have."""
+    """Return the columns with a usual name of this role; if there is none, those with a rarer name."""
     plain = {name: re.sub(r"[\W_]", "", name).lower() for name in names}
     usual = [name for name in names if plain[name] in USUAL_NAMES[role]]
     return usual or [name for name in names if plain[name] in OTHER_NAMES[role]]

@@ -10,7 +10,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from apportion.data.encoding import EncodedIds
 from apportion.data.grouping import encode_column
-from apportion.data.item_lists import texts_of
+from apportion.data.item_lists import Priorities, texts_of
 from apportion.data.ordering import user_major_order
-from apportion.data.user_keys import pair_keys, sampling_keys
+from apportion.data.user_keys import sampling_keys
 from apportion.data.users import Users
 from apportion.errors import InputError
 
@@ -28,7 +27,6 @@ Codes = NDArray[np.int32]
 
 ALL = ""  # the one group where no column divides the rows
 _FEW_CODES = 1 << 16
-_PRIORITY_SEED = 0  # public; which of its groups a user of very many takes needs no secret
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,16 +48,17 @@ class RowsByGroup:
         return RowsByGroup(self.users.recoded(codes, len(texts)), tuple(texts))
 
     def held(self) -> Users:
-        """The users with each of their groups once, and a number that says which go first: by user's id and text."""
-        users, tasks = self.users, self.users.column("tasks")
-        first = np.zeros(len(tasks) + 1, bool)
-        first[users.indptr] = True
-        first[1:-1] |= np.diff(tasks) != 0
-        once = users.with_rows(first[:-1])
-        digests = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in self.texts)
-        hashed = np.frombuffer(digests or bytes(8), "<u8").astype(np.uint64)
-        priority = pair_keys(once.keys, once.owner, hashed[once.column("tasks")], _PRIORITY_SEED)
-        return once.with_columns(priority=priority)
+        """Return the users with each of their groups once, and a priority from the user's id and the group's text."""
+        return Priorities.of(self.texts)(each_group_once(self.users))
+
+
+def each_group_once(users: Users) -> Users:
+    """Return the users with their first row of each group alone; rows of a user are in the order of their groups."""
+    tasks = users.column("tasks")
+    first = np.zeros(len(tasks) + 1, bool)
+    first[users.indptr] = True
+    first[1:-1] |= np.diff(tasks) != 0
+    return users.with_rows(first[:-1])
 
 
 def rows_by_group(
@@ -78,7 +77,7 @@ def rows_by_group(
     (('east', 'north', 'south'), array([0, 1, 2], dtype=int32))
     """
     owners = users if isinstance(users, EncodedIds) else encode_column(users, n_rows, "users", name="user")
-    groups, texts = _groups([_encoded(column, n_rows) for column in by], n_rows)
+    groups, texts = grouped([_encoded(column, n_rows) for column in by], n_rows)
     order = user_major_order(owners.codes, groups, len(owners.vocabulary), len(texts))
     arranged = {
         name: column if order is None else column[order] for name, column in {**columns, "tasks": groups}.items()
@@ -113,8 +112,8 @@ def _encoded(column: ArrayLike | EncodedIds, n_rows: int) -> EncodedIds:
     return held
 
 
-def _groups(columns: Sequence[EncodedIds], n_rows: int) -> tuple[Codes, tuple[str, ...]]:
-    """The group of each row, and the texts in text order."""
+def grouped(columns: Sequence[EncodedIds], n_rows: int) -> tuple[Codes, tuple[str, ...]]:
+    """Return the group of each row, and the texts of the groups in text order."""
     if not columns:
         return np.zeros(n_rows, np.int32), (ALL,)
     parts: list[tuple[str, ...]] = [()]
@@ -131,7 +130,7 @@ def _groups(columns: Sequence[EncodedIds], n_rows: int) -> tuple[Codes, tuple[st
 
 
 def _distinct(codes: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The codes below `most` that occur, ascending, and the place of each row's among them; few codes need no sort."""
+    """Return the codes that occur, ascending, and where each row's code lies among them; few codes need no sort."""
     if most > max(len(codes), _FEW_CODES):
         found, places = np.unique(codes, return_inverse=True)
         return found, places.ravel()

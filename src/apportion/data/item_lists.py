@@ -1,4 +1,4 @@
-"""Data on a list of tasks that is not that of the data: codes by text, rows of unlisted tasks taken out.
+"""Data on another list of tasks than their own: tasks match by text, and rows of unlisted tasks are left out.
 
 Where the list of tasks is private, a task that is not listed may move nothing else. Codes count the tasks before them,
 and ids are integers unless somebody's is text. So tasks are put in the order of their texts first, and the ids of a
@@ -51,7 +51,7 @@ def on_list(data: Data, texts: Sequence[str]) -> Data:
 
 
 def with_priorities(data: UserData) -> UserParts:
-    """The users with a column of numbers that say which of a user's tasks go first: by user's id and task's text."""
+    """Return the users with a priority for each of their tasks: a function of the user's id and the task's text."""
     return data.as_users.mapped(Priorities.of(texts_of(data.task_ids)))
 
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from apportion.data.arrow_columns import casts_to, first_failing
+from apportion.data.arrow_columns import casts_to, first_failing, has_decimal_comma
 from apportion.data.sources import CellKind, HeldKind
 from apportion.data.vocabulary import bad_cell
 from apportion.errors import InputError
@@ -137,6 +137,8 @@ class TextColumns:
 
         A malformed row that threads came upon has no number yet: then the file is to be read once more, in order.
         """
+        import pyarrow as pa
+
         if self.in_threads and self._malformed is not None:
             self.in_threads, self._malformed = False, None
             return types
@@ -144,6 +146,8 @@ class TextColumns:
         row, name, cell = self._first_mismatch(types)
         if name is None:
             raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.", argument=None) from None
+        if self.kinds[name] == "number" and has_decimal_comma(cell or ""):
+            return {**types, name: pa.string()}  # such numbers are read from text
         expected = "a number" if self.kinds[name] == "number" else f"a time ({types[name]})"
         raise bad_cell(name, cell, row, expected)
 

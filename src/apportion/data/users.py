@@ -219,7 +219,7 @@ class Users:
         return made
 
     def apart(self, first: int, last: int) -> Users:
-        """Return users first to last; nothing is copied, and nothing of theirs is computed together with others'."""
+        """Return users first to last without a copy. What is computed for them is computed without the other users."""
         rows = slice(int(self.indptr[first]), int(self.indptr[last]))
         indptr = self.indptr[first : last + 1] - self.indptr[first]
         columns = {name: column[rows] for name, column in self._columns.items()}

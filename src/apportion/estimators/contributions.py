@@ -6,8 +6,7 @@ noisy histogram of sizes pays for the choice of the threshold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -25,7 +24,7 @@ from apportion.allocation.users import (
     unnormalised_row_weights,
 )
 from apportion.data.users import UserParts, Users, in_memory
-from apportion.engines import SparkEngine, add_up_one
+from apportion.engines import add_up_one
 from apportion.errors import InputError
 from apportion.estimators.base import defaults_of
 from apportion.estimators.private import EngineEstimator
@@ -95,27 +94,6 @@ class ContributionsEstimator(EngineEstimator):
     @property
     def _sizes_are_private(self) -> bool:
         return self.sizes == "private"
-
-    @contextmanager
-    def _rows_of(self, frame: Any, users: Any, label: Any = None) -> Iterator[tuple[UserParts, int]]:
-        """Read a frame on the engine's cluster: its users, and how many columns of numbers there are.
-
-        Args:
-            frame: with a column of users, perhaps one of labels; all others are numbers.
-            users: name of the user column.
-            label: name of the column of labels, if there are any.
-        """
-        if not isinstance(self.engine, SparkEngine):
-            raise InputError("A Spark frame needs an engine on its cluster: SparkEngine(spark).", argument="engine")
-        if not isinstance(users, str) or not (label is None or isinstance(label, str)):
-            raise InputError("With a Spark frame, give users (and labels) as names of columns.", argument="users")
-        names = [name for name in frame.columns if name not in (users, label)]
-        column = "values" if label is None else "features"
-        labels = {} if label is None else {"labels": label}
-        if not names:
-            raise InputError(f"Expected columns of numbers beside {users!r}; there are none.", argument="X")
-        with self.engine.read_numbers(frame, users, {column: names, **labels}) as rows:
-            yield rows.as_users, len(names)
 
     def _words_on_defaults(self) -> str:
         return "library defaults: constants that were not chosen on any data"

@@ -14,6 +14,7 @@ from apportion.federated.graph import Degree, Graph, everybody, planned
 from apportion.federated.messages import RefusedError, Stage, Terms, Total
 from apportion.federated.passes import aggregated
 from apportion.federated.server import MaskingServer
+from apportion.federated.silos import PlainSilos, SilosEngine
 
 __all__ = [
     "Clients",
@@ -24,8 +25,10 @@ __all__ = [
     "MaskingClient",
     "MaskingServer",
     "NoisyClientsEngine",
+    "PlainSilos",
     "Question",
     "RefusedError",
+    "SilosEngine",
     "SimulatedClients",
     "Stage",
     "Terms",

@@ -9,21 +9,22 @@ server never sees a sum without noise, and the guarantee holds against it too, a
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from apportion.data.users import UserParts, Users
 from apportion.engines import Processors
 from apportion.errors import InputError
 from apportion.federated.elsewhere import Change, UsersElsewhere
 from apportion.federated.graph import Degree, Graph, everybody, planned
+from apportion.federated.masks import Numbers
 from apportion.federated.messages import Stage, Terms, Total
-from apportion.federated.passes import aggregated
+from apportion.federated.passes import Part, aggregated
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.contributions import Contribution, Kernels, PartialSums
 from apportion.privacy.noise import NoiseSource, SystemNoise
@@ -65,7 +66,7 @@ class Trust:
 
     @property
     def counted(self) -> int:
-        """Clients whose noise counts, at least 1: those who finish, but colluding ones and the one protected."""
+        """How many clients' noise counts, at least 1: those who finish, less the colluding and the protected one."""
         return self.least - self.colluding - 1
 
     def terms(self, length: int) -> Terms:
@@ -107,6 +108,10 @@ class Question:
         return sums if self.noise is None else with_share(sums, self.contributions, self.noise, source)
 
 
+Lie = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+"""Makes other whole numbers of a client's sums, in an experiment on clients that do not send what they should."""
+
+
 class Clients(Protocol):
     """The way to clients: it carries one pass to them and back."""
 
@@ -120,23 +125,39 @@ class SimulatedClients:
     Args:
         leaving: clients who drop out, and the first stage in which they send nothing.
         identities: secret keys of clients, where the terms name identities.
+        lies: what some clients do to their numbers before they mask them.
     """
 
     def __init__(
-        self, leaving: Mapping[int, Stage] | None = None, identities: Mapping[int, bytes] | None = None
+        self,
+        leaving: Mapping[int, Stage] | None = None,
+        identities: Mapping[int, bytes] | None = None,
+        lies: Mapping[int, Lie] | None = None,
     ) -> None:
         self.leaving = dict(leaving or {})
         self.identities = dict(identities or {})
+        self.lies = dict(lies or {})
 
     def add_up(self, terms: Terms, question: Question, users: UserParts) -> Total:
         """Cut the users into as many runs as there are clients, and run a pass."""
         n_clients, source = terms.n_clients, SystemNoise(exact=True)
-        whole, *further = users.parts()
-        if further:
-            raise InputError("Expected users in memory, because simulated clients divide them.", argument="users")
-        answers = (question.answered(run, source, threads=1) for run in whole.cut(n_clients))
+        answers = (question.answered(run, source, threads=1) for run in divided(users, n_clients))
         parts = {each: partial(answer.masked, n_clients=n_clients) for each, answer in enumerate(answers)}
-        return aggregated(terms, parts, self.leaving, self.identities)
+        told = {each: partial(_lied, parts[each], lie) for each, lie in self.lies.items()}
+        return aggregated(terms, {**parts, **told}, self.leaving, self.identities)
+
+
+def divided(users: UserParts, n_clients: int) -> list[Users]:
+    """Return users in memory in as many runs as there are simulated clients."""
+    whole, *further = users.parts()
+    if further:
+        raise InputError("Expected users in memory, because simulated clients divide them.", argument="users")
+    return list(whole.cut(n_clients))
+
+
+def _lied(honest: Part, lie: Lie, mask: Numbers) -> Numbers:
+    """Mask other numbers than those that a client should send."""
+    return np.asarray(lie(honest(np.zeros_like(mask)).view(np.int64)).view(np.uint64) + mask)
 
 
 class FederatedEngine:

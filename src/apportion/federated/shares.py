@@ -53,7 +53,7 @@ def joined(shares: Mapping[int, bytes], threshold: int) -> bytes:
 
 
 def _agrees(used: list[tuple[int, int]], further: list[tuple[int, int]]) -> bool:
-    """Whether one further share lies on the polynomial of those used, which tells a wrong share where there is one."""
+    """Whether one further share lies on the polynomial of those used. If it does not, some share is wrong."""
     for x, y in further:
         weights = _weights(tuple(each for each, _ in used), x)
         if sum(weight * held for weight, (_, held) in zip(weights, used, strict=True)) % PRIME != y:

@@ -59,7 +59,7 @@ def shrunk_totals(noisy: Floats, stddev: float, *, shrink: bool = True) -> Shrun
 
 
 def positive_totals(noisy: Floats, stddev: float, ceiling: float) -> Shrunk:
-    """Totals that are above 0, whatever their distribution over groups; clear ones as they are."""
+    """Estimate totals that are above 0, without assuming a distribution over groups. Clear ones stay as they are."""
     if not len(noisy):
         return Shrunk(noisy, noisy, noisy)
     posterior = posterior_popularity(noisy, stddev, max(ceiling, stddev))
@@ -98,7 +98,7 @@ def shrunk_means(top: Floats, top_stddev: float, bottom: Shrunk, of_one: float =
 
 
 def _fitted(top: Floats, variance: float, sizes: Floats, doubts: Floats, chance: Floats) -> tuple[float, float, float]:
-    """Find d and the common part of t² by moments, groups weighed by what they tell, and that part's doubt."""
+    """Find d, the common part of t² and its standard error, by moments; precise groups weigh more."""
     spread, told = 0.0, 1.0
     middle = float(top.sum() / sizes.sum())
     for _ in range(_ROUNDS):

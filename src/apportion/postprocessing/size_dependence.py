@@ -1,9 +1,10 @@
 """How users' means go with their sizes, and what a cap on sizes does to a mean, from released sums by size class.
 
-In class k, of c_k users whose sizes are about s_k, the released sum is c_k (a + b x_k) plus noise, where x_k counts
-octaves from the middle user's size. The line is fitted by weighted least squares, b with a prior around 0 that is as
-wide as the data ask for. With weights min(s, h) instead of s, octaves average to x(h) instead of x, so that the mean is
-off by b (x - x(h)): that is corrected, and how well b is known says what is left.
+In class k there are c_k users of size about s_k with the mean m_k. The released sums of z and of 1 - z there, times
+1 - m and -m, add up to c_k (m_k - m) plus noise, where m is a first guess of the mean. The m_k lie about a line in the
+octave of the size; a few users differ from it more than many. How steep the line may be is averaged over priors of
+several widths, by how well they fit. With weights min(s, h) instead of s, the mean is off by a known mix of the m_k:
+that is corrected, and how well the m_k are known says what is left.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from apportion.postprocessing.class_counts import LikelyCounts
 
 Floats = NDArray[np.float64]
 
-_UNKNOWN = 0.25  # prior standard deviation of a mean on a scale from 0 to 1
-_SLOPE = 0.006  # the same of b where nothing shows
-_SLOPE_FEARED = 0.03  # the same for intervals
-_BENT, _CURVED = 0.001, 0.004  # what a straight line misses an octave: as expected, and for intervals
-_BETWEEN = 0.03  # variance of users' means
-_STRIKING = 9.0  # squared standard deviations of a slope that is believed
-_STEEPEST = 0.08  # prior standard deviation of a slope, at most: no mean goes from one end of its range to the other
+_UNKNOWN = 0.2  # prior standard deviation of a mean on a scale from 0 to 1
+_STEEP = (0.002, 0.01, 0.03, 0.08)  # prior standard deviations of what an octave of sizes changes
+_EXPECTED, _FEARED = (
+    (0.7, 0.249, 0.05, 0.001),
+    (0.05, 0.15, 0.4, 0.4),
+)  # how likely each is: for estimates, for intervals
+_BENT, _CURVED = 0.001, 0.01  # by how much the mean of a class is off the line: for estimates, for intervals
+_OF_USERS, _OF_ROWS = 0.005, 0.08  # variance of users' means around the line, and that of rows around users' means
+_TAILS = 2.0  # by which the variance of noise is larger in fits: Laplace noise is often far out
+_DOUBTED = 0.15  # power of how likely numbers of users are, for intervals
 _UNCOUNTED = 0.25  # users in a class next to the last counted ones that may have been missed
 
 
@@ -44,6 +48,13 @@ class SizeClasses:
     stddev: float = 0.0
     shapes: LikelyCounts | None = None
 
+    @classmethod
+    def of(cls, shapes: LikelyCounts, sizes: Floats, stddev: float) -> SizeClasses:
+        """At least one user: noise may leave nobody, and a mean over nobody is not a number."""
+        counts = shapes.mean.copy()
+        counts[0] += max(1 - float(counts.sum()), 0.0)
+        return cls(counts, sizes, stddev, shapes)
+
     @property
     def n_users(self) -> float:
         """How many users there are."""
@@ -58,23 +69,36 @@ class SizeClasses:
         weights = self.counts * np.minimum(self.sizes, cap)
         return float((weights * self.octaves).sum() / weights.sum())
 
-    def below(self, cap: float) -> tuple[float, float]:
-        """By how many octaves the mean octave at the cap is below that without one, and the standard deviation."""
-        every, capped = self.octave(), self.octave(cap)
-        moved = self.sizes * (self.octaves - every) / self.total()
-        moved = moved - np.minimum(self.sizes, cap) * (self.octaves - capped) / self.total(cap)
+    def shares(self, cap: float = math.inf) -> Floats:
+        """The weight of every class, users weighed by their sizes up to the cap; together 1."""
+        weights = self.counts * np.minimum(self.sizes, cap)
+        return np.asarray(weights / weights.sum())
+
+    def moved(self, cap: float, means: Floats) -> Floats:
+        """By how much one more user in a class changes what a cap makes of class means, without a cap less with it."""
+        ways = [
+            np.minimum(self.sizes, most) * (means - self.shares(most) @ means) / self.total(most)
+            for most in (math.inf, cap)
+        ]
+        return np.asarray(ways[0] - ways[1])
+
+    @property
+    def variances(self) -> Floats:
+        """Of the counts; an estimate, with a few users who may have been missed."""
         last = int(np.flatnonzero(self.counts >= 0.5)[-1]) if (self.counts >= 0.5).any() else 0
         missed = np.where(np.arange(len(self.counts)) <= last + 2, _UNCOUNTED, 0.0)
-        variances = np.minimum(self.stddev**2, self.counts + missed)
-        return every - capped, float(np.sqrt((np.square(moved) * variances).sum()))
+        return np.minimum(self.stddev**2, self.counts + missed)
 
     def likely(self, cap: float) -> tuple[Floats, Floats, Floats]:
-        """For each likely shape its weight, all sizes together up to the cap, and by how many octaves that is below."""
+        """For each likely shape its weight, all sizes together up to the cap, and what a cap takes from each class.
+
+        The last has a row for each shape: the shares of classes without a cap, less those with it.
+        """
         shapes = LikelyCounts(self.counts, self.counts[None], np.ones(1)) if self.shapes is None else self.shapes
-        places, capped = np.log2(self.sizes), np.minimum(self.sizes, cap)
-        totals = np.maximum(shapes.each @ capped, 1.0)
-        every = shapes.each @ (self.sizes * places) / np.maximum(shapes.each @ self.sizes, 1.0)
-        return shapes.weights, totals, every - shapes.each @ (capped * places) / totals
+        every, capped = shapes.each * self.sizes, shapes.each * np.minimum(self.sizes, cap)
+        totals = np.maximum(capped.sum(axis=1), 1.0)
+        taken = every / np.maximum(every.sum(axis=1), 1.0)[:, None] - capped / totals[:, None]
+        return shapes.weights, totals, taken
 
     @property
     def octaves(self) -> Floats:
@@ -84,54 +108,89 @@ class SizeClasses:
 
 
 @dataclass(frozen=True, eq=False)
-class SizeLine:
-    """A mean that goes with size, a + b x, on a scale from 0 to 1 with 1/2 in the middle.
+class ClassMeans:
+    """Means of users by size class, on a scale from 0 to 1.
 
     Attributes:
-        level: a.
-        slope: b.
-        covariance: of both.
-        feared: standard deviation of the slope around b for intervals, with a prior that expects more of it.
+        values: what they are expected to be.
+        covariance: how well they are known.
+        feared: the same for intervals, with priors that expect more of a dependence.
     """
 
-    level: float
-    slope: float
+    values: Floats
     covariance: Floats
-    feared: float
+    feared: Floats
 
-    def at(self, octave: float) -> tuple[float, float]:
-        """The mean at an octave, and its standard deviation."""
-        there = np.array([1.0, octave])
-        return float(np.clip(0.5 + self.level + self.slope * octave, 0, 1)), math.sqrt(there @ self.covariance @ there)
+    def at(self, shares: Floats) -> tuple[float, float]:
+        """The mean over classes with these shares, and its standard deviation."""
+        return float(np.clip(shares @ self.values, 0, 1)), _root(float(shares @ self.covariance @ shares))
 
-    def expected_miss(self, weights: Floats, octaves: Floats) -> float:
-        """Mean square of what octaves change that are known by several likely numbers, with these weights."""
-        of_slope = float(self.covariance[1, 1]) + _BENT**2
-        apart = np.square(octaves - weights @ octaves)
-        return float(weights @ (of_slope * np.square(octaves) + self.slope**2 * apart))
+    def expected_miss(self, weights: Floats, taken: Floats) -> float:
+        """Mean square of what a cap changes and a correction misses, over likely numbers of users with weights."""
+        changes = taken @ self.values
+        spread = np.einsum("sk,kl,sl->s", taken, self.covariance, taken)
+        return float(weights @ (spread + np.square(changes - weights @ changes)))
 
-    def feared_miss(self, octaves: float, doubt: float) -> float:
-        """Standard deviation of what so many octaves change, given that of the octaves; as feared, for an interval."""
-        return self._unsure(octaves, doubt, math.hypot(self.feared, _CURVED))
-
-    def _unsure(self, octaves: float, doubt: float, of_slope: float) -> float:
-        return math.hypot(octaves * of_slope, math.hypot(self.slope, of_slope) * doubt)
-
-
-UNSEEN = SizeLine(0.0, 0.0, np.diag([_UNKNOWN**2, _SLOPE**2]), _SLOPE_FEARED)
-"""The line where nothing was released of it."""
+    def correction(self, classes: SizeClasses, cap: float) -> tuple[float, float]:
+        """What a cap changes, and its standard deviation as feared, for an interval."""
+        change = float((classes.shares() - classes.shares(cap)) @ self.values)
+        weights, _, taken = classes.likely(cap)
+        weights = weights**_DOUBTED / (weights**_DOUBTED).sum()
+        spread = np.einsum("sk,kl,sl->s", taken, self.feared, taken)
+        missed = float(weights @ (spread + np.square(taken @ self.values - change)))
+        return change, _root(missed)
 
 
-def fitted_line(sums: Floats, noise_variance: float, classes: SizeClasses) -> SizeLine:
-    """The line through released sums of (mean - 1/2) by size class."""
-    design = np.stack([classes.counts, classes.counts * classes.octaves], axis=1)
-    weights = 1 / (noise_variance + _BETWEEN * classes.counts)
-    gram, moments = design.T @ (weights[:, None] * design), design.T @ (weights * sums)
-    rough = np.linalg.inv(gram + np.diag([_UNKNOWN**-2, _STEEPEST**-2]))
-    shown = min(max(float((rough @ moments)[1]) ** 2 - _STRIKING * rough[1, 1], 0.0), _STEEPEST**2)
-    covariance, careful = (
-        np.linalg.inv(gram + np.diag([_UNKNOWN**-2, 1 / (prior**2 + shown)])) for prior in (_SLOPE, _SLOPE_FEARED)
+def _root(variance: float) -> float:
+    """The square root of a variance, which rounding may leave below 0 after an absurd histogram."""
+    return math.sqrt(max(variance, 0.0))
+
+
+def class_means(high: Floats, low: Floats, noise_variance: float, classes: SizeClasses) -> ClassMeans:
+    """Means by class from released sums of z and of 1 - z.
+
+    Args:
+        high: noisy sums of z of the users in each class.
+        low: the same of 1 - z.
+        noise_variance: of each.
+        classes: how many users they have.
+    """
+    guess = _first_guess(high, low, noise_variance, classes.counts)
+    sums = (1 - guess) * high - guess * low
+    variance = _TAILS * noise_variance * ((1 - guess) ** 2 + guess**2)
+    values, covariance = _posterior(sums, variance, classes, _EXPECTED, _BENT)
+    feared = _posterior(sums, variance, classes, _FEARED, _CURVED)
+    apart = feared[0] - values
+    return ClassMeans(guess + values, covariance, feared[1] + np.outer(apart, apart))
+
+
+def _first_guess(high: Floats, low: Floats, noise_variance: float, counts: Floats) -> float:
+    """The mean over users, classes weighed by how many they have; near 1/2 where noise is large."""
+    above, below = float(counts @ high), float(counts @ low)
+    total = max(above + below, float(counts @ counts))
+    doubt = noise_variance / 2 * float(counts @ counts) / total**2
+    return float(np.clip(0.5 + (above - below) / 2 / total * _UNKNOWN**2 / (_UNKNOWN**2 + doubt), 0.0, 1.0))
+
+
+def _posterior(
+    sums: Floats, noise_variance: float, classes: SizeClasses, likely: tuple[float, ...], bent: float
+) -> tuple[Floats, Floats]:
+    """Mean and covariance of class means around the first guess, over lines as steep as each prior says."""
+    counts, octaves = classes.counts, classes.octaves
+    level = _UNKNOWN**2 + np.diag(bent**2 + (_OF_USERS + _OF_ROWS / classes.sizes) / np.maximum(counts, 1.0))
+    found = []
+    for steep, weight in zip(_STEEP, likely, strict=True):
+        prior = level + steep**2 * np.outer(octaves, octaves)
+        cross = prior * counts
+        spread = counts[:, None] * cross + noise_variance * np.eye(len(counts))
+        solved = np.linalg.solve(spread, np.column_stack([sums, cross.T]))
+        fit = math.log(weight) - (sums @ solved[:, 0] + np.linalg.slogdet(spread)[1]) / 2
+        found.append((fit, cross @ solved[:, 0], prior - cross @ solved[:, 1:]))
+    weights = np.exp([fit - max(each[0] for each in found) for fit, _, _ in found])
+    weights = weights / weights.sum()
+    mean = np.asarray(sum(weight * each[1] for weight, each in zip(weights, found, strict=True)))
+    covariance = sum(
+        weight * (each[2] + np.outer(each[1] - mean, each[1] - mean))
+        for weight, each in zip(weights, found, strict=True)
     )
-    level, slope = (float(number) for number in covariance @ moments)
-    feared = math.hypot(math.sqrt(careful[1, 1]), float((careful @ moments)[1]) - slope)
-    return SizeLine(level, slope, np.asarray(covariance, np.float64), feared)
+    return mean, np.asarray(covariance)

@@ -226,7 +226,7 @@ class BoundedSum(Hidden):
         return self._open()
 
     def _formed_elsewhere(self, caveats: tuple[str, ...], drawn: Callable[[float], Any] | None = None) -> Self:
-        """Say where the sum was formed, or that it is formed in the release: by what draws it with noise of a scale."""
+        """Say where the sum was formed. With `drawn`, the release forms it, and gives the scale of its noise."""
         self._caveats = caveats
         if drawn is not None:
             self._drawn, self._open = drawn, self._nobody

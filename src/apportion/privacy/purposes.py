@@ -98,6 +98,16 @@ class Purpose(Enum):
         "votes on features",
         "Whether tastes for the items' public features predict users' held-out rows. If not, they hardly count.",
     )
+    CHOICE_VECTORS = (
+        "choice-vectors",
+        "choices",
+        "Which items the same users choose, whatever they rate them: what a ranking to choose from is made of.",
+    )
+    CHOICE_VOTES = (
+        "choice-votes",
+        "votes on choices",
+        "Whether what was learned of choices finds users' held-out rows better than popularity does.",
+    )
     VALIDATION_SCORE = "validation-score", "validation score", "How well one try's settings do on held-out users."
     # regressions and training
     TASK_MATRICES = "task-matrices", "Gram matrices", "How firmly the rows of each task pin down its coefficients."
@@ -129,7 +139,7 @@ class Purpose(Enum):
     CLASS_SUMS = (
         "class-sums",
         "sums by size",
-        "How values go with the number of rows that users have: for the weights, a correction and the interval.",
+        "How many users have about how many rows, and how values go with it: for the cap, a correction, the interval.",
     )
     DISTANCES = (
         "distances",

@@ -41,12 +41,11 @@ from apportion.estimators.counts import (
     weighed_by,
 )
 from apportion.estimators.items import PrivateItems
-from apportion.postprocessing import feature_rows
-from apportion.postprocessing.low_rank import Denoised, denoise_rows
 from apportion.privacy import Purpose, Rows, Session, Share, Statement
 from apportion.privacy.contributions import HeldOut, Kernels, RowsOf, TaskMoments, Votes, Weighting, without_held_out
 from apportion.recommend.als import Progress
 from apportion.recommend.categories import Categories
+from apportion.recommend.click_rounds import denoised_vectors, random_start
 from apportion.recommend.clicks_fold_in import Items, Trust, fold_in
 from apportion.recommend.clicks_votes import (
     CLIP,
@@ -63,7 +62,6 @@ from apportion.recommend.features.prior import (
     leading_directions,
     linear_map,
     log_popularity,
-    regressors,
 )
 from apportion.recommend.model import ClickModel, FoldIn
 
@@ -170,7 +168,7 @@ class PrivateClickRecommender(FeaturesEstimator):
         settings: ClickSettings = self._chosen_settings(ClickSettings.for_budget)
         entered = self._entered(session, data, self._public_features(), settings.counts_share, LocalEngine())
         if entered.data.n_tasks < 2:
-            raise InputError(f"Expected a list of at least 2 tasks to rank, got {entered.data.n_tasks}.", argument=None)
+            raise InputError(f"Expected a list of at least 2 items to rank, got {entered.data.n_tasks}.", argument=None)
         session, policy = entered.session, self.allocation or EqualSplit()
         fit = _Fit(
             entered.data, session, entered.engine, settings, policy, entered.n_users, self.features, entered.items
@@ -266,7 +264,7 @@ class _Fit:
         found = released.posterior.mean
         wanted = self._settings.dimension
         dimension = wanted or default_dimension(self._session.budget.mu, n_users, self._data.n_tasks)
-        rows = _random_start(found, min(dimension, max(self._data.n_tasks, 2)), rng)
+        rows = random_start(found, min(dimension, max(self._data.n_tasks, 2)), rng)
         return given.weights, Items(found, given.expected.total, released.counts.stddev, rows)
 
     def _round_shares(self) -> Sequence[Share]:
@@ -314,11 +312,9 @@ class _Fit:
         contribution = without_held_out(TaskMoments(weights, self._user_rows(k, items)), self._held_out)
         moments = add_up_one(self._engine, self._users, contribution)
         released = self._session.release(Purpose.ITEM_VECTORS.at(round=k + 1), moments, share)
-        vectors = np.asarray(released, np.float64)
-        found = items.exposure
-        vectors -= np.outer(found / (found @ found), found @ vectors)
-        spread = np.maximum(found, self._settings.least_popularity * found.mean())
-        return replace(items, rows=self._denoised(vectors, moments.l2_sensitivity / share.mu, spread))
+        features = self._rows if self._settings.feature_prior else None
+        stddev, given = moments.l2_sensitivity / share.mu, (self._settings.least_popularity, self._settings.steps)
+        return replace(items, rows=denoised_vectors(released, stddev, items.exposure, *given, features))
 
     def _trust(self, items: Items, held_out: HeldOut) -> Trust:
         """The choice that users vote for on rows that were kept out of everything before, and are not from now on."""
@@ -333,18 +329,12 @@ class _Fit:
         return choices[chosen_by_votes(released, doubt, self._settings.caution)]
 
     def _choices(self) -> tuple[Trust, ...]:
-        """The list of the settings; with features, the same with trust in them beside, but for the cautious ones."""
+        """Return the choices of the settings; with features, also the bolder ones with weight on the features."""
         listed = self._settings.choices
         if self._directions is None or len(listed) == 1:
             return listed
         weight = self._settings.feature_weight
         return (*listed, *(replace(each, feature_weight=weight) for each in listed[_CAUTIOUS:]))
-
-    def _denoised(self, vectors: Floats, stddev: float, spread: Floats) -> Denoised:
-        if self._rows is None or not self._settings.feature_prior:
-            return denoise_rows(vectors, stddev, spread, self._settings.steps)
-        explanatory = regressors(np.ones((len(vectors), 1)), self._rows)
-        return feature_rows.denoise_rows(vectors, stddev, spread, explanatory, self._settings.steps)
 
     def _user_rows(self, k: int, items: Items) -> RowsOf:
         """Every user's unit vector, from its own clicks and released values."""
@@ -387,10 +377,3 @@ class _Fit:
             log_popularity=np.concatenate([level, by_feature[:, 0]]),
             observation_weight=1.0,
         )
-
-
-def _random_start(found: Floats, dimension: int, rng: np.random.Generator) -> Denoised:
-    """Return random vectors, longer for popular tasks, that cancel out for a user of average taste."""
-    vectors = rng.standard_normal((len(found), dimension)) * np.sqrt(found)[:, None]
-    vectors -= found @ vectors / found.sum()
-    return Denoised(vectors, np.zeros(len(found)))

@@ -11,7 +11,7 @@ user who was not in training is treated like any other.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, Self, final
@@ -24,10 +24,11 @@ from apportion.data.features import ItemFeatures
 from apportion.data.users import Users
 from apportion.engines import Processors
 from apportion.errors import InputError
-from apportion.linalg.fixed_order import dot_rows, row_products, top_columns
+from apportion.linalg.fixed_order import Excluded, dot_rows, row_products, top_columns
 from apportion.privacy.contributions import Kernels
 from apportion.privacy.statement import Statement
 from apportion.recommend.categories import Categories
+from apportion.recommend.choosing import ChoiceRanking, discounted, history_seeds
 from apportion.recommend.features.new_items import WITHOUT_FEATURES, NewItemMap, joined_ids
 from apportion.recommend.ranking import Caps, best_items
 
@@ -39,6 +40,9 @@ _LEAST_KNOWN: Final = 1e-9
 _SHORTEST: Final = 1e-24
 
 Floats = NDArray[np.floating[Any]]
+_Ranking = Callable[
+    [NDArray[np.int32], int, Excluded | None, NDArray[np.int32] | None, Caps | None], tuple[NDArray[np.int32], Floats]
+]
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,7 @@ class ItemModel(ABC):
         self.feature_map = feature_map
         self.no_map = no_map
         self.categories = categories
+        self.titles: dict[int | str, str] = {}  # by the ids of tasks; public
         self._kernels: Kernels = Processors(np.float32)
 
     @abstractmethod
@@ -266,23 +271,32 @@ class ItemModel(ABC):
         """
         scored = scored or self
         if not 1 <= k <= scored.n_tasks:
-            raise InputError(f"Expected k from 1 to {scored.n_tasks}, the number of tasks, got {k}.", argument="k")
+            raise InputError(f"Expected k from 1 to {scored.n_tasks}, the number of items, got {k}.", argument="k")
         limits = scored._caps(caps)
         users = np.flatnonzero(np.diff(history.by_user.indptr)).astype(np.int32)
-        vectors = self.user_vectors(history)
-        features = np.asarray(scored.fold_in.features, vectors.dtype)
+        ranking = self._ranking(history, scored)
         for part in row_chunks(len(users), USERS_IN_A_PART) if len(users) else (slice(0, 0),):
             excluded = _history_of(history, users[part]) if exclude_history else None
-            tasks, scores = best_items(
-                vectors[users[part]],
-                features,
-                k,
-                offset=scored.offset,
-                excluded=excluded,
-                candidates=candidates,
-                caps=limits,
-            )
+            tasks, scores = ranking(users[part], k, excluded, candidates, limits)
             yield Recommendations(users[part], tasks, scores.astype(np.float32, copy=False), scored.task_ids)
+
+    def _ranking(self, history: Interactions, scored: ItemModel) -> _Ranking:
+        """Return what finds the k best tasks of some users: by their scores."""
+        vectors = self.user_vectors(history)
+        features = np.asarray(scored.fold_in.features, vectors.dtype)
+
+        def best(
+            users: NDArray[np.int32],
+            k: int,
+            excluded: Excluded | None,
+            candidates: NDArray[np.int32] | None,
+            caps: Caps | None,
+        ) -> tuple[NDArray[np.int32], Floats]:
+            return best_items(
+                vectors[users], features, k, offset=scored.offset, excluded=excluded, candidates=candidates, caps=caps
+            )
+
+        return best
 
     def candidates(self, only: ArrayLike | None, exclude: ArrayLike | None) -> NDArray[np.int32] | None:
         """Return codes of the tasks that may be recommended, ascending; None for all."""
@@ -305,7 +319,7 @@ class ItemModel(ABC):
             return None
         if self.categories is None:
             raise InputError(
-                f"This model has no categories of its tasks, so {next(iter(caps))!r} cannot be capped.",
+                f"This model has no categories of its items, so {next(iter(caps))!r} cannot be capped.",
                 argument="caps",
             )
         return Caps.of(self.categories, caps)
@@ -342,7 +356,7 @@ class ItemModel(ABC):
     def _check_tasks(self, history: Interactions) -> None:
         if history.task_ids is not self.task_ids and history.task_ids != self.task_ids:
             raise InputError(
-                f"The history's task list ({history.n_tasks} tasks) is not the model's ({self.n_tasks}); "
+                f"The history's list of {history.n_tasks} items is not the model's ({self.n_tasks}); "
                 "build it with task_ids=model.task_ids.ids.",
                 argument="history",
             )
@@ -350,9 +364,42 @@ class ItemModel(ABC):
 
 @final
 class RatingModel(ItemModel):
-    """Predicts a value: f_i · u above the offset, within the public scale."""
+    """Predicts a value: f_i · u above the offset, within the public scale.
+
+    Args:
+        choice: the regression of what users choose, by which `recommend` ranks; None to rank by predicted value.
+        given: as for every `ItemModel`.
+    """
 
     kind = "ratings"
+
+    def __init__(self, *, choice: FoldIn | None = None, **given: Any) -> None:
+        super().__init__(**given)
+        self.choice = choice
+
+    @property
+    def extra_arguments(self) -> dict[str, Any]:
+        """Return the regression of choices."""
+        return {"choice": self.choice}
+
+    def _ranking(self, history: Interactions, scored: ItemModel) -> _Ranking:
+        if self.choice is None:
+            return super()._ranking(history, scored)
+        rows = history.as_users
+        low, high = self.value_range
+        liked = (np.clip(history.values, low, high) - np.float32(low)) / np.float32(high - low)
+        unit = (high - low) / 4
+        ranking = ChoiceRanking(
+            choices=self.choice.solve(self._kernels, rows, liked),
+            values=self.user_vectors(history),
+            choice_features=discounted(self.popularity, self.choice.features),
+            value_features=np.asarray(self.fold_in.features, np.float32),
+            seeds=history_seeds(history.by_user.indptr, history.tasks),
+            offset=self.offset,
+            value_range=self.value_range,
+            doubts=unit * np.sqrt(1 - np.clip(np.asarray(self.reliability, np.float64), 0, 1)),
+        )
+        return lambda users, k, excluded, candidates, caps: ranking.best(users, k, excluded, candidates)
 
     def labels(self, history: Interactions) -> Floats:
         """Return ratings, clipped to the public scale, minus the global mean."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from apportion.errors import InputError
+
+CHOICE_SHARE = 0.35
+"""The share of the budget for choices, if ranking by choice is asked for and nothing else is given."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,7 @@ class RatingSettings:
         moments_share: share for the shared moments of all rounds.
         votes_share: share for the votes on the three variances of users; 0 to keep these as they are.
         feature_votes_share: share for the votes on users' tastes for features; nothing is spent without features.
+        choice_share: the most that is spent on learning which items users choose; 0 to rank by predicted value.
         held_out: fraction of the rows that is kept for these votes, out of everything before them.
         clip: norm of a user's part in a round; None to choose it from a release.
         latent_scale: relative size of the latent coordinates in a contribution.
@@ -51,6 +57,7 @@ class RatingSettings:
     moments_share: float = 0.02
     votes_share: float = 0.01
     feature_votes_share: float = 0.01
+    choice_share: float = 0.0
     held_out: float = 0.1
     clip: float | None = None
     latent_scale: float = 1.2
@@ -69,3 +76,16 @@ class RatingSettings:
     def for_budget(cls, mu: float) -> RatingSettings:
         """Settings as a function of the budget alone; one rule turned out to serve all budgets."""
         return cls()
+
+    def ranking_by(self, what: str, *, with_features: bool) -> RatingSettings:
+        """Return the settings with a share for choices if ranking by choice is asked for.
+
+        >>> RatingSettings().ranking_by("choice", with_features=False).choice_share
+        0.35
+        """
+        if what not in ("value", "choice"):
+            raise InputError(f"Expected rank_by to be 'value' or 'choice', got {what!r}.", argument="rank_by")
+        chosen = replace(self, choice_share=self.choice_share or CHOICE_SHARE) if what == "choice" else self
+        if chosen.choice_share and with_features:
+            raise InputError("Ranking by choice cannot be combined with item features.", argument="rank_by")
+        return chosen

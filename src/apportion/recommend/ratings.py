@@ -28,7 +28,7 @@ from apportion.data.user_data import UnlistedData, UserData
 from apportion.data.users import UserParts
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.estimators.constructors import with_constructor
-from apportion.estimators.counts import release_overview, release_popularity, weighed_by
+from apportion.estimators.counts import ReleasedPopularity, release_overview, release_popularity, weighed_by
 from apportion.estimators.items import PrivateItems
 from apportion.estimators.private import check_value_range
 from apportion.linalg import RatingRound
@@ -38,6 +38,7 @@ from apportion.privacy.contributions import HeldOut, RatingParts, Weighting, ste
 from apportion.recommend import clip_norms
 from apportion.recommend.als import Progress
 from apportion.recommend.categories import Categories
+from apportion.recommend.choice_rounds import ChoiceRounds, Choices
 from apportion.recommend.features.prior import FeaturesEstimator
 from apportion.recommend.features.ratings_items import ItemSide
 from apportion.recommend.model import FoldIn, RatingModel
@@ -67,6 +68,8 @@ class PrivateRatingRecommender(FeaturesEstimator):
         allocation: how each user divides its sensitivity over its items; None for popularity^-exponent of the settings.
         dimension: length of item vectors; None to choose it from what is released.
         rounds: number of rounds; None for the default of this budget.
+        rank_by: `"value"`: recommend by predicted value. `"choice"`: by what users are likely to choose and to value,
+            which takes a share of the budget, `choice_share` of the settings; see `recommend.choosing`.
         settings: all settings at once, instead of `dimension` and `rounds`.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for everything that `model_` holds. The value
@@ -84,12 +87,14 @@ class PrivateRatingRecommender(FeaturesEstimator):
 
     _: KW_ONLY
     value_range: tuple[float, float] = (1.0, 5.0)
+    rank_by: str = "value"
     settings: RatingSettings | None = None
 
     def _fit(self, data: UserData | UnlistedData, session: Session | None, progress: Progress | None) -> Self:
         low, high = self.value_range
         check_value_range(self.value_range)
-        settings: RatingSettings = self._chosen_settings(RatingSettings.for_budget)
+        chosen: RatingSettings = self._chosen_settings(RatingSettings.for_budget)
+        settings = chosen.ranking_by(self.rank_by, with_features=self.features is not None)
         public = [f"the scale of the values, {low:g} to {high:g}", *self._public_features()]
         entered = self._entered(session, data, public, settings.counts_share, LocalEngine(np.float64))
         session = entered.session
@@ -123,6 +128,7 @@ class _Fit:
         self._features = features
         self._data = data
         self._held_out: HeldOut | None = None
+        self._choices: Choices | None = None
         self._votes = settings.votes_share > 0 and settings.rounds >= _ROUNDS_AFTER_VOTES
         if self._votes:
             self._items = self._items.trusting(_CAUTIOUS * settings.taste_variance)
@@ -140,8 +146,11 @@ class _Fit:
     def run(self, rng: np.random.Generator, progress: Progress | None) -> State:
         """Make every release in order; return what was learned."""
         overview = self._overview()
-        plan = self._plan(overview.share)
-        start, weights = self._start(plan, overview)
+        plan = self._plan(overview.share + self._settings.choice_share)
+        released = self._popularity(plan, overview.n_users)
+        if self._settings.choice_share:
+            plan = self._after_choices(released, overview.n_users, rng)
+        start, weights = self._start(plan, overview, released)
         if not start.dimension:
             plan = self._plan_of_means(plan)
         n_rounds = len(plan.several("rounds"))
@@ -161,13 +170,13 @@ class _Fit:
             self._vote_on_features(state, plan)
         return state
 
-    def _plan(self, taken: float) -> Plan:
-        """Divide what the overview left."""
+    def _plan(self, taken: float, *, counted: bool = False) -> Plan:
+        """Divide what is left beside what was taken; popularity is part of it unless it is counted already."""
         chosen = self._settings
         fixed = {"norms": chosen.norms_share}
-        if self._listed is None:
+        if not counted and self._listed is None:
             fixed["counts"] = chosen.counts_share
-        else:  # popularity is released already
+        elif not counted and self._listed is not None:  # popularity was released with the list
             taken += self._listed.taken
         if self._votes:
             fixed["votes"] = chosen.votes_share
@@ -218,13 +227,23 @@ class _Fit:
             chosen = self._ballot(state).on_features(fold_ins, plan.one("feature_votes"))
             self._items = self._items.trusting(tastes[chosen])
 
-    def _start(self, plan: Plan, overview: Overview) -> tuple[Start, Weighting]:
-        session, engine, n_users, centre = self._session, self._engine, overview.n_users, overview.centre
+    def _popularity(self, plan: Plan, n_users: float) -> ReleasedPopularity:
         users = self._users = self._without_held_out(n_users)
-        if self._listed is None:
-            released = release_popularity(users, session, engine, plan.one("counts"), n_users)
-        else:
-            released = self._listed.popularity(n_users)
+        if self._listed is not None:
+            return self._listed.popularity(n_users)
+        return release_popularity(users, self._session, self._engine, plan.one("counts"), n_users)
+
+    def _after_choices(self, popularity: ReleasedPopularity, n_users: float, rng: np.random.Generator) -> Plan:
+        """Learn choices, whose vectors are features of the items from then on; return a plan for what is left."""
+        parts = (self._users, self._data.as_users, self._session, self._engine, self._held_out)
+        rounds = ChoiceRounds(*parts, n_users)
+        self._choices = rounds.run(popularity, self._settings.choice_share, rng)
+        if self._choices.vectors_are_trusted:
+            self._items = self._items.with_released(self._choices.fold_in.features[:, 1:])
+        return self._plan(self._session.spent, counted=True)
+
+    def _start(self, plan: Plan, overview: Overview, released: ReleasedPopularity) -> tuple[Start, Weighting]:
+        n_users, centre = overview.n_users, overview.centre
         given = weighed_by(self._allocation, self._users, released, self._session)
         found, expected = released.posterior, given.expected
         exposure = popularity.exposure(found, expected.total, expected.typical, n_users)
@@ -363,6 +382,7 @@ class _Fit:
                 self._unit,
             ),
             categories=None if self._features is None else Categories.of(self._features, self._data.task_ids),
+            choice=None if self._choices is None else self._choices.fold_in,
         )
 
 

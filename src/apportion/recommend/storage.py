@@ -32,6 +32,7 @@ CARD = "privacy-card.json"
 """Name of the privacy card that it writes there too."""
 _MAP = "feature_map."
 _CATEGORIES = "categories."
+_CHOICE = "choice."
 
 
 def save(model: ItemModel, path: str | Path) -> None:
@@ -144,9 +145,11 @@ def _loaded(folder: Path) -> ItemModel:
     ids = tensors["task_ids"] if description["task_ids"] is None else np.array(description["task_ids"], dtype=object)
     fold_in = FoldIn(*(tensors[f"fold_in.{name}"] for name in FoldIn.__dataclass_fields__))
     further = kind.extra_from_stored(description)
+    if f"{_CHOICE}features" in tensors:
+        further["choice"] = FoldIn(*(tensors[_CHOICE + name] for name in FoldIn.__dataclass_fields__))
     if "no_map" in description:
         further["no_map"] = description["no_map"]
-    return kind(
+    model = kind(
         fold_in=fold_in,
         vectors=tensors["vectors"],
         popularity=tensors["popularity"],
@@ -160,6 +163,9 @@ def _loaded(folder: Path) -> ItemModel:
         categories=_categories(description, tensors),
         **further,
     )
+    titles = zip(model.task_ids, description.get("titles") or (), strict=False)
+    model.titles = {task: title for task, title in titles if title is not None}
+    return model
 
 
 def _model_kind(name: object) -> type[ItemModel] | None:
@@ -201,6 +207,9 @@ def _tensors(model: ItemModel) -> dict[str, Any]:
         tensors |= {_MAP + name: values for name, values in model.feature_map.tensors().items()}
     if model.categories is not None:
         tensors |= {_CATEGORIES + name: values for name, values in model.categories.tensors().items()}
+    choice = getattr(model, "choice", None)
+    if choice is not None:
+        tensors |= {_CHOICE + name: getattr(choice, name) for name in FoldIn.__dataclass_fields__}
     if not model.task_ids.holds_text:
         tensors["task_ids"] = np.array(model.task_ids.ids)
     return {name: np.ascontiguousarray(values) for name, values in tensors.items()}
@@ -219,6 +228,7 @@ def _description(model: ItemModel) -> dict[str, Any]:
         "settings": model.settings,
         **model.stored_fields(),
         **_category_groups(model.categories),
+        **({"titles": [model.titles.get(each) for each in model.task_ids]} if model.titles else {}),
         **({"no_map": model.no_map} if model.feature_map is None else {"features": _map(model.feature_map)}),
     }
 

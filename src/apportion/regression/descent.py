@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,11 +13,11 @@ from apportion.estimators.contributions import Bounded
 from apportion.privacy import Purpose, Session, Share
 from apportion.privacy.contributions import GradientTotal
 from apportion.regression.multi_task import into_ball
+from apportion.regression.user_regression import Progress
 from apportion.regression.user_sides import Design, Directions, Slopes
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation import Adaptive
 from apportion.allocation.policies import Allocation
-from apportion.data.users import Users
+from apportion.data.users import UserParts
 from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
@@ -22,10 +22,10 @@ from apportion.losses import Loss, loss_of
 from apportion.privacy import Purpose, Session, Share
 from apportion.privacy.contributions import TaskMoments
 from apportion.regression.multi_task import MultiTaskRegression, Start, into_ball, not_negative, positive
-from apportion.regression.observations import Observations
+from apportion.regression.observations import Observed
 from apportion.regression.step_rules import Problem, check_rule, number_of_steps, step_sizes
 from apportion.regression.task_floor import TaskConstant, TaskFloor
-from apportion.regression.user_sides import Design, Directions, Slopes, coded_labels
+from apportion.regression.user_sides import CodedLabels, Design, Directions, Slopes
 
 Floats = NDArray[np.float64]
 
@@ -128,29 +128,36 @@ class MultiTaskERM(MultiTaskRegression):
         bound = f"the norm {self._clip_norm():g} to which each gradient of a user for a task is clipped"
         return [*super()._assumed_public(), bound]
 
-    def _learn(self, observations: Observations, session: Session, engine: Engine) -> Floats:
+    def _learn(self, observations: Observed, session: Session, engine: Engine) -> Floats:
         loss = loss_of(self.loss)
-        users = observations.users.with_columns(labels=coded_labels(loss, observations.labels))
+        users = observations.users.mapped(CodedLabels(loss))
         design = Design(self.feature_norm, loss)
         shares = {"constant": _CONSTANT_SHARE, "comparison": _COMPARISON_SHARE} if self.floor else {}
         plan = self._plan(session, {"gradients": 1.0 - sum(shares.values()), **shares})
         start = self._start(observations, session, engine, plan)
         self.intercept_, self.model_part_, self.n_steps_ = 0.0, 1.0, 0
         if not self.floor:
-            return self._descended(users, design, start, session, engine, plan.one("gradients"))
+            return self._descended(users, observations.dimension, design, start, session, engine, plan.one("gradients"))
         floor = TaskFloor(users, design, self.feature_norm * self.domain_radius, self._neighbours, session, engine)
         constant = floor.constant(plan.one("constant"))
         if not floor.can_tell(constant, plan.one("comparison")):
             self.intercept_, self.model_part_ = floor.constant(plan.one("gradients"), constant).score, 0.0
             return np.zeros((observations.data.n_tasks, observations.dimension))
-        theta = self._descended(users, design, start, session, engine, plan.one("gradients"))
+        theta = self._descended(users, observations.dimension, design, start, session, engine, plan.one("gradients"))
         return self._floored(theta, floor, constant, plan.one("comparison"))
 
     def _descended(
-        self, users: Users, design: Design, start: Start, session: Session, engine: Engine, share: Share
+        self,
+        users: UserParts,
+        dimension: int,
+        design: Design,
+        start: Start,
+        session: Session,
+        engine: Engine,
+        share: Share,
     ) -> Floats:
         """One θ for each task, by weighted noisy gradient descent."""
-        directions, dimension = Directions(design), users.column("features").shape[1]
+        directions = Directions(design)
         problem = self._problem(start, dimension, share.mu / start.weights.moved(1.0))
         n_steps = self.steps or number_of_steps(self.rule, problem, self.max_steps)
         shares = share.split(**{f"{step}": 1 / n_steps for step in range(1, n_steps + 1)})

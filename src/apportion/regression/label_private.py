@@ -10,23 +10,23 @@ argument here or paid for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import KW_ONLY, field
 from functools import cached_property, partial
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation.users import SampleLimit, Unbounded
-from apportion.data.grouping import group_rows, one_of
+from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_column, finite_matrix
 from apportion.data.users import Users
 from apportion.engines import add_up_one
 from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import Noisy, release_noisy
-from apportion.estimators.private import EngineEstimator, check_value_range
+from apportion.estimators.frames import refuse_frame
+from apportion.estimators.private import check_value_range
 from apportion.postprocessing.intervals import half_widths
 from apportion.privacy import REPLACE_LABELS, Budget, Purpose, Session, Share
 from apportion.privacy.contributions import BoxedColumns, LabelTotal, LabelVectors, Values
@@ -42,10 +42,10 @@ from apportion.regression.residual_structure import (
     guessed,
     without_releases,
 )
+from apportion.regression.user_regression import Progress, UserRegression
 
 Floats = NDArray[np.float64]
 Offsets = NDArray[np.int64]
-Progress = Callable[[str, int, int], None]
 Bounding = Literal["robust", "paper"] | SampleLimit | Unbounded | LabelWeights
 
 _ROUGH = 1e-2  # tolerance of the weights of a first, rough estimate
@@ -54,7 +54,7 @@ _BY_NAME = ("robust", "paper")
 
 
 @with_constructor
-class LabelPrivateRegression(EngineEstimator):
+class LabelPrivateRegression(UserRegression):
     """Linear regression under user-level differential privacy of the labels.
 
     The estimate is C y plus noise with C X = 1: a weighted least squares line, whose target is the least squares line
@@ -66,14 +66,14 @@ class LabelPrivateRegression(EngineEstimator):
         noise_variance: of a label around the line, if it is public. None estimates it, and how much of it a user's rows
             share, with `variance_share` of the budget, or takes the largest that the range allows if that is 0.
         variance_share: share of the budget for that.
-        fit_intercept: whether to add a column of ones to the features.
+        fit_intercept: whether to add a column of ones to the features. They must have full rank, together with it.
         target: "predictions" to minimise the squared error of the predictions on the rows themselves, which does not
             depend on the units of the features; "coefficients" for that of the coefficients, as the paper does.
         bounding: "robust" for weights that hold up where the truth is curved or goes with the number of rows; "paper"
             for the C that is best if the truth is linear; SampleLimit(h) for least squares on at most h rows of each
             user (None: the h with the least total variance), Unbounded() for least squares on all rows; or the
             `label_weights_` of another fit to the same features and users, for other labels of theirs.
-        level: of the intervals.
+        level: coverage of the intervals.
         interval_for: "rows" for intervals of the least squares line over these rows; "population" for that of the
             population which these users were drawn from. Intervals of "paper" weights assume that labels' means are
             linear in the features and that labels vary independently, and are for the population then.
@@ -128,30 +128,18 @@ class LabelPrivateRegression(EngineEstimator):
     threshold_: float | None = field(init=False)
     label_weights_: LabelWeights = field(init=False)
 
-    def fit(
+    def _fit(
         self,
-        X: ArrayLike,  # noqa: N803
-        y: ArrayLike,
-        *,
-        users: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-        session: Session | None = None,
-        progress: Progress | None = None,
+        X: Any,  # noqa: N803
+        y: Any,
+        users: ArrayLike,
+        session: Session | None,
+        progress: Progress | None,
     ) -> Self:
-        """Spend the budget on the labels. Afterwards everything that ends in _ may be released.
-
-        Args:
-            X: features, one row per label; public, and together with a column of ones of full rank.
-            y: labels.
-            users: the user of each label, integers or text; public.
-            groups: the same as `users`, for scikit-learn tools that use this name; give one of the two.
-            session: a session with its own budget, noise and window, which replace those of the estimator.
-            progress: called with the kind of step, the number done and the total.
-        """
-        self._check()
+        refuse_frame(X, "Private labels with public features need all features in memory; a Spark frame is not.")
         features = finite_matrix(X, "X")
         labels = finite_column(y, "y", len(features))
-        grouping = group_rows(one_of(users, groups), len(features))
+        grouping = group_rows(users, len(features))
         if self.fit_intercept:
             features = np.column_stack([features, np.ones(len(features))])
         opened = self._open(session, Budget(self.epsilon, self.delta), REPLACE_LABELS, self._assumed_public())

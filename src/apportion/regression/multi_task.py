@@ -19,12 +19,13 @@ from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.counts import allocated, release_number_of_users
+from apportion.estimators.frames import is_frame
 from apportion.estimators.private import InteractionsEstimator
 from apportion.linalg.fixed_order import dot_rows
 from apportion.privacy import Purpose, Session
 from apportion.privacy.budget import Plan
 from apportion.privacy.contributions import TaskCounts, Weighting
-from apportion.regression.observations import Observations
+from apportion.regression.observations import Observations, Observed, observed_on_spark
 
 Floats = NDArray[np.float64]
 
@@ -75,10 +76,10 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
 
     def fit(
         self,
-        X: ArrayLike,  # noqa: N803
-        y: ArrayLike,
+        X: Any,  # noqa: N803
+        y: Any,
         *,
-        tasks: ArrayLike,
+        tasks: Any,
         users: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         task_ids: ArrayLike | Vocabulary | None = None,
@@ -87,7 +88,8 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
         """Spend the budget on the data. Afterwards `coef_` may be released with its `statement_`.
 
         Args:
-            X: features, one row per observation; add a column of ones for an intercept.
+            X: features, one row per observation; add a column of ones for an intercept. With
+                `engine=SparkEngine(spark)` a frame of that session; `y`, `tasks` and `users` are names of its columns.
             y: labels, one per row.
             tasks: which task a row belongs to, integers or text.
             users: whose row it is. Several rows of a user for one task count as one, their mean; labels of two classes
@@ -96,10 +98,13 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
             task_ids: the public list of tasks; without it, which tasks occur is revealed.
             session: brings its own budget, noise and window; those of the estimator are then not used.
         """
+        if is_frame(X):
+            with observed_on_spark(self.engine, X, y, tasks, one_of(users, groups), task_ids) as on_cluster:
+                return self.fit_observations(on_cluster, session=session)
         observations = Observations.from_arrays(X, y, tasks, one_of(users, groups), task_ids)
         return self.fit_observations(observations, session=session)
 
-    def fit_observations(self, observations: Observations, *, session: Session | None = None) -> Self:
+    def fit_observations(self, observations: Observed, *, session: Session | None = None) -> Self:
         """Fit to rows that were checked and sorted before; see `fit`."""
         self._check()
         opened = self._declared(session, observations.data, self._assumed_public())
@@ -125,7 +130,7 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
         return dot_rows(x, self.coef_[codes])
 
     @abstractmethod
-    def _learn(self, observations: Observations, session: Session, engine: Engine) -> Floats:
+    def _learn(self, observations: Observed, session: Session, engine: Engine) -> Floats:
         """Make every release and return the coefficients of all tasks."""
 
     def _check(self) -> None:
@@ -171,7 +176,7 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
             )
         return session.plan(**first, **{name: part * rest for name, part in statistics.items()})
 
-    def _start(self, observations: Observations, session: Session, engine: Engine, plan: Plan) -> Start:
+    def _start(self, observations: Observed, session: Session, engine: Engine, plan: Plan) -> Start:
         """Release the number of users, what the allocation asks for, and every task's total weight."""
         users = observations.users
         public = self._public_users()

@@ -1,8 +1,11 @@
-"""Features and labels of (user, task) pairs: the input of a multi-task regression."""
+"""Features and labels of (user, task) pairs: the input of a multi-task regression, in memory or on a cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,10 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.data import Interactions, Vocabulary
 from apportion.data.encoding import match_public_list, refuse_single_user
 from apportion.data.grouping import encode_column
+from apportion.data.item_lists import texts_of
 from apportion.data.numbers import finite_column, finite_matrix
 from apportion.data.ordering import user_major_order
-from apportion.data.users import Users
+from apportion.data.user_data import UserData
+from apportion.data.users import UserParts, Users
+from apportion.data.vocabulary import as_text
+from apportion.engines import Engine
+from apportion.engines.spark.interactions import InteractionsOnSpark
+from apportion.engines.spark.numbers import NumbersOnSpark
 from apportion.errors import InputError
+from apportion.estimators.frames import cluster_of, holds_text, numbers_beside
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,6 +94,59 @@ class Observations:
 
     def __repr__(self) -> str:
         return f"Observations({self.data.n_tasks} tasks, {self.dimension} features, values hidden)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ObservationsOnSpark:
+    """The same on a cluster; rows of a user and a task are brought to their mean by the workers.
+
+    Attributes:
+        data: the list of tasks.
+        users: the users with their rows.
+        dimension: the number of features of a row.
+    """
+
+    data: UserData
+    users: UserParts
+    dimension: int
+
+    def __repr__(self) -> str:
+        return f"ObservationsOnSpark({self.data.n_tasks} tasks, {self.dimension} features, values hidden)"
+
+
+Observed = Observations | ObservationsOnSpark
+
+
+@contextmanager
+def observed_on_spark(
+    engine: Engine | None, frame: Any, label: Any, task: Any, users: Any, task_ids: ArrayLike | Vocabulary | None
+) -> Iterator[ObservationsOnSpark]:
+    """Read a frame on the engine's cluster; columns but those of labels, tasks and users are features."""
+    cluster = cluster_of(engine, users, task, label)
+    names = numbers_beside(frame, users, label, task)
+    with cluster.read_numbers(frame, users, {"features": names, "labels": label}, [task]) as rows:
+        listed = _listed(task_ids, rows, texts=holds_text(frame, task))
+        on_list = rows.on_list(texts_of(listed), drop=False)
+        yield ObservationsOnSpark(InteractionsOnSpark(on_list.frame, listed), on_list.mapped(mean_of_pairs), len(names))
+
+
+def mean_of_pairs(users: Users) -> Users:
+    """Return users with one row for each of their tasks, the mean of those there are."""
+    pairs = users.owner.astype(np.int64) * max(users.n_tasks, 1) + users.column("tasks")
+    x, y, kept = _one_row_a_pair(users.column("features"), users.column("labels"), pairs)
+    if len(kept) == users.n_rows:
+        return users
+    sizes = np.bincount(users.owner[kept], minlength=users.n_users)
+    columns = {"tasks": users.column("tasks")[kept], "features": np.ascontiguousarray(x), "labels": y}
+    return Users(np.append(0, np.cumsum(sizes)), columns, n_tasks=users.n_tasks, keys=users.keys)
+
+
+def _listed(task_ids: ArrayLike | Vocabulary | None, rows: NumbersOnSpark, *, texts: bool) -> Vocabulary:
+    """The public list of tasks, or the tasks that occur."""
+    if task_ids is None:
+        found = rows.own_texts()
+        return Vocabulary(as_text(found, "task") if texts else sorted(map(int, found)), name="task")
+    return task_ids if isinstance(task_ids, Vocabulary) else Vocabulary(task_ids, name="task", declared=True)
 
 
 def _one_row_a_pair(

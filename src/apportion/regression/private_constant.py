@@ -60,7 +60,7 @@ class PrivateConstant:
 
     @property
     def serves(self) -> bool:
-        """Whether the constant so far is one to fall back on; one that is 0, or found by descent, is taken to be."""
+        """Whether the constant so far is precise enough to fall back on; one of 0, or from descent, always is."""
         return not self._precision.all() or float(1 / np.sqrt(self._precision.min())) <= _ROUGHEST
 
     def _add_mean(self, turn: int, share: Share) -> None:

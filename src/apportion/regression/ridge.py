@@ -24,7 +24,7 @@ from apportion.estimators.constructors import with_constructor
 from apportion.privacy import Purpose, Session
 from apportion.privacy.contributions import TaskGrams, TaskMoments
 from apportion.regression.multi_task import MultiTaskRegression, into_ball, not_negative, positive
-from apportion.regression.observations import Observations
+from apportion.regression.observations import Observed
 from apportion.regression.solves import Statistics, solve_psd, solve_shrunk
 from apportion.regression.user_sides import ClippedFeatures, ClippedLabels
 
@@ -96,7 +96,7 @@ class MultiTaskRidge(MultiTaskRegression):
     def _assumed_public(self) -> list[str]:
         return [*super()._assumed_public(), f"the bound {self.label_bound:g} to which labels are clipped"]
 
-    def _learn(self, observations: Observations, session: Session, engine: Engine) -> Floats:
+    def _learn(self, observations: Observed, session: Session, engine: Engine) -> Floats:
         gram_share = self.gram_share or default_gram_share(self.solve, observations.dimension)
         plan = self._plan(session, {"grams": gram_share, "moments": 1 - gram_share})
         start = self._start(observations, session, engine, plan)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.users import Users
+from apportion.data.users import UserParts, Users
 from apportion.engines import Engine, add_up_one
 from apportion.estimators.contributions import Noisy, release_noisy
 from apportion.privacy import Neighbours, Purpose, Session, Share
@@ -84,7 +84,7 @@ class TaskFloor:
         engine: adds up.
     """
 
-    users: Users
+    users: UserParts
     design: Design
     reach: float
     neighbours: Neighbours

@@ -24,23 +24,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.allocation.users import ContributionPolicy, Smooth
-from apportion.data.grouping import group_rows, one_of
+from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_column, finite_matrix
 from apportion.data.users import UserParts, Users, in_memory
 from apportion.engines import add_up_one
 from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import ContributionsEstimator, Sizes
+from apportion.estimators.frames import is_frame, rows_of_frame
 from apportion.losses import Loss, loss_of
 from apportion.postprocessing.intervals import student_half_width
 from apportion.privacy import BoxedValues, PublicRowWeights, Purpose, Session, Share
 from apportion.privacy.budget import Plan
 from apportion.privacy.contributions import RowTotal
 from apportion.privacy.statement import STATISTICS_DEFAULTS
-from apportion.regression.descent import Descent, Progress, Risk, steps_for
+from apportion.regression.descent import Descent, Risk, steps_for
 from apportion.regression.floor import WAYS, Ends, LossDifferences, stands_out, why_no_intervals
 from apportion.regression.multi_task import not_negative, positive
 from apportion.regression.private_constant import PrivateConstant
+from apportion.regression.user_regression import Progress, UserRegression
 from apportion.regression.user_sides import CodedLabels, Design, coded_labels
 
 Floats = NDArray[np.float64]
@@ -57,7 +59,7 @@ _PARTS_SEED = 0  # public
 
 
 @with_constructor
-class UserERM(ContributionsEstimator):
+class UserERM(ContributionsEstimator, UserRegression):
     """A linear model by noisy gradient descent on a convex loss, under user-level differential privacy.
 
     Minimises Σ_i c_i ℓ(θ · x_i, y_i) + λ ‖θ‖² over ‖θ‖ ≤ r; weights c sum to 1. With an intercept, rows are
@@ -91,7 +93,7 @@ class UserERM(ContributionsEstimator):
             the model is the mean of the K and intervals are those of Student's t. It costs about √K in noise, and needs
             public sizes. That all descents stop early is not in the intervals, so they are refused where noise stopped
             a descent: where `n_steps_` is at its least, 20, or the whole model did not beat the constant. 0 for none.
-        level: of the intervals.
+        level: coverage of the intervals.
 
     Attributes:
         coef_: coefficients.
@@ -146,40 +148,26 @@ class UserERM(ContributionsEstimator):
     threshold_: float = field(init=False)
     n_steps_: int = field(init=False)
 
-    def fit(
+    def _fit(
         self,
         X: Any,  # noqa: N803
         y: Any,
-        *,
-        users: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-        session: Session | None = None,
-        progress: Progress | None = None,
+        users: ArrayLike,
+        session: Session | None,
+        progress: Progress | None,
     ) -> Self:
-        """Spend the budget on the data. Afterwards everything that ends in _ may be released.
-
-        Args:
-            X: features, one row per observation; with `engine=SparkEngine(spark)` a frame of that session, `y` and
-                `users` being names of its columns.
-            y: labels, one per row.
-            users: the user of each row, integers or text.
-            groups: the same as `users`, for scikit-learn tools that use this name; give one of the two.
-            session: a session with its own budget, noise and window, which replace those of the estimator.
-            progress: called with the kind of step, the number done and the total.
-        """
-        self._check()
-        if hasattr(X, "mapInArrow"):
-            with self._rows_of(X, one_of(users, groups), y) as (on_cluster, width):
+        if is_frame(X):
+            with rows_of_frame(self.engine, X, users, y) as (on_cluster, width):
                 owners = on_cluster.mapped(CodedLabels(loss_of(self.loss)))
-                return self._fit(owners, width, None, session, progress)
+                return self._found(owners, width, None, session, progress)
         features = finite_matrix(X, "X")
         labels = coded_labels(loss_of(self.loss), finite_column(y, "y", len(features)))
-        grouping = group_rows(one_of(users, groups), len(features), single_user=self._sizes_are_private)
+        grouping = group_rows(users, len(features), single_user=self._sizes_are_private)
         parts = self._parts(len(grouping.sizes))
         held = grouping.users(None if parts is None else {"part": parts}, features=features, labels=labels)
-        return self._fit(held, features.shape[1], parts, session, progress)
+        return self._found(held, features.shape[1], parts, session, progress)
 
-    def _fit(
+    def _found(
         self, owners: UserParts, width: int, parts: Integers | None, session: Session | None, progress: Progress | None
     ) -> Self:
         opened = self._session(session, self._assumed_public())
@@ -373,7 +361,7 @@ class UserERM(ContributionsEstimator):
         return Descent(self._design, clip, *settings, Purpose.GRADIENT).run(start, risk, session, share, progress)
 
     def _descent_on_constant(self, risk: Risk, share: Share, purpose: Purpose) -> Descent:
-        """A descent on the intercept alone, for losses whose best constant no mean tells."""
+        """A descent on the intercept alone, for losses whose best constant does not follow from the mean label."""
         clip = min(self._clip_norm(), self._constant * self._steepest())
         size = self.step_size if self.step_size is not None else 1 / self._smoothness(self._constant)
         n_steps = int(np.clip(steps_for(self._time(risk, clip, share, 1), size), 1, _MOST_CONSTANT_STEPS))

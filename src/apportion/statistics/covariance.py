@@ -17,11 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_rows
-from apportion.data.users import Users
+from apportion.data.users import UserParts
 from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.counts import LEAST_USERS
+from apportion.estimators.frames import is_frame, rows_of_frame
 from apportion.postprocessing.class_counts import class_counts
 from apportion.privacy import ADD_REMOVE, Budget, Session, Share
 from apportion.privacy.contributions import ClippedParts
@@ -53,7 +54,7 @@ class _Found:
 class _CovarianceFit:
     """One fit, step by step, each paid for."""
 
-    users: Users
+    users: UserParts
     session: Session
     engine: Engine
     rows: ScaledRows
@@ -125,7 +126,7 @@ class CovarianceEstimator(UserStatistic):
     Args:
         delta: δ, above 0: noise is Gaussian.
         value_range: (low, high), public, numbers or one for each column; values beyond are clipped.
-        level: of the intervals of the covariance matrix.
+        level: coverage of the intervals of the covariance matrix.
     """
 
     _: KW_ONLY
@@ -142,15 +143,20 @@ class CovarianceEstimator(UserStatistic):
             raise InputError(f"Expected a level between 0 and 1, got {self.level:g}.", argument="level")
 
     def _fit(self, X: Any, users: ArrayLike, session: Session | None) -> Self:  # noqa: N803
+        if is_frame(X):
+            with rows_of_frame(self.engine, X, users) as (on_cluster, columns):
+                return self._found(on_cluster, columns, session)
         values = finite_rows(X, "X")
-        columns = values.shape[1]
+        owners = group_rows(users, len(values), single_user=True).users(values=values)
+        return self._found(owners, values.shape[1], session)
+
+    def _found(self, owners: UserParts, columns: int, session: Session | None) -> Self:
         if columns > _MOST_COLUMNS:
             raise InputError(f"Expected at most {_MOST_COLUMNS} columns, got {columns}.", argument="X")
         box = ValueBox.of(self.value_range, columns)
         opened = self._open(session, self._budget(), ADD_REMOVE, [f"the range of values, {box.words}"])
         if opened.budget.pure:
             raise InputError("A covariance matrix needs a session with a delta for Gaussian noise.", argument="session")
-        owners = group_rows(users, len(values), single_user=True).users(values=values)
         self._publish(_CovarianceFit(owners, opened, self._adder, ScaledRows(box.low, box.high)).found(), box)
         self.statement_ = opened.statement()
         return self
@@ -177,14 +183,14 @@ class CovarianceEstimator(UserStatistic):
 class UserCovariance(CovarianceEstimator):
     """The covariance matrix of rows that belong to users, every user counting one, under user-level privacy.
 
-    It is that of one row of one user, both drawn at random from the data.
+    It is the covariance of one row, drawn at random from the rows of a user drawn at random.
 
     Args:
-        level: of the intervals.
+        level: coverage of the intervals.
 
     Attributes:
         covariance_: the matrix; no eigenvalue is negative.
-        mean_: of users' means, one for each column.
+        mean_: the mean over users of each user's own mean, one for each column.
         noise_stddev_: standard deviation of what privacy added to each entry.
         interval_: (low, high) of each entry, for these users.
         statement_: the privacy statement.

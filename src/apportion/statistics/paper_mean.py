@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.allocation.users import ContributionPolicy, Smooth
 from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_rows
-from apportion.data.users import Users
+from apportion.data.users import UserParts, in_memory
 from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import (
@@ -28,6 +28,7 @@ from apportion.estimators.contributions import (
     capped_weights,
     publicly_weighed,
 )
+from apportion.estimators.frames import is_frame, rows_of_frame
 from apportion.postprocessing.intervals import half_widths
 from apportion.privacy import PublicRowWeights, Purpose, Session, Share
 from apportion.privacy.budget import Plan
@@ -58,7 +59,7 @@ class PaperMean(ContributionsEstimator, UserStatistic):
         sizes_share: share of the budget for a histogram of sizes, from which the threshold is chosen, if they are
             private.
         max_size: a public bound on the threshold where sizes are private.
-        level: of the interval.
+        level: coverage of the interval.
 
     Attributes:
         mean_: a number, or one for each column.
@@ -101,12 +102,17 @@ class PaperMean(ContributionsEstimator, UserStatistic):
     threshold_: float = field(init=False)
 
     def _fit(self, X: Any, users: ArrayLike, session: Session | None) -> Self:  # noqa: N803
+        if is_frame(X):
+            with rows_of_frame(self.engine, X, users) as (on_cluster, width):
+                return self._found(on_cluster, width, session, flat=width == 1)
         values = finite_rows(X, "X")
-        box = ValueBox.of(self.value_range, values.shape[1])
-        given = self._given_variance(box)
         grouping = group_rows(users, len(values), single_user=self._sizes_are_private)
+        return self._found(grouping.users(values=values), values.shape[1], session, flat=np.ndim(X) == 1)
+
+    def _found(self, owners: UserParts, width: int, session: Session | None, *, flat: bool) -> Self:
+        box = ValueBox.of(self.value_range, width)
+        given = self._given_variance(box)
         opened = self._session(session, self._assumed_public(box, given is not None))
-        owners, width = grouping.users(values=values), values.shape[1]
         plan = self._plan(opened, estimates_variance=given is None)
         spread = _Spread(given, given) if given is not None else self._spread(owners, box, opened, plan)
         share = plan.one("mean")
@@ -114,7 +120,7 @@ class PaperMean(ContributionsEstimator, UserStatistic):
         found = self._bounded(owners, trade_off, opened, _maybe(plan, "sizes"), self.correlation)
         name = ReleaseName(Purpose.MEAN, label="mean by the paper's weights")
         estimate = self._released(name, BoxedColumns(box.low, box.high), width, found, opened, share)
-        self._publish(estimate, spread, box, flat=np.ndim(X) == 1)
+        self._publish(estimate, spread, box, flat=flat)
         self.threshold_ = found.threshold
         self.statement_ = opened.statement()
         return self
@@ -157,15 +163,16 @@ class PaperMean(ContributionsEstimator, UserStatistic):
             return 2 * (columns / share.pure_epsilon) ** 2 / (4 if self._sizes_are_private else 1)
         return columns / share.mu**2 / (4 if self._sizes_are_private else 1)
 
-    def _spread(self, users: Users, box: ValueBox, session: Session, plan: Plan) -> _Spread:
+    def _spread(self, users: UserParts, box: ValueBox, session: Session, plan: Plan) -> _Spread:
         """Estimate the variance of every column from first and second moments in which each user counts the same."""
         width = len(box.low)
         if self._sizes_are_private:
             equal = Bounded(capped_weights(1.0), 1.0, users)
         else:
-            sizes = users.sizes
+            held = in_memory(users, "Weights by public sizes")
+            sizes = held.sizes
             each = np.repeat(1 / np.maximum(sizes, 1) / (sizes > 0).sum(), sizes)
-            equal = publicly_weighed(users, each, "every user with the same total weight", 1.0)
+            equal = publicly_weighed(held, each, "every user with the same total weight", 1.0)
         share = plan.one("variance")
         values = BoxedColumns(box.low, box.high, squares=True)
         found = self._released(Purpose.FIRST_MOMENTS, values, width, equal, session, share)

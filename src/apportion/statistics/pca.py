@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from apportion.data.numbers import finite_rows
+from apportion.data.users import UserParts
 from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.privacy import Session
@@ -27,9 +28,9 @@ class UserPCA(CovarianceEstimator):
 
     Attributes:
         components_: one row for each, by falling variance; the entry that is largest in size is positive.
-        explained_variance_: along each.
-        explained_variance_ratio_: over the whole variance.
-        covariance_: see `UserCovariance`, as for the others.
+        explained_variance_: the variance along each component.
+        explained_variance_ratio_: the same as a share of the whole variance.
+        covariance_: the released matrix; this and other attributes are those of `UserCovariance`.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -48,12 +49,11 @@ class UserPCA(CovarianceEstimator):
     explained_variance_: Any = field(init=False)
     explained_variance_ratio_: Any = field(init=False)
 
-    def _fit(self, X: Any, users: ArrayLike, session: Session | None) -> Self:  # noqa: N803
-        columns = finite_rows(X, "X").shape[1]
+    def _found(self, owners: UserParts, columns: int, session: Session | None) -> Self:
         wanted = columns if self.n_components is None else self.n_components
         if not 1 <= wanted <= columns:
             raise InputError(f"Expected from 1 to {columns} components, got {wanted}.", argument="n_components")
-        super()._fit(X, users, session)
+        super()._found(owners, columns, session)
         values, vectors = np.linalg.eigh(self.covariance_)
         variances, rows = np.maximum(values[::-1], 0.0), vectors.T[::-1][:wanted]
         largest = rows[np.arange(wanted), np.abs(rows).argmax(axis=1)]

@@ -26,6 +26,7 @@ from apportion.data.users import Users, in_memory
 from apportion.errors import BudgetError, InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import Bounded, ContributionsEstimator, Sizes, capped_weights
+from apportion.estimators.frames import refuse_frame
 from apportion.privacy import Base, PublicRowWeights, Purpose, RankedRows, Session
 from apportion.privacy.mechanisms import PointsOfList
 from apportion.privacy.purposes import ReleaseName, Stage
@@ -103,6 +104,7 @@ class UserQuantile(ContributionsEstimator, UserStatistic):
     delta = 0.0
 
     def _fit(self, X: Any, users: ArrayLike, session: Session | None) -> Self:  # noqa: N803
+        refuse_frame(X, "Quantiles of a Spark frame are those of UserGroupBy('quantile'), with or without groups.")
         sought = self._sought()
         self._check_target(("bounding", "sizes_share"))
         line, about = line_of(self.value_range, self.step, self.candidates, self.base)

@@ -65,18 +65,19 @@ def rank_cap(
     stddev = math.sqrt(noisy.variance)
     ends = np.minimum(2 * edges - 1, max_size)
     shapes = likely_counts(noisy.values, stddev, "sizes")
-    classes = SizeClasses(shapes.mean, np.sqrt(edges * ends), stddev, shapes)
+    classes = SizeClasses.of(shapes, np.sqrt(edges * ends), stddev)
     noise = 2 * len(sought) / ((1 - SIZES) * session.budget.epsilon)
     moved = _EXPECTED_OF_GRADES if grades else _EXPECTED
     cap = float(min(ends, key=lambda cap: _expected_error(classes, float(cap), noise * float(cap), moved)))
     counted = np.minimum(classes.sizes, cap)[classes.counts >= 1]
     doubt = stddev * math.sqrt(float(np.square(counted).sum()))
     total = classes.total(cap)
-    octaves, unsure = classes.below(cap)
+    octaves = float((classes.shares() - classes.shares(cap)) @ classes.octaves)
+    unsure = math.sqrt(np.square(classes.moved(cap, classes.octaves)) @ classes.variances)
     return RankCap(cap, max(total - 2 * doubt, total / 4, cap), octaves + unsure)
 
 
 def _expected_error(classes: SizeClasses, cap: float, noise: float, moved: float) -> float:
     """The squared error of ranks with a cap that an octave moves by so much, over all likely numbers by size."""
-    weights, totals, octaves = classes.likely(cap)
-    return float(weights @ (np.square(noise / totals) + np.square(moved * octaves)))
+    weights, totals, taken = classes.likely(cap)
+    return float(weights @ (np.square(noise / totals) + np.square(moved * (taken @ classes.octaves))))

@@ -1,12 +1,11 @@
 """The mean over rows or over users, even if values depend on sizes. It is found in steps, and every step is paid for.
 
-1. *Sizes.* A histogram of how many rows users have. It gives the cap h: a user's weight is min(s, h).
-2. *Sums by size class.* They show how users' means depend on their sizes. The cap with the least predicted mean squared
-   error is taken, its bias is corrected, and what remains uncertain widens the interval. With few users there is no
-   budget for this step: then h is chosen from the sizes alone, and the interval allows for an unseen dependence.
-3. *Distances.* With many users, a histogram of how far users' sums lie from a first centre, in octaves. Few sums are as
-   large as the range allows, so they are clipped at the C with the least predicted mean squared error.
-4. *The mean.* Σ clip(min(s, h) (z - centre), ±C) and Σ min(s, h). With fewer users, Σ min(s, h) z and
+1. *Sums by size class.* Σ z and Σ (1 - z) of the users in each octave of sizes: how many users have about how many
+   rows, and how their means go with that. A user's weight is min(s, h): the cap h with the least predicted mean squared
+   error is taken, its bias is corrected, and what remains uncertain widens the interval.
+2. *Distances.* With enough users, a histogram of how far users' sums lie from a first centre, in octaves. Few sums are
+   as large as the range allows, so they are clipped at the C with the least predicted mean squared error.
+3. *The mean.* Σ clip(min(s, h) (z - centre), ±C) and Σ min(s, h). With fewer users, Σ min(s, h) z and
    Σ min(s, h) (1 - z), which one user moves by h in total. The interval is that of a ratio of noisy numbers.
 
 z is a user's mean, on a scale from 0 to 1 (docs/proofs/means.md).
@@ -26,9 +25,9 @@ from apportion.data.users import UserParts
 from apportion.estimators.contributions import Noisy
 from apportion.postprocessing.class_counts import class_counts, likely_counts
 from apportion.postprocessing.ratio_intervals import NoisyRatio
-from apportion.postprocessing.size_dependence import UNSEEN, SizeClasses, SizeLine, fitted_line
+from apportion.postprocessing.size_dependence import ClassMeans, SizeClasses, class_means
 from apportion.privacy import Session, Share
-from apportion.privacy.contributions import Contribution, SizeHistogram
+from apportion.privacy.contributions import Contribution
 from apportion.privacy.purposes import Name, Purpose, ReleaseName
 from apportion.statistics.user_parts import (
     CentredSums,
@@ -44,13 +43,13 @@ from apportion.statistics.user_parts import (
 Floats = NDArray[np.float64]
 Release = Callable[[Name, Contribution, Share], Noisy]
 
-SIZES, SUMS, DISTANCES, SPREAD = 0.15, 0.1, 0.15, 0.1  # shares of the budget
-_FEW, _MANY = 150.0, 400.0  # users, in units of the noise of a number that one user moves by 1
+CLASSES, DISTANCES, SPREAD = 0.15, 0.15, 0.1  # shares of the budget
+_ENOUGH = 80.0  # users, in units of the noise of a number that one user moves by 1, that distances are worth it
 _TYPICAL_CLIP = 0.3  # C/h, before distances are known
 _UNSURE = 0.15  # how much of what clipping takes away is not known from counts by octave
 _SHOWN = 2.2  # standard deviations by which a net loss must stand out of its noise
-_OCTAVES = 7  # of distances, up to the furthest that a sum can lie from its centre
 _DOUBT = 0.2  # prior standard deviation of a mean around 1/2
+_OCTAVES = 7  # of distances, up to the furthest that a sum can lie from its centre
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,21 +109,15 @@ class TargetMean:
 
     def found(self) -> Found:
         """Take all steps."""
-        classes = self._sizes()
-        left = 1 - SIZES - (SPREAD if self.population else 0.0)
+        classes, means = self._classes()
+        left = 1 - CLASSES - (SPREAD if self.population else 0.0)
         plenty = classes.n_users / self._price(1.0, *in_columns(self.columns, 1.0))
-        if plenty < _FEW:
-            lines = [UNSEEN] * self.columns
-            cap = self._best_cap(classes, lines, left, 0.5)
-            return self._with_intervals(*self._plain(classes, lines, cap, left))
-        lines = self._lines(classes)
-        left -= SUMS
-        if plenty < _MANY:
-            cap = self._best_cap(classes, lines, left, 0.5)
-            return self._with_intervals(*self._plain(classes, lines, cap, left))
-        left -= DISTANCES
-        cap = self._best_cap(classes, lines, left, _TYPICAL_CLIP)
-        return self._with_intervals(*self._centred(classes, lines, cap, left))
+        if plenty >= _ENOUGH:
+            left -= DISTANCES
+            cap = self._best_cap(classes, means, self._price(left, *in_columns(self.columns, _TYPICAL_CLIP)))
+            return self._with_intervals(*self._centred(classes, means, cap, left))
+        cap = self._best_cap(classes, means, self._price(left, *in_columns(self.columns, 0.5)))
+        return self._with_intervals(*self._plain(classes, means, cap, left))
 
     @property
     def _edges(self) -> Floats:
@@ -136,53 +129,48 @@ class TargetMean:
         """The last size of every class."""
         return np.minimum(2 * self._edges - 1, self.means.largest)
 
-    def _sizes(self) -> SizeClasses:
-        edges = self._edges
-        histogram = SizeHistogram(edges)
-        noisy = self.release(Purpose.SIZES, histogram, self._share("sizes", SIZES))
-        stddev = math.sqrt(noisy.variance)
-        shapes = likely_counts(noisy.values, stddev, "sizes")
-        return SizeClasses(shapes.mean, np.sqrt(edges * self._caps), stddev, shapes)
-
-    def _lines(self, classes: SizeClasses) -> list[SizeLine]:
-        width = self.columns * len(self._edges)
+    def _classes(self) -> tuple[SizeClasses, list[ClassMeans]]:
+        """How many users there are by size class, and their means."""
+        edges, width = self._edges, 2 * self.columns * len(self._edges)
         form = parts(
-            ClassSums(self.means, self._edges), width, *in_columns(self.columns, 0.5), "mean of a user by size class"
+            ClassSums(self.means, edges), width, *in_columns(self.columns, 1.0), "z and 1 - z of a user by size class"
         )
-        noisy = self.release(Purpose.CLASS_SUMS, form, self._share("sums", SUMS))
-        return [fitted_line(sums, noisy.variance, classes) for sums in noisy.values.reshape(self.columns, -1)]
+        noisy = self.release(Purpose.CLASS_SUMS, form, self._share("classes", CLASSES))
+        sums = noisy.values.reshape(self.columns, 2, -1)
+        stddev = math.sqrt(2 * noisy.variance / self.columns)
+        shapes = likely_counts(sums.sum(axis=(0, 1)) / self.columns, stddev, "sizes")
+        classes = SizeClasses.of(shapes, np.sqrt(edges * self._caps), stddev)
+        return classes, [class_means(high, low, noisy.variance, classes) for high, low in sums]
 
-    def _best_cap(self, classes: SizeClasses, lines: list[SizeLine], share: float, reach: float) -> float:
+    def _best_cap(self, classes: SizeClasses, means: list[ClassMeans], price: float) -> float:
         """The cap with the least predicted mean squared error, over all likely numbers of users by size."""
-        price = self._price(share, *in_columns(self.columns, reach))
         errors = []
         for cap in self._caps:
-            weights, totals, octaves = classes.likely(cap)
-            missed = float(np.mean([line.expected_miss(weights, octaves) for line in lines]))
+            weights, totals, taken = classes.likely(cap)
+            missed = float(np.mean([each.expected_miss(weights, taken) for each in means]))
             errors.append((price * cap) ** 2 * float(weights @ totals**-2) + missed)
         return float(self._caps[int(np.argmin(errors))])
 
     def _plain(
-        self, classes: SizeClasses, lines: list[SizeLine], cap: float, share: float
+        self, classes: SizeClasses, means: list[ClassMeans], cap: float, share: float
     ) -> tuple[float, list[_Estimate]]:
         """Means from sums of z and of 1 - z."""
         width = 2 * self.columns
         form = parts(HighAndLow(self.means, cap), width, *in_columns(self.columns, 1.0), "z and 1 - z of a user")
         noisy = self.release(self._name, form, self._share("mean", share))
-        below = classes.below(cap)
         estimates = []
-        for line, high, low in zip(lines, *noisy.values.reshape(2, -1), strict=True):
+        for each, high, low in zip(means, *noisy.values.reshape(2, -1), strict=True):
             ratio = NoisyRatio((high - low) / 2, high + low, noisy.stddev, noisy.scale, (0.5, -0.5), (1.0, 1.0))
             doubt = _DOUBT**2 / (_DOUBT**2 + ratio.stddev(0.0) ** 2)
-            correction, unsure = line.slope * below[0], line.feared_miss(*below)
+            correction, unsure = each.correction(classes, cap)
             estimates.append(_Estimate(ratio, 0.5, doubt, correction, unsure, 0.0))
         return cap, estimates
 
     def _centred(
-        self, classes: SizeClasses, lines: list[SizeLine], cap: float, share: float
+        self, classes: SizeClasses, means: list[ClassMeans], cap: float, share: float
     ) -> tuple[float, list[_Estimate]]:
         """Means from clipped sums around a first centre."""
-        first = [line.at(classes.octave(cap)) for line in lines]
+        first = [each.at(classes.shares(cap)) for each in means]
         centres, doubts = np.array([mean for mean, _ in first]), np.array([doubt for _, doubt in first])
         counts, stddev = self._distances(cap, centres)
         clips, part = self._clips(counts, stddev, cap, centres, doubts, share)
@@ -191,17 +179,16 @@ class TargetMean:
             *in_columns(self.columns, 1.0, part), "distance of a user's sum from a centre, and its size",
         )  # fmt: skip
         noisy = self.release(self._name, form, self._share("mean", share))
-        below = classes.below(cap)
         bottom = self._bottom(noisy, classes, cap, part)
         estimates = []
-        for k, line in enumerate(lines):
+        for k, each in enumerate(means):
             clip = float(clips[k])
             furthest = cap * max(centres[k], 1 - centres[k])
             loss = _Loss.of(counts[k], stddev, clip, furthest)
             top = float(noisy.values[k]) * clip + loss.net
             ratio = NoisyRatio(top, bottom, noisy.stddev, noisy.scale, (clip, 0.0), (0.0, cap / part))
             doubt = doubts[k] ** 2 / (doubts[k] ** 2 + ratio.stddev(0.0) ** 2)
-            correction, unsure = line.slope * below[0], line.feared_miss(*below)
+            correction, unsure = each.correction(classes, cap)
             estimates.append(_Estimate(ratio, float(centres[k]), doubt, correction, unsure, loss.unsure))
         return cap, estimates
 

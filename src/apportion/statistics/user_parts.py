@@ -50,17 +50,18 @@ class UserMeans:
 
 @dataclass(frozen=True, eq=False)
 class ClassSums:
-    """z - 1/2 of every column, in the user's size class."""
+    """z and 1 - z of every column, in the user's size class: together 1 a column."""
 
     means: UserMeans
     edges: Floats
 
     def __call__(self, users: Users, weights: Any) -> tuple[Floats]:
-        """One row per user: a block of classes for each column."""
+        """One row per user: for each column a block of classes with z and one with 1 - z."""
         sizes, means = self.means(users)
         places = class_of(sizes, self.edges)
-        rows = np.zeros((len(sizes), means.shape[1], len(self.edges)))
-        rows[np.arange(len(sizes)), :, places] = means - 0.5
+        rows = np.zeros((len(sizes), means.shape[1], 2, len(self.edges)))
+        rows[np.arange(len(sizes)), :, 0, places] = means
+        rows[np.arange(len(sizes)), :, 1, places] = 1 - means
         return (rows.reshape(len(sizes), -1),)
 
 

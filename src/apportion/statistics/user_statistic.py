@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
@@ -12,7 +12,7 @@ from apportion.estimators.private import EngineEstimator
 from apportion.privacy import Session
 
 
-class UserStatistic(EngineEstimator):
+class UserStatistic(EngineEstimator, ABC):
     """A private statistic of rows, each of which belongs to a user."""
 
     delta: float
@@ -29,7 +29,7 @@ class UserStatistic(EngineEstimator):
         """Spend the budget on the data. Afterwards, attributes that end in _ may be released.
 
         Args:
-            X: values, one per row, or a matrix where several columns are estimated. Means with
+            X: values, one per row, or a matrix where several columns are estimated. Means and covariances with
                 `engine=SparkEngine(spark)` also take a frame of that session: its columns, without that of the users.
             y: ignored, for compatibility.
             users: the user of each row, integers or text; the name of a column of a Spark frame.

@@ -18,6 +18,7 @@ from apportion.privacy.noise import noise_source
 from apportion.training.applied import refuse_surroundings
 from apportion.training.checkpoints import RatchetNoise, Stored, TrainingCheckpoint, read
 from apportion.training.clipping import Clip, FixedClip, ReleasedLoss, SecondMomentScales
+from apportion.training.described import described
 from apportion.training.known_noise import AddedNoise
 from apportion.training.per_unit import Loss
 from apportion.training.plans import epsilon_for, length_of
@@ -312,13 +313,14 @@ class PrivateTrainer:
     def _settings(self, units: Units) -> dict[str, Any]:
         """Return what a checkpoint is bound to, beside the rows."""
         named = {name: [str(p.dtype), list(p.shape)] for name, p in self.module.named_parameters()}
-        loss = None if self.loss is None else getattr(self.loss, "__qualname__", type(self.loss).__qualname__)
+        forward = [described(getattr(type(part), "forward", None)) for part in self.module.modules()]
         return {
             "epsilon": self.epsilon, "delta": self.delta, "steps": self.steps, "sampling": self.sampling,
             "n_units": self.n_units, "clip": repr(self.clip), "scaling": repr(self.scaling),
             "mean_of_rows": self.mean_of_rows, "rows_at_once": self.rows_at_once, "module": repr(self.module),
-            "parameters": named, "loss": loss, "optimizer": repr(self.optimizer.__class__), "units": units.name,
-            "losses": repr(self.losses), "autocast": str(self.autocast), "tables": repr(self.tables),
+            "parameters": named, "forward": forward, "loss": described(self.loss),
+            "optimizer": repr(self.optimizer.__class__), "units": units.name, "losses": repr(self.losses),
+            "autocast": str(self.autocast), "tables": repr(self.tables),
             "groups": optimizer_settings(self.optimizer), "scheduler": _scheduler_settings(self.scheduler),
         }  # fmt: skip
 

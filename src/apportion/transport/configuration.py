@@ -19,11 +19,12 @@ from apportion.privacy.noise import NoiseSource, SeededNoise, SystemNoise
 from apportion.transport.conditions import Conditions, NoisePlace
 from apportion.transport.listed import PublicFacts
 
-Kind = Literal["ratings", "clicks", "mean", "quantiles"]
+Kind = Literal["ratings", "clicks", "encoder", "mean", "quantiles"]
 
 _ASKED: Final[Mapping[str, tuple[str, ...]]] = {
     "ratings": ("number-of-users", "user-means", "popularity", "clip-norms", "rating-round", "variance-votes"),
     "clicks": ("number-of-users", "popularity", "click-totals", "click-tastes", "click-votes"),
+    "encoder": ("user-means", "popularity", "encoder-matrices", "encoder-vectors"),
     "mean": ("user-means",),
     "quantiles": ("value-shares",),
 }
@@ -43,7 +44,8 @@ class Federation:
         items: file with the public list of items, one id in each line.
         roster: file with the public keys of all clients, one in each line; `apportion federate key` prints one.
         server: the public key of the server, in hexadecimal digits; clients answer nobody else.
-        kind: what is learned: a recommender from ratings or clicks, or the mean or quantiles of users' values.
+        kind: what is learned: a recommender from ratings or clicks, or from ratings and public item features by an
+            encoder, or the mean or quantiles of users' values.
         epsilon: ε that a client allows in all.
         delta: δ of it.
         colluding: how many clients may collude with the server.
@@ -52,6 +54,8 @@ class Federation:
         passes: the most passes that a client answers in all.
         scale: of values, low and high.
         quantiles: which ones, of `kind` quantiles.
+        features: file with public features of items, of `kind` encoder; the server alone needs it.
+        resamples: releases of statistics in a round of the encoder: 1 for SSP-c, more for SSP-i.
         dimension: length of item vectors; None for the default.
         rounds: number of rounds; None for the default.
         timeout: seconds that the server waits for answers.
@@ -71,6 +75,8 @@ class Federation:
     passes: int = 100
     scale: tuple[float, ...] = (1.0, 5.0)
     quantiles: tuple[float, ...] = (0.25, 0.5, 0.75)
+    features: Path | None = None
+    resamples: int = 1
     dimension: int | None = None
     rounds: int | None = None
     timeout: float = 120.0
@@ -82,6 +88,11 @@ class Federation:
             raise InputError(f"Expected kind to be one of {', '.join(_ASKED)}, got {self.kind!r}.", argument="kind")
         if self.seed is not None and self.noise != "server":
             raise InputError("A seed is for noise of the server; clients draw theirs afresh.", argument="seed")
+        if (self.kind == "encoder") != (self.features is not None):
+            raise InputError(
+                f"Expected features with the kind encoder and with no other, got the kind {self.kind}.",
+                argument="features",
+            )
         if len(self.scale) != 2 or not self.timeout > 0:
             raise InputError(
                 f"Expected a scale [low, high] and a timeout above 0, got {list(self.scale)} and {self.timeout:g}.",
@@ -110,7 +121,7 @@ class Federation:
         missing = [name for name in ("items", "roster", "server") if name not in given]
         if missing:
             raise InputError(f"Expected the setting {missing[0]!r}, got none.", argument=None)
-        paths = {name: folder / given[name] for name in ("items", "roster")}
+        paths = {name: folder / given[name] for name in ("items", "roster", "features") if name in given}
         lists = {name: _numbers(name, given[name]) for name in ("scale", "quantiles") if name in given}
         return cls(**{**given, **paths, **lists})
 
@@ -164,7 +175,7 @@ class Federation:
     def engine(self, conditions: Conditions, clients: Clients) -> FederatedEngine:
         """Return the engine of the fit."""
         made = NoisyClientsEngine if self.noise == "clients" else FederatedEngine
-        return made(conditions.trust, clients, "float32" if self.kind == "clicks" else "float64")
+        return made(conditions.trust, clients, "float32" if self.kind in ("clicks", "encoder") else "float64")
 
 
 def _numbers(name: str, given: Sequence[Any]) -> tuple[float, ...]:

@@ -80,7 +80,7 @@ def test_processes_that_open_a_new_ledger_at_once_agree_on_one_account(url):
 
 
 def test_switching_a_new_file_to_a_log_waits_for_others_that_do_the_same(tmp_path):
-    """A race that SQLite does not wait in by itself: without our wait about one round in ten fails (12 rounds: 7 of 10 runs)."""
+    """SQLite does not wait here by itself: without our wait about one round in ten fails (7 of 10 runs of 12)."""
     answers = [answers_of_six(str(tmp_path / f"{turn}.db")) for turn in range(12)]
     assert answers == [answers[0]] * 12
     assert answers[0].count("made") == 1

@@ -72,7 +72,7 @@ def test_new_items_are_scored_by_their_features_alone_and_known_ones_as_before(m
 def test_what_cannot_be_a_new_item_is_refused(make):
     data = random_interactions(6)
     model = make(features_of(9)).fit(data).model_
-    with pytest.raises(InputError, match="got 3, which is already a task of the model"):
+    with pytest.raises(InputError, match="got 3, which is already an item of the model"):
         model.recommend(data, 3, new_items=frame_of(1, first=3))
     with pytest.raises(InputError, match="no column 'year'"):
         model.recommend(data, 3, new_items=frame_of(1, first=30).drop_columns(["year"]))

@@ -160,6 +160,11 @@ def test_the_largest_groups_of_a_private_list_are_found_with_intervals_that_hold
         found.top(2, "quantile")
 
 
+def test_the_largest_of_an_empty_list_are_none():
+    found = UserGroupBy("sum", epsilon=0.1, value_range=(0, 1)).fit([1.0], users=["ann"], by=["east"])
+    assert (found.groups_, found.top(2).groups_) == ((), ())
+
+
 def test_an_empty_list_is_an_answer():
     values, users, groups = some_rows(8)
     found = fitted((values, users, groups), keys="private", epsilon=0.1)

@@ -1,4 +1,4 @@
-"""Users on disk: a folder of Parquet shards, each of whole users, that is written and read without holding it."""
+"""Users on disk: a folder of Parquet shards with whole users. Its size is not limited by memory."""
 
 from apportion.data.on_disk.manifest import FolderManifest
 from apportion.data.on_disk.user_folder import UserFolder

@@ -97,5 +97,5 @@ def _from_postgres(query: str, database: str) -> Iterator[pa.RecordBatch]:
 
 
 def _sql(query: str) -> Any:
-    """The query as it is: psycopg asks for a literal, and this one is the data holder's own."""
+    """Return the query unchanged. psycopg asks for a literal; this query is the data holder's own."""
     return query

@@ -163,17 +163,20 @@ class SparkEngine:
 
         return RowsOnSpark(self, frame, {"user": user, "task": task, "value": value}, untyped=untyped)
 
-    def read_numbers(self, frame: Any, user: str, columns: Mapping[str, str | Sequence[str]]) -> NumbersOnSpark:
-        """Return a frame's rows of numbers, for means and regressions of users.
+    def read_numbers(
+        self, frame: Any, user: str, columns: Mapping[str, str | Sequence[str]], by: Sequence[str] | None = None
+    ) -> NumbersOnSpark:
+        """Return a frame's rows of numbers, for means, regressions and statistics by group.
 
         Args:
             frame: a DataFrame with one row per observation, in any order and partitioning.
             user: name of the user column.
             columns: for each column of the users the names in the frame that it is made of; one name makes a vector.
+            by: names of the columns that divide rows into groups, or tasks; None if nothing does.
         """
         from apportion.engines.spark.numbers import NumbersOnSpark
 
-        return NumbersOnSpark(self, frame, user, columns)
+        return NumbersOnSpark(self, frame, user, columns, by)
 
     def _answers(self, users: UsersOnSpark, contributions: Sequence[Contribution], *, keyed: bool) -> list[Answer]:
         """Make one pass; return its blocks in order. Every bucket is in each of them exactly once."""

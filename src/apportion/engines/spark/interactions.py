@@ -22,7 +22,7 @@ from apportion.errors import InputError
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.contributions import Contribution
 
-_TEXT = ("string", "varchar", "char")
+TEXT_TYPES = ("string", "varchar", "char")
 
 
 class InteractionsOnSpark:
@@ -86,7 +86,7 @@ class RowsOnSpark:
         untyped: bool = False,
     ) -> None:
         columns = choose_columns(frame.columns, {**(choices or {}), "timestamp": IGNORE})
-        texts = frame.schema[columns.task].dataType.typeName() in _TEXT
+        texts = frame.schema[columns.task].dataType.typeName() in TEXT_TYPES
         self._engine, self._untyped, self._texts = engine, untyped, texts
         chosen = frame.select(*(f"`{name}`" for name in columns.names))
         route = RoutedRows(columns, engine.buckets, texts)

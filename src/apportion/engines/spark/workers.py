@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from apportion.data.arrow_columns import IdColumn, ValueColumn
 from apportion.data.columns import Columns
+from apportion.data.groups import each_group_once
 from apportion.data.item_lists import Priorities
 from apportion.data.user_keys import sampling_keys
 from apportion.data.users import Users
@@ -218,7 +219,8 @@ class SumsOfBuckets:
             sums = PartialSums.over(self._changed(users), self.contributions, self.kernels)
             return Answer(roll, sums.layout, sums)
         texts, users = _by_text(bucket)
-        sums = PartialSums.over(Priorities.of(texts)(users), self.contributions, self.kernels)
+        counted = Priorities.of(texts)(each_group_once(users))
+        sums = PartialSums.over(counted, self.contributions, self.kernels)
         return Answer(roll, (), sums, tuple(texts))
 
     def _changed(self, users: Users) -> Users:

@@ -206,6 +206,17 @@ class PartialSums(Hidden):
             sums.append(tuple(arrays))
         return PartialSums(sums, self._n_users)
 
+    def possible(self, contributions: Sequence[Contribution], n_users: int) -> bool:
+        """Whether so many users can add up to these numbers: each moves a sum by at most its sensitivity.
+
+        Args:
+            contributions: what was added up.
+            n_users: at most.
+        """
+        arrays = [array for sums in self._sums for array in sums]
+        bounds = [total for each, sums in zip(contributions, self._sums, strict=True) for total in each.sealed(sums)]
+        return all(_length(array, total) <= n_users for array, total in zip(arrays, bounds, strict=True))
+
     def _flat(self) -> NDArray[np.int64]:
         arrays = [array.reshape(-1) for sums in self._sums for array in sums]
         if not all(_are_whole(sums) for sums in self._sums):
@@ -216,6 +227,13 @@ class PartialSums(Hidden):
 
     def __repr__(self) -> str:
         return f"PartialSums({len(self._sums)} contributions, values hidden)"
+
+
+def _length(array: NDArray[np.int64], total: BoundedSum) -> float:
+    """Return the length of a sum of whole steps, in the metric and the unit of its sensitivity."""
+    scales = 1.0 if total.scales is None else total.scales
+    steps = array.astype(np.float64) / scales
+    return float(np.linalg.norm(steps)) * (total.step or 1.0) / total.l2_sensitivity
 
 
 def _are_whole(sums: Sums) -> bool:

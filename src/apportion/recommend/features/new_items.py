@@ -135,7 +135,7 @@ def joined_ids(known: Vocabulary, new: Vocabulary) -> Vocabulary:
     if known.holds_text != new.holds_text:
         if not known.holds_text:
             raise InputError(
-                f"Expected integers for new items, like the model's tasks, got {new.id_of(0)!r}.",
+                f"Expected integers for new items, like the model's items, got {new.id_of(0)!r}.",
                 argument="new_items",
             )
         theirs = theirs.astype(TEXT)
@@ -143,6 +143,6 @@ def joined_ids(known: Vocabulary, new: Vocabulary) -> Vocabulary:
     if (found >= 0).any():
         again = known.id_of(int(found[found >= 0][0]))
         raise InputError(
-            f"Expected new items, got {again!r}, which is already a task of the model.", argument="new_items"
+            f"Expected new items, got {again!r}, which is already an item of the model.", argument="new_items"
         )
     return Vocabulary(np.concatenate([ours, theirs]), name=known.name, declared=known.declared)

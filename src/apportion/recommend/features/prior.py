@@ -5,7 +5,7 @@ All of it is computed from public features and released values.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
@@ -32,7 +32,7 @@ _LEAST_VARIANCE = 1e-9
 
 
 @with_constructor
-class FeaturesEstimator(ItemsEstimator):
+class FeaturesEstimator(ItemsEstimator, ABC):
     """A private recommender that may use public item features.
 
     Args:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from apportion.data import Vocabulary
 from apportion.data.features import ItemFeatures
+from apportion.data.sparse_rows import ColumnRange, SparseRows
 from apportion.postprocessing import empirical_bayes, feature_prior
 from apportion.postprocessing.feature_prior import FeaturePosterior, FeaturePrior
 from apportion.recommend.features.new_items import FeatureMap
@@ -78,6 +79,15 @@ class ItemSide:
         """Return the same with this prior variance of users' tastes for features."""
         other = copy(self)
         other._reach = float(np.sqrt(taste_variance / self._settings.latent_variance))
+        return other
+
+    def with_released(self, vectors: Floats) -> ItemSide:
+        """Return the same with released vectors of the tasks in the place of public features."""
+        other, (n_tasks, width) = copy(self), vectors.shape
+        rows, columns = np.divmod(np.arange(n_tasks * width), width)
+        groups = [ColumnRange("released", 0, width)]
+        other._rows = SparseRows.from_entries(rows, columns, vectors.ravel(), n_tasks, groups)
+        other._directions = leading_directions(other._rows, self._settings.feature_directions)
         return other
 
     def fill(self, columns: NDArray[np.float64]) -> None:

@@ -155,7 +155,7 @@ def _factors(design: Design, cap: float, norm: Literal[1, 2]) -> Floats:
 
 
 def _weighted_least_squares(design: Design, extended: Floats, factors: Floats) -> Floats | None:
-    """The rows of C for the features, others standing beside them; None where the rows hardly tell them apart."""
+    """Return the rows of C for the features, next to the other columns; None if the columns are almost collinear."""
     weighted = extended * np.repeat(factors, design.sizes[design.sizes > 0])[:, None]
     gram = weighted.T @ extended
     scales = np.sqrt(np.diag(gram))

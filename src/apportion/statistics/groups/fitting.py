@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.users import Users
+from apportion.data.users import UserParts
 from apportion.engines import Engine, add_up_one
 from apportion.estimators.contributions import release_noisy
 from apportion.estimators.counts import release_overview
@@ -50,7 +50,7 @@ class GroupFit:
         shrink: whether groups borrow from one another.
     """
 
-    users: Users
+    users: UserParts
     session: Session
     engine: Engine
     asked: Mapping[str, Asked]
@@ -96,7 +96,7 @@ class GroupFit:
 
 
 def release_norms(
-    users: Users, session: Session, engine: Engine, moments: list[GroupMoments], share: Share, name: Name
+    users: UserParts, session: Session, engine: Engine, moments: list[GroupMoments], share: Share, name: Name
 ) -> list[UsersNorms]:
     """Release how many users have about which norm, for each statistic."""
     pure = session.budget.pure

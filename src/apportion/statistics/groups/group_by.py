@@ -14,12 +14,13 @@ from numpy.typing import ArrayLike
 
 from apportion.data.encoding import EncodedIds
 from apportion.data.grouping import one_of
-from apportion.data.groups import ALL, RowsByGroup, parts_of, rows_by_group, text_of
+from apportion.data.groups import ALL, parts_of, rows_by_group, text_of
 from apportion.data.numbers import finite_rows
 from apportion.engines import Engine
 from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import one_of_words
+from apportion.estimators.frames import cluster_of, is_frame, numbers_beside
 from apportion.estimators.private import EngineEstimator, check_value_range
 from apportion.privacy import ADD_REMOVE, Session
 from apportion.privacy.keys import Law
@@ -27,7 +28,17 @@ from apportion.privacy.statement import STATISTICS_DEFAULTS
 from apportion.statistics.groups.asked import Asked, Count, Histogram, Mean, NumberOfUsers, Quantiles, Sum, Variance
 from apportion.statistics.groups.fitting import GroupFit
 from apportion.statistics.groups.found import Found
-from apportion.statistics.groups.keys import FROM_DATA, LIST, OWN_GROUPS, PRIVATE, GroupList, group_budget, release_list
+from apportion.statistics.groups.keys import (
+    FROM_DATA,
+    LIST,
+    OWN_GROUPS,
+    PRIVATE,
+    GroupList,
+    GroupRows,
+    group_budget,
+    release_list,
+)
+from apportion.statistics.groups.on_spark import GroupsOnSpark
 from apportion.statistics.user_parts import Target
 
 COUNTS = ("count", "users")
@@ -46,17 +57,17 @@ class UserGroupBy(EngineEstimator):
         delta: δ. With Laplace noise it is for a private list alone, and 0 otherwise.
         value_range: (low, high), public; values beyond are clipped. Counts of rows and of users need none.
         keys: the groups: a public list, in which rows of other groups are left out; "private" for a list that is
-            released, of groups that enough users are in; "from-data" for the groups that occur, which does not protect
-            who is in a group that nobody else is in.
+            released and holds the groups with enough users; "from-data" for the groups that occur, which does not
+            protect a user who is alone in a group.
         of: "rows", where a user counts in a group by its rows there; "users", where it counts one.
         quantiles: ranks of "quantile".
         step: public: values lie at low, low + step, ...; for "quantile".
         bins: of "histogram": how many, or their ends.
         shrink: whether groups borrow from one another by empirical Bayes. Intervals then hold for the level's share of
             groups; otherwise for each group.
-        law: "gaussian", or "laplace": noise on vectors bounded in L1 norm, whose guarantee is pure but for a private
-            list. It is better where users are in few groups, up to about eight for one statistic.
-        level: of the intervals.
+        law: "gaussian", or "laplace", which bounds users in L1 norm; its guarantee is pure, except for a private list.
+            Laplace noise is better if users are in few groups, up to about eight for one statistic.
+        level: coverage of the intervals.
 
     Attributes:
         groups_: the groups, in text order, or in the order of a list that was given. A text each; a tuple where several
@@ -104,7 +115,7 @@ class UserGroupBy(EngineEstimator):
 
     def fit(
         self,
-        X: ArrayLike | None = None,  # noqa: N803
+        X: Any = None,  # noqa: N803
         y: object = None,
         *,
         users: ArrayLike | EncodedIds | None = None,
@@ -115,7 +126,8 @@ class UserGroupBy(EngineEstimator):
         """Spend the budget on the data; afterwards everything that ends in _ may be released.
 
         Args:
-            X: values, one per row; None where only rows or users are counted.
+            X: values, one per row; None where only rows or users are counted. With `engine=SparkEngine(spark)`, a frame
+                of that session, `users` and `by` being names of its columns; its one other column has the values.
             y: ignored, for compatibility.
             users: whose row it is, integers or text.
             by: the group of each row; several columns as a list or mapping of columns. Without one, all rows are one
@@ -123,6 +135,8 @@ class UserGroupBy(EngineEstimator):
             groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
         """
+        if is_frame(X):
+            return self._fit_frame(X, users if groups is None else groups, _names(by), session)
         asked, columns = self._asked(), _columns(by)
         owners = users if isinstance(users, EncodedIds) else one_of(users, groups)
         n_rows = len(owners.codes) if isinstance(owners, EncodedIds) else len(np.asarray(owners))
@@ -131,6 +145,24 @@ class UserGroupBy(EngineEstimator):
         opened = self._opened(session, given, len(columns))
         data = rows_by_group(owners, columns, n_rows, **values)
         self._publish(*self._found(data, opened, self._adder, asked, given), len(columns), given)
+        self.statement_ = opened.statement()
+        return self
+
+    def _fit_frame(self, frame: Any, users: Any, by: list[Any], session: Session | None) -> Self:
+        """Fit to rows on a cluster; columns are given by name."""
+        engine, asked, given = cluster_of(self.engine, users, *by), self._asked(), self._given(len(by))
+        values: dict[str, Any] = {}
+        if set(asked) & set(OF_VALUES):
+            names = numbers_beside(frame, users, *by)
+            if len(names) > 1:
+                raise InputError(f"Expected one column of values beside users and groups, got {names}.", argument="X")
+            values = {"values": names[0]}
+        opened = self._opened(session, given, len(by))
+        with engine.read_numbers(frame, users, values, by) as rows:
+            data = GroupsOnSpark.of(rows)
+            if given is None and self.keys == FROM_DATA:
+                data = data.on_own_list()
+            self._publish(*self._found(data, opened, engine, asked, given), len(by), given)
         self.statement_ = opened.statement()
         return self
 
@@ -145,6 +177,8 @@ class UserGroupBy(EngineEstimator):
             statistic: by which; the first that has one number for each group, if None.
         """
         single = [name for name, held in self.estimates_.items() if np.ndim(held) == 1]
+        if not self.groups_:  # a private list may be empty, and has no larger groups
+            return copy(self)
         if not single or (statistic or single[0]) not in single:
             raise InputError(f"Expected one of {single}, with one number a group, got {statistic!r}.", argument=None)
         if most < 1:
@@ -159,12 +193,12 @@ class UserGroupBy(EngineEstimator):
 
     def _found(
         self,
-        data: RowsByGroup,
+        data: GroupRows,
         session: Session,
         engine: Engine,
         asked: dict[str, Asked],
         given: tuple[str, ...] | None,
-    ) -> tuple[RowsByGroup, dict[str, Found], GroupList | None]:
+    ) -> tuple[GroupRows, dict[str, Found], GroupList | None]:
         """All steps: the list of groups, where it is private, then the statistics of the listed ones."""
         listed = None
         if given is not None:
@@ -296,7 +330,7 @@ class UserGroupBy(EngineEstimator):
 
     def _publish(
         self,
-        data: RowsByGroup,
+        data: GroupRows,
         found: dict[str, Found],
         listed: GroupList | None,
         n_columns: int,
@@ -327,6 +361,11 @@ def _columns(by: Any) -> list[Any]:
         several = bool(by) and all(isinstance(each, EncodedIds | list | tuple | np.ndarray) for each in by)
         return list(by) if several or not by else [by]
     return [by]
+
+
+def _names(by: Any) -> list[Any]:
+    """The names of the columns of a Spark frame that make groups: one, or several."""
+    return [by] if isinstance(by, str) else list(by)
 
 
 def _words(value_range: tuple[float, float]) -> str:

@@ -19,14 +19,16 @@ from apportion.errors import InputError
 from apportion.postprocessing.group_shrinkage import listed_totals
 from apportion.postprocessing.norm_caps import UNSURE, Norms, best_cap
 from apportion.privacy import Budget, Session
-from apportion.privacy.contributions import GroupMoments, KeyCounts, KeyShares
+from apportion.privacy.contributions import Contribution, GroupMoments, KeyCounts, KeyShares
 from apportion.privacy.keys import KeyedSum, Law, Listed
 from apportion.privacy.purposes import Purpose
 from apportion.statistics.groups.fitting import noise_of, release_norms
 from apportion.statistics.groups.found import FoundListed
 from apportion.statistics.groups.moments import ones
+from apportion.statistics.groups.on_spark import GroupsOnSpark
 
 Keys = Literal["private", "from-data"]
+GroupRows = RowsByGroup | GroupsOnSpark
 
 PRIVATE: Final = "private"
 FROM_DATA: Final = "from-data"
@@ -48,7 +50,7 @@ class GroupList:
         taken: the share of the budget.
     """
 
-    data: RowsByGroup
+    data: GroupRows
     users: FoundListed
     threshold: float
     taken: float
@@ -70,7 +72,7 @@ def group_budget(epsilon: float, delta: float, *, private_keys: bool, law: Law) 
     return Budget(epsilon, delta, delta) if private_keys else Budget(epsilon, 0.0)
 
 
-def release_list(data: RowsByGroup, session: Session, engine: Engine, fraction: float) -> GroupList:
+def release_list(data: GroupRows, session: Session, engine: Engine, fraction: float) -> GroupList:
     """Release the list of groups with the number of users of each.
 
     Args:
@@ -87,13 +89,22 @@ def release_list(data: RowsByGroup, session: Session, engine: Engine, fraction: 
     cap = best_cap(norms, noise_of(1, shares.one("keys")), _TYPICAL)
     least = int(np.clip(round(cap if pure else cap**2), 1, MOST_GROUPS))
     form = (KeyShares if pure else KeyCounts)(MOST_GROUPS, session.neighbours, least)
-    counts: Any = add_up_one(engine, data.held(), form)
     listed = session.release_keys(
-        Purpose.GROUP_LIST, KeyedSum(counts, data.texts), shares.one("keys"), session.budget.keys_delta
+        Purpose.GROUP_LIST, _counted(data, engine, form), shares.one("keys"), session.budget.keys_delta
     )
     unit = float(least if pure else np.sqrt(least))
     numbers = _users(listed, unit, norms, pure=pure)
     return GroupList(data.on_list(listed.texts), numbers, listed.threshold * unit, fraction)
+
+
+def _counted(data: GroupRows, engine: Engine, form: Contribution) -> KeyedSum:
+    """The hidden counts of all groups that occur."""
+    counts: Any
+    if isinstance(data, GroupsOnSpark):
+        counts, texts = data.rows.count_keys(form)
+        return KeyedSum(counts, texts)
+    counts = add_up_one(engine, data.held(), form)
+    return KeyedSum(counts, data.texts)
 
 
 def _users(listed: Listed, unit: float, norms: Norms, *, pure: bool) -> FoundListed:

@@ -1,0 +1,64 @@
+"""Frames of a Spark session as estimators take them: columns are given by name, and rows stay on the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from apportion.data.users import UserParts
+from apportion.engines import Engine, SparkEngine
+from apportion.engines.spark.interactions import TEXT_TYPES
+from apportion.errors import InputError
+
+
+def is_frame(given: object) -> bool:
+    """Whether this is a DataFrame of Spark."""
+    return hasattr(given, "mapInArrow")
+
+
+def refuse_frame(given: object, why: str) -> None:
+    """Refuse a DataFrame of Spark, with a sentence that says what to do instead."""
+    if is_frame(given):
+        raise InputError(why, argument="X")
+
+
+@contextmanager
+def rows_of_frame(engine: Engine | None, frame: Any, users: Any, label: Any = None) -> Iterator[tuple[UserParts, int]]:
+    """Read a frame on the engine's cluster: its users, and how many columns of numbers there are.
+
+    Args:
+        engine: of the estimator.
+        frame: with a column of users, perhaps one of labels; all others are numbers.
+        users: name of the user column.
+        label: name of the column of labels, if there are any.
+    """
+    on = cluster_of(engine, users, *([] if label is None else [label]))
+    names = numbers_beside(frame, users, label)
+    columns: dict[str, Any] = {"values": names} if label is None else {"features": names, "labels": label}
+    with on.read_numbers(frame, users, columns) as rows:
+        yield rows.as_users, len(names)
+
+
+def cluster_of(engine: Engine | None, *names: Any) -> SparkEngine:
+    """Return the engine of the frame's cluster; refuse another one, and columns that are not given by name."""
+    if not isinstance(engine, SparkEngine):
+        raise InputError("A Spark frame needs an engine on its cluster: SparkEngine(spark).", argument="engine")
+    if not all(isinstance(name, str) for name in names):
+        raise InputError("With a Spark frame, give users (and labels) as names of columns.", argument="users")
+    return engine
+
+
+def numbers_beside(frame: Any, users: str, *others: str | None) -> list[str]:
+    """Return the names of all columns but these; refuse a frame without any."""
+    names = [name for name in frame.columns if name not in (users, *others)]
+    if not names:
+        raise InputError(f"Expected columns of numbers beside {users!r}; there are none.", argument="X")
+    return names
+
+
+def holds_text(frame: Any, column: str) -> bool:
+    """Return whether a column of the frame holds text."""
+    if column not in frame.columns:
+        raise InputError(f"There is no column {column!r}; the columns are {frame.columns}.", argument=None)
+    return frame.schema[column].dataType.typeName() in TEXT_TYPES

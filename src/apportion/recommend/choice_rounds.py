@@ -1,0 +1,138 @@
+"""Rounds of a ratings fit that learn which items the same users choose, from who rated what and not from the values.
+
+They are rounds of the click recommender on the rows of ratings: each user j adds w_ij x_jᵀ to its items, with a unit
+vector x_j and Σ_i w_ij² = 1, so the sensitivity of a release is 1 (docs/proofs/recommend.md). The ratings fit has
+released popularity already. Before the last round users vote on how far to trust the vectors beside popularity, with
+the rows that are held out for votes on variances. If they trust popularity alone, the share of the last round is left
+to the ratings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from apportion.allocation.rounds import Power
+from apportion.allocation.weightings import SplitEqually
+from apportion.data.users import UserParts
+from apportion.engines import Engine, add_up_one
+from apportion.estimators.counts import ReleasedPopularity
+from apportion.privacy import Plan, Purpose, Session, Share
+from apportion.privacy.contributions import HeldOut, TaskMoments, Votes
+from apportion.recommend.click_rounds import denoised_vectors, random_start
+from apportion.recommend.clicks import ClickSettings, ClickTastes, ClickTotals, default_dimension
+from apportion.recommend.clicks_fold_in import Items, Trust, fold_in
+from apportion.recommend.clicks_votes import (
+    CLIP,
+    RankLosses,
+    chosen_by_votes,
+    doubt_of_votes,
+    expected_voters,
+    in_words,
+    rows_to_hold_out,
+)
+from apportion.recommend.model import FoldIn
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """What was learned about choices; all of it released.
+
+    Attributes:
+        items: popularity and vectors.
+        trust: how far a user's regression trusts the vectors.
+        settings: of the rounds.
+    """
+
+    items: Items
+    trust: Trust
+    settings: ClickSettings
+
+    @property
+    def fold_in(self) -> FoldIn:
+        """The regression of a user's choices."""
+        return _fold_in(self.items, self.trust, self.settings)
+
+    @property
+    def vectors_are_trusted(self) -> bool:
+        """Whether users voted for the vectors."""
+        return self.trust != self.settings.choices[0]
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceRounds:
+    """The rounds of one fit.
+
+    Attributes:
+        users: without the rows that are held out.
+        everyone: with all rows, for the votes.
+        session: that pays.
+        engine: where sums are formed.
+        rows: those held out; None if there are no votes, and so no rounds.
+        n_users: released, or declared public.
+        settings: of the rounds and the votes; public.
+    """
+
+    users: UserParts
+    everyone: UserParts
+    session: Session
+    engine: Engine
+    rows: HeldOut | None
+    n_users: float
+    settings: ClickSettings = field(default_factory=ClickSettings)
+
+    def run(self, popularity: ReleasedPopularity, fraction: float, rng: np.random.Generator) -> Choices:
+        """Return what was learned for this fraction of the budget; less is spent if popularity alone is trusted.
+
+        Args:
+            popularity: released.
+            fraction: of the budget, the most that is spent.
+            rng: of the public initial vectors.
+        """
+        plan, chosen = self._plan(fraction), self.settings
+        items, trust = self._start(popularity, fraction, rng), chosen.choices[0]
+        if self.rows is None or rows_to_hold_out(self.n_users, plan.one("votes").mu) is None:
+            return Choices(items, trust, chosen)
+        shares = plan.several("rounds")
+        for k, share in enumerate(shares):
+            if k == len(shares) - 1:
+                trust = self._trust(items, self.rows, plan.one("votes"))
+                if trust == chosen.choices[0]:
+                    break
+            items = self._round(k, items, share)
+        return Choices(items, trust, chosen)
+
+    def _plan(self, fraction: float) -> Plan:
+        chosen = self.settings
+        votes = min(chosen.votes_share, fraction / 2)
+        rounds = [(fraction - votes) * share for share in Power(chosen.ramp / 2).shares(chosen.rounds)]
+        return self.session.plan(votes=votes, rounds=rounds)
+
+    def _start(self, popularity: ReleasedPopularity, fraction: float, rng: np.random.Generator) -> Items:
+        found = popularity.posterior.mean
+        mu = self.session.budget.mu * float(np.sqrt(fraction))
+        dimension = min(default_dimension(mu, self.n_users, len(found)), len(found))
+        return Items(found, found, popularity.counts.stddev, random_start(found, dimension, rng))
+
+    def _round(self, k: int, items: Items, share: Share) -> Items:
+        inner = Trust(self.settings.ridge, 0.0)
+        rows = ClickTastes(_fold_in(items, inner, self.settings)) if k else ClickTotals(items.rows.mean)
+        moments = add_up_one(self.engine, self.users, TaskMoments(SplitEqually(self.session.neighbours), rows))
+        released = self.session.release(Purpose.CHOICE_VECTORS.at(round=k + 1), moments, share)
+        stddev, given = moments.l2_sensitivity / share.mu, (self.settings.least_popularity, self.settings.steps)
+        return replace(items, rows=denoised_vectors(released, stddev, items.exposure, *given))
+
+    def _trust(self, items: Items, rows: HeldOut, share: Share) -> Trust:
+        choices = self.settings.choices
+        losses = RankLosses(tuple(_fold_in(items, each, self.settings) for each in choices))
+        votes = Votes(losses, rows, CLIP, in_words(choices), self.session.neighbours)
+        total = add_up_one(self.engine, self.everyone, votes)
+        released = np.asarray(self.session.release(Purpose.CHOICE_VOTES, total, share), np.float64)
+        n_voters = expected_voters(rows, self.n_users, float(items.popularity.sum()))
+        doubt = doubt_of_votes(total.l2_sensitivity / share.mu, n_voters)
+        return choices[chosen_by_votes(released, doubt, self.settings.caution)]
+
+
+def _fold_in(items: Items, trust: Trust, settings: ClickSettings) -> FoldIn:
+    return fold_in(items, trust, observed=settings.observed, popularity_offset=settings.popularity_offset)

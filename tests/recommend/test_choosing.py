@@ -1,0 +1,125 @@
+"""Ranking by choice: what it spends, what it lists, and that a list depends on nobody else."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apportion.data.features import ItemFeatures
+from apportion.data.synthetic import long_tailed_ratings
+from apportion.errors import InputError
+from apportion.privacy import Purpose, SeededNoise
+from apportion.recommend import PrivateRatingRecommender, RatingSettings, load, save
+from apportion.recommend.choosing import EXPLORING_PLACE
+
+from private_estimators import at_the_bound, audit_estimator, ratings_by_choice
+from strategies import interactions
+
+OF_CHOICES = (Purpose.CHOICE_VECTORS, Purpose.CHOICE_VOTES)
+
+
+@cache
+def fitted(rank_by="choice", epsilon=20.0):
+    data, _ = long_tailed_ratings(1200, 150, 24_000, rank=3, rng=np.random.default_rng(0))
+    estimator = PrivateRatingRecommender(epsilon, 1e-5, rank_by=rank_by, noise=SeededNoise(1), rounds=3)
+    return estimator.fit(data).model_, data
+
+
+def spent(model):
+    return sum(release.share for release in model.statement.releases if release.purpose in OF_CHOICES)
+
+
+def test_choices_take_their_share_and_the_whole_budget_is_spent():
+    model, _ = fitted()
+    assert 0 < spent(model) <= 0.35 + 1e-9
+    assert sum(release.share for release in model.statement.releases) == pytest.approx(1)
+    assert spent(fitted("value")[0]) == 0
+
+
+@settings(max_examples=5)
+@given(data=interactions(), user=st.integers(0, 11))
+def test_no_release_moves_by_more_than_its_sensitivity_when_any_user_leaves(data, user):
+    findings = audit_estimator(ratings_by_choice, data, user, epsilon=5.0, seed=user)
+    assert any("choices" in finding.name for finding in findings)
+    for finding in findings:
+        assert finding.ratio <= 1 + 1e-9, finding
+        assert finding.gap <= 1e-7, finding
+
+
+def test_a_user_at_the_bound_moves_the_releases_of_choices_by_nine_tenths_of_it():
+    data, extreme_users = at_the_bound()
+    best = {}
+    for user in extreme_users[:3]:
+        for finding in audit_estimator(ratings_by_choice, data, user, epsilon=50.0, seed=0):
+            best[finding.name] = max(finding.ratio, best.get(finding.name, 0.0))
+    of_choices = {name: ratio for name, ratio in best.items() if "choices" in name}
+    assert len(of_choices) >= 4
+    assert min(of_choices.values()) >= 0.9, of_choices
+
+
+def test_where_so_few_users_cannot_vote_nothing_is_spent_on_choices():
+    data, _ = long_tailed_ratings(60, 30, 600, rank=2, rng=np.random.default_rng(0))
+    model = PrivateRatingRecommender(1.0, rank_by="choice", noise=SeededNoise(1)).fit(data).model_
+    assert spent(model) == 0
+    assert sum(release.share for release in model.statement.releases) == pytest.approx(1)
+    assert model.recommend(data, 20).tasks.shape[1] == 20
+
+
+def test_lists_hold_no_item_twice_and_none_that_the_user_has_or_that_is_barred():
+    model, data = fitted()
+    barred = list(model.task_ids)[:7]
+    found = model.recommend(data, 45, exclude=barred)
+    for user, tasks in zip(found.users, found.tasks, strict=True):
+        own = set(data.tasks[data.users == user].tolist())
+        listed = tasks[tasks >= 0].tolist()
+        assert len(set(listed)) == len(listed) == min(45, model.n_tasks - len(own | set(range(7))))
+        assert not set(listed) & own
+        assert min(listed, default=7) >= 7
+    low, high = model.value_range
+    values = found.scores[found.tasks >= 0]
+    assert low <= values.min()
+    assert values.max() <= high
+
+
+def test_a_list_is_the_beginning_of_a_longer_one_and_the_same_for_a_user_alone():
+    model, data = fitted()
+    longer = model.recommend(data, 2 * EXPLORING_PLACE + 3)
+    for k in (5, EXPLORING_PLACE, EXPLORING_PLACE + 1):
+        assert np.array_equal(model.recommend(data, k).tasks, longer.tasks[:, :k])
+    alone = model.recommend(data.select_users(np.array([17])), EXPLORING_PLACE)
+    assert np.array_equal(alone.tasks[0], longer.tasks[list(longer.users).index(17), :EXPLORING_PLACE])
+
+
+def test_choices_are_listed_more_often_and_more_items_are_shown_than_by_value():
+    _, data = fitted()
+    train, held_out = data.split_by_value(np.random.default_rng(1), (0.8, 0.2))
+    liked = held_out.where(held_out.values >= 4)
+    hits, shown = {}, {}
+    for rank_by in ("choice", "value"):
+        lists = fitted(rank_by)[0].recommend(train, EXPLORING_PLACE)
+        pairs = {(user, task) for user, row in zip(lists.users, lists.tasks, strict=True) for task in row.tolist()}
+        hits[rank_by] = len(pairs & set(zip(liked.users.tolist(), liked.tasks.tolist(), strict=True)))
+        shown[rank_by] = len({task for _, task in pairs})
+    assert hits["choice"] > 1.2 * hits["value"]
+    assert shown["choice"] > shown["value"]
+
+
+def test_a_saved_model_recommends_the_same(tmp_path):
+    model, data = fitted()
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model").recommend(data, EXPLORING_PLACE)
+    assert np.array_equal(again.tasks, model.recommend(data, EXPLORING_PLACE).tasks)
+
+
+def test_an_unknown_ranking_and_ranking_with_features_are_refused():
+    data, _ = long_tailed_ratings(60, 30, 600, rank=2, rng=np.random.default_rng(0))
+    with pytest.raises(InputError, match="got 'fame'"):
+        PrivateRatingRecommender(1.0, rank_by="fame").fit(data)
+    features = ItemFeatures.from_frame(pa.table({"item": range(30), "year": range(30)}))
+    with pytest.raises(InputError, match="cannot be combined"):
+        PrivateRatingRecommender(1.0, features=features, settings=RatingSettings(choice_share=0.1)).fit(data)
