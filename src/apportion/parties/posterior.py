@@ -141,7 +141,7 @@ class SquaredLocal:
             if prior is not None:
                 mean = prior.level * mean + _times(prior.directions, _times(prior.directions.T, mean))
             if own is not None:
-                mean = mean + (weights.sum(axis=2) @ grid.factors)[:, None] * own
+                mean = mean + _each_times(weights.sum(axis=2), grid.factors)[:, None] * own
             likeliest = np.take_along_axis(ratios, weights.sum(axis=1).argmax(1)[:, None], 1)[:, 0]
             size = _size(block, mean, _explained(block, spread, seen[:, 0], weights[:, 0], grid))
             _store(result, block, mean, evidence, early, likeliest, size)
@@ -205,9 +205,9 @@ class LogisticLocal:
             mean = mean if factor is None else _times(factor, mean)
             by_factor = weights.reshape(len(weights), len(grid.factors), -1)
             if own is not None:
-                mean = mean + (by_factor.sum(axis=2) @ grid.factors)[:, None] * own
+                mean = mean + _each_times(by_factor.sum(axis=2), grid.factors)[:, None] * own
             likeliest = np.take_along_axis(ratios, by_factor.sum(axis=1).argmax(1)[:, None], 1)[:, 0]
-            scores = np.sqrt(by_factor.sum(axis=1) @ grid.ratios * _relative(block, mean, block.sizes))
+            scores = np.sqrt(_each_times(by_factor.sum(axis=1), grid.ratios) * _relative(block, mean, block.sizes))
             _store(result, block, mean, total, np.zeros_like(total), likeliest, np.sqrt(scores / (1 + scores)))
         return result
 
@@ -383,6 +383,11 @@ def _largest(block: Block) -> Floats:
 def _times(matrices: Floats, vectors: Floats) -> Floats:
     """Return A v for every task, one product per task, so that no task depends on the others."""
     return np.asarray((matrices @ vectors[:, :, None])[:, :, 0])
+
+
+def _each_times(weights: Floats, values: Floats) -> Floats:
+    """Return Σ weight · value for every task; a product of a matrix with a vector would add up in another order."""
+    return np.asarray((weights * values).sum(axis=1))
 
 
 def _empty(n_tasks: int, dimension: int) -> Learned:
