@@ -79,7 +79,7 @@ def _rehearsal(everything: list[Any]) -> Rehearsal:
 
 
 def _judged_alone(mutant: str) -> str:
-    command = [sys.executable, "-m", "mutation.judge", mutant]
+    command = [sys.executable, "-m", "mutation.judge", mutant, "ratings", "covariance"]
     done = subprocess.run(command, capture_output=True, text=True, env=_environment(), cwd=ROOT, check=True)
     return str(json.loads(done.stdout.splitlines()[-1])["verdict"])
 

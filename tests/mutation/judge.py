@@ -301,7 +301,7 @@ def verdict(names=None):
 
 
 def main():
-    """Judge one mutant, or the library as it is."""
+    """Judge one mutant, or the library as it is, by all scenarios or by those that are named."""
     sys.path.insert(0, str(Path(__file__).parents[1]))
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from mutation.sources import Mutant, install
@@ -310,7 +310,7 @@ def main():
     mutant = Mutant.parse(sys.argv[1]) if len(sys.argv) > 1 and sys.argv[1] else None
     if mutant is not None:
         install(mutant)
-    found, why = verdict()
+    found, why = verdict(sys.argv[2:] or None)
     print(json.dumps({"verdict": found, "why": why[:200]}))
 
 

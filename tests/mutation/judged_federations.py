@@ -239,8 +239,8 @@ def _judge_sum(here, content):
     came = []
 
     class Post(LocalPost):
-        def exchanged(self, by_position):
-            came.append(super().exchanged(by_position))
+        def exchanged(self, by_position, *limits):
+            came.append(super().exchanged(by_position, *limits))
             return came[-1]
 
     understood = question.understood(content, here.conditions)
