@@ -123,10 +123,10 @@ def test_a_client_keeps_its_connection_and_opens_another_when_it_was_closed(offi
     connection = box._server.sock
     assert box.letter() is None
     assert box._server.sock is connection
-    office.post._loop.call_soon_threadsafe(
-        lambda: [each.shutdown() for each in list(office.post._door._state.connections)]
-    )
-    time.sleep(0.1)
+    visits = list(office.post._door._state.connections)
+    office.post._loop.call_soon_threadsafe(lambda: [each.transport.abort() for each in visits])
+    while office.post._door._inside:
+        time.sleep(0.01)
     assert box.letter() is None
     assert box._server.sock is not connection
 

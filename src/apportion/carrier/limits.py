@@ -40,7 +40,7 @@ class CarrierLimits:
 
     @classmethod
     def of(cls, n_clients: int, seconds: float) -> CarrierLimits:
-        """Return limits that let a number of clients work, all from one address too.
+        """Return limits that let a number of clients work, all from one address too, and allow as many files.
 
         Args:
             n_clients: of the roster.
