@@ -23,7 +23,7 @@ from apportion.privacy.contributions import (
     step_of,
 )
 from apportion.recommend.model import FoldIn
-from apportion.transport.catalogue import CATALOGUE, name_of, read, written
+from apportion.transport.catalogue import CATALOGUE, checked, name_of, read, written
 from apportion.transport.listed import PublicFacts
 from apportion.transport.plain import packed, unpacked
 from apportion.transport.question import sums_over
@@ -134,6 +134,14 @@ def test_a_user_moves_a_sum_within_its_sensitivity_whatever_numbers_a_server_sen
     for one, two, total in zip(full._sums[0], rest._sums[0], full.sealed((contribution,)), strict=True):
         moved = float(np.linalg.norm((one - two).astype(np.float64))) * total.step
         assert moved <= total.l2_sensitivity * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_how_many_numbers_an_answer_has_is_known_before_it_is_made(name, seed):
+    known = checked(asked(name, seed), FACTS)
+    answer = sums_over(Question((known.made(),), np.dtype("float32")), users_of([]))
+    assert known.n_numbers == answer.n_numbers
 
 
 @pytest.mark.parametrize("name", sorted(CATALOGUE))

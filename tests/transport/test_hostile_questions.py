@@ -72,10 +72,10 @@ def test_a_question_beyond_the_budget_or_the_passes_or_asked_again_makes_no_work
     assert evaluated == []
 
 
-def test_an_answer_that_would_be_too_long_is_refused_before_noise_is_drawn(tmp_path, monkeypatch):
+def test_an_answer_that_would_be_too_long_is_refused_before_anything_is_made(tmp_path, monkeypatch):
     federation = Federation(tmp_path, noise="clients")
     monkeypatch.setattr(question, "_MOST_NUMBERS", N_ITEMS - 1)
-    monkeypatch.setattr(question, "with_share", lambda *args: pytest.fail("noise was drawn"))
+    monkeypatch.setattr(question, "_over", lambda *args: pytest.fail("an answer was made"))
     with pytest.raises(RefusedError, match="at most 5 numbers in an answer, got 6"):
         question.understood(asked(POPULARITY, noise={"output": 0, "multiplier": 4.0}), federation.conditions)
 

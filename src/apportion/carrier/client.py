@@ -11,7 +11,7 @@ import logging
 import ssl
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from apportion.carrier.counter import ANSWER, LETTER, NUMBER, SESSION
+from apportion.carrier.counter import ANSWER, COUNT, LETTER, NUMBER, SESSION
 from apportion.carrier.limits import WAIT
 from apportion.carrier.tickets import SESSION_BYTES, Ticket, digest_of, federation_of
 from apportion.errors import ApportionError, InputError
@@ -30,6 +30,8 @@ from apportion.transport.plain import MOST_BYTES
 _LOG: Final = logging.getLogger(__name__)
 _PATIENCE: Final = 3 * WAIT  # seconds for one answer of the server
 _PAUSES: Final = (1.0, 2.0, 5.0, 10.0)  # seconds before another try, the last one again and again
+_LEAST: Final = 0.1  # seconds from one request for letters to the next, if nothing new came
+_NUMBERS: Final = 2**64  # of letters, and of tickets
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Received:
 
 
 class Letterbox:
-    """One client's way to a server.
+    """One client's way to a server, on one connection as long as it lasts.
 
     Args:
         address: HOST:PORT of the server.
@@ -58,21 +60,27 @@ class Letterbox:
     """
 
     def __init__(self, address: str, tls: ssl.SSLContext, conditions: Conditions, identity: bytes) -> None:
-        self._host, self._port = _host_and_port(address)
-        self._tls, self._federation = tls, federation_of(conditions)
+        host, port = _host_and_port(address)
+        self._server = http.client.HTTPSConnection(host, port, timeout=_PATIENCE, context=tls)
+        self._federation = federation_of(conditions)
         self._identity = Ed25519PrivateKey.from_private_bytes(identity)
         self.position = conditions.position(self._identity.public_key().public_bytes_raw())
         self._session = bytes(SESSION_BYTES)
-        self._count = time.time_ns()  # above that of every ticket before a restart
+        self._count = time.time_ns()  # above that of every ticket before a restart, if the clock has not gone back
+
+    def close(self) -> None:
+        """End the connection; another request opens a new one."""
+        self._server.close()
 
     def letter(self) -> Received | None:
         """Return the letter that is open for this client; None if none came within some seconds."""
         status, headers, body = self._asked(LETTER, 0, b"")
         if status == http.HTTPStatus.NO_CONTENT:
             return None
-        if status != http.HTTPStatus.OK or not (number := headers.get(NUMBER, "")).isdecimal() or len(number) > 20:
+        number = _number(headers, NUMBER)
+        if status != http.HTTPStatus.OK or number is None:
             raise http.client.HTTPException(f"The server answered with status {status}.")
-        return Received(self._session, int(number), body)
+        return Received(self._session, number, body)
 
     def give(self, number: int, answer: bytes) -> None:
         """Post the answer to a letter. One that is closed meanwhile needs none."""
@@ -83,30 +91,60 @@ class Letterbox:
             raise http.client.HTTPException(f"The server answered with status {status}.")
 
     def _asked(self, route: str, number: int, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
-        """Post a request; if the server has another session than before, post it once more in that one."""
-        for _ in range(2):
-            status, headers, content = self._posted(route, self._ticket(route, number, body), body)
+        """Post a request; if the server names another session or a later count, post it again with these."""
+        for _ in range(3):
+            status, headers, content = self._posted(route, number, body)
             if status != http.HTTPStatus.UNAUTHORIZED:
                 return status, headers, content
             self._session = _session(headers)
-        raise ApportionError(
-            "The server does not take this client's key. Is its roster the client's, and has this clock gone back?"
-        )
+            self._count = max(self._count, _number(headers, COUNT) or 0)
+        raise ApportionError("The server does not take this client's key. Is its roster the client's?")
 
     def _ticket(self, route: str, number: int, body: bytes) -> str:
-        self._count += 1
+        self._count = min(self._count + 1, _NUMBERS - 1)
         ticket = Ticket(self.position, self._session, self._count, number, digest_of(body))
         return ticket.signed(route, self._federation, self._identity)
 
-    def _posted(self, route: str, ticket: str, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
-        server = http.client.HTTPSConnection(self._host, self._port, timeout=_PATIENCE, context=self._tls)
-        with closing(server):
-            server.request("POST", route, body, {"authorization": ticket, "content-type": "application/octet-stream"})
-            response = server.getresponse()
+    def _posted(self, route: str, number: int, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
+        """Post a request on the connection that is open, or on a new one if the server has closed it meanwhile."""
+        if self._server.sock is not None:
+            with suppress(ConnectionError):
+                return self._exchanged(route, self._ticket(route, number, body), body)
+        return self._exchanged(route, self._ticket(route, number, body), body)
+
+    def _exchanged(self, route: str, ticket: str, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
+        headers = {"authorization": ticket, "content-type": "application/octet-stream"}
+        try:
+            self._server.request("POST", route, body, headers)
+            response = self._server.getresponse()
             content = response.read(MOST_BYTES + 1)
-            if len(content) > MOST_BYTES:
+            if len(content) > MOST_BYTES or not response.isclosed():
                 raise http.client.HTTPException("The server sent more than a letter may hold.")
-            return response.status, response.headers, content
+        except BaseException:
+            self.close()
+            raise
+        return response.status, response.headers, content
+
+
+class _Clerk:
+    """Takes letters from a box to a desk, and answers back; it remembers the last one."""
+
+    def __init__(self, desk: Desk, box: Letterbox) -> None:
+        self._desk, self._box = desk, box
+        self._last, self._answer = (b"", 0), b""
+
+    def serve(self) -> None:
+        """Answer one letter, or the last one again. If nothing new came at once, wait a little."""
+        began = time.monotonic()
+        letter = self._box.letter()
+        if letter is not None and (letter.session, letter.number) != self._last:
+            self._answer = self._desk.answered(letter.content)
+            self._last = (letter.session, letter.number)
+            self._box.give(letter.number, self._answer)
+            return
+        if letter is not None:  # the answer got lost on its way
+            self._box.give(letter.number, self._answer)
+        time.sleep(max(0.0, began + _LEAST - time.monotonic()))
 
 
 def answer_letters(desk: Desk, box: Letterbox, going_on: Callable[[], bool]) -> None:
@@ -117,20 +155,16 @@ def answer_letters(desk: Desk, box: Letterbox, going_on: Callable[[], bool]) -> 
         box: of the same client.
         going_on: says whether to go on.
     """
-    last, answer, failed = (b"", 0), b"", 0
-    while going_on():
-        try:
-            letter = box.letter()
-            if letter is not None:
-                if (letter.session, letter.number) != last:  # else the answer got lost on its way
-                    answer = desk.answered(letter.content)
-                    last = (letter.session, letter.number)
-                box.give(letter.number, answer)
-            failed = 0
-        except (OSError, http.client.HTTPException) as problem:
-            _LOG.warning("The server was not reached: %s", str(problem)[:200])
-            time.sleep(_PAUSES[min(failed, len(_PAUSES) - 1)])
-            failed += 1
+    clerk, failed = _Clerk(desk, box), 0
+    with closing(box):
+        while going_on():
+            try:
+                clerk.serve()
+                failed = 0
+            except (OSError, http.client.HTTPException, ApportionError) as problem:
+                _LOG.warning("The server did not answer as it should: %r", str(problem)[:200])
+                time.sleep(_PAUSES[min(failed, len(_PAUSES) - 1)])
+                failed += 1
 
 
 def client_tls(root_certificates: Path) -> ssl.SSLContext:
@@ -164,3 +198,9 @@ def _session(headers: http.client.HTTPMessage) -> bytes:
     if len(session) != SESSION_BYTES:
         raise http.client.HTTPException("The server did not name its session.")
     return session
+
+
+def _number(headers: http.client.HTTPMessage, name: str) -> int | None:
+    """Return the number in a header; None if there is none, or one that no ticket can hold."""
+    said = headers.get(name, "")
+    return int(said) if said.isdecimal() and len(said) <= 20 and int(said) < _NUMBERS else None

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from apportion.carrier.limits import CarrierLimits
+from apportion.carrier.limits import CarrierLimits, network_of
 from apportion.carrier.tickets import Ticket, TicketOffice, digest_of
 from apportion.serving.bodies import GoneError, Receive, Response, Scope, Send, body_of, sent
 from apportion.serving.limits import Rate
@@ -25,7 +25,8 @@ from apportion.serving.refusals import RefusedError
 from apportion.transport.conditions import Conditions
 
 LETTER, ANSWER = "/letter", "/answer"
-NUMBER, SESSION = "apportion-letter", "apportion-session"
+NUMBER, SESSION, COUNT = "apportion-letter", "apportion-session", "apportion-count"
+KNOWN: Final = "known"  # in the state of a connection: what is told whose good ticket came on it
 _BYTES: Final = "application/octet-stream"
 _CLOSE: Final = {"connection": "close"}
 _log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class Counter:
         self._limits = limits
         self._addresses, self._clients = Rate(limits.rate), Rate(limits.client_rate)
         self._numbers = itertools.count(1)
+        self._last_words: Mapping[str, str] = {}
 
     @property
     def present(self) -> int:
@@ -105,7 +107,8 @@ class Counter:
         return {each: came.result() for each, came in answers.items() if came.done() and not came.cancelled()}
 
     def close(self) -> None:
-        """End all waits, of clients for letters and of a pass for answers."""
+        """End all waits, of clients for letters and of a pass for answers, and the connections of the former."""
+        self._last_words = _CLOSE
         for place in self._places:
             if place.letter is not None:
                 place.letter.answer.cancel()
@@ -127,21 +130,34 @@ class Counter:
         await sent(response, send)
 
     async def _response(self, scope: Scope, receive: Receive) -> Response:
-        _refuse_too_often(self._addresses, scope["client"][0] if scope.get("client") else "")
+        """Answer a request. Requests without a good ticket count for their address, others for their client."""
+        try:
+            ticket, headers = self._admitted(scope)
+        except RefusedError:
+            _refuse_too_often(self._addresses, network_of(scope["client"][0] if scope.get("client") else ""))
+            raise
+        scope["state"][KNOWN](ticket.position)
+        _refuse_too_often(self._clients, str(ticket.position))
+        if scope["path"] == LETTER:
+            return await self._handed_out(ticket)
+        await self._handed_in(ticket, receive, headers)
+        return Response(b"", 204, _BYTES)
+
+    def _admitted(self, scope: Scope) -> tuple[Ticket, dict[bytes, bytes]]:
+        """Return the ticket of a request and its headers, or refuse it."""
         route = scope["path"]
         if route not in (LETTER, ANSWER) or scope["raw_path"] != route.encode() or scope["query_string"]:
             raise RefusedError(404, "unknown route")
         if scope["method"] != "POST":
             raise RefusedError(405, "not a POST", {"allow": "POST"})
         headers = _headers(scope)
-        ticket = self._office.admitted(route, headers.get(b"authorization", b""))
+        session = {SESSION: self._office.session.hex()}
+        ticket = self._office.read(route, headers.get(b"authorization", b""))
         if ticket is None:
-            raise RefusedError(401, "no good ticket", {SESSION: self._office.session.hex()})
-        _refuse_too_often(self._clients, str(ticket.position))
-        if route == LETTER:
-            return await self._handed_out(ticket)
-        await self._handed_in(ticket, receive, headers)
-        return Response(b"", 204, _BYTES)
+            raise RefusedError(401, "no good ticket", session)
+        if not self._office.admits(ticket):
+            raise RefusedError(401, "a count that was used", {**session, COUNT: str(self._office.last(ticket))})
+        return ticket, headers
 
     async def _handed_out(self, ticket: Ticket) -> Response:
         """Return the client's open letter; wait a while if there is none."""
@@ -152,7 +168,7 @@ class Counter:
             with suppress(TimeoutError):
                 await asyncio.wait_for(waiting.wait(), self._limits.wait)
         if place.letter is None:
-            return Response(b"", 204, _BYTES)
+            return Response(b"", 204, _BYTES, self._last_words)
         return Response(place.letter.content, 200, _BYTES, {NUMBER: str(place.letter.number)})
 
     async def _handed_in(self, ticket: Ticket, receive: Receive, headers: Mapping[bytes, bytes]) -> None:

@@ -1,23 +1,28 @@
 """The door of a server: TCP connections are counted from the moment that they are accepted, before any TLS.
 
 There is a limit on all connections and on those from one address, and a time for TLS to be agreed on, for the head of a
-request and for an answer to be read. So whoever opens connections and stays silent holds few of them for seconds.
+request and for an answer to be read. Where a limit is reached, a newcomer is let in and a stranger shown out: the one
+that has been there longest, of the address with most strangers. A stranger is whoever has shown no good ticket. The
+newest connection on which a client showed one is kept.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 import ssl
 from collections import Counter as Counts
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from apportion.carrier.limits import CarrierLimits
+from apportion.carrier.counter import KNOWN
+from apportion.carrier.limits import CarrierLimits, network_of
 from apportion.serving.connections import Connection
 from apportion.serving.limits import Limits
 
@@ -51,11 +56,18 @@ class Door:
         self._tls, self._limits = tls, limits
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # strangers cannot fill a log
         self._settings = Config(
-            application, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False
+            application,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,  # anybody could name another address
+            timeout_keep_alive=math.ceil(limits.body),  # a slow line may still be reading an answer
         )
         self._state = ServerState()
-        self._inside: Counts[str] = Counts()
-        self._visits: set[asyncio.Task[None]] = set()
+        self._inside: dict[asyncio.Task[None], str] = {}  # whence they came, the oldest first
+        self._kept: dict[int, asyncio.Task[None]] = {}  # by position of the client
         self._at: socket.socket | None = None
 
     def open(self, at: socket.socket) -> None:
@@ -72,11 +84,11 @@ class Door:
             self._at = None
         for connection in list(self._state.connections):
             connection.shutdown()
-        if self._visits:
-            await asyncio.wait(self._visits, timeout=seconds)
-        for visit in list(self._visits):
+        if self._inside:
+            await asyncio.wait(self._inside, timeout=seconds)
+        for visit in list(self._inside):
             visit.cancel()
-        await asyncio.gather(*self._visits, return_exceptions=True)
+        await asyncio.gather(*self._inside, return_exceptions=True)
 
     def _accept(self, at: socket.socket) -> None:
         """Take one connection; if no file descriptor is left for it, take none for a while."""
@@ -90,34 +102,57 @@ class Door:
             loop.remove_reader(at)
             loop.call_later(_PAUSE, self._again)
             return
-        self._let_in(connection, str(address[0]))
+        self._let_in(connection, network_of(str(address[0])))
 
     def _again(self) -> None:
         if self._at is not None:
             asyncio.get_running_loop().add_reader(self._at, self._accept, self._at)
 
     def _let_in(self, connection: socket.socket, address: str) -> None:
-        if self._inside.total() >= self._limits.connections or self._inside[address] >= self._limits.each:
+        """Take a newcomer in, if need be in the place of a stranger."""
+        there = Counts(self._inside.values())
+        if there[address] >= self._limits.each:
+            room = self._show_out(address)
+        else:
+            room = there.total() < self._limits.connections or self._show_out(None)
+        if not room:
             connection.close()
             return
-        self._inside[address] += 1
         visit = asyncio.create_task(self._visit(connection))
-        self._visits.add(visit)
-        visit.add_done_callback(lambda done: self._let_out(done, address))
+        self._inside[visit] = address
+        visit.add_done_callback(partial(self._let_out, connection))
 
-    def _let_out(self, visit: asyncio.Task[None], address: str) -> None:
-        self._visits.discard(visit)
-        self._inside -= Counts([address])  # addresses that nobody is in from are forgotten
+    def _show_out(self, address: str | None) -> bool:
+        """End the oldest connection of a stranger at an address, None for the one with most; say if there was any."""
+        kept = set(self._kept.values())
+        strangers = {visit: whence for visit, whence in self._inside.items() if visit not in kept}
+        address = _most_common(strangers.values()) if address is None else address
+        for visit, whence in strangers.items():
+            if whence == address:
+                del self._inside[visit]
+                visit.cancel()
+                return True
+        return False
+
+    def _let_out(self, connection: socket.socket, visit: asyncio.Task[None]) -> None:
+        connection.close()  # one that was shown out before it began
+        self._inside.pop(visit, None)
+        self._kept = {position: each for position, each in self._kept.items() if each is not visit}
+
+    def _known(self, visit: asyncio.Task[None] | None, position: int) -> None:
+        """Keep the connection on which a client showed a ticket, and the client's older one no more."""
+        if visit in self._inside:
+            self._kept[position] = visit
 
     async def _visit(self, connection: socket.socket) -> None:
         """Agree on TLS within the time for it, and stay until the connection is over."""
         loop = asyncio.get_running_loop()
         connection.setblocking(False)
-        transport = None
+        transport, known = None, partial(self._known, asyncio.current_task())
         try:
             transport, visit = await loop.connect_accepted_socket(
-                self._connection, connection, ssl=self._tls, ssl_handshake_timeout=self._limits.handshake,
-                ssl_shutdown_timeout=self._limits.handshake,
+                partial(self._connection, known), connection, ssl=self._tls,
+                ssl_handshake_timeout=self._limits.handshake, ssl_shutdown_timeout=self._limits.body,
             )  # fmt: skip
             await visit.over.wait()
         except OSError:  # of TLS too: not our protocol, or not in time
@@ -126,7 +161,11 @@ class Door:
             if transport is not None:
                 transport.abort()
 
-    def _connection(self) -> _Visit:
+    def _connection(self, known: Callable[[int], None]) -> _Visit:
         return _Visit(
-            config=self._settings, server_state=self._state, app_state={}, limits=self._limits.requests
+            config=self._settings, server_state=self._state, app_state={KNOWN: known}, limits=self._limits.requests
         )  # fmt: skip
+
+
+def _most_common(addresses: Iterable[str]) -> str | None:
+    return max(Counts(addresses).items(), key=lambda each: each[1], default=(None, 0))[0]

@@ -66,8 +66,8 @@ class TicketOffice:
         self._federation = federation_of(conditions)
         self.session = os.urandom(SESSION_BYTES)
 
-    def admitted(self, route: str, header: bytes) -> Ticket | None:
-        """Return the ticket in a header, which cannot be used again; None if it is not good.
+    def read(self, route: str, header: bytes) -> Ticket | None:
+        """Return the ticket in a header, used or not; None if it is not one that a client signed for this session.
 
         Args:
             route: that was asked for.
@@ -78,13 +78,23 @@ class TicketOffice:
             fields, signature = held[: _FIELDS.size], held[_FIELDS.size :]
             ticket = Ticket(*_FIELDS.unpack(fields))
             known = ticket.session == self.session and ticket.position < len(self._keys)
-            if not known or len(signature) != _SIGNATURE_BYTES or ticket.count <= self._counts[ticket.position]:
+            if not known or len(signature) != _SIGNATURE_BYTES:
                 return None
             self._keys[ticket.position].verify(signature, _signed_text(route, self._federation, fields))
         except (ValueError, struct.error, InvalidSignature):
             return None
-        self._counts[ticket.position] = ticket.count
         return ticket
+
+    def admits(self, ticket: Ticket) -> bool:
+        """Whether a ticket that was read is good now; it cannot be used again."""
+        if ticket.count <= self.last(ticket):
+            return False
+        self._counts[ticket.position] = ticket.count
+        return True
+
+    def last(self, ticket: Ticket) -> int:
+        """Return the count of the last good ticket of the same client."""
+        return self._counts[ticket.position]
 
 
 def digest_of(body: bytes) -> bytes:

@@ -9,7 +9,7 @@ values never are. No other name exists, and none is looked up anywhere but in th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -65,12 +65,44 @@ def name_of(plain: Any) -> str:
     return _NAME.read(plain["name"], {})
 
 
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """A name of the list with numbers that fit it; nothing is made of them yet.
+
+    Attributes:
+        listed: what was asked for.
+        given: the numbers.
+        without: rows to leave out before.
+        facts: what server and clients know alike.
+    """
+
+    listed: Listed
+    given: Mapping[str, Any]
+    without: HeldOut | None
+    facts: PublicFacts
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers are in an answer."""
+        return self.listed.numbers(self.given, self.facts)
+
+    def made(self) -> Contribution:
+        """Make the contribution."""
+        made = self.listed.make(self.given, self.facts)
+        return made if self.without is None else WithoutHeldOut(made, self.without)
+
+
+def checked(plain: Any, facts: PublicFacts) -> Checked:
+    """Read plain data that ask for a contribution; refuse what is not exactly a name and its numbers."""
+    listed = CATALOGUE[name_of(plain)]
+    given = listed.given.read(plain["given"], facts.sizes)
+    rows = Maybe(_HELD_OUT).read(plain["without"], {})
+    return Checked(listed, given, None if rows is None else HeldOut(**rows), facts)
+
+
 def read(plain: Any, facts: PublicFacts) -> Contribution:
     """Make the contribution that plain data ask for; refuse what is not exactly a name and its numbers."""
-    listed = CATALOGUE[name_of(plain)]
-    made = listed.make(listed.given.read(plain["given"], facts.sizes), facts)
-    rows = Maybe(_HELD_OUT).read(plain["without"], {})
-    return made if rows is None else WithoutHeldOut(made, HeldOut(**rows))
+    return checked(plain, facts).made()
 
 
 def _of_rows(rows: HeldOut | None) -> Any:

@@ -31,6 +31,15 @@ _ROWS: Final = {
 }
 
 
+def _width(given: Given) -> int:
+    """Return the coordinates of a user's vector: a one and the taste."""
+    return 1 + max(0, int(given["dimension"]) - int(given["taste"]))
+
+
+def _numbers_of_matrices(given: Given, facts: PublicFacts) -> int:
+    return facts.n_items * _width(given) * (_width(given) + 1) // 2
+
+
 def _matrices(given: Given, facts: PublicFacts) -> TaskGrams:
     return TaskGrams(weights_of(given), _rows(given, facts))
 
@@ -78,6 +87,7 @@ ENCODER_QUESTIONS: Final = (
         "encoder-matrices",
         "the square of a person's taste, by item",
         Table(_ROWS),
+        _numbers_of_matrices,
         _matrices,
         _taken_matrices,
     ),
@@ -85,6 +95,7 @@ ENCODER_QUESTIONS: Final = (
         "encoder-vectors",
         "a person's taste times its ratings, by item",
         Table({**_ROWS, "label_bound": CLIP_NORM}),
+        lambda given, facts: facts.n_items * _width(given),
         _vectors,
         _taken_vectors,
     ),

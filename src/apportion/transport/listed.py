@@ -59,6 +59,7 @@ class Listed:
         name: what a server calls it.
         words: what it is, for the owner of a client.
         given: the numbers that come with the name.
+        numbers: returns how many numbers are in an answer, from sizes alone, before anything is made.
         make: makes the contribution from them; on the client.
         take: returns the numbers of a contribution of this kind, None for any other; on the server.
     """
@@ -66,6 +67,7 @@ class Listed:
     name: str
     words: str
     given: Table
+    numbers: Callable[[Mapping[str, Any], PublicFacts], int]
     make: Callable[[Mapping[str, Any], PublicFacts], Contribution]
     take: Callable[[Any, PublicFacts], Mapping[str, Any] | None]
 

@@ -19,7 +19,7 @@ from apportion.federated.elsewhere import no_users
 from apportion.privacy.contributions import HeldOut, PartialSums
 from apportion.privacy.noise import NoiseSource, SystemNoise
 from apportion.privacy.noise_shares import NoiseShare, with_share
-from apportion.transport.catalogue import CATALOGUE, name_of, read, written
+from apportion.transport.catalogue import CATALOGUE, checked, name_of, written
 from apportion.transport.conditions import Conditions
 from apportion.transport.listed import PublicFacts
 from apportion.transport.plain import packed, unpacked
@@ -105,8 +105,12 @@ class Offer:
         return 0.0 if self.share is None else self.share.multiplier**-2
 
     def understood(self, facts: PublicFacts) -> Asked:
-        """Make the contributions, or refuse them. No rows are looked at."""
-        contributions = tuple(read(each, facts) for each in self.asked)
+        """Make the contributions, or refuse them: first what is too long to be answered. No rows are looked at."""
+        asked = [checked(each, facts) for each in self.asked]
+        n_numbers = sum(each.n_numbers for each in asked)
+        if n_numbers > _MOST_NUMBERS:
+            raise RefusedError(f"Expected at most {_MOST_NUMBERS} numbers in an answer, got {n_numbers}.")
+        contributions = tuple(each.made() for each in asked)
         question = Question(contributions, np.dtype(self.precision), self.share)
         return Asked(question, self.names, _length(question, facts), self.cost, self.digest)
 
@@ -145,8 +149,6 @@ def _share(noise: Any, n_asked: int, conditions: Conditions) -> NoiseShare | Non
 def _length(question: Question, facts: PublicFacts) -> int:
     """Return how many numbers come out, from an answer of nobody, with noise; refuse sums that could wrap around."""
     sums = _over(question, no_users(facts.n_items))
-    if sums.n_numbers > _MOST_NUMBERS:
-        raise RefusedError(f"Expected at most {_MOST_NUMBERS} numbers in an answer, got {sums.n_numbers}.")
     for total in sums.sealed(question.contributions):
         if total.step is None or total.l2_sensitivity / total.step > _MOST_STEPS:
             raise RefusedError("Expected sums on a lattice that 64 bits hold, got others.")

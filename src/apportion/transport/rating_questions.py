@@ -10,7 +10,7 @@ from apportion.linalg import RatingRound
 from apportion.linalg.checks import checked_symmetric
 from apportion.privacy.contributions import ClippedParts, Contribution, HeldOut, RatingParts, Votes, step_of
 from apportion.privacy.neighbours import ADD_REMOVE
-from apportion.recommend.clip_norms import ClippedAway
+from apportion.recommend.clip_norms import NORMS, ClippedAway
 from apportion.recommend.model import FoldIn
 from apportion.recommend.variance_votes import VarianceLosses
 from apportion.transport.listed import (
@@ -69,6 +69,11 @@ def _taken_norms(contribution: Any, facts: PublicFacts) -> Given | None:
     if type(contribution) is not ClippedParts or type(contribution.part) is not ClippedAway:
         return None
     return {"centre": contribution.part.centre, "unit": contribution.part.unit}
+
+
+def _numbers_of_round(given: Given, facts: PublicFacts) -> int:
+    latent: int = given["dimension"] - 2
+    return facts.n_items * (latent + 1) + 5 + latent * (latent + 1) // 2
 
 
 def _round(given: Given, facts: PublicFacts) -> Contribution:
@@ -140,11 +145,24 @@ RATING_QUESTIONS: Final = (
         "clip-norms",
         "what limits would cut off a person's ratings",
         Table({"centre": _CENTRE, "unit": _UNIT}),
+        lambda given, facts: 3 + 2 * len(NORMS),
         _norms,
         _taken_norms,
     ),
     Listed(
-        "rating-round", "by how much a person's ratings differ from a forecast, by item", _ROUND, _round, _taken_round
+        "rating-round",
+        "by how much a person's ratings differ from a forecast, by item",
+        _ROUND,
+        _numbers_of_round,
+        _round,
+        _taken_round,
     ),
-    Listed("variance-votes", "which settings forecast a person's ratings best", _VOTES, _votes, _taken_votes),
+    Listed(
+        "variance-votes",
+        "which settings forecast a person's ratings best",
+        _VOTES,
+        lambda given, facts: len(given["fold_ins"]) - 1,
+        _votes,
+        _taken_votes,
+    ),
 )

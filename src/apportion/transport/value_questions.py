@@ -55,12 +55,20 @@ def _nothing(kind: Any) -> Any:
 
 
 VALUE_QUESTIONS: Final = (
-    Listed("number-of-users", "a one for each person", Table({}), _users, _nothing(one_each)),
-    Listed("user-means", "a one for each person, and the person's mean", Table({}), _means, _nothing(ScaledMeans)),
+    Listed("number-of-users", "a one for each person", Table({}), lambda given, facts: 1, _users, _nothing(one_each)),
+    Listed(
+        "user-means",
+        "a one for each person, and the person's mean",
+        Table({}),
+        lambda given, facts: 2,
+        _means,
+        _nothing(ScaledMeans),
+    ),
     Listed(
         "popularity",
         "which items a person has, each counting less if there are more",
         Table({}),
+        lambda given, facts: facts.n_items,
         _popularity,
         lambda contribution, facts: {} if type(contribution) is TaskCounts else None,
     ),
@@ -68,6 +76,7 @@ VALUE_QUESTIONS: Final = (
         "value-shares",
         "which share of a person's values lies between public cuts",
         Table({"number": Whole(1, 4096), "cuts": Array(("number",))}),
+        lambda given, facts: given["number"] + 1,
         _shares,
         _taken_shares,
     ),
