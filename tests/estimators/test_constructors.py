@@ -70,7 +70,9 @@ def all_subclasses(cls):
 
 
 def test_every_estimator_that_a_user_can_make_is_on_the_list():
-    within = {each for each in all_subclasses(PrivateEstimator) if each.__module__.startswith("apportion.")}
+    """But for methods with features as published, which other tests may or may not have imported."""
+    known = all_subclasses(PrivateEstimator)
+    within = {each for each in known if re.match(r"apportion\.(?!published\.public_features)", each.__module__)}
     assert {each for each in within if within.isdisjoint(each.__subclasses__())} == set(ESTIMATORS)
 
 

@@ -65,7 +65,8 @@ def placed(users, fault):
 
 def trusting(patches):
     """An engine that adds up whatever comes, and asks for nothing that does not."""
-    patches.enter_context(mock.patch.object(workers, "merged", lambda answers: reduce(add, answers)))
+    for module in (workers, engine):
+        patches.enter_context(mock.patch.object(module, "merged", lambda answers: reduce(add, answers)))
     patches.enter_context(mock.patch.object(engine, "complete", return_value=None))
 
 
