@@ -60,3 +60,13 @@ def test_text_that_is_not_in_utf8_is_refused(backend):
 def test_offsets_outside_the_letters_are_refused(offsets):
     with pytest.raises(InputError, match="offsets within the bytes"):
         Texts().codes_of(np.array(offsets, np.int64), np.frombuffer(b"abcd", np.uint8))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("position", [-1, 3])
+def test_a_row_that_stands_for_no_text_of_the_list_is_refused(backend, position):
+    """Arrow does not look: -1 would be taken for another user."""
+    positions = pa.array([0, position, 1], pa.int32())
+    cells = pa.DictionaryArray.from_arrays(positions, pa.array(["ann", "bob", "cy"]), safe=False)
+    with linalg.use_backend(backend), pytest.raises(InputError, match="stands for no entry"):
+        ArrowTexts("user").codes_of(cells)

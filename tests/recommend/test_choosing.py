@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
 from apportion.data.synthetic import long_tailed_ratings
 from apportion.errors import InputError
@@ -122,4 +123,31 @@ def test_an_unknown_ranking_and_ranking_with_features_are_refused():
         PrivateRatingRecommender(1.0, rank_by="fame").fit(data)
     features = ItemFeatures.from_frame(pa.table({"item": range(30), "year": range(30)}))
     with pytest.raises(InputError, match="cannot be combined"):
-        PrivateRatingRecommender(1.0, features=features, settings=RatingSettings(choice_share=0.1)).fit(data)
+        PrivateRatingRecommender(1.0, features=features, rank_by="choice").fit(data)
+
+
+@pytest.mark.parametrize("trusted", [0, 1])
+@pytest.mark.parametrize(("n_users", "epsilon"), [(800, 1.0), (1500, 0.5), (3000, 1.0)])
+def test_a_private_list_leaves_enough_for_choices_and_ratings(monkeypatch, n_users, epsilon, trusted):
+    """The list may take most of a small budget; then choices take their share of the rest."""
+    monkeypatch.setattr("apportion.recommend.choice_rounds.chosen_by_votes", lambda *_: trusted)
+    data, _ = long_tailed_ratings(n_users, 60, 15 * n_users, rank=2, rng=np.random.default_rng(n_users))
+    of_rows = Interactions.from_arrays(data.users, data.tasks, data.values)
+    estimator = PrivateRatingRecommender(
+        epsilon, 1e-6, rank_by="choice", items="private", noise=SeededNoise(2), rounds=3
+    )
+    releases = estimator.fit(of_rows).model_.statement.releases
+    assert sum(release.share for release in releases) == pytest.approx(1)
+    assert sum(release.share for release in releases if release.purpose in OF_CHOICES) < 0.35
+
+
+@pytest.mark.parametrize("share", [-0.2, float("nan"), 0.9])
+def test_a_share_for_choices_that_leaves_nothing_is_refused_before_anything_is_spent(share):
+    _, data = fitted()
+    estimator = PrivateRatingRecommender(1.0, settings=RatingSettings(choice_share=share), rank_by="choice")
+    with pytest.raises(InputError, match="Expected choice_share from 0"):
+        estimator.fit(data)
+
+
+def test_ranking_by_value_spends_nothing_on_choices():
+    assert RatingSettings(choice_share=0.3).ranking_by("value", with_features=False).choice_share == 0

@@ -50,6 +50,9 @@ class ArrowTexts:
         import pyarrow as pa
 
         entries, positions = _plain(cells.dictionary), cells.indices.cast(pa.int32()).to_numpy()
+        if len(positions) and not 0 <= positions.min() <= positions.max() < len(entries):  # Arrow does not look
+            problem = f"Column {self._column!r} is damaged: a row stands for no entry of its list of texts."
+            raise InputError(problem, argument=None)
         used = np.zeros(len(entries), bool)
         used[positions] = True  # the list may hold texts that no row has
         names = entries.filter(pa.array(used))

@@ -46,9 +46,9 @@ private:
         uint64_t hash, words[2];  // of a short text the words and the length say all
     };
     struct Slot {
-        int32_t code = -1;
-        uint32_t length = 0;
+        uint64_t length = 0;
         uint64_t words[2] = {0, 0};
+        int32_t code = -1;
     };
     struct Entry {
         uint64_t hash;
@@ -86,7 +86,7 @@ private:
     }
 
     bool same(const Slot& slot, const Seen& seen) const {
-        if (slot.words[0] != seen.words[0] || slot.words[1] != seen.words[1] || slot.length != uint32_t(seen.length)) return false;
+        if (slot.words[0] != seen.words[0] || slot.words[1] != seen.words[1] || slot.length != seen.length) return false;
         const Entry* const entry = seen.length > kShortText ? &entries_[size_t(slot.code)] : nullptr;
         return !entry ||
                (entry->length == seen.length && std::memcmp(kept_.data() + entry->begin, seen.text, seen.length) == 0);
@@ -105,7 +105,7 @@ private:
         const size_t begin = kept_.size();
         if (seen.length > kShortText) kept_.append(seen.text, seen.length);
         entries_.push_back({seen.hash, begin, seen.length});
-        slots_[at] = {code, uint32_t(seen.length), {seen.words[0], seen.words[1]}};
+        slots_[at] = {seen.length, {seen.words[0], seen.words[1]}, code};
         return code;
     }
 

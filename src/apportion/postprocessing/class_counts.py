@@ -66,7 +66,8 @@ def likely_counts(noisy: Floats, stddev: float, kind: Kind, *, laplace: bool = F
     fitted = (weights * totals) @ shapes / weights.sum()
     odd = noisy - fitted
     least = _least_odd(fitted, kind, _FAR_LAPLACE if laplace else _FAR) * stddev
-    believed = np.clip(1 - np.square(least) / np.maximum(np.square(odd), 1e-300), 0.0, 1.0)
+    with np.errstate(over="ignore"):  # what does not stand out at all is not believed
+        believed = np.clip(1 - np.square(least) / np.maximum(np.square(odd), 1e-300), 0.0, 1.0)
     kept = weights > _LEAST_WEIGHT * weights.sum()
     each = totals[kept, None] * shapes[kept]
     return LikelyCounts(

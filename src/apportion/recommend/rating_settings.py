@@ -8,6 +8,7 @@ from apportion.errors import InputError
 
 CHOICE_SHARE = 0.35
 """The share of the budget for choices, if ranking by choice is asked for and nothing else is given."""
+_MOST_FOR_CHOICES = 0.7  # the ratings need the rest
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,11 @@ class RatingSettings:
         """
         if what not in ("value", "choice"):
             raise InputError(f"Expected rank_by to be 'value' or 'choice', got {what!r}.", argument="rank_by")
-        chosen = replace(self, choice_share=self.choice_share or CHOICE_SHARE) if what == "choice" else self
+        if not 0 <= self.choice_share <= _MOST_FOR_CHOICES:
+            problem = f"Expected choice_share from 0 to {_MOST_FOR_CHOICES}, got {self.choice_share}."
+            raise InputError(problem, argument="choice_share")
+        share = self.choice_share or CHOICE_SHARE
+        chosen = replace(self, choice_share=share if what == "choice" else 0.0)
         if chosen.choice_share and with_features:
             raise InputError("Ranking by choice cannot be combined with item features.", argument="rank_by")
         return chosen

@@ -146,9 +146,9 @@ class _Fit:
     def run(self, rng: np.random.Generator, progress: Progress | None) -> State:
         """Make every release in order; return what was learned."""
         overview = self._overview()
-        plan = self._plan(overview.share + self._settings.choice_share)
+        plan = self._plan(overview.share + self._choice_share)
         released = self._popularity(plan, overview.n_users)
-        if self._settings.choice_share:
+        if self._choice_share:
             plan = self._after_choices(released, overview.n_users, rng)
         start, weights = self._start(plan, overview, released)
         if not start.dimension:
@@ -170,6 +170,11 @@ class _Fit:
             self._vote_on_features(state, plan)
         return state
 
+    @property
+    def _choice_share(self) -> float:
+        """The share for choices: of what a private list leaves."""
+        return self._settings.choice_share * (1 - (0.0 if self._listed is None else self._listed.taken))
+
     def _plan(self, taken: float, *, counted: bool = False) -> Plan:
         """Divide what is left beside what was taken; popularity is part of it unless it is counted already."""
         chosen = self._settings
@@ -180,8 +185,8 @@ class _Fit:
             taken += self._listed.taken
         if self._votes:
             fixed["votes"] = chosen.votes_share
-        if self._votes and self._items.has_directions:
-            fixed["feature_votes"] = chosen.feature_votes_share
+        if self._votes and (self._items.has_directions or (self._choice_share and not counted)):
+            fixed["feature_votes"] = chosen.feature_votes_share  # choices may become features
         n_rounds = chosen.rounds + 1
         left = 1 - chosen.moments_share - sum(fixed.values()) - taken
         rounds = [left * share for share in Geometric.growing(chosen.growth).shares(n_rounds)]
@@ -237,7 +242,7 @@ class _Fit:
         """Learn choices, whose vectors are features of the items from then on; return a plan for what is left."""
         parts = (self._users, self._data.as_users, self._session, self._engine, self._held_out)
         rounds = ChoiceRounds(*parts, n_users)
-        self._choices = rounds.run(popularity, self._settings.choice_share, rng)
+        self._choices = rounds.run(popularity, self._choice_share, rng)
         if self._choices.vectors_are_trusted:
             self._items = self._items.with_released(self._choices.fold_in.features[:, 1:])
         return self._plan(self._session.spent, counted=True)
@@ -254,7 +259,7 @@ class _Fit:
         return replace(start, dimension=self._dimension(plan, start)), given.weights
 
     def _without_held_out(self, n_users: float) -> UserParts:
-        """Return the users without the rows that they will vote with: no release but the overview sees those before."""
+        """Return the users without the rows that they will vote with; the overview and a private list saw those."""
         if not self._votes:
             return self._users
         voters = min(1.0, _MOST_VOTERS / max(n_users, 1.0))
