@@ -162,7 +162,7 @@ def answer_letters(desk: Desk, box: Letterbox, going_on: Callable[[], bool]) -> 
                 clerk.serve()
                 failed = 0
             except (OSError, http.client.HTTPException, ApportionError) as problem:
-                _LOG.warning("The server did not answer as it should: %r", str(problem)[:200])
+                _LOG.warning("The server was not reached, or its answer was no good: %r", str(problem)[:200])
                 time.sleep(_PAUSES[min(failed, len(_PAUSES) - 1)])
                 failed += 1
 
