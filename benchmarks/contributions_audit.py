@@ -34,7 +34,7 @@ from benchmarks.claim import Outcome, Rehearsal, print_table
 CONFIDENCE = 0.999
 DRAWS, QUICK_DRAWS = 30_000, 900
 LEAST, QUICK_LEAST = 0.8, 0.3
-QUICK = ("mean, Laplace", "median", "regression, Laplace", "logistic loss, 5 steps")
+QUICK = ("mean, Laplace", "median", "regression, Laplace")
 
 Floats = NDArray[np.float64]
 Fit = Callable[[Any, Session], Mapping[str, Any]]

@@ -254,7 +254,7 @@ def test_the_factor_of_a_posterior_covariance_is_right():
 
 @pytest.mark.parametrize("kind", ["squared", "logistic", "proximal"])
 def test_no_party_depends_on_who_else_takes_part_to_the_last_bit(kind):
-    features, labels = low_rank_tasks(5, n_tasks=12, n_rows=20, logistic=kind == "logistic")
+    features, labels = low_rank_tasks(5, n_tasks=5, n_rows=20, logistic=kind == "logistic")
     answer = Answer(_covariance(_prior(6)), Common(np.linspace(-0.3, 0.4, 6), 0.4, 0.6, 0.02, 0.9))
 
     def learned(chosen):
@@ -267,8 +267,8 @@ def test_no_party_depends_on_who_else_takes_part_to_the_last_bit(kind):
             parties.receive(answer)
         return parties.models(), parties.alone(), parties.own_weight()
 
-    together = learned(range(12))
-    for task in (0, 7, 11):
+    together = learned(range(5))
+    for task in (0, 3, 4):
         by_itself = learned([task])
         for whole, one in zip(together, by_itself, strict=True):
             assert np.array_equal(whole[task], one[0])

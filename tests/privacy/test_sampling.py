@@ -167,12 +167,12 @@ def test_two_plans_at_once_cannot_both_be_made():
         except BudgetError:
             outcomes.append("refused")
 
-    threads = [threading.Thread(target=plan) for _ in range(4)]
+    threads = [threading.Thread(target=plan) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(outcomes) == ["made", "refused", "refused", "refused"]
+    assert sorted(outcomes) == ["made", "refused"]
 
 
 @pytest.mark.parametrize(("steps", "probability"), [(0, 0.5), (2, 0.0), (2, 1e-9), (2, 1.5)])
