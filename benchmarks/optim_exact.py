@@ -31,7 +31,7 @@ CLIPPED, UNCLIPPED = (0.5, 8.0), (20.0, 20_000.0)  # a clip norm and an ε: most
 def measure(quick: bool) -> Outcome:
     """Measure every gap, as the largest difference of any parameter."""
     need_torch()
-    steps = 10 if quick else 100
+    steps = 4 if quick else 100
     gaps = {f"{name} and its twin": _twin_gap(ours, theirs, steps) for name, (ours, theirs) in twins().items()}
     gaps["pieces of a batch"] = _pieces_gap(steps)
     for about, case in (("", UNCLIPPED), (", clipped", CLIPPED)):

@@ -28,7 +28,7 @@ from benchmarks.claim import Outcome, print_table
 Floats = NDArray[np.float64]
 
 NORM, OTHERS, DELTA = 2.0, 6, 1e-3
-DIMENSIONS, QUICK_DIMENSIONS = (1, 5, 30), (1, 5)
+DIMENSIONS, QUICK_DIMENSIONS = (1, 5, 30), (5,)
 EPSILONS, QUICK_EPSILONS = (0.1, 1.0, 3.0), (3.0,)
 DRAWS, QUICK_DRAWS = 20_000, 2_000
 OUR_DRAWS, QUICK_OUR_DRAWS = 8_000, 600
