@@ -60,6 +60,11 @@ class Device(Processors):
     def _on_processor(self) -> bool:
         return self.device == "cpu"
 
+    @property
+    def rows_travel(self) -> bool:
+        """Whether rows are copied to a device: to a GPU they are."""
+        return not self._on_processor
+
     def moments(
         self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, coefficients: Floats, bound: float
     ) -> Summed:

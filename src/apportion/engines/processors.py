@@ -50,6 +50,11 @@ class Processors:
                 "Exact sums need the compiled kernel, which was not built on this machine.", argument="exact"
             )
 
+    @property
+    def rows_travel(self) -> bool:
+        """Whether rows are copied to a device: they are not."""
+        return False
+
     def side_by_side(self, work: Callable[[Any], Any], pieces: Iterable[Any]) -> Iterator[Any]:
         """Yield what `work` returns for each piece, in order; see `linalg.side_by_side`."""
         return linalg.side_by_side(work, pieces, self.threads)

@@ -104,6 +104,10 @@ class Kernels(Protocol):
 
     rows_at_once: int
 
+    @property
+    def rows_travel(self) -> bool:
+        """Whether rows are copied to a device, where they stay from pass to pass."""
+
     def side_by_side(self, work: Callable[[Any], Any], pieces: Iterable[Any]) -> Iterator[Any]:
         """Yield what `work` returns for each piece, in order; several may be worked on at a time."""
 
