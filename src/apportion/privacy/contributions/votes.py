@@ -109,6 +109,14 @@ class _Divided:
         return self._users.with_rows(self._held)
 
 
+def _with_rows(users: Any, rows: NDArray[np.bool_]) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
+    """Yield some users at a time, each with its entries of an array with one entry per row."""
+    first = 0
+    for some in users.runs(_ROWS_OF_VOTERS, _VOTERS):
+        yield some, rows[first : first + some.n_rows]
+        first += some.n_rows
+
+
 def _below(hashes: NDArray[np.uint64], fraction: float) -> NDArray[np.bool_]:
     """Return which hashes are in the lowest part of all numbers of 64 bits."""
     return np.asarray((hashes >> np.uint64(11)) < np.uint64(math.floor(fraction * 2.0**53)))
@@ -179,14 +187,17 @@ class Votes(Contribution):
         return (total,)
 
     def _voters(self, users: UserRun) -> Iterator[tuple[Any, Any]]:
-        """Yield some users at a time who hold out rows: with the rows that they kept, and with those held out."""
+        """Yield some users at a time who hold out rows: with the rows that they kept, and with those held out.
+
+        Nothing is remembered: these users are looked at once.
+        """
         for run in users.runs(_ROWS_LOOKED_THROUGH):
-            voting = self.rows.shown(run).present
-            kept, shown = self.rows.kept(run).with_users(voting), self.rows.shown(run).with_users(voting)
-            first = 0
-            for some in kept.runs(_ROWS_OF_VOTERS, _VOTERS):
-                yield some, shown.run(first, first + some.n_users)
-                first += some.n_users
+            held = self.rows.of(run)
+            voting = np.zeros(run.n_users, bool)
+            voting[np.searchsorted(run.indptr, np.flatnonzero(held), side="right") - 1] = True
+            voters, held = run.with_users(voting), held[np.repeat(voting, run.sizes)]
+            for some, of_some in _with_rows(voters, held):
+                yield some.with_rows(~of_some), some.with_rows(of_some)
 
     def _of_voters(self, kept: Any, shown: Any, kernels: Kernels) -> NDArray[np.int64]:
         losses = np.asarray(self.losses(kept, shown, kernels), np.float64)
