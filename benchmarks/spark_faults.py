@@ -47,10 +47,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 FITS, QUICK_FITS = 100, 12
 USERS, ITEMS, RATINGS = 300, 30, 3000
+PARTITIONS = 2
 QUICK_USERS, QUICK_RATINGS = 60, 300
 FAULTS = ("executors killed", "executors halted", "shuffles lost")
-FAULTS_EVERY = (0.2, 3.0)  # seconds between two faults
-MOST_FAULTS = 3  # in one fit
+FAULTS_EVERY = (0.2, 4.0)  # seconds between two faults
+MOST_FAULTS = 2  # in one fit
 HALTED_FOR = (0.2, 1.0)  # seconds
 _PYTHON = Path(__file__).parents[1] / ".venv-spark" / "bin" / "python"
 
@@ -91,7 +92,7 @@ def _data(users: int, ratings: int) -> Interactions:
 
 def _fit(data: Any, engine: Engine) -> str:
     """A digest of everything that is learned and stated: equal for equal bits and equal charges."""
-    fitted = PrivateRatingRecommender(5.0, dimension=2, rounds=2, engine=engine, noise=SeededNoise(7)).fit(data)
+    fitted = PrivateRatingRecommender(5.0, dimension=2, rounds=1, engine=engine, noise=SeededNoise(7)).fit(data)
     model = fitted.model_
     parts = (model.vectors.tobytes(), model.popularity.tobytes(), fitted.statement_.to_json().encode())
     return hashlib.sha256(b"".join(parts)).hexdigest()
@@ -270,12 +271,12 @@ def _on_cluster(fits: int) -> Counter[str]:
     ids = {"user": data.user_ids.ids_of(data.users), "item": data.task_ids.ids_of(data.tasks), "rating": data.values}
     table = pa.table({name: pa.array(column) for name, column in ids.items()})
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, _cluster(Path(folder)) as spark:
-        frame = spark.createDataFrame(table).repartition(4)
+        frame = spark.createDataFrame(table).repartition(PARTITIONS)
         start, most = time.monotonic(), float(os.environ.get("APPORTION_SECONDS", "inf"))
         for number in range(fits):
             if time.monotonic() - start > most:
                 break
-            began, engine = time.monotonic(), _engine(spark, 4, number)
+            began, engine = time.monotonic(), _engine(spark, PARTITIONS, number)
             with _failing(_Faults(random.Random(number), Path(folder), seen)), engine.read(frame) as rows:
                 seen[_tried(rows.on_list(data.task_ids), engine, wanted)] += 1
             print(f"fit {number}: {dict(seen)}, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
