@@ -16,6 +16,7 @@ from apportion.data.features import ItemFeatures
 from apportion.data.synthetic import long_tailed_ratings
 from apportion.errors import InputError
 from apportion.privacy import Purpose, SeededNoise
+from apportion.privacy.statement import Tuning
 from apportion.recommend import PrivateRatingRecommender, RatingSettings, load, save
 from apportion.recommend.choosing import DRAWN, EXPLORING_PLACE, PRIME, STRIDE, history_seeds, mixed
 from apportion.recommend.model import RatingModel
@@ -42,6 +43,13 @@ def test_choices_take_their_share_and_the_whole_budget_is_spent():
     assert 0 < spent(model) <= 0.35 + 1e-9
     assert sum(release.share for release in model.statement.releases) == pytest.approx(1)
     assert spent(fitted("value")[0]) == 0
+
+
+def test_what_to_rank_by_is_asked_for_and_not_tuned():
+    _, data = fitted()
+    held = PrivateRatingRecommender(20.0, 1e-5, rank_by="choice", noise=SeededNoise(1)).fit(data).model_.statement
+    assert held.tuning_kind is Tuning.DEFAULTS
+    assert "worth 1 click" in held.to_text()
 
 
 @settings(max_examples=5)
