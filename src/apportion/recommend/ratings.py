@@ -95,7 +95,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
         low, high = self.value_range
         check_value_range(self.value_range)
         chosen: RatingSettings = self._chosen_settings(RatingSettings.for_budget)
-        settings = chosen.ranking_by(self.rank_by, with_features=self.features is not None)
+        settings = chosen.ranking_by(self.rank_by)
         public = [f"the scale of the values, {low:g} to {high:g}", *self._public_features()]
         entered = self._entered(session, data, public, settings.counts_share, LocalEngine(np.float64))
         session = entered.session
@@ -240,11 +240,15 @@ class _Fit:
         return release_popularity(users, self._session, self._engine, plan.one("counts"), n_users)
 
     def _after_choices(self, popularity: ReleasedPopularity, n_users: float, rng: np.random.Generator) -> Plan:
-        """Learn choices, whose vectors are features of the items from then on; return a plan for what is left."""
+        """Learn choices, whose vectors are features of the items from then on, unless there are public ones.
+
+        Returns:
+            A plan for what is left.
+        """
         parts = (self._users, self._data.as_users, self._session, self._engine, self._held_out)
         rounds = ChoiceRounds(*parts, n_users)
         self._choices = rounds.run(popularity, self._choice_share, rng)
-        if self._choices.vectors_are_trusted:
+        if self._choices.vectors_are_trusted and self._features is None:
             self._items = self._items.with_released(self._choices.fold_in.features[:, 1:])
         return self._plan(self._session.spent, counted=True)
 
