@@ -339,7 +339,7 @@ class PrivateGradients:
             total.add(means_of_units(blocks, bounds) if self._mean_of_rows else blocks, real, losses)
 
     def _passes(self, units: NDArray[np.int64]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
-        """Yield inputs, targets, offsets and which units are real (None: all). Under autocast all passes are as long."""
+        """Yield inputs, targets, offsets and which units are real (None: all). All are as long under autocast."""
         full = {} if self._applied.autocast is None else {"full": 16 * -(-self._rows_at_once // 16)}
         for inputs, targets, offsets in self._units.batches(units, self._rows_at_once):
             filled = padded(offsets, self._apart, **full)
