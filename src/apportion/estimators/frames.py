@@ -9,18 +9,13 @@ from typing import Any
 from apportion.data.users import UserParts
 from apportion.engines import Engine, SparkEngine
 from apportion.engines.spark.interactions import TEXT_TYPES
+from apportion.engines.spark.public_columns import RowsWithPublicColumns
 from apportion.errors import InputError
 
 
 def is_frame(given: object) -> bool:
     """Whether this is a DataFrame of Spark."""
     return hasattr(given, "mapInArrow")
-
-
-def refuse_frame(given: object, why: str) -> None:
-    """Refuse a DataFrame of Spark, with a sentence that says what to do instead."""
-    if is_frame(given):
-        raise InputError(why, argument="X")
 
 
 @contextmanager
@@ -38,6 +33,17 @@ def rows_of_frame(engine: Engine | None, frame: Any, users: Any, label: Any = No
     columns: dict[str, Any] = {"values": names} if label is None else {"features": names, "labels": label}
     with on.read_numbers(frame, users, columns) as rows:
         yield rows.as_users, len(names)
+
+
+@contextmanager
+def rows_with_public_features(
+    engine: Engine | None, frame: Any, users: Any, label: Any
+) -> Iterator[RowsWithPublicColumns]:
+    """Read a frame whose features are public: they come to the driver, labels stay on the cluster."""
+    on = cluster_of(engine, users, label)
+    names = numbers_beside(frame, users, label)
+    with on.read_numbers(frame, users, {"features": names, "labels": label}) as rows:
+        yield RowsWithPublicColumns.of(on, rows.as_users, "features")
 
 
 def cluster_of(engine: Engine | None, *names: Any) -> SparkEngine:
