@@ -1,4 +1,4 @@
-"""Rows of a statistic or a regression: read into memory, or left on a cluster (`--engine spark --master URL`)."""
+"""Rows of a statistic or a regression: read into memory, or left on a cluster (`--engine spark`) or on disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from apportion.engines import SparkEngine
+    from apportion.data.on_disk import FolderNumbers
+    from apportion.engines import DiskEngine, Engine, SparkEngine
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,16 +24,16 @@ class GivenRows:
     """Rows as estimators take them.
 
     Attributes:
-        values: a column of numbers, or a matrix if there are several; a frame on a cluster.
-        users: the user of each row; on a cluster, the name of a column.
+        values: a column of numbers, or a matrix if there are several; a frame on a cluster, or columns of a folder.
+        users: the user of each row; where rows are not in memory, the name of a column.
         by: what divides rows into groups: columns; on a cluster, their names.
-        engine: of the cluster; None in memory.
+        engine: of the cluster or the disk; None in memory.
     """
 
     values: Any
     users: Any
     by: list[Any]
-    engine: SparkEngine | None = None
+    engine: Engine | None = None
 
 
 @contextmanager
@@ -61,10 +62,38 @@ def given_rows(
             yield GivenRows(selected, options.user, list(by), engine)
         return
     assert not isinstance(file, str)
+    if values and not by and streams(file, options):
+        held_on_disk, engine_of_disk = opened_folder(file, options, values, reporter)
+        yield GivenRows(held_on_disk, options.user, [], engine_of_disk)
+        return
     columns = {**dict.fromkeys(values, "number"), **dict.fromkeys(by, "text")}
     table = read_columns(file, options, columns, reporter)  # type: ignore[arg-type]
     held = None if not values else table.numbers[values[0]] if len(values) == 1 else table.matrix(values)
     yield GivenRows(held, table.users, [table.texts[name] for name in by])
+
+
+def streams(file: Path, options: StatisticsOptions) -> bool:
+    """Whether rows are read shard by shard: a folder of users, unless weights follow from everybody's sizes."""
+    from apportion.data.on_disk.manifest import is_user_folder
+
+    return is_user_folder(file) and options.sizes == "private"
+
+
+def opened_folder(
+    file: Path, options: StatisticsOptions, columns: Sequence[str], reporter: Reporter
+) -> tuple[FolderNumbers, DiskEngine]:
+    """Open columns of a folder of users, and an engine that reads it within the memory that was given."""
+    from apportion.data.on_disk import FolderNumbers
+    from apportion.engines import DiskEngine
+
+    held = FolderNumbers.open(file, columns)
+    if options.user != held.manifest.user:
+        made = held.manifest.user
+        problem = f"{file.name}: the folder was made with user column {made!r}, got {options.user!r}."
+        raise InputError(problem, argument="user")
+    for remark in weak_epsilon(options.epsilon):
+        reporter.say(remark)
+    return held, DiskEngine(options.memory, "float64")
 
 
 @contextmanager

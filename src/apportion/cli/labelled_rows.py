@@ -13,7 +13,7 @@ from apportion.cli.progress import Reporter
 from apportion.cli.statistics_options import StatisticsOptions
 
 if TYPE_CHECKING:
-    from apportion.engines import SparkEngine
+    from apportion.engines import Engine
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,16 +21,16 @@ class LabelledRows:
     """Rows as regressions take them.
 
     Attributes:
-        features: a matrix; on a cluster, a frame of all columns.
-        labels: one for each row; on a cluster, the name of a column.
+        features: a matrix; where rows are not in memory, all columns.
+        labels: one for each row, or the name of a column.
         users: the same.
-        engine: of the cluster; None in memory.
+        engine: of the cluster or the disk; None in memory.
     """
 
     features: Any
     labels: Any
     users: Any
-    engine: SparkEngine | None = None
+    engine: Engine | None = None
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apportion.cli.feature_columns import Features, assemble, categories_option, columns_to_read, features_option
+from apportion.cli.given_rows import opened_folder, streams
 from apportion.cli.labelled_rows import LabelledRows, labelled_on_spark
 from apportion.cli.option_types import DATA, PositiveNumber
 from apportion.cli.options import collect, json_option, open_option
@@ -125,6 +126,10 @@ def _given(
             file, privacy, list(columns), categories, label, reporter, yes=yes, features_are_public=False
         ) as held:
             yield held
+        return
+    if streams(file, privacy) and yes is None and not categories:
+        held_on_disk, engine = opened_folder(file, privacy, [*columns, label], reporter)
+        yield Features(tuple(columns), None, (), ()), LabelledRows(held_on_disk, label, privacy.user, engine)
         return
     table = read_columns(file, privacy, columns | kind, reporter)
     try:

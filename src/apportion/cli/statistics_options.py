@@ -14,7 +14,7 @@ import click
 from apportion.cli.cautions import said_of_folder, weak_delta, weak_epsilon
 from apportion.cli.ledger_options import charged_session, ledger_options
 from apportion.cli.option_types import Command, Delta, PositiveNumber
-from apportion.cli.options import EXACT, engine_options, noise_of, refuse_half_a_cluster
+from apportion.cli.options import EXACT, MEMORY, engine_options, memory_option, noise_of, refuse_half_a_cluster
 from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
@@ -51,6 +51,7 @@ class StatisticsOptions:
     engine: str = "local"
     master: str | None = None
     partitions: int = 8
+    memory: str = MEMORY
 
     def __post_init__(self) -> None:
         refuse_half_a_cluster(self.engine, self.master)
@@ -161,7 +162,7 @@ def privacy_options(
     elif delta == "required":
         options.append(_POSITIVE_DELTA)
     add = _adding((_USER, *options, *_PROMISE))
-    return lambda command: add(ledger_options(engine_options(command) if engines else command))
+    return lambda command: add(ledger_options(memory_option(engine_options(command)) if engines else command))
 
 
 def bounding_options(command: Command) -> Command:
