@@ -27,7 +27,7 @@ from apportion.engines import add_up_one
 from apportion.errors import BudgetError, InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import Bounded, ContributionsEstimator, Sizes, capped_weights
-from apportion.estimators.frames import is_frame, rows_of_frame
+from apportion.estimators.frames import is_elsewhere, rows_of_frame
 from apportion.privacy import Base, PublicRowWeights, Purpose, RankedRows, Session
 from apportion.privacy.contributions import CellWeights
 from apportion.privacy.mechanisms import PointsOfList
@@ -106,7 +106,7 @@ class UserQuantile(ContributionsEstimator, UserStatistic):
     delta = 0.0
 
     def _fit(self, X: Any, users: ArrayLike, session: Session | None) -> Self:  # noqa: N803
-        if is_frame(X):
+        if is_elsewhere(X):
             with rows_of_frame(self.engine, X, users) as (elsewhere, width):
                 return self._found(elsewhere, width, session, together=False)
         values = finite_rows(X, "X")

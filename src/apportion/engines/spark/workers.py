@@ -112,7 +112,7 @@ class ListedItems:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Yield one row for each bucket."""
-        for number, _, body in _buckets(batches):
+        for number, _, body in buckets_in(batches):
             yield bucket_row(number, self._coded(Bucket.from_bytes(body.as_py())).to_bytes())
 
     def _coded(self, bucket: Bucket) -> Bucket:
@@ -142,7 +142,7 @@ class OwnItems:
         import pyarrow as pa
 
         kind = pa.string() if self.texts else pa.int64()
-        for _, _, body in _buckets(batches):
+        for _, _, body in buckets_in(batches):
             items = Bucket.from_bytes(body.as_py()).items
             assert items is not None
             yield pa.RecordBatch.from_arrays([pa.array(items.ids.tolist(), kind)], ["item"])
@@ -181,7 +181,7 @@ class SumsOfBuckets:
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Yield the blocks of the partition's answer."""
         answer, roll = None, Roll()
-        for number, digest, body in _buckets(batches):
+        for number, digest, body in buckets_in(batches):
             if number in roll and roll[number][1] == digest:
                 continue
             if number in roll:
@@ -257,7 +257,7 @@ def gathered(column: Any, batch: pa.RecordBatch) -> Any:
     return column.finish()
 
 
-def _buckets(batches: Batches) -> Iterator[tuple[int, str, Any]]:
+def buckets_in(batches: Batches) -> Iterator[tuple[int, str, Any]]:
     """Yield number, checksum and users of each bucket; None instead of users where they are not sent."""
     for batch in batches:
         bodies = batch.column("body") if "body" in batch.schema.names else [None] * batch.num_rows
