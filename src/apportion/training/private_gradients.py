@@ -353,7 +353,7 @@ class PrivateGradients:
         parts = self._parts(released)
         placed = parts if self._tables is None else self._tables.spread_out(parts)
         for parameter, part in zip(self._parameters, placed, strict=True):
-            parameter.grad = _divided(part, self._expected, parameter.dtype).to(parameter.device)
+            parameter.grad = part.to(parameter.device, parameter.dtype, copy=True).div_(self._expected)
         if self._scaling is not None:
             variances = [noise.variance_of(p) for p in self._parameters]
             mean = [part / self._expected for part in parts]
@@ -370,11 +370,6 @@ class PrivateGradients:
         sizes = [math.prod(shape) for shape in shapes]
         parts = torch.from_numpy(released[: sum(sizes)]).split(sizes)
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
-
-
-def _divided(values: Tensor, divisor: float, dtype: torch.dtype) -> Tensor:
-    """Return float64 values over a number, rounded once more to another precision, without a copy in between."""
-    return torch.div(values, divisor, out=torch.empty(values.shape, dtype=dtype))
 
 
 class PlainGradients:
