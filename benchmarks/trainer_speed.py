@@ -7,9 +7,10 @@ allow: gradients of rows from its hooks, summed by user before it clips, for eve
 user's rows as one sequence, for modules of which it takes that (linear, embedding). A step without privacy is timed
 beside them: what Opacus takes over that is the most that any private step with the same pass can reach.
 
-Repeats are interleaved, and the ratio of medians counts. On a processor seconds are of one core's own time, which a
-busy machine moves little; on a GPU they are of the clock. There NumPy and torch are all that is needed
-(`PYTHONPATH=src python -m benchmarks trainer-speed`): without Opacus, only our own times and a plain step's are shown.
+Repeats are interleaved, each behind a step of its own kind, and the ratio of medians counts. On a processor seconds are
+of one core's own time, which a busy machine moves little; on a GPU they are of the clock. There NumPy and torch are all
+that is needed (`PYTHONPATH=src python -m benchmarks trainer-speed`): without Opacus, only our own times and a plain
+step's are shown.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import numpy as np
 from apportion.privacy import Budget
 from benchmarks.claim import Outcome, Rehearsal, UnavailableError, print_table
 
-ROWS, OF_A_USER, THREADS, REPEATS = 256, 4, 1, 15
+ROWS, OF_A_USER, THREADS, REPEATS = 256, 4, 1, 31
 LEAST, LEAST_FOR_USERS = 1.0, 2.0
 KINDS = ("linear", "CNN", "embedding of 100,000", "attention")
 HOOKS, GHOST = "hooks", "ghost"
@@ -106,17 +107,21 @@ def _ratios(seconds: dict[str, float]) -> dict[str, float]:
 
 def _medians(kind: str, rows: int, repeats: int, device: str) -> dict[str, float]:
     """Seconds of every step."""
-    steps: dict[str, Step] = {unit: _ours(kind, rows, repeats + 2, unit, device) for unit in ("rows", "users")}
+    steps: dict[str, Step] = {unit: _ours(kind, rows, 2 * repeats + 4, unit, device) for unit in ("rows", "users")}
     steps[PLAIN] = _plain(kind, rows, device)
     if find_spec("opacus") is not None:
         modes = [HOOKS, GHOST, SUMMED, *([SEQUENCE] if kind in IN_SEQUENCES else [])]
         steps |= {mode: _opacus(kind, rows, mode, device) for mode in modes}
     seconds: dict[str, list[float]] = {name: [] for name in steps}
+    rng = np.random.default_rng(0)
     for turn in range(repeats + 1):
-        for name, step in steps.items():
-            if turn > 3 and seconds[name][-1] > _SLOW:
+        for name in rng.permutation(list(steps)).tolist():
+            slow = turn > 1 and seconds[name][-1] > _SLOW
+            if slow and turn > 3:
                 continue
-            taken = _timed(step, device)
+            if not slow:
+                steps[name]()  # as in training, a step follows one like it
+            taken = _timed(steps[name], device)
             if turn:  # the first warms up
                 seconds[name].append(taken)
     return {name: statistics.median(values) for name, values in seconds.items()}

@@ -52,7 +52,7 @@ def with_user(rows, inputs, targets):
 
 @WAYS
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE])
-@pytest.mark.parametrize("size", [1e4, 1e9, 1e16, 1e30])
+@pytest.mark.parametrize("size", [1e4, 1e16, 1e30])
 @pytest.mark.parametrize(("width", "out"), [(64, 64), (8, 1), (3, 40)])
 @pytest.mark.parametrize("scaled", [False, True])
 def test_a_user_whose_rows_cancel_moves_the_sum_by_at_most_the_clip_norm(way, dtype, size, width, out, scaled):

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_UNITS = 64  # at a time, so that few gradients are held in float64 beside float32
+_NUMBERS = 2**19  # of stored gradients that are held in float64 at a time
 
 
 def rounding_of(values: Tensor) -> float:
@@ -69,8 +69,9 @@ class Stored(OnDevice):
     def add_to(self, total: Tensor, factors: Any) -> None:
         """Add the sum over units, each times its factor."""
         weights, values = factors.to(self.device).double(), self.values.flatten(1)
-        for first in range(0, len(values), _UNITS):
-            some = slice(first, first + _UNITS)
+        at_once = max(1, _NUMBERS // max(1, values.shape[1]))
+        for first in range(0, len(values), at_once):
+            some = slice(first, first + at_once)
             _add(total, weights[some] @ values[some].double())
 
     def each(self) -> Tensor:
@@ -114,11 +115,10 @@ class Product(OnDevice):
             return Stored(self._formed).squared_norms(None) + (rounding_of(b) * sizes).square()
         rounding = rounding_of(b)
         (a, tops), (b, others) = (_at_most_one(wide, narrow) for wide in self._wide)
-        products = torch.bmm(a, a.mT), torch.bmm(b, b.mT)
-        squares = [each.diagonal(dim1=1, dim2=2).clamp_min(0) for each in products]
-        sizes = (squares[0] * squares[1]).sqrt().sum(1)
-        result = (products[0] * products[1]).sum((1, 2)).clamp_min(0)
-        return (result + (rounding * sizes).square()) * (tops * others).square()
+        products = torch.bmm(a, a.mT).mul_(torch.bmm(b, b.mT))
+        sizes = products.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt().sum(1)
+        result = products.sum((1, 2)).clamp_min(0) + (rounding * sizes).square()
+        return result if tops is None or others is None else result * (tops * others).square()
 
     @property
     def device(self) -> torch.device:
@@ -131,7 +131,7 @@ class Product(OnDevice):
             return Stored(self._formed).add_to(total, factors)
         a, b = self._wide
         scaled = b * factors.to(b.device).double()[:, None, None]
-        _add(total, scaled.flatten(0, 1).T @ a.flatten(0, 1))
+        _add(total, torch.mm(scaled.flatten(0, 1).T, a.flatten(0, 1)))
 
     def each(self) -> Tensor:
         """Return one gradient for each unit."""
@@ -177,7 +177,8 @@ class Lookup(OnDevice):
             b = b / scales.double()[self.rows.clamp_min(0)]
         same = self.rows[:, :, None] == self.rows[:, None, :]
         result = (torch.bmm(b, b.mT) * same).sum((1, 2)).clamp_min(0)
-        return (result + (rounding_of(self.outgoing) * lengths(b).sum(1)).square()) * tops.square()
+        result = result + (rounding_of(self.outgoing) * lengths(b).sum(1)).square()
+        return result if tops is None else result * tops.square()
 
     @property
     def device(self) -> torch.device:
@@ -226,10 +227,10 @@ def lengths(values: Tensor, narrow: bool | None = None) -> Tensor:
     return torch.linalg.vector_norm(values.double() / tops, dim=-1) * tops[..., 0]
 
 
-def _at_most_one(wide: Tensor, narrow: bool) -> tuple[Tensor, Tensor]:
-    """Return each unit's numbers divided by the largest of them, and the largest; float32's squares fit as they are."""
+def _at_most_one(wide: Tensor, narrow: bool) -> tuple[Tensor, Tensor | None]:
+    """Return each unit's numbers over the largest of them, and that; None for float32's, whose squares fit anyway."""
     if narrow:
-        return wide, wide.new_ones(len(wide))
+        return wide, None
     tops = _tops(wide, (1, 2))
     return wide / tops, tops.flatten()
 

@@ -60,7 +60,7 @@ class LayerFactors:
 
     def blocks(self, inputs: Tensor, targets: Tensor, offsets: Tensor) -> list[LayerBlock]:
         """Return one block for each trained parameter, in the order of the module's parameters."""
-        layers = [m for m in self._module.modules() if any(p.requires_grad for p in m.parameters(recurse=False))]
+        layers = [m for m in self._module.modules() if _trained(m)]
         seen: dict[nn.Module, tuple[Tensor, GradientEdge]] = {}
         hooks = [layer.register_forward_hook(_keeper(seen)) for layer in layers]
         try:
@@ -80,6 +80,11 @@ class LayerFactors:
             for p in self._module.parameters()
             if p.requires_grad
         ]
+
+
+def _trained(layer: nn.Module) -> bool:
+    """Whether a layer has a trained parameter of its own."""
+    return any(p is not None and p.requires_grad for p in layer._parameters.values())
 
 
 def _wide(values: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from apportion.privacy.noise import NoiseSource
 if TYPE_CHECKING:
     from apportion.privacy.statement import Release
 
-_PIECE = 2**14
+_PIECE = 2**15
 
 
 @dataclass(frozen=True)
