@@ -80,6 +80,12 @@ def test_what_has_no_form_elsewhere_is_refused_before_anything_is_spent():
             learn_elsewhere(wanted(**given_settings), LocalEngine(np.float64), parties_of(x, y))
 
 
+def test_exact_noise_is_added_to_the_whole_numbers_of_parties():
+    x, y = low_rank_tasks(3, N)
+    model = wanted(noise=SeededNoise(1, exact=True)).fit(x, y)
+    assert "whole numbers of public steps" in model.statement_.to_text()
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 10**6), norm=st.floats(1e-3, 1e3), replaced=st.booleans(),

@@ -94,7 +94,8 @@ class ProtectedMultiTask(PrivateEstimator):
         feature_mask: which features each task has, [tasks, features]; public. Its model is 0 in the others.
         instance_epsilon: ε with which every party also protects its single rows against the curator (Algorithm 5);
             None for no such protection.
-        noise: `"secure"` (default, from the operating system), or a source; there is no exact form.
+        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well, not with Wishart
+            noise), or a source.
 
     Attributes:
         coef_: models, one row per task; row i belongs only to party i.

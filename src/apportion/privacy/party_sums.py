@@ -128,8 +128,8 @@ class PartForm:
         return np.concatenate([first * directions, size * sizes[:, None], second], axis=1)
 
     def _scales(self) -> Floats:
-        second = symmetric_scales(linalg.packed_size(self.dimension))
-        return second if self.weights is None else np.concatenate([np.ones(self.dimension + 1), second])
+        before = np.ones(0 if self.weights is None else self.dimension + 1)
+        return np.concatenate([before, symmetric_scales(linalg.packed_size(self.dimension))])
 
     @property
     def _words(self) -> str:

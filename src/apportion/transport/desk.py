@@ -129,6 +129,13 @@ def _check_users(users: Users, conditions: Conditions) -> None:
         )
     if users.n_users > MOST_USERS:
         raise InputError(f"Expected at most {MOST_USERS} users at one client, got {users.n_users}.", argument="users")
-    if not np.isfinite(users.column("values")).all():
-        raise InputError("Expected values that are numbers, got some that are infinite or missing.", argument="users")
-    require_distinct_tasks(users)
+    of_a_party = users.has_column("features")
+    for name in ("features", "labels") if of_a_party else ("values",):
+        if not np.isfinite(users.column(name)).all():
+            raise InputError(
+                f"Expected {name} that are numbers, got some that are infinite or missing.", argument="users"
+            )
+    if of_a_party and (users.n_users > 1 or users.column("features").shape[1:] != (users.n_tasks,)):
+        raise InputError("Expected the rows of one party, with all features of the public list.", argument="users")
+    if not of_a_party:
+        require_distinct_tasks(users)
