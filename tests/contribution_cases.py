@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apportion.allocation import SplitEqually
+from apportion.allocation import SplitEqually, TaskFactors
 from apportion.privacy import ObservationRows, Rows
 from apportion.privacy.contributions import (
     ClippedParts,
@@ -119,6 +119,7 @@ BY_TASK, OF_USER = Output(3, 2.5, True, "test"), Output(2, 4.0, False, "test")
 
 CONTRIBUTIONS = {
     "counts": lambda: TaskCounts(SplitEqually()),
+    "counts of some tasks": lambda: TaskCounts(TaskFactors(np.arange(9) % 3 != 1, "a third left out")),
     "moments": lambda: TaskMoments(SplitEqually(), OwnRows(), ClippedLabels(1.5)),
     "moments of ones": lambda: TaskMoments(SplitEqually(), OwnRows()),
     "grams": lambda: TaskGrams(SplitEqually(), OwnRows()),
