@@ -119,7 +119,6 @@ BY_TASK, OF_USER = Output(3, 2.5, True, "test"), Output(2, 4.0, False, "test")
 
 CONTRIBUTIONS = {
     "counts": lambda: TaskCounts(SplitEqually()),
-    "counts of some tasks": lambda: TaskCounts(TaskFactors(np.arange(9) % 3 != 1, "a third left out")),
     "moments": lambda: TaskMoments(SplitEqually(), OwnRows(), ClippedLabels(1.5)),
     "moments of ones": lambda: TaskMoments(SplitEqually(), OwnRows()),
     "grams": lambda: TaskGrams(SplitEqually(), OwnRows()),
@@ -137,4 +136,5 @@ CONTRIBUTIONS = {
     "norms over groups": lambda: ClippedParts(NORMS, (NORMS.output,)),
     "votes": lambda: Votes(LossesOfMeans(), HELD_OUT, 3.0, "test"),
     "parts without held-out rows": lambda: WithoutHeldOut(ClippedParts(totals_alone, (OF_USER,)), HELD_OUT),
+    "counts of some tasks": lambda: TaskCounts(TaskFactors(np.arange(9) % 3 != 1, "a third left out")),
 }
