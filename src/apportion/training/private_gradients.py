@@ -338,35 +338,42 @@ class PrivateGradients:
                 losses = losses_of_units(self._module, self._loss, inputs, targets, bounds)
             total.add(means_of_units(blocks, bounds) if self._mean_of_rows else blocks, real, losses)
 
-    def _passes(self, units: NDArray[np.int64]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Yield inputs, targets, offsets and which units are real. Under autocast all passes have as many rows."""
+    def _passes(self, units: NDArray[np.int64]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
+        """Yield inputs, targets, offsets and which units are real (None: all). All are as long under autocast."""
         full = {} if self._applied.autocast is None else {"full": 16 * -(-self._rows_at_once // 16)}
         for inputs, targets, offsets in self._units.batches(units, self._rows_at_once):
             filled = padded(offsets, self._apart, **full)
-            if len(filled.rows) > len(inputs):  # otherwise nothing is padded
+            if filled.rows is not None:
                 inputs, targets = inputs[filled.rows.to(inputs.device)], targets[filled.rows.to(targets.device)]
             yield inputs, targets, filled.offsets, filled.real
 
     def _place(self, released: NDArray[np.float64], noise: AddedNoise) -> None:
         """Put the mean gradient into `grad`, its square into the scaling, and the count into the clip rule."""
-        first = 0
-        mean: list[Tensor] = []
-        released = released / self._expected
-        shapes = [tuple(p.shape) for p in self._parameters] if self._tables is None else self._tables.shapes
-        for shape in shapes:
-            mean.append(torch.from_numpy(released[first : first + math.prod(shape)]).reshape(shape))
-            first += math.prod(shape)
-        placed = mean if self._tables is None else self._tables.spread_out(mean)
+        parts = self._parts(released)
+        placed = parts if self._tables is None else self._tables.spread_out(parts)
         for parameter, part in zip(self._parameters, placed, strict=True):
-            parameter.grad = part.to(parameter.device, parameter.dtype)
+            parameter.grad = _divided(part, self._expected, parameter.dtype).to(parameter.device)
         if self._scaling is not None:
             variances = [noise.variance_of(p) for p in self._parameters]
+            mean = [part / self._expected for part in parts]
             self._scaling.observe(mean, [v.double().cpu() if isinstance(v, Tensor) else v for v in variances])
         if self._clip.counted:
-            within = float(released[first]) + 0.5
+            within = float(released[sum(part.numel() for part in parts)]) / self._expected + 0.5
             self.clip_norm = self._clip.following(self.clip_norm, within)
         if self._losses is not None:
-            self.released_loss = float(released[-1]) + self._losses.largest / 2
+            self.released_loss = float(released[-1]) / self._expected + self._losses.largest / 2
+
+    def _parts(self, released: NDArray[np.float64]) -> list[Tensor]:
+        """Return what was released of each parameter."""
+        shapes = [tuple(p.shape) for p in self._parameters] if self._tables is None else self._tables.shapes
+        sizes = [math.prod(shape) for shape in shapes]
+        parts = torch.from_numpy(released[: sum(sizes)]).split(sizes)
+        return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def _divided(values: Tensor, divisor: float, dtype: torch.dtype) -> Tensor:
+    """Return float64 values over a number, rounded once more to another precision, without a copy in between."""
+    return torch.div(values, divisor, out=torch.empty(values.shape, dtype=dtype))
 
 
 class PlainGradients:

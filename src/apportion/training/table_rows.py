@@ -73,11 +73,11 @@ class TableRows:
         self._places: dict[int, Tensor] = {}
         self._scales: dict[int, Tensor] = {}
 
-    def looked_up(self, blocks: Sequence[Any], real: Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def looked_up(self, blocks: Sequence[Any], real: Tensor | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the unit and the row, of all tables in order, of every look-up."""
         units, rows = [], []
         for k in self._tables:
-            held = blocks[k].rows.cpu()[real.cpu()]
+            held = blocks[k].rows.cpu() if real is None else blocks[k].rows.cpu()[real.cpu()]
             numbers = torch.arange(len(held))[:, None].expand(held.shape)
             units.append(numbers.reshape(-1).numpy())
             rows.append(held.where(held < 0, held + self._firsts[k]).reshape(-1).numpy())
@@ -116,8 +116,8 @@ class TableRows:
         """Return the gradients of all parameters, with those of trained rows at their places; all others are 0."""
         result = list(parts)
         for k, places in self._places.items():
-            result[k] = torch.zeros(self._parameters[k].shape, dtype=self._parameters[k].dtype)
-            result[k][places.cpu()] = parts[k].to(result[k].dtype)
+            result[k] = torch.zeros(self._parameters[k].shape, dtype=torch.float64)
+            result[k][places.cpu()] = parts[k]
         return result
 
     def only_there(self, noise: AddedNoise) -> AddedNoise:

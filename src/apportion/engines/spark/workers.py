@@ -86,7 +86,7 @@ class RoutedRows:
 class PackedBuckets:
     """The rows of each bucket, in order of user and item, as one cell of bytes.
 
-    A row without a user says only that its bucket exists: buckets that nobody is in answer as well.
+    A row without a user marks a bucket: buckets that nobody is in answer as well, and a divided one is seen.
     """
 
     schema: ClassVar[str] = BUCKETS
@@ -266,7 +266,10 @@ def _buckets(batches: Batches) -> Iterator[tuple[int, str, Any]]:
 
 
 def rows_by_bucket(batches: Batches) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows of each bucket of a partition; a row without a user only says that its bucket exists."""
+    """Yield the rows of each bucket of a partition. Each must have its mark once: one row without a user.
+
+    A bucket that a server divided has one mark, so a part without it is refused, even if the parts are equal.
+    """
     import pyarrow as pa
 
     held = list(batches)
@@ -276,7 +279,12 @@ def rows_by_bucket(batches: Batches) -> Iterator[tuple[int, pa.Table]]:
     number = table.column("bucket").to_numpy()
     with_user = table.column("low").is_valid().to_numpy()
     for bucket in np.unique(number):
-        yield int(bucket), table.filter(pa.array((number == bucket) & with_user))
+        own = number == bucket
+        if np.count_nonzero(own & ~with_user) != 1:
+            raise InputError(
+                f"Bucket {bucket} was divided or repeated on its way to a worker; nothing was added up.", argument=None
+            )
+        yield int(bucket), table.filter(pa.array(own & with_user))
 
 
 def bucket_row(number: int, body: bytes) -> pa.RecordBatch:
