@@ -24,8 +24,8 @@ def remarks(found: Forecast) -> list[str]:
     ]
     if found.clicks:
         said.append(
-            "Clicks of the same size differ much, and the interval is wide: it can rule out an epsilon, not choose one. "
-            "Evaluate on data of your own."
+            "Clicks of the same size differ much, and the interval is wide: it can rule out an epsilon but not choose "
+            "one. Evaluate on data of your own."
         )
     if found.outside:
         said.append(f"Outside the sizes of the study ({', '.join(found.outside)}): the law is extrapolated.")
