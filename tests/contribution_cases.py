@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apportion.allocation import SplitEqually
+from apportion.allocation import SplitEqually, TaskFactors
 from apportion.estimators.contributions import capped_weights
 from apportion.privacy import ObservationRows, Rows
 from apportion.privacy.contributions import (
@@ -139,4 +139,5 @@ CONTRIBUTIONS = {
     "weights of cells": lambda: CellWeights(np.array([1.0, 2.5, 4.0]), capped_weights(2.0)),
     "votes": lambda: Votes(LossesOfMeans(), HELD_OUT, 3.0, "test"),
     "parts without held-out rows": lambda: WithoutHeldOut(ClippedParts(totals_alone, (OF_USER,)), HELD_OUT),
+    "counts of some tasks": lambda: TaskCounts(TaskFactors(np.arange(9) % 3 != 1, "a third left out")),
 }
