@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from apportion.postprocessing.class_counts import class_counts, likely_counts
+from apportion.postprocessing.class_counts import _shapes, class_counts, likely_counts
 from apportion.postprocessing.size_dependence import (
     SizeClasses,
     Tilt,
@@ -72,6 +72,16 @@ def test_shapes_average_to_the_counts_and_agree_where_there_is_no_noise():
     assert (class_counts(noisy, 13.0, "sizes") == found.mean).all()
     exact = likely_counts(COUNTS, 1e-6, "sizes")
     assert exact.each == pytest.approx(np.broadcast_to(COUNTS, exact.each.shape), abs=1e-3)
+
+
+def test_less_of_the_tail_of_a_power_law_is_lost_in_the_noise(monkeypatch):
+    counts = 1000 * 0.435 ** np.arange(11)  # as many as users with Pareto sizes of exponent 1.2 have in each octave
+    found = class_counts(counts, 15.0, "sizes")[6:].sum()
+    monkeypatch.setattr("apportion.postprocessing.class_counts._RARE", 1e6)  # without shapes of a power law
+    _shapes.cache_clear()
+    lost = class_counts(counts, 15.0, "sizes")[6:].sum()
+    _shapes.cache_clear()
+    assert found > 4 * lost
 
 
 def test_the_noise_of_a_large_cap_is_not_taken_from_the_average_shape_alone():

@@ -30,7 +30,7 @@ _OF_USERS, _OF_ROWS = 0.005, 0.08  # variance of users' means around the line, a
 _USUAL = 2.0  # standard deviations within which most users lie
 _TAILS = 2.0  # by which the variance of noise is larger in fits: Laplace noise is often far out
 _CAUTION = 0.5  # part of what is feared that counts for the choice of a cap
-_DOUBTED = 0.5  # power of how likely numbers of users are, for intervals
+_DOUBTED = 0.7  # power of how likely numbers of users are, for intervals
 _UNCOUNTED = 0.25  # users in a class next to the last counted ones that may have been missed
 
 
