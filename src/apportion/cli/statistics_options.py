@@ -148,20 +148,21 @@ def check_range(option: str, ends: tuple[float, float]) -> None:
 
 
 def privacy_options(
-    *, delta: Literal["pure", "optional", "required"], engines: bool = True
+    *, delta: Literal["pure", "optional", "required"], engines: bool = True, intervals: bool = True
 ) -> Callable[[Command], Command]:
     """Add the options of the guarantee: no delta, a delta that defaults to 0, or a required delta above 0.
 
     Args:
-        delta: which.
+        delta: which of the three.
         engines: whether rows may be on a cluster.
+        intervals: whether there are numbers with intervals, and a page of them.
     """
     options = [_EPSILON]
     if delta == "optional":
         options.append(_DELTA)
     elif delta == "required":
         options.append(_POSITIVE_DELTA)
-    add = _adding((_USER, *options, *_PROMISE))
+    add = _adding((_USER, *options, *(_INTERVALS if intervals else ()), *_PROMISE))
     return lambda command: add(ledger_options(memory_option(engine_options(command)) if engines else command))
 
 
@@ -202,8 +203,16 @@ _POSITIVE_DELTA: Final = click.option(
     required=True,
     help="Slack of the guarantee; choose it well below 1 / number of users.",
 )
-_PROMISE: Final = (
+_INTERVALS: Final = (
     click.option("--level", type=LEVEL, default=0.95, show_default=True, help="Confidence level of the intervals."),
+    click.option(
+        "--page",
+        type=click.Path(path_type=Path),
+        metavar="FILE.html",
+        help="Write a page that may be shared: the numbers, a chart and the statement.",
+    ),
+)
+_PROMISE: Final = (
     click.option("--window", default="not declared", metavar="TEXT", help="Time span of the data, for the statement."),
     click.option("--tuning", metavar="TEXT", help="How settings were chosen, for the statement, if any were given."),
     click.option(
@@ -211,12 +220,6 @@ _PROMISE: Final = (
     ),
     EXACT,
     click.option("--columns", metavar="A,B,...", help="Names of all columns, for a text file without a header."),
-    click.option(
-        "--page",
-        type=click.Path(path_type=Path),
-        metavar="FILE.html",
-        help="Write a page that may be shared: the numbers, a chart and the statement.",
-    ),
 )
 sample_limit_option = click.option(
     "--sample-limit",

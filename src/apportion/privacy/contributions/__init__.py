@@ -18,6 +18,7 @@ from apportion.privacy.contributions.row_sums import (
     Values,
 )
 from apportion.privacy.contributions.row_weights import PrivateRowWeights, PublicRowWeights, RowWeighting
+from apportion.privacy.contributions.second_counts import SecondKeyCounts
 from apportion.privacy.contributions.task_sums import TaskCounts, TaskGrams, TaskMoments, UserGram, UserTotal
 from apportion.privacy.contributions.votes import HeldOut, Losses, Votes, WithoutHeldOut, without_held_out
 
@@ -50,6 +51,7 @@ __all__ = [
     "RowTotal",
     "RowWeighting",
     "RowsOf",
+    "SecondKeyCounts",
     "SizeHistogram",
     "TaskCounts",
     "TaskGrams",
