@@ -6,7 +6,18 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
+from mutation.operators import OPERATORS
 from mutation.sources import Mutant
+
+AGAIN, ENOUGH = 0.6, 12
+"""How often a function is drawn where privacy was broken before, until so many mutants of it break privacy."""
+
+LIKELY = {
+    name: 3.0 if any(word in name for word in ("clip", "bound", "minimum", "max", "min ", "number_of_users")) else 2.0
+    for name in OPERATORS
+    if not any(word in name for word in ("arguments", "kept", "named", "truth", "choice", "unequal", "is not"))
+}
+"""Operators that are drawn more often at the start: others crash most of the time."""
 
 
 class Strata:
@@ -36,10 +47,11 @@ class Strata:
         """The next one; None after the last."""
         if not self._held:
             return None
-        places = list(self._held)
+        again = [place for place in self._held if 0 < self._broken[place] < ENOUGH and self._share(place) > 0.1]
+        places = again if again and self._chance.random() < AGAIN else list(self._held)
         (place,) = self._chance.choices(places, list(map(self._place_weight, places)))
         operators = self._held[place]
-        (operator,) = self._chance.choices(list(operators), list(map(self._share, operators)))
+        (operator,) = self._chance.choices(list(operators), list(map(self._operator_weight, operators)))
         mutant = operators[operator].pop()
         if not operators[operator]:
             del operators[operator]
@@ -59,6 +71,9 @@ class Strata:
     def _share(self, name: object) -> float:
         """That broke privacy of those that were drawn, with a start at one in five."""
         return (1 + self._broken[name]) / (5 + self._tried[name])
+
+    def _operator_weight(self, operator: str) -> float:
+        return self._share(operator) * LIKELY.get(operator, 1.0)
 
     def _place_weight(self, place: tuple[str, int]) -> float:
         module, function = place

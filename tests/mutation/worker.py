@@ -23,6 +23,7 @@ from mutation.reached import ROOT, Lines, noted, place_of, states_noted
 from mutation.sources import PACKAGES, Mutant, install
 
 JUDGED_SECONDS = 60
+MUTANT_SECONDS = 6  # one that runs longer has no answer
 AT_IMPORT, PRIVATE = "while modules are imported", "functions that hold something else on a neighbour"
 GUARDS = ("privacy", "engines", "training", "federated", "transport")
 """Packages where a change may break privacy whatever a function holds, or where that may be a tensor (not read)."""
@@ -167,7 +168,7 @@ def judging(kept: Path) -> Callable[[str], dict[str, Any]]:
             codes = places.codes(mutant)
         except (SyntaxError, ValueError):
             return {"verdict": judge.FAILS, "why": "it does not parse"}
-        return _as_answer(forks.in_copy(lambda: _judged(mutant, codes, names, honest), JUDGED_SECONDS))
+        return _as_answer(forks.in_copy(lambda: _judged(mutant, codes, names, honest), MUTANT_SECONDS))
 
     return answer
 
