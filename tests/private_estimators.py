@@ -39,6 +39,11 @@ def ratings_by_choice(**arguments):
     return ratings(**{"rank_by": "choice", "n_users": 1000, **arguments})
 
 
+def ratings_with_choices(**arguments):
+    """The default with many users of many rows declared or released, so that choices are learned for predictions."""
+    return ratings(**{"n_users": 1000, **arguments})
+
+
 def alternating(kind, update, policy):
     """Alternating minimisation with these parts, in a small form."""
 

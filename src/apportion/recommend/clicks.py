@@ -69,6 +69,7 @@ from apportion.recommend.model import ClickModel, FoldIn
 
 Floats = NDArray[np.floating[Any]]
 
+MOST_DIRECTIONS = 128
 _HEAD = 20  # tasks at the top of a ranking
 _FURTHER_SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)  # of what is left, to count popularity again
 _ON_ALL_TASKS = 0.5  # of the budget, where popularity gets everything; the rest is for those that may lead
@@ -139,7 +140,8 @@ def default_dimension(mu: float, n_users: float, n_tasks: int) -> int:
     The formula was developed on MovieLens. Data with a handful of tastes need fewer directions, or a user's few clicks
     are spread over too many: give `dimension` if public knowledge suggests it.
     """
-    return int(np.clip(round(1.4 * (mu * n_users / np.sqrt(n_tasks)) ** 0.6), 2, min(128, max(2, n_tasks // 4))))
+    most = min(MOST_DIRECTIONS, max(2, n_tasks // 4))
+    return int(np.clip(round(1.4 * (mu * n_users / np.sqrt(n_tasks)) ** 0.6), 2, most))
 
 
 @with_constructor
