@@ -84,6 +84,7 @@ def asked(name, seed=0, size=1.0):
         "number-of-users": {},
         "user-means": {},
         "popularity": {},
+        "leading-popularity": {"factors": abs(size * rng.standard_normal(N_ITEMS)).tobytes()},
         "value-shares": {"number": 2, "cuts": np.array([2.0, 3.5]).tobytes()},
         "clip-norms": {"centre": size, "unit": 1e-9},
         "rating-round": {
@@ -265,7 +266,7 @@ def _round(**changes):
     "contribution",
     [
         ClippedParts(lambda users, weights: (np.ones((users.n_users, 1)),), (Output(1, 1.0, False, "mine"),)),
-        TaskCounts(TaskFactors(np.ones(N_ITEMS), "mine")),
+        TaskCounts(TaskFactors(np.ones(N_ITEMS), "mine", normalised=False)),
         _round(full_vote=1.0),
         _round(step=2 * step_of(1.0)),
         _round(value_range=(0.0, 9.0)),

@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from apportion import linalg
 from apportion.engines.local import LocalEngine
 from apportion.engines.processors import Processors, Summed
+from apportion.linalg.ranks import Ranked
 from apportion.privacy.contributions import Kernels
 from apportion.privacy.contributions.base import Floats, TaskOrder, UserRun
 from apportion.privacy.contributions.distinct_tasks import require_distinct_tasks
@@ -59,6 +60,20 @@ class Device(Processors):
     @property
     def _on_processor(self) -> bool:
         return self.device == "cpu"
+
+    @property
+    def rows_travel(self) -> bool:
+        """Whether rows are copied to a device: to a GPU they are."""
+        return not self._on_processor
+
+    @property
+    def on_processors(self) -> Processors:
+        """The processor's own kernels."""
+        return Processors(self.dtype, self.threads, exact=self.exact)
+
+    def ranks(self, asked: Ranked) -> NDArray[np.int64]:
+        """Return the rank of each pair; products are added in the processor's order, so ranks are the same."""
+        return super().ranks(asked) if self._on_processor else self._torch_kernels.ranks(asked, self.device)
 
     def moments(
         self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, coefficients: Floats, bound: float
