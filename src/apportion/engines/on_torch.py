@@ -83,9 +83,8 @@ class Device(Processors):
         if self.exact:
             step = linalg.step_below(bound)
             return self._lattice_moments(*placed, self._double(rows), self._double(coefficients), step), step
-        sums = self._torch_kernels.segment_moment(
-            *placed, self._double(rows), coefficients=self._double(coefficients)
-        )  # fmt: skip
+        times = self._double(self._place(coefficients))  # the same in every round
+        sums = self._torch_kernels.segment_moment(*placed, self._double(rows), coefficients=times)
         return sums.cpu().numpy(), None
 
     def grams(self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, weights: Floats, norm: float) -> Summed:
@@ -227,5 +226,5 @@ class Device(Processors):
             if known is indices:
                 return placed
         placed = torch.tensor(np.asarray(indices), device=self.device)
-        self._placed = [*self._placed[-3:], (indices, placed)]
+        self._placed = [*self._placed[-5:], (indices, placed)]
         return placed

@@ -182,7 +182,8 @@ class Votes(Contribution):
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
         """Return the sum of these users' differences, clipped and in whole steps."""
         total = self.output.zeros(users.n_tasks)
-        for own in kernels.side_by_side(lambda pair: self._of_voters(pair[0], pair[1], kernels), self._voters(users)):
+        parts = (lambda pair: self._of_voters(pair[0], pair[1], kernels)), self._voters(users)
+        for own in map(*parts) if kernels.rows_travel else kernels.side_by_side(*parts):  # threads would share a device
             total += own
         return (total,)
 
