@@ -46,22 +46,8 @@ class SharedLearning:
         return tuple(each.answer for each in self.released)
 
     def learned(self, X: Any, y: Any, task: int | str = "own") -> Party:  # noqa: N803
-        """Learn from the answers with the rows of one party, in its own place. None of the result may be shared.
-
-        Args:
-            X: the party's features, one row per observation.
-            y: its labels.
-            task: what the party is called.
-        """
-        rows = rows_of_lists([X], [y])
-        feature_means, label_mean = np.zeros(rows.dimension), 0.0
-        if self.side.fit_intercept:
-            rows, means, labels = rows.centred()
-            feature_means, label_mean = means[0], float(labels[0])
-        members = self.side.after(rows, self.answers)
-        model, alone = members.models()[0], members.alone()[0]
-        intercept, alone_intercept = (float(label_mean - feature_means @ each) for each in (model, alone))
-        return Party(task, model, intercept, alone, alone_intercept, float(members.own_weight()[0]))
+        """Learn from the answers with the rows of one party, in its own place; see `PartySide.learned`."""
+        return self.side.learned(self.answers, X, y, task)
 
 
 def learn_elsewhere(

@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from apportion.data.vocabulary import Vocabulary
 from apportion.parties.curator import Answer
-from apportion.parties.parties import BayesParties, Disturb, Parties, ProximalParties, Sending
+from apportion.parties.parties import BayesParties, Disturb, Parties, Party, ProximalParties, Sending
 from apportion.parties.posterior import local_side
-from apportion.parties.tasks import TaskRows
+from apportion.parties.tasks import TaskRows, rows_of_lists
 from apportion.privacy.neighbours import Neighbours
 from apportion.privacy.party_sums import PartForm, PartyParts
 from apportion.privacy.task_sums import MomentWeights, TaskMatrices, TaskModels
@@ -67,6 +69,24 @@ class PartySide:
         for answer in answers:
             members.receive(answer)
         return members
+
+    def learned(self, answers: Iterable[Answer], X: Any, y: Any, task: int | str = "own") -> Party:  # noqa: N803
+        """Learn from answers with the rows of one party, in its own place. None of the result may be shared.
+
+        Args:
+            answers: of all rounds.
+            X: the party's features, one row per observation.
+            y: its labels.
+            task: what the party is called.
+        """
+        rows, feature_means, label_mean = rows_of_lists([X], [y]), 0.0, 0.0
+        if self.fit_intercept:
+            rows, means, labels = rows.centred()
+            feature_means, label_mean = means[0], labels[0]
+        members = self.after(rows, answers)
+        model, alone = members.models()[0], members.alone()[0]
+        intercepts = [float(label_mean - np.sum(feature_means * each)) for each in (model, alone)]
+        return Party(task, model, intercepts[0], alone, intercepts[1], float(members.own_weight()[0]))
 
     def parts(self, answers: tuple[Answer, ...], form: PartForm) -> PartyParts:
         """Return what parties add in the round after these answers, for an engine."""

@@ -13,6 +13,8 @@ COLOURS: Final = {
     Purpose.OVERVIEW: 1,
     Purpose.POPULARITY: 2,
     Purpose.ITEM_LIST: 2,
+    Purpose.FIRST_KEYS: 2,
+    Purpose.MORE_KEYS: 2,
     Purpose.GROUP_LIST: 2,
     Purpose.GROUPS_OF_USERS: 7,
     Purpose.EXPOSURE: 2,
