@@ -78,10 +78,10 @@ class RatingSettings:
         """Settings as a function of the budget alone; one rule turned out to serve all budgets."""
         return cls()
 
-    def ranking_by(self, what: str, *, with_features: bool) -> RatingSettings:
+    def ranking_by(self, what: str) -> RatingSettings:
         """Return the settings with a share for choices if ranking by choice is asked for.
 
-        >>> RatingSettings().ranking_by("choice", with_features=False).choice_share
+        >>> RatingSettings().ranking_by("choice").choice_share
         0.35
         """
         if what not in ("value", "choice"):
@@ -90,7 +90,4 @@ class RatingSettings:
             problem = f"Expected choice_share from 0 to {_MOST_FOR_CHOICES}, got {self.choice_share}."
             raise InputError(problem, argument="choice_share")
         share = self.choice_share or CHOICE_SHARE
-        chosen = replace(self, choice_share=share if what == "choice" else 0.0)
-        if chosen.choice_share and with_features:
-            raise InputError("Ranking by choice cannot be combined with item features.", argument="rank_by")
-        return chosen
+        return replace(self, choice_share=share if what == "choice" else 0.0)

@@ -25,7 +25,7 @@ from apportion.allocation import Adaptive, Allocation
 from apportion.allocation.rounds import Geometric
 from apportion.data.features import ItemFeatures
 from apportion.data.user_data import UnlistedData, UserData
-from apportion.data.users import UserParts
+from apportion.data.users import UserParts, Users, UsersWithoutRows
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.counts import ReleasedPopularity, release_overview, release_popularity, weighed_by
@@ -54,6 +54,7 @@ Floats = NDArray[np.floating[Any]]
 _SUMMARY_CLIP = 2.0
 _LONGEST = 8  # of item vectors, where their length is not given
 _MOST_HELD_OUT = 1  # rows of a user
+_MOST_COPIED = 1 << 25  # rows; beyond it those that are not held out are copied in parts, in every pass
 _MOST_VOTERS = 30_000.0  # users who hold out a row, about; more would cost time and say the same
 _ROUNDS_AFTER_VOTES = 2
 _CAUTIOUS = 0.1  # of the variance of tastes for features, unless users vote for all of it
@@ -94,7 +95,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
         low, high = self.value_range
         check_value_range(self.value_range)
         chosen: RatingSettings = self._chosen_settings(RatingSettings.for_budget)
-        settings = chosen.ranking_by(self.rank_by, with_features=self.features is not None)
+        settings = chosen.ranking_by(self.rank_by)
         public = [f"the scale of the values, {low:g} to {high:g}", *self._public_features()]
         entered = self._entered(session, data, public, settings.counts_share, LocalEngine(np.float64))
         session = entered.session
@@ -239,11 +240,15 @@ class _Fit:
         return release_popularity(users, self._session, self._engine, plan.one("counts"), n_users)
 
     def _after_choices(self, popularity: ReleasedPopularity, n_users: float, rng: np.random.Generator) -> Plan:
-        """Learn choices, whose vectors are features of the items from then on; return a plan for what is left."""
+        """Learn choices, whose vectors are features of the items from then on, unless there are public ones.
+
+        Returns:
+            A plan for what is left.
+        """
         parts = (self._users, self._data.as_users, self._session, self._engine, self._held_out)
         rounds = ChoiceRounds(*parts, n_users)
         self._choices = rounds.run(popularity, self._choice_share, rng)
-        if self._choices.vectors_are_trusted:
+        if self._choices.vectors_are_trusted and self._features is None:
             self._items = self._items.with_released(self._choices.fold_in.features[:, 1:])
         return self._plan(self._session.spent, counted=True)
 
@@ -264,7 +269,15 @@ class _Fit:
             return self._users
         voters = min(1.0, _MOST_VOTERS / max(n_users, 1.0))
         self._held_out = HeldOut(self._settings.held_out, most=_MOST_HELD_OUT, voters=voters)
-        return self._users.mapped(self._held_out.kept)
+        users = self._users
+        if isinstance(users, Users) and users.n_rows > _MOST_COPIED and self._can_copy_in_every_pass:
+            return UsersWithoutRows(users, ~self._held_out.of(users))
+        return users.mapped(self._held_out.kept)
+
+    @property
+    def _can_copy_in_every_pass(self) -> bool:
+        """Whether parts of the users give the same sums, and rows do not have to travel to a device each time."""
+        return not self._engine.kernels.rows_travel and (self._engine.exact or not self._choice_share)
 
     def _residuals(self, plan: Plan, centre: float, exposure: popularity.Exposure) -> clip_norms.Residuals:
         """Return the clip norm, from a release about users' residuals unless it is given."""
