@@ -43,6 +43,8 @@ def run_by_group(
         settings: further arguments of the estimator.
         as_json: whether to print JSON.
     """
+    from apportion.data.time_bins import in_bins
+
     if options.by is None and "keys" in _given({"keys": None}):
         raise click.UsageError("--keys needs --by.")
     if options.plan:
@@ -51,10 +53,11 @@ def run_by_group(
     options.check()
     keys = options.listed()
     with Reporter() as reporter:
-        columns = {**({} if value is None else {value: "number"}), **dict.fromkeys(options.columns_by, "text")}
+        texts = [column for column, _ in options.bins_by]
+        columns = {**({} if value is None else {value: "number"}), **dict.fromkeys(texts, "text")}
         held = read_columns(file, options, columns, reporter)  # type: ignore[arg-type]
         made = _estimator(statistics, options, keys, settings)
-        by = [held.texts[name] for name in options.columns_by]
+        by = [held.texts[name] if size is None else in_bins(held.texts[name], size) for name, size in options.bins_by]
         values = None if value is None else held.numbers[value]
         fitted = made.fit(values, users=held.users, by=by, session=options.session())
     if options.top is not None:

@@ -365,7 +365,7 @@ def test_keys_with_another_number_of_columns_are_refused_before_anything_is_spen
 
 
 def test_with_laplace_noise_the_cap_of_a_count_is_a_whole_number_of_rows():
-    """Everybody has one row in each of five groups: noise is for 5 rows, not for the end of a class of half an octave."""
+    """Everybody has one row in each of five groups: noise is for 5 rows, not for the end of a wider class."""
     users, groups = np.repeat(np.arange(2000), 5), np.tile(np.arange(5), 2000)
     made = UserGroupBy("count", 1.0, keys=[str(k) for k in range(5)], law="laplace", noise=SeededNoise(0), shrink=False)
     found = made.fit(users=users, by=groups)
