@@ -19,6 +19,7 @@ import numpy as np
 from apportion.privacy import SeededNoise
 from apportion.statistics import UserGroupBy
 from benchmarks.claim import Outcome, Rehearsal, UnavailableError, print_table
+from benchmarks.group_peers import saved
 from benchmarks.group_sets import GroupRows
 from benchmarks.pipelinedp_run import DELTA
 
@@ -71,15 +72,7 @@ def peer(rows: GroupRows, statistic: str) -> float:
     if interpreter is None:
         raise UnavailableError("PipelineDP is needed: set APPORTION_PIPELINEDP to an interpreter that has pipeline_dp.")
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.npz"
-        np.savez(
-            path,
-            users=rows.users,
-            groups=rows.groups,
-            values=rows.values,
-            ends=np.array(rows.ends),
-            n_groups=rows.n_groups,
-        )
+        path = saved(rows, Path(folder))
         command = [interpreter, "-m", "benchmarks.pipelinedp_run", str(path), statistic, "8", "4", str(EPSILON)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(json.loads(done.stdout.splitlines()[-1])["seconds"])

@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 Chosen = NDArray[np.bool_]
 
 LIMITS = (1, 4, 9, 36, 100)
-FEW_LIMITS = {"pipelinedp": LIMITS, "opendp": (1, 9, 100)}
+FEW_LIMITS = {"pipelinedp": (1, 9, 100), "opendp": (9, 100)}
 CAPS = (100, 300)
 FIRST, MOST_ADAPTIVE, BEYOND = 0.1, 50, 2.0
 

@@ -184,3 +184,14 @@ def test_keys_lists_what_many_users_hold_and_writes_it(run, folder):
     assert not found["releasable"]
     assert "3 keys" in run(*asked, "--out", "keys.jsonl").stdout
     assert (folder / "keys.jsonl").read_text() == '"east"\n"north"\n"west"\n'
+
+
+def test_dates_are_divided_into_weeks_under_one_budget_of_a_user(run, folder):
+    days = ("2024-12-29", "2024-12-30T08:00", "2025-01-05", "soon")
+    rows = [f"{user},{day}" for user in range(300) for day in days]
+    (folder / "trend.csv").write_text("\n".join(["who,when", *rows]))
+    found = run("count", "trend.csv", "--by", "when:week", "--keys", "from-data", *COMMON, "--json").json
+    assert [each["group"] for each in found["estimates"]] == [["2024-W52"], ["2025-W01"], ["no date"]]
+    assert found["estimates"][1]["estimate"] == pytest.approx(600, abs=120)
+    (release,) = [each for each in found["statement"]["releases"] if each["purpose"] == "group-sums"]
+    assert release["shape"] == [3, 1], "one release for all weeks"

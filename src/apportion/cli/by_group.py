@@ -49,17 +49,28 @@ def run_by_group(
         _print_plan(statistics, options, settings, as_json=as_json)
         return
     options.check()
+    if options.master is not None and any(size for _, size in options.bins_by):
+        raise click.UsageError("Bins of time need rows on this machine; add a column of bins to the table instead.")
     keys = options.listed()
     with Reporter() as reporter:
-        columns = [] if value is None else [value]
-        with given_rows(file, options, columns, reporter, by=options.columns_by) as rows:
+        columns, texts = [] if value is None else [value], [column for column, _ in options.bins_by]
+        with given_rows(file, options, columns, reporter, by=texts) as rows:
             made = _estimator(statistics, options, keys, {**settings, "engine": rows.engine})
-            fitted = made.fit(rows.values, users=rows.users, by=rows.by, session=options.session())
+            by = _in_bins(rows.by, options)
+            fitted = made.fit(rows.values, users=rows.users, by=by, session=options.session())
     if options.top is not None:
         fitted = fitted.top(options.top)
     result = group_estimates(fitted, statistics, value, options.columns_by)
     public = {name: settings[name] for name in ("value_range", "step") if settings.get(name) is not None}
     publish(result, options.page, as_json, by=options.columns_by, threshold=fitted.threshold_, of=options.of, **public)
+
+
+def _in_bins(by: Sequence[Any], options: GroupOptions) -> list[Any]:
+    """Return the columns that divide rows into groups, dates as the bins of time that they are in."""
+    from apportion.data.time_bins import in_bins
+
+    pairs = zip(by, options.bins_by, strict=True)
+    return [column if size is None else in_bins(column, size) for column, (_, size) in pairs]
 
 
 def without_groups(options: dict[str, Any], *, pure: bool = False) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from apportion.cli.statistics_options import StatisticsOptions, split_names
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
+    from apportion.data.time_bins import Bin
     from apportion.privacy import Budget
 
 PRIVATE_KEYS: Final = "private"
@@ -52,6 +53,11 @@ class GroupOptions(StatisticsOptions):
         return [] if self.by is None else split_names(self.by)
 
     @property
+    def bins_by(self) -> list[tuple[str, Bin | None]]:
+        """The same as columns of the file, each with the bins of time that it is divided into, if any."""
+        return [divided(name) for name in self.columns_by]
+
+    @property
     def keys_are_private(self) -> bool:
         """Whether the list of groups is released."""
         return bool(self.columns_by) and self.keys == PRIVATE_KEYS
@@ -66,6 +72,19 @@ class GroupOptions(StatisticsOptions):
     def listed(self) -> str | list[Any]:
         """The list of groups: a word, or what the file holds."""
         return read_groups(self.keys, self.columns_by) if isinstance(self.keys, Path) else str(self.keys)
+
+
+def divided(name: str) -> tuple[str, Bin | None]:
+    """Return a column, and its bins of time where its name ends in one of them.
+
+    >>> divided("when:week"), divided("ward"), divided("a:b")
+    (('when', 'week'), ('ward', None), ('a:b', None))
+    """
+    from apportion.data.time_bins import BINS
+
+    column, _, last = name.rpartition(":")
+    size = next((each for each in BINS if column and last == each), None)
+    return (name, None) if size is None else (column, size)
 
 
 def read_groups(path: Path, columns: list[str]) -> list[Any]:
@@ -109,7 +128,10 @@ _DELTA: Final = click.option(
 )
 _GROUPS: Final = (
     click.option(
-        "--by", metavar="COLUMN[,COLUMN]", help="Columns that divide rows into groups; a user has one budget."
+        "--by",
+        metavar="COLUMN[,COLUMN]",
+        help="Columns that divide rows into groups; a user has one budget over all of them. COLUMN:week divides dates "
+        "into weeks; day, month, quarter and year likewise.",
     ),
     click.option(
         "--keys",

@@ -29,21 +29,34 @@ class Norms:
 
     Attributes:
         points: norms that stand for users.
+        ends: the largest norm that each stands for.
         counts: how many users each stands for.
         ratio: mean of a user's L1 norm over its norm; it grows with the root of the norm. None where norms are L1
             norms.
     """
 
     points: Floats
+    ends: Floats
     counts: Floats
     ratio: float | None
 
     @classmethod
-    def of(cls, counts: Floats, edges: Floats, ratio: float | None) -> Norms:
-        """From counts by class, each spread over its class of half an octave; fewer than half a user is nobody."""
+    def of(cls, counts: Floats, edges: Floats, ratio: float | None, exact: int = 0) -> Norms:
+        """From counts by class, each spread over its class of half an octave; fewer than half a user is nobody.
+
+        Args:
+            counts: how many users are in each class.
+            edges: where classes begin.
+            ratio: of L1 norms to norms.
+            exact: so many classes, the first ones, have no other norm than their edge.
+        """
         counts = np.where(counts >= 0.5, counts, 0.0)
         within = 2.0 ** (_CLASS * (np.arange(_WITHIN) + 0.5) / _WITHIN)
-        return cls((edges[:, None] * within).ravel(), np.repeat(counts / _WITHIN, _WITHIN), ratio)
+        wide = (edges[exact:, None] * within).ravel()
+        points = np.concatenate([edges[:exact], wide])
+        ends = np.concatenate([edges[:exact], wide * 2 ** (0.5 * _CLASS / _WITHIN)])
+        held = np.concatenate([counts[:exact], np.repeat(counts[exact:] / _WITHIN, _WITHIN)])
+        return cls(points, ends, held, ratio)
 
     @property
     def totals(self) -> Floats:
@@ -161,8 +174,7 @@ def best_mean_caps(norms: Norms, ratios: Ratios, noise: float, n_groups: int, we
 
 def _tried(norms: Norms) -> list[float]:
     """Ends of what each point with users stands for."""
-    ends = norms.points * 2 ** (0.5 * _CLASS / _WITHIN)
-    return [float(end) for end in (ends[norms.counts > 0] if norms.counts.any() else ends[:1])]
+    return [float(end) for end in (norms.ends[norms.counts > 0] if norms.counts.any() else norms.ends[:1])]
 
 
 def _mean(values: Floats, weights: Floats) -> float:

@@ -362,3 +362,23 @@ def test_keys_with_another_number_of_columns_are_refused_before_anything_is_spen
         by_group("count", keys=keys).fit(users=users, by=[groups, groups][:columns], session=session)
     assert refused.value.argument == "keys"
     assert session.spent == 0.0
+
+
+def test_with_laplace_noise_the_cap_of_a_count_is_a_whole_number_of_rows():
+    """Everybody has one row in each of five groups: noise is for 5 rows, not for the end of a wider class."""
+    users, groups = np.repeat(np.arange(2000), 5), np.tile(np.arange(5), 2000)
+    made = UserGroupBy("count", 1.0, keys=[str(k) for k in range(5)], law="laplace", noise=SeededNoise(0), shrink=False)
+    found = made.fit(users=users, by=groups)
+    assert found.noise_stddev_["count"] == pytest.approx(2**0.5 * 5 / 0.92, rel=1e-3)
+
+
+@pytest.mark.parametrize("frames", ["pandas", "polars"])
+def test_columns_of_a_frame_make_groups_one_or_several(frames):
+    frame = pytest.importorskip(frames).DataFrame({"who": [1, 2, 1], "ward": ["a", "b", "b"], "year": [1, 1, 2]})
+    settings = {"epsilon": 1.0, "noise": SeededNoise(0), "keys": "from-data"}
+    one = UserGroupBy("count", **settings).fit(users=frame["who"], by=frame["ward"])
+    assert one.groups_ == ("a", "b")
+    for by in ([frame["ward"], frame["year"]], frame[["ward", "year"]]):
+        assert UserGroupBy("count", **settings).fit(users=frame["who"], by=by).groups_ == (
+            ("a", "1"), ("b", "1"), ("b", "2"),
+        )  # fmt: skip

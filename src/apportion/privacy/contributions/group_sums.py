@@ -102,12 +102,14 @@ class GroupMoments:
         cap: the norm to which a user's cells are brought together; public or from what was released.
         size_cap: the norm to which the last numbers of all of a user's cells, their sizes, are brought before that; so
             a user of many rows is weighed down whatever its values. None where the last number is no size.
+        whole: whether the numbers are whole, as of what is counted.
     """
 
     moments: MomentsOf
     width: int
     cap: float = 1.0
     size_cap: float | None = None
+    whole: bool = False
 
     def within(self, users: UserRun, cells: Cells, *, taxicab: bool = False) -> Floats:
         """The moments, each user's within the cap in that norm, over the cap."""

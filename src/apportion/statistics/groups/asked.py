@@ -103,7 +103,7 @@ class Count(Asked):
 
     def moments(self, centre: float) -> GroupMoments:
         """The number of rows."""
-        return GroupMoments(row_counts, 1)
+        return GroupMoments(row_counts, 1, whole=True)
 
     def found(self, released: Released, centre: float) -> Found:
         """Numbers of rows, none negative."""
@@ -115,7 +115,7 @@ class NumberOfUsers(Asked):
 
     def moments(self, centre: float) -> GroupMoments:
         """One."""
-        return GroupMoments(ones, 1)
+        return GroupMoments(ones, 1, whole=True)
 
     def found(self, released: Released, centre: float) -> Found:
         """Numbers of users, none negative."""

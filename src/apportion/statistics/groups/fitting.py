@@ -32,6 +32,8 @@ Floats = NDArray[np.float64]
 
 CENTRE, NORMS = 0.04, 0.08  # shares of the budget
 _EDGES = tuple(2.0 ** (k / 2) for k in range(-6, 35))  # of classes of norms
+_WHOLE = (*range(1, 8), *(2.0 ** (k / 2) for k in range(6, 35)))  # of L1 norms that are whole numbers
+_EXACT = 7  # of these classes hold one number each
 _RATIOS = tuple(1 + 0.25 * k for k in range(17))  # of whole norms to those of sizes
 _MOST_RATIO = 32.0  # of an L1 norm to a norm
 
@@ -100,11 +102,13 @@ def release_norms(
 ) -> list[UsersNorms]:
     """Release how many users have about which norm, for each statistic."""
     pure = session.budget.pure
-    classes = NormClasses(tuple(moments), _EDGES, _RATIOS, _MOST_RATIO, taxicab=pure)
+    edges, exact = (_WHOLE, _EXACT) if pure and all(each.whole for each in moments) else (_EDGES, 0)
+    classes = NormClasses(tuple(moments), edges, _RATIOS, _MOST_RATIO, taxicab=pure)
     total = add_up_one(engine, users, ClippedParts(classes, (classes.output,)))
     noisy = release_noisy(session, name, total, share)
     places = np.cumsum([classes.width_of(each) for each in moments])[:-1]
-    return [_norms(row, math.sqrt(noisy.variance), pure=pure) for row in np.split(noisy.values, places)]
+    stddev, ends = math.sqrt(noisy.variance), np.asarray(edges, np.float64)
+    return [_norms(row, stddev, ends, exact, pure=pure) for row in np.split(noisy.values, places)]
 
 
 def noise_of(statistics: int, share: Share) -> float:
@@ -112,12 +116,12 @@ def noise_of(statistics: int, share: Share) -> float:
     return math.sqrt(2) * statistics / share.pure_epsilon if share.of.pure else math.sqrt(statistics) / share.mu
 
 
-def _norms(noisy: Floats, stddev: float, *, pure: bool) -> UsersNorms:
-    counts = class_counts(noisy[: len(_EDGES)], stddev, "distances", laplace=pure)
-    ratio = None if pure else float(noisy[len(_EDGES)]) * _MOST_RATIO / max(float(counts.sum()), 1.0)
+def _norms(noisy: Floats, stddev: float, edges: Floats, exact: int, *, pure: bool) -> UsersNorms:
+    counts = class_counts(noisy[: len(edges)], stddev, "distances", laplace=pure)
+    ratio = None if pure else float(noisy[len(edges)]) * _MOST_RATIO / max(float(counts.sum()), 1.0)
     held = None if ratio is None else float(np.clip(ratio, 1.0, _MOST_RATIO))
-    norms = Norms.of(counts, np.asarray(_EDGES), held)
-    further = noisy[len(_EDGES) + (not pure) :]
+    norms = Norms.of(counts, edges, held, exact)
+    further = noisy[len(edges) + (not pure) :]
     if not len(further):
         return UsersNorms(norms, None)
     return UsersNorms(norms, Ratios.of(class_counts(further, stddev, "distances", laplace=pure), np.asarray(_RATIOS)))

@@ -24,8 +24,7 @@ FIRST_DELTA: Final = 0.1  # of the part of δ for the list
 MOST_KEYS: Final = 300  # of one user that count
 _LEAST: Final = 3  # keys that a user counts as having in the first round
 _TRUST: Final = 0.8  # of a count of the first round beside one of the second, given their noise
-_REACH: Final = 2.0
-_HOPE, _HOPE_PER_MU, _SURE = 1.5, 0.7, 1.0  # deviations of the first noise: below the level with hope, above it surely
+_HOPE, _HOPE_PER_MU, _SURE = 1.5, 1.0, 0.8  # deviations of the first noise: below the level with hope, above it surely
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,15 @@ class KeyList:
     threshold: float
 
 
+def reach_for(mu: float) -> float:
+    """How far a weight may exceed that of keys which all stand alike: the less noise, the more a reach costs.
+
+    >>> [round(reach_for(mu), 2) for mu in (0.1, 2.0)]
+    [2.7, 1.34]
+    """
+    return 1.2 + 0.3 / (0.1 + mu)
+
+
 def release_most_keys(data: RowsByGroup, session: Session, engine: Engine) -> KeyList:
     """Spend the whole budget on the list of keys.
 
@@ -58,9 +66,10 @@ def release_most_keys(data: RowsByGroup, session: Session, engine: Engine) -> Ke
     first: Seen = session.release_with(look, Purpose.FIRST_KEYS, hidden, shares.one("first"))
     rest = data.on_list([text for text in data.texts if text not in set(first.texts)])
     second = SecondLook((1 - FIRST_DELTA) * delta, first, _TRUST * FIRST / (1 - FIRST))
-    level = second.level(SecondKeyCounts(MOST_KEYS, _REACH).own, first.scale * (FIRST / (1 - FIRST)) ** 0.5)
+    form = SecondKeyCounts(MOST_KEYS, reach_for(session.budget.mu))
+    level = second.level(form.own, first.scale * (FIRST / (1 - FIRST)) ** 0.5)
     hope = level - (_HOPE + _HOPE_PER_MU * session.budget.mu) * first.scale
     users = first.standing(rest.held(), rest.texts, hope, level + _SURE * first.scale)
-    further: Any = add_up_one(engine, users, SecondKeyCounts(MOST_KEYS, _REACH))
+    further: Any = add_up_one(engine, users, form)
     found: Listed = session.release_with(second, Purpose.MORE_KEYS, KeyedSum(further, rest.texts), shares.one("second"))
     return KeyList(tuple(sorted((*first.texts, *found.texts))), len(first.texts), found.threshold)

@@ -83,7 +83,7 @@ def release_list(data: GroupRows, session: Session, engine: Engine, fraction: fl
     """
     shares, pure = session.plan(groups=GROUPS, keys=fraction - GROUPS), session.budget.pure
     (found,) = release_norms(
-        data.users, session, engine, [GroupMoments(ones, 1)], shares.one("groups"), Purpose.GROUPS_OF_USERS
+        data.users, session, engine, [GroupMoments(ones, 1, whole=True)], shares.one("groups"), Purpose.GROUPS_OF_USERS
     )
     norms = found.norms
     cap = best_cap(norms, noise_of(1, shares.one("keys")), _TYPICAL)

@@ -1,0 +1,58 @@
+"""Dates as bins of time: a day, a week, a month, a quarter or a year is a group like any other.
+
+Dates are texts as ISO 8601 writes them, with or without a time of day. Whatever else a row has is in a bin of its own,
+so that no row is refused because of what one user wrote.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Final, Literal, get_args
+
+import numpy as np
+
+from apportion.data.encoding import EncodedIds
+from apportion.data.item_lists import texts_of
+from apportion.data.vocabulary import Vocabulary, as_text
+
+Bin = Literal["day", "week", "month", "quarter", "year"]
+BINS: Final[tuple[Bin, ...]] = get_args(Bin)
+NO_DATE: Final = "no date"
+
+
+def in_bins(column: EncodedIds, size: Bin) -> EncodedIds:
+    """Return the bin of each row, in text order, which is that of time.
+
+    Args:
+        column: dates as text.
+        size: of a bin.
+    """
+    names = [bin_of(text, size) for text in texts_of(column.vocabulary)]
+    found = sorted(set(names))
+    place = {name: code for code, name in enumerate(found)}
+    codes = np.array([place[name] for name in names], np.int32)
+    return EncodedIds(column.column, codes[column.codes], Vocabulary(as_text(found, "group"), name="group"))
+
+
+def bin_of(text: str, size: Bin) -> str:
+    """Return the bin of one date.
+
+    >>> [bin_of("2024-12-30T09:15", size) for size in BINS]
+    ['2024-12-30', '2025-W01', '2024-12', '2024-Q4', '2024']
+    >>> bin_of("yesterday", "week")
+    'no date'
+    """
+    try:
+        day = datetime.fromisoformat(text.strip()).date()
+    except ValueError:
+        return NO_DATE
+    return _name(day, size)
+
+
+def _name(day: date, size: Bin) -> str:
+    if size == "week":
+        year, week, _ = day.isocalendar()
+        return f"{year:04}-W{week:02}"
+    if size == "quarter":
+        return f"{day.year:04}-Q{(day.month + 2) // 3}"
+    return day.isoformat()[: {"day": 10, "month": 7, "year": 4}[size]]
