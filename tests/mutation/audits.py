@@ -42,7 +42,7 @@ AUDITS = [
     "transport/test_catalogue.py", "transport/test_conditions.py", "transport/test_desk.py",
     "transport/test_hostile_questions.py", "transport/test_plain.py", "transport/test_schema.py",
     "auditing/test_noise_independence.py", "auditing/test_absurd_pasts.py", "auditing/test_whole_fits.py",
-    "auditing/test_replay_with_torch.py",
+    "auditing/test_replay_with_torch.py", "auditing/test_second_fits.py",
 ]  # fmt: skip
 """Tests of sensitivities, noise, budgets, masks and refusals, and replays of whole fits."""
 
