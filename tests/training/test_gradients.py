@@ -15,8 +15,9 @@ from torch.nn import functional
 from apportion.auditing.hidden_values import raw_value
 from apportion.errors import InputError
 from apportion.privacy.clipped_gradients import GradientTotal
+from apportion.training.by_row import ByRow
 from apportion.training.groups import Groups
-from apportion.training.layers import LayerFactors, _windows, supported
+from apportion.training.layers import LayerFactors, _blocks_of, _windows, supported
 from apportion.training.per_unit import FunctionalGradients, gradient_way, means_of_units
 from training.small_models import Chain, Tokens, cross_entropy, images, sentences
 
@@ -178,3 +179,22 @@ def test_windows_of_a_convolution_are_those_that_torch_unfolds(kernel, stride, d
     seen = torch.randn((4, 3, 13, 15), generator=torch.Generator().manual_seed(0))
     unfolded = functional.unfold(seen, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
     assert torch.equal(_windows(seen, layer), unfolded.mT)
+
+
+def test_a_convolution_row_by_row_is_the_same_as_by_factors_in_float32():
+    """In pieces of rows, for users of different sizes; lengths are never below the true ones."""
+    layer = nn.Conv2d(2, 3, 3, stride=2, padding=1, bias=False)
+    generator = torch.Generator().manual_seed(0)
+    images, slopes = torch.randn((75, 2, 9, 9), generator=generator), torch.randn((75, 3, 5, 5), generator=generator)
+    groups = Groups(torch.tensor([0, 1, 1, 40, 43, 75]))
+    block = _blocks_of(layer, images, slopes, groups)[id(layer.weight)]
+    assert isinstance(block, ByRow)
+    product = block._product
+    assert torch.allclose(block.each(), product.each(), atol=1e-4)
+    true = product.each().double().flatten(1).norm(dim=1)
+    found = block.squared_norms(None).sqrt()
+    assert (found >= true * (1 - 1e-6)).all()
+    assert torch.allclose(found, true, rtol=1e-3)
+    assert torch.equal(block.squared_norms(torch.ones(54)), product.squared_norms(torch.ones(54)))
+    single = _blocks_of(layer, images, slopes, Groups(torch.arange(76)))[id(layer.weight)]
+    assert torch.allclose(single.each()[1:40].sum(0), block.each()[2], atol=1e-4)
