@@ -227,6 +227,8 @@ def test_choices_are_learned_only_if_popularity_is_clear_and_users_have_many_row
     assert stands_out(popularity, 1000.0, mu=1.0)
     assert not stands_out(popularity, 1000.0, mu=0.8)
     assert not stands_out(popularity, 2000.0, mu=1.0)  # √n = 5, 25 rows
+    assert stands_out(100 * popularity, 50_000.0, mu=1.0)
+    assert not stands_out(100 * popularity, 60_000.0, mu=1.0)  # enough rows, too many users
 
 
 def busy(n_users=700):

@@ -41,10 +41,13 @@ Floats = NDArray[np.floating[Any]]
 
 _CLEAR = 45.0  # popularity over the noise of a release with all of the budget, as users meet items
 _FEWEST_ROWS = 30.0  # of a typical user, who solves for a taste in each of up to 16 directions
+_MOST_USERS = 50_000.0  # a fit takes about three times as long with choices; beyond this one has to ask for them
 
 
 def stands_out(popularity: Floats, n_users: float, mu: float) -> bool:
     """Return whether items stand so far out of the noise that choices are worth a share of a budget for ratings.
+
+    Of very many users choices are not learned unless they are asked for, because they take time.
 
     Args:
         popularity: of the items; released.
@@ -53,7 +56,8 @@ def stands_out(popularity: Floats, n_users: float, mu: float) -> bool:
     """
     total = max(float(popularity.sum()), 1e-9)
     met = float(np.square(popularity).sum()) / total
-    return mu * met >= _CLEAR and (total / max(n_users, 1.0)) ** 2 >= _FEWEST_ROWS
+    enough_rows = (total / max(n_users, 1.0)) ** 2 >= _FEWEST_ROWS
+    return mu * met >= _CLEAR and enough_rows and n_users <= _MOST_USERS
 
 
 @dataclass(frozen=True)
