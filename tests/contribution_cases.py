@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apportion.allocation import SplitEqually
+from apportion.allocation import SplitEqually, TaskFactors
+from apportion.estimators.contributions import capped_weights
 from apportion.privacy import ObservationRows, Rows
 from apportion.privacy.contributions import (
+    CellWeights,
     ClippedParts,
     GroupMoments,
     GroupSums,
@@ -134,6 +136,8 @@ CONTRIBUTIONS = {
     "sums by group in L1 norm": lambda: GroupSums(STATISTICS, taxicab=True),
     "L1 norms over groups": lambda: ClippedParts(L1_NORMS, (L1_NORMS.output,)),
     "norms over groups": lambda: ClippedParts(NORMS, (NORMS.output,)),
+    "weights of cells": lambda: CellWeights(np.array([1.0, 2.5, 4.0]), capped_weights(2.0)),
     "votes": lambda: Votes(LossesOfMeans(), HELD_OUT, 3.0, "test"),
     "parts without held-out rows": lambda: WithoutHeldOut(ClippedParts(totals_alone, (OF_USER,)), HELD_OUT),
+    "counts of some tasks": lambda: TaskCounts(TaskFactors(np.arange(9) % 3 != 1, "a third left out")),
 }

@@ -23,6 +23,7 @@ def ratings(**arguments):
 
 
 def clicks(**arguments):
+    """With so few users in the data of tests that popularity gets the whole budget."""
     engine = LocalEngine(np.float64, chunk=17)
     defaults = {"epsilon": 2.0, "delta": 1e-5, "dimension": 3, "rounds": 3, "engine": engine}
     return PrivateClickRecommender(**{**defaults, **arguments})

@@ -173,3 +173,14 @@ def test_a_ledger_is_charged_for_a_list_and_its_sums(run, folder):
     run("ledger", "init", "visits.db", "--account", "visits", *ACCOUNT)
     run("mean", "visits.csv", *VALUES, "--by", "ward", *COMMON, *CHARGED)
     assert entries() == 5
+
+
+def test_keys_lists_what_many_users_hold_and_writes_it(run, folder):
+    asked = ("keys", "visits.csv", "--by", "ward", *COMMON)
+    found = run(*asked, "--json").json
+    assert found["keys"] == sorted(WARDS)
+    kinds = [each["mechanism"] for each in found["statement"]["releases"]]
+    assert kinds == ["gaussian-first-look", "gaussian-second-look"]
+    assert not found["releasable"]
+    assert "3 keys" in run(*asked, "--out", "keys.jsonl").stdout
+    assert (folder / "keys.jsonl").read_text() == '"east"\n"north"\n"west"\n'

@@ -18,12 +18,13 @@ from apportion.parties import ProtectedMultiTask
 from apportion.published.skew import AlternatingMinimisation
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
 from apportion.regression import LabelPrivateRegression, MultiTaskERM, MultiTaskRidge, UserERM
-from apportion.statistics import UserCovariance, UserGroupBy, UserMean, UserPCA, UserQuantile
+from apportion.statistics import UserCovariance, UserGroupBy, UserKeys, UserMean, UserPCA, UserQuantile
 from apportion.statistics.paper_mean import PaperMean
 
 ESTIMATORS = [
     AlternatingMinimisation, LabelPrivateRegression, MultiTaskERM, MultiTaskRidge, PaperMean, PrivateClickRecommender,
-    PrivateRatingRecommender, ProtectedMultiTask, UserCovariance, UserERM, UserGroupBy, UserMean, UserPCA, UserQuantile,
+    PrivateRatingRecommender, ProtectedMultiTask, UserCovariance, UserERM, UserGroupBy, UserKeys, UserMean,
+    UserPCA, UserQuantile,
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from unittest import mock
 
@@ -86,7 +87,7 @@ def chance(most):
 
     def forgetful(form, sums):
         (counted,) = sealed(form, sums)
-        counted._most = most
+        counted._own = replace(counted._own, most=most)
         return (counted,)
 
     session = Session(BUDGET, noise=SeededNoise(0))

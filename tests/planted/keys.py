@@ -15,7 +15,7 @@ from apportion.data.vocabulary import ids_of_texts
 from apportion.engines import LocalEngine, add_up_one
 from apportion.privacy import Budget
 from apportion.privacy.contributions import KeyCounts
-from apportion.privacy.keys import KeyedSum, KeyedValues, threshold_for
+from apportion.privacy.keys import KeyedSum, KeyedValues, OwnWeights, threshold_for
 from planted.cases import Case, Verdict, exactly, replayed_on
 
 BUDGET = Budget(8.0, 1e-3, 5e-4)
@@ -73,7 +73,7 @@ def chance(most):
 def everything(hidden):
     """All keys of the vocabulary, those that nobody holds among them."""
     counts = hidden._counts._open()
-    return KeyedValues(hidden._texts, counts, np.zeros(len(counts), bool), MOST)
+    return KeyedValues(hidden._texts, counts, np.zeros(len(counts), bool), OwnWeights(MOST))
 
 
 def remembered(open_up):

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 
 from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
@@ -16,9 +17,11 @@ from apportion.data.synthetic import long_tailed_ratings
 from apportion.data.users import UsersWithoutRows
 from apportion.errors import InputError
 from apportion.privacy import Purpose, SeededNoise
+from apportion.privacy.statement import Tuning
 from apportion.recommend import PrivateRatingRecommender, RatingSettings, load, ratings, save
 from apportion.recommend.choice_rounds import stands_out
-from apportion.recommend.choosing import EXPLORING_PLACE
+from apportion.recommend.choosing import DRAWN, EXPLORING_PLACE, PRIME, STRIDE, history_seeds, mixed
+from apportion.recommend.model import RatingModel
 
 from private_estimators import at_the_bound, audit_estimator, ratings_by_choice, ratings_with_choices
 from strategies import interactions
@@ -42,6 +45,13 @@ def test_choices_take_their_share_and_the_whole_budget_is_spent():
     assert 0 < spent(model) <= 0.35 + 1e-9
     assert sum(release.share for release in model.statement.releases) == pytest.approx(1)
     assert spent(fitted("value")[0]) == 0
+
+
+def test_what_to_rank_by_is_asked_for_and_not_tuned():
+    _, data = fitted()
+    held = PrivateRatingRecommender(20.0, 1e-5, rank_by="choice", noise=SeededNoise(1)).fit(data).model_.statement
+    assert held.tuning_kind is Tuning.DEFAULTS
+    assert "worth 1 click" in held.to_text()
 
 
 @settings(max_examples=3)
@@ -119,13 +129,70 @@ def test_a_saved_model_recommends_the_same(tmp_path):
     assert np.array_equal(again.tasks, model.recommend(data, EXPLORING_PLACE).tasks)
 
 
-def test_an_unknown_ranking_and_ranking_with_features_are_refused():
+def test_an_unknown_ranking_is_refused():
     data, _ = long_tailed_ratings(60, 30, 600, rank=2, rng=np.random.default_rng(0))
     with pytest.raises(InputError, match="got 'fame'"):
         PrivateRatingRecommender(1.0, rank_by="fame").fit(data)
-    features = ItemFeatures.from_frame(pa.table({"item": range(30), "year": range(30)}))
-    with pytest.raises(InputError, match="cannot be combined"):
-        PrivateRatingRecommender(1.0, features=features, rank_by="choice").fit(data)
+
+
+def words_of(ids):
+    return pa.table({"item": ids, "word": [f"w{each % 5}" for each in range(len(ids))]})
+
+
+@cache
+def fitted_with_features():
+    _, data = fitted()
+    features = ItemFeatures.from_frame(words_of(data.task_ids.ids))
+    settings = {"rank_by": "choice", "features": features, "noise": SeededNoise(1), "rounds": 2}
+    return PrivateRatingRecommender(20.0, 1e-5, **settings).fit(data).model_, data
+
+
+def test_choices_and_item_features_go_together():
+    model, data = fitted_with_features()
+    assert 0 < spent(model) <= 0.35 + 1e-9
+    assert model.feature_map is not None
+    assert model.choice is not None
+    assert not np.array_equal(model.recommend(data, 10).tasks, by_value(model).recommend(data, 10).tasks)
+
+
+def by_value(model):
+    names = ("fold_in", "vectors", "popularity", "reliability", "task_ids", "statement", "offset", "value_range")
+    return RatingModel(**{name: getattr(model, name) for name in names})
+
+
+def test_new_items_are_ranked_by_choice_as_well():
+    model, data = fitted_with_features()
+    new = words_of([10_000 + number for number in range(5)])
+    wider = model.with_new_items(new)
+    assert wider.ranking_features.shape[0] == model.n_tasks + 5
+    found = model.recommend(data, model.n_tasks, new_items=new)
+    places = [int((found.tasks == model.n_tasks + each).sum()) for each in range(5)]
+    assert min(places) > 0.9 * len(found.users)
+    likely = wider.choice.features[-5:, 0]
+    assert wider.choice.features[:-5, 0].min() < likely.min()
+    assert likely.max() < wider.choice.features[:-5, 0].max()
+
+
+def most_of_a_word(lists):
+    return max(int(((lists >= 0) & (lists % 5 == word)).sum(axis=1).max()) for word in range(5))
+
+
+def test_caps_hold_in_lists_ranked_by_choice():
+    model, data = fitted_with_features()
+    lists = model.recommend(data, 25, caps={"word": 6}).tasks
+    assert most_of_a_word(lists) == 6
+    assert most_of_a_word(model.recommend(data, 25).tasks) > 6
+
+
+def test_drawn_items_are_spread_evenly():
+    """A false alarm has a chance of 1e-9; twice as many draws of one item in ten are always seen."""
+    rng = np.random.default_rng(0)
+    histories = np.sort(rng.permuted(np.tile(np.arange(40, dtype=np.int32), (3000, 1)), axis=1)[:, :5], axis=1)
+    seeds = history_seeds(np.arange(0, 5 * 3000 + 1, 5), histories.ravel())
+    numbers = STRIDE * np.arange(DRAWN)
+    counts = np.bincount((mixed((seeds[:, None] + numbers) % PRIME) % 10).ravel(), minlength=10)
+    assert chisquare(counts).pvalue > 1e-9
+    assert chisquare(np.where(np.arange(10) == 3, 2, 1) * counts).pvalue < 1e-9
 
 
 @pytest.mark.parametrize("trusted", [0, 1])

@@ -15,8 +15,9 @@ from torch.nn import functional
 from apportion.auditing.hidden_values import raw_value
 from apportion.errors import InputError
 from apportion.privacy.clipped_gradients import GradientTotal
+from apportion.training.groups import Groups
 from apportion.training.layers import LayerFactors, _windows, supported
-from apportion.training.per_unit import FunctionalGradients, added_by_unit, gradient_way, means_of_units
+from apportion.training.per_unit import FunctionalGradients, gradient_way, means_of_units
 from training.small_models import Chain, Tokens, cross_entropy, images, sentences
 
 MODELS = {"images": (Chain, images), "tokens": (Tokens, sentences)}
@@ -37,8 +38,12 @@ def by_hand(module, inputs, targets, offsets):
     return torch.stack(found)
 
 
-def flat_sum(blocks, factors):
-    return torch.cat([block.weighted_sum(factors).flatten() for block in blocks])
+def flat_sum(module, blocks, factors):
+    shapes = [p.shape for p in module.parameters() if p.requires_grad]
+    totals = [block.zeros(shape.numel()).reshape(shape) for block, shape in zip(blocks, shapes, strict=True)]
+    for block, total in zip(blocks, totals, strict=True):
+        block.add_to(total, factors)
+    return torch.cat([total.flatten() for total in totals])
 
 
 @EACH
@@ -52,7 +57,7 @@ def test_blocks_have_the_lengths_and_sums_of_gradients_formed_one_by_one(model, 
     norms = sum(block.squared_norms(None) for block in blocks).sqrt()
     assert torch.allclose(norms, expected.norm(dim=1), rtol=1e-9)
     factors = torch.rand(len(expected), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    assert torch.allclose(flat_sum(blocks, factors), factors @ expected, atol=1e-10)
+    assert torch.allclose(flat_sum(module, blocks, factors), factors @ expected, atol=1e-10)
     one_by_one = torch.cat([block.each().flatten(1) for block in blocks], dim=1)
     assert torch.allclose(one_by_one, expected, atol=1e-12)
     scales = [1 + torch.rand_like(p) for p in module.parameters()]
@@ -68,7 +73,7 @@ def test_the_mean_over_a_units_rows_is_the_sum_divided_by_their_number():
     sizes = OFFSETS.diff().clamp_min(1)
     expected = by_hand(module, inputs, targets, OFFSETS) / sizes[:, None]
     assert torch.allclose(sum(b.squared_norms(None) for b in means).sqrt(), expected.norm(dim=1))
-    assert torch.allclose(flat_sum(means, torch.ones(5, dtype=torch.float64)), expected.sum(0))
+    assert torch.allclose(flat_sum(module, means, torch.ones(5, dtype=torch.float64)), expected.sum(0))
 
 
 def test_layers_that_are_not_known_or_share_a_parameter_go_the_general_way():
@@ -85,7 +90,7 @@ def test_layers_that_are_not_known_or_share_a_parameter_go_the_general_way():
 
 
 def test_sums_over_units_leave_units_without_rows_at_zero():
-    found = added_by_unit(torch.tensor([[1.0], [2.0]]), torch.tensor([0, 2, 2]))
+    found = Groups(torch.tensor([0, 2, 2])).added(torch.tensor([[1.0], [2.0]]))
     assert found.tolist() == [[3.0], [0.0]]
 
 
@@ -96,7 +101,7 @@ def test_frozen_parameters_have_no_block():
     for way in (LayerFactors, FunctionalGradients):
         blocks = way(module, cross_entropy).blocks(inputs, targets, torch.arange(5))
         assert len(blocks) == 1
-        assert flat_sum(blocks, torch.ones(4)).shape == (35,)
+        assert flat_sum(module, blocks, torch.ones(4)).shape == (35,)
 
 
 def total_of(module, inputs, targets, offsets, clip, way=LayerFactors, scales=None, counted=0.0):

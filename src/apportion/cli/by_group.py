@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
+from apportion.cli.given_rows import given_rows
 from apportion.cli.group_options import DELTA, GroupOptions
 from apportion.cli.outputs import print_json, table
 from apportion.cli.progress import Reporter
-from apportion.cli.statistics_options import read_columns
 from apportion.cli.statistics_outputs import publish
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _ELSEWHERE: Final = (
 
 
 def run_by_group(
-    file: Path,
+    file: Path | str,
     statistics: Sequence[str],
     value: str | None,
     options: GroupOptions,
@@ -51,12 +51,10 @@ def run_by_group(
     options.check()
     keys = options.listed()
     with Reporter() as reporter:
-        columns = {**({} if value is None else {value: "number"}), **dict.fromkeys(options.columns_by, "text")}
-        held = read_columns(file, options, columns, reporter)  # type: ignore[arg-type]
-        made = _estimator(statistics, options, keys, settings)
-        by = [held.texts[name] for name in options.columns_by]
-        values = None if value is None else held.numbers[value]
-        fitted = made.fit(values, users=held.users, by=by, session=options.session())
+        columns = [] if value is None else [value]
+        with given_rows(file, options, columns, reporter, by=options.columns_by) as rows:
+            made = _estimator(statistics, options, keys, {**settings, "engine": rows.engine})
+            fitted = made.fit(rows.values, users=rows.users, by=rows.by, session=options.session())
     if options.top is not None:
         fitted = fitted.top(options.top)
     result = group_estimates(fitted, statistics, value, options.columns_by)

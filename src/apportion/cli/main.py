@@ -24,6 +24,7 @@ from apportion.cli.explore import explore
 from apportion.cli.export import export
 from apportion.cli.federate import federate
 from apportion.cli.fit import fit
+from apportion.cli.keys import keys
 from apportion.cli.ledger import ledger
 from apportion.cli.logistic import logistic
 from apportion.cli.mean import mean
@@ -139,6 +140,7 @@ for command in (
     variance,
     histogram,
     query,
+    keys,
     regress,
     logistic,
     protect,

@@ -14,7 +14,7 @@ import click
 from apportion.cli.cautions import said_of_folder, weak_delta, weak_epsilon
 from apportion.cli.ledger_options import charged_session, ledger_options
 from apportion.cli.option_types import Command, Delta, PositiveNumber
-from apportion.cli.options import EXACT, noise_of
+from apportion.cli.options import EXACT, MEMORY, engine_options, memory_option, noise_of, refuse_half_a_cluster
 from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
@@ -48,8 +48,13 @@ class StatisticsOptions:
     page: Path | None = None
     ledger: str | None = None
     account: str | None = None
+    engine: str = "local"
+    master: str | None = None
+    partitions: int = 8
+    memory: str = MEMORY
 
     def __post_init__(self) -> None:
+        refuse_half_a_cluster(self.engine, self.master)
         if self.threshold is not None and self.sample_limit is not None:
             raise click.UsageError("Give either --threshold or --sample-limit, not both.")
 
@@ -142,15 +147,23 @@ def check_range(option: str, ends: tuple[float, float]) -> None:
         raise InputError(f"Expected {option} LO HI with LO below HI, got {low:g} {high:g}.", argument=None)
 
 
-def privacy_options(*, delta: Literal["pure", "optional", "required"]) -> Callable[[Command], Command]:
-    """Add the options of the guarantee: no delta, a delta that defaults to 0, or a required delta above 0."""
+def privacy_options(
+    *, delta: Literal["pure", "optional", "required"], engines: bool = True, intervals: bool = True
+) -> Callable[[Command], Command]:
+    """Add the options of the guarantee: no delta, a delta that defaults to 0, or a required delta above 0.
+
+    Args:
+        delta: which of the three.
+        engines: whether rows may be on a cluster.
+        intervals: whether there are numbers with intervals, and a page of them.
+    """
     options = [_EPSILON]
     if delta == "optional":
         options.append(_DELTA)
     elif delta == "required":
         options.append(_POSITIVE_DELTA)
-    add = _adding((_USER, *options, *_PROMISE))
-    return lambda command: add(ledger_options(command))
+    add = _adding((_USER, *options, *(_INTERVALS if intervals else ()), *_PROMISE))
+    return lambda command: add(ledger_options(memory_option(engine_options(command)) if engines else command))
 
 
 def bounding_options(command: Command) -> Command:
@@ -190,8 +203,16 @@ _POSITIVE_DELTA: Final = click.option(
     required=True,
     help="Slack of the guarantee; choose it well below 1 / number of users.",
 )
-_PROMISE: Final = (
+_INTERVALS: Final = (
     click.option("--level", type=LEVEL, default=0.95, show_default=True, help="Confidence level of the intervals."),
+    click.option(
+        "--page",
+        type=click.Path(path_type=Path),
+        metavar="FILE.html",
+        help="Write a page that may be shared: the numbers, a chart and the statement.",
+    ),
+)
+_PROMISE: Final = (
     click.option("--window", default="not declared", metavar="TEXT", help="Time span of the data, for the statement."),
     click.option("--tuning", metavar="TEXT", help="How settings were chosen, for the statement, if any were given."),
     click.option(
@@ -199,12 +220,6 @@ _PROMISE: Final = (
     ),
     EXACT,
     click.option("--columns", metavar="A,B,...", help="Names of all columns, for a text file without a header."),
-    click.option(
-        "--page",
-        type=click.Path(path_type=Path),
-        metavar="FILE.html",
-        help="Write a page that may be shared: the numbers, a chart and the statement.",
-    ),
 )
 sample_limit_option = click.option(
     "--sample-limit",

@@ -141,6 +141,10 @@ class Users:
         """Return a column with one entry per row."""
         return self._columns[name]
 
+    def has_column(self, name: str) -> bool:
+        """Whether there is a column of this name, with one entry per row."""
+        return name in self._columns
+
     def of_user(self, name: str) -> NDArray[Any]:
         """Return a column with one entry per user."""
         return self._user_columns[name]

@@ -7,7 +7,7 @@ data sets, so noise on its count cannot hide it. A threshold can, except with pr
 
 where F is the distribution function of the noise and w(t) the largest weight that a user can give to each of t keys. A
 user with fewer keys than a public minimum gives each the weight of a user with that many. δ_τ is added to δ
-(docs/proofs/keys.md).
+(docs/proofs/keys.md). What a list of two rounds keeps hidden between them is a `Seen`.
 """
 
 from __future__ import annotations
@@ -35,24 +35,41 @@ _STEPS = 60  # of a bisection
 _ALMOST_1 = 1 - 2.0**-53
 
 
+@dataclass(frozen=True)
+class OwnWeights:
+    """The largest weight that a user gives to each of t keys: min(reach / t^p, 1 / least^p).
+
+    p is 1/2 for Gaussian noise, and 1 for Laplace noise.
+
+    Attributes:
+        most: the most keys that one user gives weight to.
+        least: a user with fewer keys gives each the weight of a user with this many.
+        reach: by how much a weight may exceed that of keys that are all alike, where some of a user's keys get less.
+    """
+
+    most: int
+    least: int = 1
+    reach: float = 1.0
+
+    def each(self, law: Law) -> Floats:
+        """The weight for t = 1 .. most."""
+        power = 0.5 if law == "gaussian" else 1.0
+        return np.asarray(np.minimum(self.reach * np.arange(1, self.most + 1.0) ** -power, self.least**-power))
+
+
 class CountsOfKeys(BoundedSum):
-    """The hidden counts of keys by code, with the most and the fewest keys that a user is counted with."""
+    """The hidden counts of keys by code, with the largest weights that a user gives."""
 
-    __slots__ = ("_least", "_most")
+    __slots__ = ("_own",)
 
-    def __init__(self, key: object, most: int, least: int, *arguments: Any, **named: Any) -> None:
+    def __init__(self, key: object, own: OwnWeights, *arguments: Any, **named: Any) -> None:
         super().__init__(key, *arguments, **named)
-        self._most, self._least = most, least
+        self._own = own
 
     @property
-    def least(self) -> int:
-        """A user with fewer keys gives each the weight of a user with this many."""
-        return self._least
-
-    @property
-    def most(self) -> int:
-        """The most keys that one user gives weight to."""
-        return self._most
+    def own(self) -> OwnWeights:
+        """The largest weight that a user gives to each of its keys."""
+        return self._own
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,15 +80,13 @@ class KeyedValues:
         texts: the keys that exist, in text order.
         counts: in whole steps of a lattice, or as numbers.
         known: which of them are public.
-        most: the most keys that one user gives weight to.
-        least: a user with fewer keys gives each the weight of a user with this many.
+        own: the largest weights that a user gives.
     """
 
     texts: NDArray[np.object_]
     counts: NDArray[Any]
     known: NDArray[np.bool_]
-    most: int
-    least: int = 1
+    own: OwnWeights
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,17 +120,20 @@ class KeyedSum(Hidden):
         counts: by code, as an engine added them up.
         texts: of the keys, by code, in text order.
         known: texts of the keys that are public, whether anyone holds them or not.
+        whole: whether noise is drawn for keys without a count, too; they are never listed.
     """
 
-    __slots__ = ("_counts", "_known", "_texts")
+    __slots__ = ("_counts", "_known", "_texts", "_whole")
 
-    def __init__(self, counts: CountsOfKeys, texts: Sequence[str], known: Sequence[str] = ()) -> None:
+    def __init__(
+        self, counts: CountsOfKeys, texts: Sequence[str], known: Sequence[str] = (), *, whole: bool = False
+    ) -> None:
         names = np.array(list(texts), object)
         if counts.shape != names.shape or any(a >= b for a, b in itertools.pairwise(texts)):
             raise InputError(
                 "Expected the text of every key that was counted, once each and in text order.", argument=None
             )
-        self._counts, self._texts, self._known = counts, names, tuple(known)
+        self._counts, self._texts, self._known, self._whole = counts, names, tuple(known), whole
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -143,14 +161,9 @@ class KeyedSum(Hidden):
         return self._counts.l1_sensitivity
 
     @property
-    def most(self) -> int:
-        """The most keys that one user gives weight to."""
-        return self._counts.most
-
-    @property
-    def least(self) -> int:
-        """A user with fewer keys gives each the weight of a user with this many."""
-        return self._counts.least
+    def own(self) -> OwnWeights:
+        """The largest weights that a user gives."""
+        return self._counts.own
 
     @property
     def step(self) -> float | None:
@@ -176,15 +189,14 @@ class KeyedSum(Hidden):
         if key is not _KEY:
             self._refuse("read")
         counts = self._counts._reveal_steps(key) if steps else self._counts._reveal(key)
-        held = {str(self._texts[k]): counts[k] for k in np.flatnonzero(counts > 0)}
+        held = {str(self._texts[k]): counts[k] for k in np.flatnonzero((counts > 0) | self._whole)}
         texts = sorted({*held, *self._known})
         public = set(self._known)
         return KeyedValues(
             np.array(texts, object),
             np.array([held.get(text, 0) for text in texts], counts.dtype),
             np.array([text in public for text in texts], bool),
-            self.most,
-            self.least,
+            self.own,
         )
 
     def __repr__(self) -> str:
@@ -197,10 +209,7 @@ def chance_of_own_keys(threshold: float, scale: float, most: int, law: Law, leas
     >>> round(chance_of_own_keys(5.0, 1.0, 1, "gaussian"), 7)
     3.17e-05
     """
-    tail, power = (_normal_tail, 0.5) if law == "gaussian" else (_laplace_tail, 1.0)
-    tails = (min(tail((threshold - max(t, least) ** -power) / scale), _ALMOST_1) for t in range(1, most + 1))
-    chances = (-math.expm1(t * math.log1p(-p)) for t, p in enumerate(tails, start=1))
-    return min(1.0, max(chances) * (1 + _SLACK))
+    return _chance(threshold, scale, OwnWeights(most, least).each(law), law)
 
 
 @lru_cache(maxsize=256)
@@ -210,17 +219,29 @@ def threshold_for(delta: float, scale: float, most: int, law: Law, least: int = 
     >>> threshold_for(1e-6, 1.0, 1, "gaussian")  # doctest: +ELLIPSIS
     5.753...
     """
+    return threshold_of(delta, scale, OwnWeights(most, least).each(law), law)
+
+
+def threshold_of(delta: float, scale: float, weights: Floats, law: Law) -> float:
+    """The same for the largest weights that a user gives to each of 1, 2, .. keys."""
     if not 0 < delta < 1:
         raise BudgetError(f"Expected a part of delta for the list of keys, above 0, got {delta}.")
     low, high = 0.0, 1.0 + 4 * scale
-    while chance_of_own_keys(high, scale, most, law, least) > delta:
+    while _chance(high, scale, weights, law) > delta:
         low, high = high, 2 * high
     for _ in range(_STEPS):
         middle = (low + high) / 2
         if not low < middle < high:
             break
-        low, high = (middle, high) if chance_of_own_keys(middle, scale, most, law, least) > delta else (low, middle)
+        low, high = (middle, high) if _chance(middle, scale, weights, law) > delta else (low, middle)
     return high
+
+
+def _chance(threshold: float, scale: float, weights: Floats, law: Law) -> float:
+    tail = _normal_tail if law == "gaussian" else _laplace_tail
+    tails = (min(tail((threshold - weight) / scale), _ALMOST_1) for weight in weights.tolist())
+    chances = (-math.expm1(t * math.log1p(-p)) for t, p in enumerate(tails, start=1))
+    return min(1.0, max(chances) * (1 + _SLACK))
 
 
 def _normal_tail(x: float) -> float:

@@ -74,6 +74,12 @@ class Purpose(Enum):
         "list of groups and their users",
         "Which groups there are, of those that enough users are in, and how many users each has.",
     )
+    FIRST_KEYS = (
+        "first-keys",
+        "keys, first round",
+        "Which keys many users hold. The second round gives no weight to them, nor to keys that have hardly a chance.",
+    )
+    MORE_KEYS = "more-keys", "keys, second round", "Which further keys enough users hold."
     EXPOSURE = "exposure", "exposure", "How much data each task has, which sets the size of its steps."
     # recommenders
     ITEM_SUMS = "item-sums", "item sums", "What the users of each item say about it, summed: the signal itself."
@@ -140,6 +146,11 @@ class Purpose(Enum):
         "class-sums",
         "sums by size",
         "How many users have about how many rows, and how values go with it: for the cap, a correction, the interval.",
+    )
+    TILT = (
+        "tilt",
+        "large and small users",
+        "How far the means of users with many rows differ from those with few: for a correction and the interval.",
     )
     DISTANCES = (
         "distances",

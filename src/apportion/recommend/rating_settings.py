@@ -85,7 +85,7 @@ class RatingSettings:
         return cls()
 
     def ranking_by(self, what: str, *, with_features: bool) -> RatingSettings:
-        """Return the settings with a share for choices if ranking by choice is asked for; with features there is none.
+        """Return the settings with a share for choices if ranking by them is asked for; else features leave none.
 
         >>> RatingSettings().ranking_by("choice", with_features=False).choice_share
         0.35
@@ -95,8 +95,6 @@ class RatingSettings:
         if self.choice_share is not None and not 0 <= self.choice_share <= _MOST_FOR_CHOICES:
             problem = f"Expected choice_share from 0 to {_MOST_FOR_CHOICES}, got {self.choice_share}."
             raise InputError(problem, argument="choice_share")
-        if what == "choice" and with_features:
-            raise InputError("Ranking by choice cannot be combined with item features.", argument="rank_by")
-        if with_features:
-            return replace(self, choice_share=0.0)
-        return replace(self, choice_share=self.choice_share or CHOICE_SHARE) if what == "choice" else self
+        if what == "choice":
+            return replace(self, choice_share=self.choice_share or CHOICE_SHARE)
+        return replace(self, choice_share=0.0) if with_features else self

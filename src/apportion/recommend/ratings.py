@@ -255,8 +255,8 @@ class _Fit:
         return self._plan(self._session.spent, counted=True)
 
     def _trust_choices(self, choices: Choices) -> None:
-        """Take the vectors for features of the items, if users voted for them."""
-        if choices.vectors_are_trusted:
+        """Take the vectors for features of the items, if users voted for them and there are no public ones."""
+        if choices.vectors_are_trusted and self._features is None:
             released = self._items.with_released(choices.fold_in.features[:, 1:])
             self._items = released.trusting(self._settings.choice_taste_variance)
 

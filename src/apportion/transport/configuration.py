@@ -23,7 +23,14 @@ Kind = Literal["ratings", "clicks", "encoder", "mean", "quantiles"]
 
 _ASKED: Final[Mapping[str, tuple[str, ...]]] = {
     "ratings": ("number-of-users", "user-means", "popularity", "clip-norms", "rating-round", "variance-votes"),
-    "clicks": ("number-of-users", "popularity", "click-totals", "click-tastes", "click-votes"),
+    "clicks": (
+        "number-of-users",
+        "popularity",
+        "leading-popularity",
+        "click-totals",
+        "click-tastes",
+        "click-votes",
+    ),
     "encoder": ("user-means", "popularity", "encoder-matrices", "encoder-vectors"),
     "mean": ("user-means",),
     "quantiles": ("value-shares",),

@@ -1,6 +1,7 @@
 """Contributions: what one user adds to a sum, as values that any engine can evaluate (see `base`)."""
 
 from apportion.privacy.contributions.base import Contribution, Kernels, LabelsOf, RowsOf, UserRun, Weighting
+from apportion.privacy.contributions.cell_weights import CellWeights
 from apportion.privacy.contributions.clipped import ClippedParts, Output, step_of
 from apportion.privacy.contributions.group_sums import Cells, GroupMoments, GroupSums, MomentsOf, NormClasses
 from apportion.privacy.contributions.key_counts import KeyCounts, KeyShares
@@ -17,12 +18,14 @@ from apportion.privacy.contributions.row_sums import (
     Values,
 )
 from apportion.privacy.contributions.row_weights import PrivateRowWeights, PublicRowWeights, RowWeighting
+from apportion.privacy.contributions.second_counts import SecondKeyCounts
 from apportion.privacy.contributions.task_sums import TaskCounts, TaskGrams, TaskMoments, UserGram, UserTotal
 from apportion.privacy.contributions.votes import HeldOut, Losses, Votes, WithoutHeldOut, without_held_out
 
 __all__ = [
     "BoxedColumns",
     "BoxedValues",
+    "CellWeights",
     "Cells",
     "Channel",
     "ClippedParts",
@@ -48,6 +51,7 @@ __all__ = [
     "RowTotal",
     "RowWeighting",
     "RowsOf",
+    "SecondKeyCounts",
     "SizeHistogram",
     "TaskCounts",
     "TaskGrams",

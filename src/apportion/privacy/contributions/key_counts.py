@@ -20,10 +20,10 @@ from apportion.errors import InputError
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.contributions.base import Contribution, Kernels, Sums, UserRun
 from apportion.privacy.contributions.distinct_tasks import require_distinct_tasks
-from apportion.privacy.keys import CountsOfKeys
+from apportion.privacy.keys import CountsOfKeys, OwnWeights
 from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_EXAMPLE, REPLACE_VALUES, Neighbours
 
-_BITS: Final = 32  # of a weight of 1, in steps
+BITS: Final = 32  # of a weight of 1, in steps
 _AT_A_TIME: Final = 1 << 20  # weights whose steps add up to less than 2^53, so that doubles hold them exactly
 _MOST: Final = 100_000  # keys of one user
 
@@ -75,30 +75,15 @@ class _DividedOverKeys(Contribution):
         sizes, tasks = users.sizes, users.column("tasks")
         given = np.repeat(self.steps[np.minimum(sizes, self.most)].astype(np.float64), sizes)
         if (sizes > self.most).any():
-            given *= self._taken(users)
-        sums = np.zeros(users.n_tasks, np.int64)
-        for first in range(0, users.n_rows, _AT_A_TIME):
-            part = slice(first, first + _AT_A_TIME)
-            sums += np.bincount(tasks[part], given[part], minlength=users.n_tasks).astype(np.int64)
-        return (sums,)
-
-    def _taken(self, users: UserRun) -> NDArray[np.bool_]:
-        """Return which rows get weight: for a user with too many keys, those with the smallest priority."""
-        heavy = users.sizes > self.most
-        taken = np.repeat(~heavy, users.sizes)
-        rows = np.flatnonzero(~taken)
-        order = rows[np.lexsort((users.column("priority")[rows], users.owner[rows]))]
-        sizes = users.sizes[heavy]
-        rank = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        taken[order[rank < self.most]] = True
-        return taken
+            given *= taken_keys(users, self.most)
+        return (added_up(given, tasks, users.n_tasks),)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
         """One user's part has a norm of at most 1."""
         text = f"{self.words} for each of {self.least} to {self.most} keys of a user"
         text += "; both parts of a replaced user are nowhere negative" if self.neighbours == REPLACE_VALUES else ""
-        named = {"derivation": text, "neighbours": self.neighbours, "step": math.ldexp(1.0, -_BITS), **self._bounds()}
-        return (CountsOfKeys(_KEY, self.most, self.least, sums[0], **named),)
+        named = {"derivation": text, "neighbours": self.neighbours, "step": math.ldexp(1.0, -BITS), **self._bounds()}
+        return (CountsOfKeys(_KEY, OwnWeights(self.most, self.least), sums[0], **named),)
 
     @abstractmethod
     def _bounds(self) -> dict[str, Any]:
@@ -134,7 +119,7 @@ class KeyShares(_DividedOverKeys):
     @property
     def steps(self) -> NDArray[np.int64]:
         """⌊2³²/k⌋."""
-        return np.concatenate([[0], (1 << _BITS) // np.maximum(np.arange(1, self.most + 1), self.least)])
+        return np.concatenate([[0], (1 << BITS) // np.maximum(np.arange(1, self.most + 1), self.least)])
 
     @property
     def moved(self) -> float:
@@ -145,6 +130,27 @@ class KeyShares(_DividedOverKeys):
         return {"bound": self.moved, "l1_bound": self.moved}
 
 
+def taken_keys(users: UserRun, most: int) -> NDArray[np.bool_]:
+    """Return which rows get weight: for a user with too many keys, those with the smallest priority."""
+    heavy = users.sizes > most
+    taken = np.repeat(~heavy, users.sizes)
+    rows = np.flatnonzero(~taken)
+    order = rows[np.lexsort((users.column("priority")[rows], users.owner[rows]))]
+    sizes = users.sizes[heavy]
+    rank = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    taken[order[rank < most]] = True
+    return taken
+
+
+def added_up(steps: NDArray[np.float64], tasks: NDArray[np.int32], n_tasks: int) -> NDArray[np.int64]:
+    """Whole steps added up by key, exactly."""
+    sums = np.zeros(n_tasks, np.int64)
+    for first in range(0, len(tasks), _AT_A_TIME):
+        part = slice(first, first + _AT_A_TIME)
+        sums += np.bincount(tasks[part], steps[part], minlength=n_tasks).astype(np.int64)
+    return sums
+
+
 @lru_cache(maxsize=8)
 def _roots(most: int, least: int) -> NDArray[np.int64]:
-    return np.array([0, *(math.isqrt((1 << 2 * _BITS) // max(k, least)) for k in range(1, most + 1))], np.int64)
+    return np.array([0, *(math.isqrt((1 << 2 * BITS) // max(k, least)) for k in range(1, most + 1))], np.int64)

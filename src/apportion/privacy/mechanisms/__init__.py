@@ -5,6 +5,7 @@ from apportion.privacy.mechanisms.gaussian import Gaussian
 from apportion.privacy.mechanisms.known import mechanism_class
 from apportion.privacy.mechanisms.laplace import Laplace
 from apportion.privacy.mechanisms.listed import PointsOfList
+from apportion.privacy.mechanisms.looks import FirstLook, SecondLook
 from apportion.privacy.mechanisms.mechanism import Mechanism, Opened, PlannedMechanism, PlannedShare, Statistic
 from apportion.privacy.mechanisms.points import PointsOnLine
 from apportion.privacy.mechanisms.sampled import SampledGaussian
@@ -12,6 +13,7 @@ from apportion.privacy.mechanisms.thresholded import ThresholdedGaussian, Thresh
 
 __all__ = [
     "Exponential",
+    "FirstLook",
     "Gaussian",
     "Laplace",
     "Mechanism",
@@ -21,6 +23,7 @@ __all__ = [
     "PointsOfList",
     "PointsOnLine",
     "SampledGaussian",
+    "SecondLook",
     "Statistic",
     "ThresholdedGaussian",
     "ThresholdedLaplace",

@@ -13,6 +13,7 @@ from apportion.privacy.mechanisms.exponential import Exponential
 from apportion.privacy.mechanisms.gaussian import Gaussian
 from apportion.privacy.mechanisms.laplace import Laplace
 from apportion.privacy.mechanisms.listed import PointsOfList
+from apportion.privacy.mechanisms.looks import FirstLook, SecondLook
 from apportion.privacy.mechanisms.mechanism import Mechanism
 from apportion.privacy.mechanisms.points import PointsOnLine
 from apportion.privacy.mechanisms.sampled import SampledGaussian
@@ -27,6 +28,8 @@ _OWN: Final[tuple[type[Mechanism[Any]], ...]] = (
     SampledGaussian,
     ThresholdedGaussian,
     ThresholdedLaplace,
+    FirstLook,
+    SecondLook,
 )
 
 

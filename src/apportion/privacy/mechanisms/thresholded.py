@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from apportion.privacy.statement import Release
 
 _LEAST_SCALE = 2.0**-12  # with which the lattice of the counts is finer than the grid, too
-_GRID = 2.0**-19  # more than the step of the grid that releases are rounded to, over the scale of the noise
+GRID = 2.0**-19  # more than the step of the grid that releases are rounded to, over the scale of the noise
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ class Thresholded(Mechanism[Share]):
     def _threshold(self, counted: KeyedSum | KeyedValues, scale: float) -> float:
         if scale < _LEAST_SCALE:
             raise BudgetError(f"Expected noise of at least {_LEAST_SCALE:g} on counts of private keys, got {scale}.")
-        return threshold_for(self.keys_delta, scale * UPWARDS, counted.most, self.law, counted.least) + _GRID * scale
+        own = counted.own
+        return threshold_for(self.keys_delta, scale * UPWARDS, own.most, self.law, own.least) + GRID * scale
 
     @abstractmethod
     def _noisy(self, opened: Opened, scale: float, noise: NoiseSource) -> NDArray[Any]:

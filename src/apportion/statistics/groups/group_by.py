@@ -26,6 +26,7 @@ from apportion.privacy import ADD_REMOVE, Session
 from apportion.privacy.keys import Law
 from apportion.privacy.statement import STATISTICS_DEFAULTS
 from apportion.statistics.groups.asked import Asked, Count, Histogram, Mean, NumberOfUsers, Quantiles, Sum, Variance
+from apportion.statistics.groups.columns import columns_of_groups
 from apportion.statistics.groups.fitting import GroupFit
 from apportion.statistics.groups.found import Found
 from apportion.statistics.groups.keys import (
@@ -137,7 +138,7 @@ class UserGroupBy(EngineEstimator):
         """
         if is_frame(X):
             return self._fit_frame(X, users if groups is None else groups, _names(by), session)
-        asked, columns = self._asked(), _columns(by)
+        asked, columns = self._asked(), columns_of_groups(by)
         owners = users if isinstance(users, EncodedIds) else one_of(users, groups)
         n_rows = len(owners.codes) if isinstance(owners, EncodedIds) else len(np.asarray(owners))
         values = self._numbers(X, n_rows)
@@ -347,20 +348,6 @@ class UserGroupBy(EngineEstimator):
         self.simultaneous_ = {name: each.simultaneous(self.level)[places] for name, each in found.items()}
         if "histogram" in found and self.value_range is not None:
             self.bins_ = tuple(self._ends(*self.value_range))
-
-
-def _columns(by: Any) -> list[Any]:
-    """The columns that make groups: one column, or several in a list, tuple or mapping."""
-    if isinstance(by, Mapping):
-        return list(by.values())
-    if hasattr(by, "columns"):  # a frame
-        return [by[name] for name in by.columns]
-    if isinstance(by, EncodedIds):
-        return [by]
-    if isinstance(by, list | tuple):
-        several = bool(by) and all(isinstance(each, EncodedIds | list | tuple | np.ndarray) for each in by)
-        return list(by) if several or not by else [by]
-    return [by]
 
 
 def _names(by: Any) -> list[Any]:

@@ -1,0 +1,76 @@
+"""Counts of keys in the second round of a list: each user divides one unit over keys that the first round left open.
+
+A column "standing" of the rows says how much a key is worth: 0 where the first round says that it has no chance, 1/2
+where it will pass anyway, else 1. It follows from the key and from noisy counts of the first round, not from the user
+(docs/proofs/key_rounds.md). A user of n keys with standings s gives each
+
+    s · min(1/√Σs², reach/√n, 1/√least),
+
+rounded down to whole steps of a lattice.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from apportion.errors import InputError
+from apportion.privacy.bounded_sum import _KEY, BoundedSum
+from apportion.privacy.contributions.base import Contribution, Kernels, Sums, UserRun
+from apportion.privacy.contributions.distinct_tasks import require_distinct_tasks
+from apportion.privacy.contributions.key_counts import BITS, added_up, taken_keys
+from apportion.privacy.keys import CountsOfKeys, OwnWeights
+from apportion.privacy.neighbours import ADD_REMOVE
+
+_DOWN: Final = 1 - 2.0**-40  # more than the rounding of a square root and two products
+
+
+@dataclass(frozen=True, eq=False)
+class SecondKeyCounts(Contribution):
+    """Weights by standing, for Gaussian noise: a user's squares add up to at most 1.
+
+    Attributes:
+        most: the most keys of one user that get weight; public.
+        reach: how far a weight may exceed that of keys which all stand alike; public. It bounds what a user gives to
+            keys of its own.
+        least: a user with fewer keys gives each no more than a user with this many; public.
+    """
+
+    most: int
+    reach: float = 2.0
+    least: int = 1
+
+    def __post_init__(self) -> None:
+        if not (self.most >= 1 and 1 <= self.reach < math.inf and 1 <= self.least <= self.most):
+            raise InputError(
+                f"Expected at least 1 key, a reach of at least 1 and a least number of keys up to the most, got "
+                f"{self.most}, {self.reach} and {self.least}.",
+                argument=None,
+            )
+
+    def partial(self, users: UserRun, kernels: Kernels) -> Sums:
+        """Weights in whole steps, added up by key."""
+        require_distinct_tasks(users)
+        standing = np.clip(np.asarray(users.column("standing"), np.float64), 0.0, 1.0)
+        if (users.sizes > self.most).any():
+            standing = standing * taken_keys(users, self.most)
+        squares = np.bincount(users.owner, np.square(standing), minlength=len(users.sizes))
+        numbers = np.maximum(np.minimum(users.sizes, self.most), 1)
+        factors = np.minimum(1 / np.sqrt(np.maximum(squares, 2.0**-60)), self.reach / np.sqrt(numbers))
+        factors = np.minimum(factors, self.least**-0.5) * _DOWN
+        steps = np.floor(np.ldexp(standing * np.repeat(factors, users.sizes), BITS))
+        return (added_up(steps, users.column("tasks"), users.n_tasks),)
+
+    @property
+    def own(self) -> OwnWeights:
+        """The largest weights that a user gives."""
+        return OwnWeights(self.most, self.least, self.reach)
+
+    def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
+        """One user's part has a norm of at most 1."""
+        text = f"standing over its norm, at most {self.reach:g}/sqrt(n^j), for each of {self.most} keys of a user"
+        named = {"derivation": text, "neighbours": ADD_REMOVE, "step": math.ldexp(1.0, -BITS), "bound": 1.0}
+        return (CountsOfKeys(_KEY, self.own, sums[0], **named),)

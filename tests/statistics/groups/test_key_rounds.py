@@ -1,0 +1,137 @@
+"""Lists of keys in two rounds: what one user moves, what its own keys may do, and that nothing else leaves."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apportion.auditing import audit_neighbour
+from apportion.auditing.hidden_values import distance, raw_copy
+from apportion.data.groups import rows_by_group
+from apportion.engines import LocalEngine, add_up_one
+from apportion.errors import BudgetError, InputError
+from apportion.privacy import Budget, SeededNoise, Session
+from apportion.privacy.contributions import SecondKeyCounts
+from apportion.privacy.keys import KeyedSum, OwnWeights
+from apportion.privacy.mechanisms import SecondLook
+from apportion.privacy.seen_keys import NoisyCounts, Seen
+from apportion.statistics import UserKeys
+from apportion.statistics.groups import key_rounds
+from apportion.statistics.groups.keys import release_list
+
+ENGINE = LocalEngine(np.float64, exact=True)
+BUDGET = Budget(2.0, 1e-3, 5e-4)
+
+
+def seen(scale=1.0, most=300, texts=(), counts=()):
+    hidden = NoisyCounts(np.array(texts, object), np.array(counts, float))
+    return Seen((), np.zeros(0), np.zeros(0, bool), 9.0, scale, OwnWeights(most, 3), hidden)
+
+
+def second(rows, form):
+    """Hidden counts of the second round; a key stands by its text alone: a third each at 0, 1/2 and 1."""
+    users, keys = zip(*rows, strict=True)
+    data = rows_by_group(list(users), [[str(key) for key in keys]], len(rows))
+    noisy = seen(texts=[str(key) for key in range(60)], counts=[float(key % 3) for key in range(60)])
+    standing = noisy.standing(data.held(), data.texts, 0.5, 1.5)
+    return KeyedSum(add_up_one(ENGINE, standing, form), data.texts)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 50)), min_size=2, unique=True),
+    st.integers(0, 6),
+    st.sampled_from([SecondKeyCounts(4), SecondKeyCounts(40, 3.0), SecondKeyCounts(9, 1.0, 2)]),
+)
+def test_removing_any_user_moves_the_second_counts_by_at_most_one_and_no_key_by_more_than_the_bound(rows, user, form):
+    rest = [row for row in rows if row[0] != user]
+    alone = [row for row in rows if row[0] == user]
+    if not rest or not alone:
+        return
+    look = SecondLook(1e-4, seen(), 0.2)
+    moved = distance(second(rows, form), raw_copy(second(rest, form)), look)
+    assert moved <= look.sensitivity(second(rows, form)) * (1 + 1e-9)
+    given_to = raw_copy(second(alone, form)).counts
+    if len(given_to):
+        assert given_to.max() <= form.own.each("gaussian")[len(given_to) - 1]
+
+
+@pytest.mark.parametrize("scale", [0.4, 3.0])
+def test_the_worst_user_of_own_keys_is_listed_as_often_as_the_formula_of_both_rounds_says(scale):
+    """4000 draws for each number of keys: a false alarm has a probability below 1e-6, twice the chance is seen."""
+    rng, weight, delta, form = np.random.default_rng(0), 0.2, 0.05, SecondKeyCounts(20, 2.0)
+    look = SecondLook(delta, seen(2 * scale, 20), weight)
+    threshold, listed = look.level(form.own, scale) * (1 + weight), []
+    for n in (1, 3, 4, 10, 20):
+        x = seen(most=20).own.each("gaussian")[n - 1] + 2 * scale * rng.normal(size=(4000, n))
+        y = form.own.each("gaussian")[n - 1] + scale * rng.normal(size=(4000, n))
+        listed.append(float((y + weight * x >= threshold).any(axis=1).mean()))
+    five_deviations = 5 * math.sqrt(delta / 4000)
+    assert max(listed) <= delta + five_deviations < 2 * delta - five_deviations
+    assert max(listed) >= delta - five_deviations, "the maximum over numbers of keys is attained"
+
+
+def test_noisy_counts_of_keys_that_are_not_listed_cannot_be_read():
+    hidden = NoisyCounts(np.array(["a secret"], object), np.ones(1))
+    assert "secret" not in repr(hidden)
+    for leak in (pickle.dumps, copy.copy, list, float, np.asarray):
+        with pytest.raises(TypeError, match="private values"):
+            leak(hidden)
+    with pytest.raises(TypeError, match="cannot be read"):
+        hidden._found(object(), ["a secret"])
+
+
+def crowd(*own, users=200):
+    """Everybody holds 20 of 60 keys; one more user may hold some of its own."""
+    rng = np.random.default_rng(3)
+    rows = [(f"u{k}", f"key {item:02}") for k in range(users) for item in rng.choice(60, 20, replace=False)]
+    return [*rows, *(("loner", each) for each in own)]
+
+
+def fit(rows, session):
+    users, keys = zip(*rows, strict=True)
+    found = UserKeys().fit(users=users, by=keys, session=session)
+    return {"keys": found.keys_, "first": found.first_, "statement": found.statement_.to_json()}
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_user_with_keys_of_its_own_moves_each_round_by_at_most_its_sensitivity_and_nothing_else(exact):
+    arguments = {"budget": BUDGET, "noise": SeededNoise(1, exact=exact)}
+    ratios = audit_neighbour(fit, crowd("a of mine", "key 07", "z of mine"), crowd(), arguments)
+    assert list(ratios) == ["keys, first round", "keys, second round"]
+    assert 0.1 < max(ratios.values()) <= 1 + 1e-9
+    listed = fit(crowd("a of mine", "z of mine"), Session(**arguments))
+    assert listed["keys"]
+    assert not set(listed["keys"]) & {"a of mine", "z of mine"}
+
+
+def test_two_rounds_list_more_keys_than_one_with_the_same_budget():
+    rng = np.random.default_rng(0)
+    users = np.repeat(np.arange(3000), 12)
+    words = (rng.pareto(0.9, len(users)) * 3).astype(int).clip(0, 20_000)
+    data = rows_by_group(users, [words], len(users))
+    two, one = (
+        np.mean([release(data, Session(BUDGET, noise=SeededNoise(seed))) for seed in range(3)])
+        for release in (
+            lambda held, session: len(key_rounds.release_most_keys(held, session, ENGINE).texts),
+            lambda held, session: len(release_list(held, session, ENGINE, 1.0).data.texts),
+        )
+    )
+    assert two > 1.2 * one
+
+
+def test_a_list_of_keys_needs_a_column_and_a_part_of_delta():
+    with pytest.raises(InputError, match="a column of keys"):
+        UserKeys().fit(users=["a"])
+    with pytest.raises(InputError, match="above 0"):
+        UserKeys(delta=0.0).fit(users=["a"], by=["k"])
+    with pytest.raises(InputError, match="keys_delta"):
+        UserKeys().fit(users=["a"], by=["k"], session=Session(Budget(1.0, 1e-6)))
+    with pytest.raises(BudgetError, match="no more keys"):
+        SecondLook(1e-6, seen(most=10), 0.2).level(OwnWeights(11), 1.0)
